@@ -1,0 +1,54 @@
+"""The block chain: one identity for prefixes, used by cache, queue, scheduler and wire.
+
+Token ids are cut into blocks of `block_tokens`; block k's digest is `xxh3_64(ids of block k, seed = digest of k - 1)`,
+so equal digests mean equal whole prefixes. Only full blocks count. Ids travel as packed little-endian uint32, digests
+as packed little-endian uint64.
+"""
+
+import struct
+from array import array
+from collections.abc import Sequence
+
+import xxhash
+
+TOKEN_BYTES = 4
+DIGEST_BYTES = 8
+
+
+def root_seed(secret: str, model: str, scope: str) -> int:
+    """The seed of a chain's first block: chains of other deployments, models or scopes never meet."""
+    return xxhash.xxh3_64_intdigest("\0".join((secret, model, scope)).encode())
+
+
+def chain(packed_ids: bytes, block_tokens: int, seed: int) -> bytes:
+    """The packed digests of the full blocks of `packed_ids`."""
+    size = block_tokens * TOKEN_BYTES
+    digests: array[int] = array("Q")
+    for start in range(0, len(packed_ids) - size + 1, size):
+        seed = xxhash.xxh3_64_intdigest(packed_ids[start : start + size], seed)
+        digests.append(seed)
+    return pack_digests(digests)
+
+
+def pack_ids(ids: Sequence[int]) -> bytes:
+    """Token ids as little-endian uint32."""
+    return struct.pack(f"<{len(ids)}I", *ids)
+
+
+def unpack_ids(packed: bytes) -> list[int]:
+    """The token ids of `pack_ids`; raises ValueError when the length is no multiple of four."""
+    if len(packed) % TOKEN_BYTES:
+        raise ValueError(f"packed token ids must be a multiple of {TOKEN_BYTES} bytes, got {len(packed)}")
+    return list(struct.unpack(f"<{len(packed) // TOKEN_BYTES}I", packed))
+
+
+def pack_digests(digests: Sequence[int]) -> bytes:
+    """Digests as little-endian uint64."""
+    return struct.pack(f"<{len(digests)}Q", *digests)
+
+
+def unpack_digests(packed: bytes) -> tuple[int, ...]:
+    """The digests of `pack_digests`; raises ValueError when the length is no multiple of eight."""
+    if len(packed) % DIGEST_BYTES:
+        raise ValueError(f"packed digests must be a multiple of {DIGEST_BYTES} bytes, got {len(packed)}")
+    return struct.unpack(f"<{len(packed) // DIGEST_BYTES}Q", packed)

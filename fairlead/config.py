@@ -1,0 +1,95 @@
+"""Configuration: one frozen dataclass per service, resolved once from file, environment and flags.
+
+Precedence, low to high: the field's default, the YAML file (`--config` or `FAIRLEAD_CONFIG`), environment
+`FAIRLEAD_<FIELD>`, flag `--<field>`. Unknown keys and flags are errors; so is a value of the wrong type. A dataclass
+checks ranges in `__post_init__` by raising ConfigError.
+"""
+
+import argparse
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+import yaml
+
+C = TypeVar("C")
+PREFIX = "FAIRLEAD_"
+_WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+class ConfigError(Exception):
+    """The configuration is wrong; the message names source, key and what is expected."""
+
+
+def option(default: Any, help: str, *, choices: Sequence[str] = ()) -> Any:  # noqa: A002
+    """A config field with its help text."""
+    return dataclasses.field(default=default, metadata={"help": help, "choices": tuple(choices)})
+
+
+def load(cls: type[C], argv: Sequence[str], environ: Mapping[str, str], *, prog: str) -> C:
+    """Resolve `cls` from `argv` and `environ`; raises ConfigError, or SystemExit for `--help`."""
+    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    types = get_type_hints(cls)
+    flags = vars(_parser(fields, prog).parse_args(argv))
+    values: dict[str, Any] = {}
+    path = flags.pop("config") or environ.get(f"{PREFIX}CONFIG")
+    if path:
+        for key, value in _read(Path(path)).items():
+            if key not in fields:
+                raise ConfigError(f"{path}: unknown key {key!r}; known keys: {', '.join(sorted(fields))}")
+            values[key] = _convert(value, types[key], f"{path}: {key}")
+    for name in fields:
+        variable = PREFIX + name.upper()
+        if variable in environ:
+            values[name] = _convert(environ[variable], types[name], variable)
+        if flags[name] is not None:
+            values[name] = _convert(flags[name], types[name], "--" + name.replace("_", "-"))
+    for name, value in values.items():
+        choices = fields[name].metadata.get("choices")
+        if choices and value not in choices:
+            raise ConfigError(f"{name}: must be one of {', '.join(choices)}, got {value!r}")
+    return cls(**values)
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise ConfigError with `message` unless `condition`."""
+    if not condition:
+        raise ConfigError(message)
+
+
+def _parser(fields: Mapping[str, dataclasses.Field[Any]], prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, allow_abbrev=False)
+    parser.add_argument("--config", metavar="FILE", help="YAML file with any of the keys below")
+    for name, field in fields.items():
+        text = f"{field.metadata.get('help', '')} (default: {field.default!r})".replace("%", "%%")
+        parser.add_argument("--" + name.replace("_", "-"), metavar="VALUE", help=text)
+    return parser
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        document = yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise ConfigError(f"{path}: expected a mapping at the top, got {type(document).__name__}")
+    return document
+
+
+def _convert(value: Any, kind: Any, where: str) -> Any:
+    """`value` (from YAML, or text) as `kind`, one of str, int, float, bool."""
+    try:
+        if kind is bool:
+            return value if isinstance(value, bool) else _WORDS[str(value).lower()]
+        if kind is int and not isinstance(value, bool):
+            return int(str(value))
+        if kind is float and not isinstance(value, bool):
+            return float(value)
+        if kind is str and isinstance(value, (str, int, float)):
+            return str(value)
+    except (KeyError, ValueError):
+        pass
+    raise ConfigError(f"{where}: expected {kind.__name__}, got {value!r}")

@@ -1,0 +1,62 @@
+"""What every service process does the same way: structured logs, uvloop, a clean end on SIGTERM."""
+
+import asyncio
+import gc
+import json
+import logging
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+
+import uvloop
+
+from fairlead.config import ConfigError
+
+# Attributes of every LogRecord; what else a record has came by `extra=` and is logged as fields.
+_STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line; `extra=` fields stand beside the message."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See logging.Formatter."""
+        fields = {key: value for key, value in vars(record).items() if key not in _STANDARD}
+        line = {
+            "time": round(record.created, 6),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **fields,
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def configure_logging(level: str) -> None:
+    """Structured logs on standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+def run(service: Callable[[asyncio.Event], Awaitable[None]]) -> int:
+    """Run `service(stop)` until it returns; SIGTERM and SIGINT set `stop`. Returns the exit status."""
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        # Start-up objects live for ever: keep them out of collections, which would otherwise stop the loop for long.
+        gc.collect()
+        gc.freeze()
+        await service(stop)
+
+    try:
+        uvloop.run(main())
+    except ConfigError as error:
+        print(f"configuration: {error}", file=sys.stderr)
+        return 2
+    return 0

@@ -1,0 +1,38 @@
+"""Channels between services, and the options both ends share."""
+
+import grpc
+
+SECRET_METADATA = "x-fairlead-secret"
+# A 128k-token prompt is half a megabyte packed, a chat of it several times that; a step's tokens for
+# hundreds of sequences are tens of kilobytes. 16 MiB bounds what one message can make a process allocate.
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+# What an application may send: a long document in one prompt, not a file server.
+MAX_REQUEST_BYTES = 4 * 1024 * 1024
+
+OPTIONS: list[tuple[str, int]] = [
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    # A cut network path is noticed within seconds, not at TCP's leisure.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+]
+CHANNEL_OPTIONS: list[tuple[str, int]] = [
+    *OPTIONS,
+    # Own connection per channel, so that a stalled peer stream never shares flow control with others.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+]
+
+
+def open_channel(address: str) -> grpc.aio.Channel:
+    """A plain-text channel to `address` (host:port)."""
+    return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+
+
+def secret_metadata(secret: str) -> tuple[tuple[str, str], ...]:
+    """The metadata that every internal call carries."""
+    return ((SECRET_METADATA, secret),)

@@ -1,0 +1,76 @@
+"""One way to serve: health, reflection, message limits, and the cluster secret on internal methods."""
+
+import hmac
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from fairlead.errors import Unauthenticated
+from fairlead.rpc.channel import MAX_MESSAGE_BYTES, OPTIONS, SECRET_METADATA
+from fairlead.rpc.status import to_status
+
+log = logging.getLogger(__name__)
+INTERNAL_PREFIX = "/fairlead.v1."
+Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler]]
+
+
+class SecretInterceptor(grpc.aio.ServerInterceptor):
+    """Refuses Fairlead methods without the cluster secret; health and reflection stay open."""
+
+    def __init__(self, secret: str) -> None:
+        self._secret = secret.encode()
+
+        async def refuse(_request: Any, context: grpc.aio.ServicerContext) -> None:
+            message = f"metadata {SECRET_METADATA}: missing or wrong; internal calls carry the cluster secret"
+            await context.abort_with_status(to_status(Unauthenticated(message)))
+
+        self._refuse = grpc.unary_unary_rpc_method_handler(refuse)
+
+    async def intercept_service(
+        self, continuation: Continuation, details: grpc.HandlerCallDetails
+    ) -> grpc.RpcMethodHandler:
+        """Runs once per call; internal calls are few and long, so the cost does not show."""
+        if details.method.startswith(INTERNAL_PREFIX):
+            given = dict(details.invocation_metadata).get(SECRET_METADATA, "")
+            if not hmac.compare_digest(given.encode(), self._secret):
+                return self._refuse
+        return await continuation(details)
+
+
+class Server:
+    """A gRPC server with health and reflection. `secret` empty = a public listener, without the secret's check."""
+
+    def __init__(self, listen: str, *, secret: str = "", max_request_bytes: int = MAX_MESSAGE_BYTES) -> None:
+        options = [*OPTIONS, ("grpc.max_receive_message_length", max_request_bytes), ("grpc.so_reuseport", 0)]
+        interceptors = [SecretInterceptor(secret)] if secret else []
+        self.grpc = grpc.aio.server(options=options, interceptors=interceptors)
+        self.port = self.grpc.add_insecure_port(listen)
+        self._health = health.aio.HealthServicer()
+        self._names: list[str] = []
+
+    def add(self, register: Callable[[Any, Any], None], servicer: object, name: str) -> None:
+        """Serve `servicer`; `register` is the generated add_…_to_server, `name` the full service name."""
+        register(servicer, self.grpc)
+        self._names.append(name)
+
+    async def start(self) -> None:
+        """Listen; health says NOT_SERVING until `set_ready(True)`."""
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc)
+        reflection.enable_server_reflection([*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME], self.grpc)
+        await self.set_ready(False)
+        await self.grpc.start()
+
+    async def set_ready(self, ready: bool) -> None:
+        """What probes and load balancers see, for every service and for the server as a whole."""
+        kind = health_pb2.HealthCheckResponse
+        for name in ("", *self._names):
+            await self._health.set(name, kind.SERVING if ready else kind.NOT_SERVING)
+
+    async def stop(self, grace: float) -> None:
+        """Stop accepting at once; cancel what still runs after `grace` seconds."""
+        await self._health.enter_graceful_shutdown()
+        await self.grpc.stop(grace)

@@ -1,0 +1,74 @@
+"""Errors as rich gRPC statuses (google.rpc.Status in the trailers) and back."""
+
+import grpc
+from google.protobuf import any_pb2, duration_pb2
+from google.protobuf.message import Message
+from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+from fairlead.errors import FairleadError, InvalidRequest, Retryable, error_for
+from fairlead.outcomes import Outcome
+
+DOMAIN = "fairlead"
+
+CODES: dict[Outcome, grpc.StatusCode] = {
+    Outcome.THROTTLED_USER: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Outcome.THROTTLED_APP: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Outcome.REJECTED_QUEUE_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Outcome.REJECTED_CLIENT_LIMIT: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Outcome.REJECTED_TOO_LONG: grpc.StatusCode.INVALID_ARGUMENT,
+    Outcome.REJECTED_INVALID: grpc.StatusCode.INVALID_ARGUMENT,
+    Outcome.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
+    Outcome.PERMISSION_DENIED: grpc.StatusCode.PERMISSION_DENIED,
+    Outcome.CANCELLED: grpc.StatusCode.CANCELLED,
+    Outcome.DEADLINE_EXCEEDED: grpc.StatusCode.DEADLINE_EXCEEDED,
+    Outcome.UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
+    Outcome.INTERNAL: grpc.StatusCode.INTERNAL,
+}
+# For statuses without our details: a proxy's, grpc's own, another version's.
+OUTCOMES: dict[grpc.StatusCode, Outcome] = {
+    grpc.StatusCode.RESOURCE_EXHAUSTED: Outcome.REJECTED_QUEUE_FULL,
+    grpc.StatusCode.INVALID_ARGUMENT: Outcome.REJECTED_INVALID,
+    grpc.StatusCode.NOT_FOUND: Outcome.REJECTED_INVALID,
+    grpc.StatusCode.UNAUTHENTICATED: Outcome.UNAUTHENTICATED,
+    grpc.StatusCode.PERMISSION_DENIED: Outcome.PERMISSION_DENIED,
+    grpc.StatusCode.CANCELLED: Outcome.CANCELLED,
+    grpc.StatusCode.DEADLINE_EXCEEDED: Outcome.DEADLINE_EXCEEDED,
+    grpc.StatusCode.UNAVAILABLE: Outcome.UNAVAILABLE,
+}
+
+
+def _any(message: Message) -> any_pb2.Any:
+    packed = any_pb2.Any()
+    packed.Pack(message)
+    return packed
+
+
+def to_status(error: FairleadError) -> grpc.Status:
+    """`error` for `context.abort_with_status`: ErrorInfo always, RetryInfo and BadRequest where they apply."""
+    details = [_any(error_details_pb2.ErrorInfo(reason=error.outcome.name, domain=DOMAIN))]
+    if isinstance(error, Retryable):
+        delay = duration_pb2.Duration()
+        delay.FromNanoseconds(round(error.retry_after * 1e9))
+        details.append(_any(error_details_pb2.RetryInfo(retry_delay=delay)))
+    if isinstance(error, InvalidRequest) and error.field:
+        violation = error_details_pb2.BadRequest.FieldViolation(field=error.field, description=error.message)
+        details.append(_any(error_details_pb2.BadRequest(field_violations=[violation])))
+    code, _ = CODES[error.outcome].value
+    return rpc_status.to_status(status_pb2.Status(code=code, message=error.message, details=details))
+
+
+def from_call(call: grpc.RpcError) -> FairleadError:
+    """The error a failed call stands for; understands statuses without our details too."""
+    outcome = OUTCOMES.get(call.code(), Outcome.INTERNAL)
+    message, field, retry_after = call.details() or call.code().name, "", 1.0
+    status = rpc_status.from_call(call)
+    for detail in status.details if status is not None else ():
+        info, retry, bad = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo(), error_details_pb2.BadRequest()
+        if detail.Unpack(info) and info.domain == DOMAIN and info.reason in Outcome.__members__:
+            outcome = Outcome[info.reason]
+        elif detail.Unpack(retry):
+            retry_after = retry.retry_delay.ToNanoseconds() / 1e9
+        elif detail.Unpack(bad) and bad.field_violations:
+            field = bad.field_violations[0].field
+    return error_for(outcome, message, field=field, retry_after=retry_after)

@@ -1,0 +1,52 @@
+"""How tokens are chosen: the parameters, their limits, one place that checks them."""
+
+from dataclasses import dataclass
+
+from fairlead.errors import InvalidRequest
+
+MAX_STOP_STRINGS = 16
+MAX_STOP_CHARACTERS = 256
+MAX_STOP_TOKENS = 64
+MAX_TEMPERATURE = 100.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """Sampling parameters with every default resolved; raises InvalidRequest naming field, limit and value."""
+
+    max_tokens: int = 128
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    seed: int = 0
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+
+    def __post_init__(self) -> None:
+        _within("max_tokens", self.max_tokens, 1, None)
+        _within("temperature", self.temperature, 0.0, MAX_TEMPERATURE)
+        _within("top_k", self.top_k, 0, None)
+        _within("top_p", self.top_p, 0.0, 1.0)
+        if self.top_p == 0.0:
+            raise InvalidRequest("must be above 0, got 0.0", "sampling.top_p")
+        _within("min_p", self.min_p, 0.0, 1.0)
+        _at_most("stop", len(self.stop), MAX_STOP_STRINGS, "stop strings")
+        for text in self.stop:
+            if not text:
+                raise InvalidRequest("a stop string must not be empty", "sampling.stop")
+            _at_most("stop", len(text), MAX_STOP_CHARACTERS, "characters in a stop string")
+        _at_most("stop_token_ids", len(self.stop_token_ids), MAX_STOP_TOKENS, "stop token ids")
+
+
+def _within(field: str, value: float, low: float, high: float | None) -> None:
+    # Written so that NaN fails too.
+    if not (low <= value and (high is None or value <= high)):
+        limit = f"at least {low}" if high is None else f"between {low} and {high}"
+        raise InvalidRequest(f"must be {limit}, got {value}", f"sampling.{field}")
+
+
+def _at_most(field: str, count: int, limit: int, what: str) -> None:
+    if count > limit:
+        raise InvalidRequest(f"at most {limit} {what}, got {count}", f"sampling.{field}")

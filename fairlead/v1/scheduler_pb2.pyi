@@ -1,0 +1,236 @@
+from fairlead.v1 import common_pb2 as _common_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class DispatchBatch(_message.Message):
+    __slots__ = ("requests", "withdrawals")
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    WITHDRAWALS_FIELD_NUMBER: _ClassVar[int]
+    requests: _containers.RepeatedCompositeFieldContainer[DispatchRequest]
+    withdrawals: _containers.RepeatedCompositeFieldContainer[Withdrawal]
+    def __init__(self, requests: _Optional[_Iterable[_Union[DispatchRequest, _Mapping]]] = ..., withdrawals: _Optional[_Iterable[_Union[Withdrawal, _Mapping]]] = ...) -> None: ...
+
+class DispatchRequest(_message.Message):
+    __slots__ = ("request_id", "attempt", "client", "model", "digests", "prompt_tokens", "excluded", "weight")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    DIGESTS_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    EXCLUDED_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    attempt: int
+    client: str
+    model: str
+    digests: bytes
+    prompt_tokens: int
+    excluded: _containers.RepeatedScalarFieldContainer[str]
+    weight: float
+    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., client: _Optional[str] = ..., model: _Optional[str] = ..., digests: _Optional[bytes] = ..., prompt_tokens: _Optional[int] = ..., excluded: _Optional[_Iterable[str]] = ..., weight: _Optional[float] = ...) -> None: ...
+
+class Withdrawal(_message.Message):
+    __slots__ = ("request_id", "attempt")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    attempt: int
+    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ...) -> None: ...
+
+class DispatchReplies(_message.Message):
+    __slots__ = ("replies",)
+    REPLIES_FIELD_NUMBER: _ClassVar[int]
+    replies: _containers.RepeatedCompositeFieldContainer[DispatchReply]
+    def __init__(self, replies: _Optional[_Iterable[_Union[DispatchReply, _Mapping]]] = ...) -> None: ...
+
+class DispatchReply(_message.Message):
+    __slots__ = ("request_id", "attempt", "worker", "address", "matched_tokens", "selected_at")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    MATCHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    SELECTED_AT_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    attempt: int
+    worker: str
+    address: str
+    matched_tokens: int
+    selected_at: int
+    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., worker: _Optional[str] = ..., address: _Optional[str] = ..., matched_tokens: _Optional[int] = ..., selected_at: _Optional[int] = ...) -> None: ...
+
+class WorkerReport(_message.Message):
+    __slots__ = ("hello", "load", "progress")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    load: Load
+    progress: Progress
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("worker", "instance", "address", "model", "cached")
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    CACHED_FIELD_NUMBER: _ClassVar[int]
+    worker: str
+    instance: str
+    address: str
+    model: ModelInfo
+    cached: bytes
+    def __init__(self, worker: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., cached: _Optional[bytes] = ...) -> None: ...
+
+class ModelInfo(_message.Message):
+    __slots__ = ("name", "max_model_tokens", "vocab_size", "block_tokens", "kv_tokens", "max_running", "policy", "fairness_bound")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    MAX_MODEL_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    VOCAB_SIZE_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    KV_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    MAX_RUNNING_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    FAIRNESS_BOUND_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    max_model_tokens: int
+    vocab_size: int
+    block_tokens: int
+    kv_tokens: int
+    max_running: int
+    policy: str
+    fairness_bound: float
+    def __init__(self, name: _Optional[str] = ..., max_model_tokens: _Optional[int] = ..., vocab_size: _Optional[int] = ..., block_tokens: _Optional[int] = ..., kv_tokens: _Optional[int] = ..., max_running: _Optional[int] = ..., policy: _Optional[str] = ..., fairness_bound: _Optional[float] = ...) -> None: ...
+
+class Load(_message.Message):
+    __slots__ = ("running", "waiting", "kv_tokens_used", "step_seconds", "draining", "queue_seconds", "services")
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    KV_TOKENS_USED_FIELD_NUMBER: _ClassVar[int]
+    STEP_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    SERVICES_FIELD_NUMBER: _ClassVar[int]
+    running: int
+    waiting: int
+    kv_tokens_used: int
+    step_seconds: float
+    draining: bool
+    queue_seconds: float
+    services: _containers.RepeatedCompositeFieldContainer[ClientService]
+    def __init__(self, running: _Optional[int] = ..., waiting: _Optional[int] = ..., kv_tokens_used: _Optional[int] = ..., step_seconds: _Optional[float] = ..., draining: _Optional[bool] = ..., queue_seconds: _Optional[float] = ..., services: _Optional[_Iterable[_Union[ClientService, _Mapping]]] = ...) -> None: ...
+
+class ClientService(_message.Message):
+    __slots__ = ("client", "service", "balance", "waiting", "running")
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
+    SERVICE_FIELD_NUMBER: _ClassVar[int]
+    BALANCE_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    client: str
+    service: float
+    balance: float
+    waiting: int
+    running: int
+    def __init__(self, client: _Optional[str] = ..., service: _Optional[float] = ..., balance: _Optional[float] = ..., waiting: _Optional[int] = ..., running: _Optional[int] = ...) -> None: ...
+
+class Progress(_message.Message):
+    __slots__ = ("cached", "evicted", "ended")
+    CACHED_FIELD_NUMBER: _ClassVar[int]
+    EVICTED_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    cached: bytes
+    evicted: bytes
+    ended: _containers.RepeatedCompositeFieldContainer[RequestEnd]
+    def __init__(self, cached: _Optional[bytes] = ..., evicted: _Optional[bytes] = ..., ended: _Optional[_Iterable[_Union[RequestEnd, _Mapping]]] = ...) -> None: ...
+
+class RequestEnd(_message.Message):
+    __slots__ = ("request_id", "attempt", "started", "output_tokens")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    STARTED_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    attempt: int
+    started: bool
+    output_tokens: int
+    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., started: _Optional[bool] = ..., output_tokens: _Optional[int] = ...) -> None: ...
+
+class WorkerCommand(_message.Message):
+    __slots__ = ("attached", "drain")
+    ATTACHED_FIELD_NUMBER: _ClassVar[int]
+    DRAIN_FIELD_NUMBER: _ClassVar[int]
+    attached: Attached
+    drain: DrainCommand
+    def __init__(self, attached: _Optional[_Union[Attached, _Mapping]] = ..., drain: _Optional[_Union[DrainCommand, _Mapping]] = ...) -> None: ...
+
+class Attached(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DrainCommand(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class WatchRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ClusterState(_message.Message):
+    __slots__ = ("members", "pools")
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    POOLS_FIELD_NUMBER: _ClassVar[int]
+    members: _containers.RepeatedCompositeFieldContainer[Member]
+    pools: _containers.RepeatedCompositeFieldContainer[Pool]
+    def __init__(self, members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., pools: _Optional[_Iterable[_Union[Pool, _Mapping]]] = ...) -> None: ...
+
+class Member(_message.Message):
+    __slots__ = ("worker", "instance", "address", "model", "load")
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FIELD_NUMBER: _ClassVar[int]
+    worker: str
+    instance: str
+    address: str
+    model: ModelInfo
+    load: Load
+    def __init__(self, worker: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ...) -> None: ...
+
+class Pool(_message.Message):
+    __slots__ = ("model", "overloaded")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    OVERLOADED_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    overloaded: bool
+    def __init__(self, model: _Optional[str] = ..., overloaded: _Optional[bool] = ...) -> None: ...
+
+class StatusRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class StatusResponse(_message.Message):
+    __slots__ = ("cluster", "services", "policy")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    SERVICES_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    cluster: ClusterState
+    services: _containers.RepeatedCompositeFieldContainer[WorkerService]
+    policy: str
+    def __init__(self, cluster: _Optional[_Union[ClusterState, _Mapping]] = ..., services: _Optional[_Iterable[_Union[WorkerService, _Mapping]]] = ..., policy: _Optional[str] = ...) -> None: ...
+
+class WorkerService(_message.Message):
+    __slots__ = ("worker", "clients")
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    CLIENTS_FIELD_NUMBER: _ClassVar[int]
+    worker: str
+    clients: _containers.RepeatedCompositeFieldContainer[ClientService]
+    def __init__(self, worker: _Optional[str] = ..., clients: _Optional[_Iterable[_Union[ClientService, _Mapping]]] = ...) -> None: ...
