@@ -1,0 +1,52 @@
+"""What the workers say while the scenario runs: service per user over time, read from the scheduler's status."""
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+
+from fairlead.rpc.channel import open_channel, secret_metadata
+from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
+
+POLL_SECONDS = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Service received since the start (cost units) and who is backlogged, `at` seconds into the run."""
+
+    at: float
+    service: dict[str, float]
+    backlogged: dict[str, bool]  # waits on every worker (Definition 3.1 for a pool)
+
+
+@dataclass(slots=True)
+class Observation:
+    """The samples of one run, and the bound that the theorem gives for the pool."""
+
+    samples: list[Sample] = field(default_factory=list)
+    bound: float = 0.0
+
+
+async def observe(scheduler: str, secret: str, observation: Observation) -> None:
+    """Sample until cancelled."""
+    metadata = secret_metadata(secret)
+    began = time.monotonic()
+    async with open_channel(scheduler) as channel:
+        admin = scheduler_pb2_grpc.AdminStub(channel)
+        while True:
+            status = await admin.Status(scheduler_pb2.StatusRequest(), metadata=metadata, timeout=10)
+            observation.samples.append(_sample(status, time.monotonic() - began))
+            observation.bound = sum(member.model.fairness_bound for member in status.cluster.members)
+            await asyncio.sleep(POLL_SECONDS)
+
+
+def _sample(status: scheduler_pb2.StatusResponse, at: float) -> Sample:
+    service: dict[str, float] = {}
+    waits_on: dict[str, int] = {}
+    for worker in status.services:
+        for client in worker.clients:
+            user = client.client.rpartition("/")[2]
+            service[user] = service.get(user, 0.0) + client.service
+            waits_on[user] = waits_on.get(user, 0) + (client.waiting > 0)
+    workers = len(status.cluster.members)
+    return Sample(at, service, {user: count == workers > 0 for user, count in waits_on.items()})

@@ -1,0 +1,1 @@
+"""The cluster behind the gateway: its members, the global scheduler and the workers."""

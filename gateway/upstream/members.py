@@ -1,0 +1,79 @@
+"""Who is in the cluster, as the scheduler last said."""
+
+from collections.abc import Collection, Mapping
+
+from fairlead.errors import InvalidRequest, Unavailable
+from fairlead.v1 import scheduler_pb2
+
+
+class Members:
+    """Live workers by name, and which models' pools are overloaded. Ordered by worker name."""
+
+    def __init__(self) -> None:
+        self._by_worker: dict[str, scheduler_pb2.Member] = {}
+        self._overloaded: dict[str, bool] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_worker)
+
+    def replace(self, state: scheduler_pb2.ClusterState) -> None:
+        """The scheduler knows the whole cluster: so it is."""
+        self._by_worker = {}
+        self.merge(state)
+
+    def merge(self, state: scheduler_pb2.ClusterState) -> None:
+        """The scheduler has just started: workers that it does not know yet may still be alive."""
+        known = self._by_worker | {member.worker: member for member in state.members}
+        self._by_worker = dict(sorted(known.items()))
+        self._overloaded = {pool.model: pool.overloaded for pool in state.pools}
+
+    def forget_overload(self) -> None:
+        """The scheduler is away: overload is unknown, and unknown counts as not overloaded."""
+        self._overloaded = {}
+
+    def find(self, worker: str) -> scheduler_pb2.Member | None:
+        """The member called `worker`."""
+        return self._by_worker.get(worker)
+
+    def overloaded(self, model: str) -> bool:
+        """Whether the model's pool is overloaded now."""
+        return self._overloaded.get(model, False)
+
+    def all(self) -> Collection[scheduler_pb2.Member]:
+        """Every member, by name."""
+        return self._by_worker.values()
+
+    def serving(self, model: str) -> list[scheduler_pb2.Member]:
+        """The members that serve `model`, draining ones left out, by name."""
+        return [m for m in self._by_worker.values() if m.model.name == model and not m.load.draining]
+
+    def models(self) -> Mapping[str, list[scheduler_pb2.Member]]:
+        """The members of each model, by model name."""
+        pools: dict[str, list[scheduler_pb2.Member]] = {}
+        for member in self._by_worker.values():
+            pools.setdefault(member.model.name, []).append(member)
+        return dict(sorted(pools.items()))
+
+    def resolve(self, model: str) -> scheduler_pb2.ModelInfo:
+        """What every worker of `model` can do; an empty name means the only model.
+
+        Raises InvalidRequest for a model nobody serves, Unavailable while there is no worker at all.
+        """
+        pools = self.models()
+        if not pools:
+            raise Unavailable("no worker is attached yet")
+        if not model and len(pools) == 1:
+            model = next(iter(pools))
+        if model not in pools:
+            problem = f"unknown model {model!r}" if model else "must name one of the models"
+            raise InvalidRequest(f"{problem}; models served: {', '.join(pools)}", "model")
+        return _smallest([member.model for member in pools[model]])
+
+
+def _smallest(infos: list[scheduler_pb2.ModelInfo]) -> scheduler_pb2.ModelInfo:
+    smallest = scheduler_pb2.ModelInfo()
+    smallest.CopyFrom(infos[0])
+    smallest.max_model_tokens = min(info.max_model_tokens for info in infos)
+    smallest.kv_tokens = min(info.kv_tokens for info in infos)
+    smallest.vocab_size = min(info.vocab_size for info in infos)
+    return smallest

@@ -1,0 +1,117 @@
+"""The gateway's link to the global scheduler: dispatch decisions, and membership."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import grpc
+
+from fairlead.rpc.channel import open_channel, secret_metadata
+from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
+from gateway.upstream.members import Members
+from gateway.upstream.outbox import Outbox
+
+log = logging.getLogger(__name__)
+RECONNECT_SECONDS = 0.2
+# A scheduler that hangs must not hold requests: a decision takes well under a millisecond.
+DECISION_SECONDS = 1.0
+# How long after the scheduler's return workers may take to attach again before they count as gone.
+REATTACH_SECONDS = 5.0
+
+
+Stream = Callable[[scheduler_pb2_grpc.SchedulerStub], Awaitable[None]]
+
+
+class SchedulerAway(Exception):
+    """No decision from the scheduler: the gateway chooses for itself."""
+
+
+class SchedulerLink:
+    """One Dispatch and one Watch stream, reconnected for ever; `changed` is called after each change of `members`."""
+
+    def __init__(self, address: str, secret: str, members: Members, changed: Callable[[], None]) -> None:
+        self._address = address
+        self._metadata = secret_metadata(secret)
+        self._members = members
+        self._changed = changed
+        self._outbox: Outbox[scheduler_pb2.DispatchBatch] | None = None
+        self._decisions: dict[tuple[str, int], asyncio.Future[scheduler_pb2.DispatchReply]] = {}
+
+    async def select(self, request: scheduler_pb2.DispatchRequest) -> scheduler_pb2.DispatchReply:
+        """The scheduler's choice; raises SchedulerAway."""
+        if self._outbox is None:
+            raise SchedulerAway
+        key = (request.request_id, request.attempt)
+        decision = self._decisions[key] = asyncio.get_running_loop().create_future()
+        self._outbox.pending.requests.append(request)
+        self._outbox.flush()
+        try:
+            async with asyncio.timeout(DECISION_SECONDS):
+                return await decision
+        except TimeoutError as error:
+            self.withdraw(*key)
+            raise SchedulerAway from error
+        except asyncio.CancelledError:
+            self.withdraw(*key)
+            raise
+        finally:
+            self._decisions.pop(key, None)
+
+    def withdraw(self, request_id: str, attempt: int) -> None:
+        """Give an assignment back: its worker will not report it."""
+        if self._outbox is not None:
+            self._outbox.pending.withdrawals.add(request_id=request_id, attempt=attempt)
+            self._outbox.flush()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with open_channel(self._address) as channel, asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._for_ever(self._dispatch, channel))
+            tasks.create_task(self._for_ever(self._watch, channel))
+
+    async def _for_ever(self, stream: Stream, channel: grpc.aio.Channel) -> None:
+        while True:
+            try:
+                await channel.channel_ready()
+                await stream(scheduler_pb2_grpc.SchedulerStub(channel))
+            except grpc.aio.AioRpcError as error:
+                log.warning("scheduler is away", extra={"scheduler": self._address, "error": error.details()})
+            await asyncio.sleep(RECONNECT_SECONDS)
+
+    async def _dispatch(self, stub: scheduler_pb2_grpc.SchedulerStub) -> None:
+        outbox = Outbox(scheduler_pb2.DispatchBatch)
+        call = stub.Dispatch(outbox.messages(), metadata=self._metadata)
+        self._outbox = outbox
+        try:
+            async for batch in call:
+                for reply in batch.replies:
+                    decision = self._decisions.get((reply.request_id, reply.attempt))
+                    if decision is not None and not decision.done():
+                        decision.set_result(reply)
+        finally:
+            self._outbox = None
+            outbox.close()
+            for decision in self._decisions.values():
+                if not decision.done():
+                    decision.set_exception(SchedulerAway())
+
+    async def _watch(self, stub: scheduler_pb2_grpc.SchedulerStub) -> None:
+        call = stub.Watch(scheduler_pb2.WatchRequest(), metadata=self._metadata)
+        settled: asyncio.TimerHandle | None = None
+        latest = scheduler_pb2.ClusterState()
+
+        def settle() -> None:
+            nonlocal settled
+            settled = None
+            self._members.replace(latest)
+            self._changed()
+
+        settled = asyncio.get_running_loop().call_later(REATTACH_SECONDS, settle)
+        try:
+            async for latest in call:
+                self._members.merge(latest) if settled else self._members.replace(latest)
+                self._changed()
+        finally:
+            self._members.forget_overload()
+            if settled is not None:
+                settled.cancel()

@@ -1,0 +1,160 @@
+"""The gateway's links to workers: one multiplexed Session stream each, and their tokenizers."""
+
+import asyncio
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import grpc
+
+from fairlead.errors import FairleadError, Unavailable
+from fairlead.outcomes import Outcome
+from fairlead.rpc.channel import open_channel, secret_metadata
+from fairlead.rpc.status import from_call
+from fairlead.v1 import scheduler_pb2, worker_pb2, worker_pb2_grpc
+from gateway.upstream.outbox import Outbox
+
+log = logging.getLogger(__name__)
+ENCODE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The worker, or the way to it, is gone: nothing more comes of this attempt."""
+
+    reason: str
+
+
+Event = worker_pb2.Started | worker_pb2.Tokens | worker_pb2.Ended | Lost
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """One submission to one worker, and what it says about it, in order.
+
+    The queue needs no bound of its own: a request has at most max_tokens tokens to say, read or not.
+    """
+
+    key: tuple[str, int]
+    link: "WorkerLink"
+    events: asyncio.Queue[Event] = field(default_factory=asyncio.Queue)
+
+    def abort(self) -> None:
+        """The worker frees the request within a step; no event follows. Does nothing after the end."""
+        self.link.abort(self)
+
+
+class WorkerLink:
+    """One worker process. Its Session stream is opened by the first submission, and again after it broke."""
+
+    def __init__(self, address: str, secret: str) -> None:
+        self.address = address
+        self.attempts: dict[tuple[str, int], Attempt] = {}
+        self._metadata = secret_metadata(secret)
+        self._channel = open_channel(address)
+        self._outbox: Outbox[worker_pb2.SessionCommands] | None = None
+        self._reader: asyncio.Task[None] | None = None
+
+    def submit(self, submit: worker_pb2.Submit) -> Attempt:
+        """Send `submit` with everything else of this loop tick."""
+        if self._outbox is None:
+            self._outbox = Outbox(worker_pb2.SessionCommands)
+            self._reader = asyncio.create_task(self._session(self._outbox))
+        attempt = Attempt((submit.request_id, submit.attempt), self)
+        self.attempts[attempt.key] = attempt
+        self._outbox.pending.submits.append(submit)
+        self._outbox.flush()
+        return attempt
+
+    def abort(self, attempt: Attempt) -> None:
+        """See Attempt."""
+        if self.attempts.pop(attempt.key, None) is not None and self._outbox is not None:
+            self._outbox.pending.aborts.add(request_id=attempt.key[0], attempt=attempt.key[1])
+            self._outbox.flush()
+
+    async def encode(self, request: worker_pb2.EncodeRequest, timeout: float) -> worker_pb2.EncodeResponse:
+        """The prompt as token ids and digests; raises FairleadError as the worker does, Unavailable without one."""
+        stub = worker_pb2_grpc.TokenizerStub(self._channel)
+        try:
+            return await stub.Encode(request, timeout=min(timeout, ENCODE_SECONDS), metadata=self._metadata)
+        except grpc.aio.AioRpcError as error:
+            raise from_call(error) from error
+
+    async def close(self) -> None:
+        """Break the stream: the worker aborts what it carried."""
+        if self._reader is not None:
+            self._reader.cancel()
+            await asyncio.wait([self._reader])
+        await self._channel.close(grace=ENCODE_SECONDS)
+
+    async def _session(self, outbox: Outbox[worker_pb2.SessionCommands]) -> None:
+        call = worker_pb2_grpc.WorkerStub(self._channel).Session(outbox.messages(), metadata=self._metadata)
+        reason = "the worker ended the session"
+        try:
+            async for events in call:
+                self._route(events)
+        except grpc.aio.AioRpcError as error:
+            reason = f"{error.code().name}: {error.details()}"
+        finally:
+            call.cancel()
+            outbox.close()
+            self._outbox = None
+            lost, self.attempts = self.attempts, {}
+            log.warning("worker session ended", extra={"worker": self.address, "reason": reason, "lost": len(lost)})
+            for attempt in lost.values():
+                attempt.events.put_nowait(Lost(reason))
+
+    def _route(self, events: worker_pb2.StepEvents) -> None:
+        """Events of attempts that are unknown here, because aborted or superseded, are ignored."""
+        for event in (*events.started, *events.tokens):
+            if attempt := self.attempts.get((event.request_id, event.attempt)):
+                attempt.events.put_nowait(event)
+        for ended in events.ended:
+            if attempt := self.attempts.pop((ended.request_id, ended.attempt), None):
+                attempt.events.put_nowait(ended)
+
+
+class Workers:
+    """The links to all workers, by address and instance: a worker that comes back is not the same worker."""
+
+    def __init__(self, secret: str) -> None:
+        self._secret = secret
+        self._links: dict[tuple[str, str], WorkerLink] = {}
+        self._closing: list[asyncio.Task[None]] = []
+
+    def link(self, address: str, instance: str) -> WorkerLink:
+        """The link to one worker process, made on demand."""
+        key = (address, instance)
+        if key not in self._links:
+            self._links[key] = WorkerLink(address, self._secret)
+        return self._links[key]
+
+    def load(self, member: scheduler_pb2.Member) -> int:
+        """How many of this gateway's requests are at the worker."""
+        link = self._links.get((member.address, member.instance))
+        return len(link.attempts) if link else 0
+
+    async def encode(
+        self, members: Collection[scheduler_pb2.Member], request: worker_pb2.EncodeRequest, timeout: float
+    ) -> worker_pb2.EncodeResponse:
+        """Ask one member after the other, least loaded first, until one answers; raises what it raises."""
+        failure: FairleadError = Unavailable("no worker could tokenize the prompt")
+        for member in sorted(members, key=self.load):
+            try:
+                return await self.link(member.address, member.instance).encode(request, timeout)
+            except FairleadError as error:
+                if error.outcome is not Outcome.UNAVAILABLE:
+                    raise
+                failure = error
+        raise failure
+
+    def keep(self, members: Collection[scheduler_pb2.Member]) -> None:
+        """Close the idle links to workers that are no longer members."""
+        live = {(member.address, member.instance) for member in members}
+        gone = [key for key, link in self._links.items() if key not in live and not link.attempts]
+        self._closing = [task for task in self._closing if not task.done()]
+        self._closing += [asyncio.create_task(self._links.pop(key).close()) for key in gone]
+
+    async def close(self) -> None:
+        """Close every link."""
+        await asyncio.gather(*self._closing, *(link.close() for link in self._links.values()))

@@ -1,0 +1,123 @@
+"""The worker's stream to the global scheduler: who it is, how loaded it is, what it cached and finished."""
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable
+
+import grpc
+
+from fairlead.blocks import pack_digests
+from fairlead.rpc.channel import open_channel, secret_metadata
+from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
+from local_worker.loop import Outbox
+
+log = logging.getLogger(__name__)
+REPORT_SECONDS = 0.05  # the contract is at least ten reports a second
+RECONNECT_SECONDS = 0.2
+
+
+class Attachment:
+    """Attaches, reports, and re-attaches for as long as it runs.
+
+    What happened while the scheduler was away needs no memory of its own: a new stream begins with a snapshot.
+    """
+
+    def __init__(
+        self,
+        *,
+        scheduler: str,
+        secret: str,
+        worker: str,
+        address: str,
+        model: scheduler_pb2.ModelInfo,
+        snapshot: Callable[[], tuple[int, ...]],
+        drain: Callable[[], None],
+    ) -> None:
+        self._scheduler = scheduler
+        self._metadata = secret_metadata(secret)
+        self._hello = scheduler_pb2.Hello(worker=worker, instance=uuid.uuid4().hex, address=address, model=model)
+        self._snapshot = snapshot
+        self._drain = drain
+        self._load = scheduler_pb2.Load()
+        self._services: dict[str, scheduler_pb2.ClientService] = {}
+        self._unsent: dict[str, scheduler_pb2.ClientService] = {}
+        self._oldest: float | None = None
+        # Digest -> is it cached now: the last word per digest, however many turns one report covers.
+        self._blocks: dict[int, bool] = {}
+        self._ended: list[scheduler_pb2.RequestEnd] = []
+        self._news = asyncio.Event()
+        self.draining = False
+        self.attached = asyncio.Event()
+
+    def deliver(self, out: Outbox) -> None:
+        """Take in one turn of the engine loop; called on the event loop."""
+        self._oldest = out.oldest_queued_at
+        for service in out.load.services:
+            self._services[service.client] = self._unsent[service.client] = service
+        del out.load.services[:]
+        self._load = out.load
+        self._blocks.update(dict.fromkeys(out.evicted, False))
+        self._blocks.update(dict.fromkeys(out.cached, True))
+        self._ended.extend(out.ended)
+        self._news.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                async with open_channel(self._scheduler) as channel:
+                    await self._attach(scheduler_pb2_grpc.SchedulerStub(channel))
+            except grpc.aio.AioRpcError as error:
+                log.warning("scheduler is away", extra={"scheduler": self._scheduler, "error": error.details()})
+            self.attached.clear()
+            await asyncio.sleep(RECONNECT_SECONDS)
+
+    async def _attach(self, stub: scheduler_pb2_grpc.SchedulerStub) -> None:
+        call = stub.Attach(self._reports(), metadata=self._metadata, wait_for_ready=True)
+        async for command in call:
+            match command.WhichOneof("kind"):
+                case "attached":
+                    log.info("attached", extra={"scheduler": self._scheduler})
+                    self.attached.set()
+                case "drain":
+                    self._drain()
+
+    async def _reports(self) -> AsyncIterator[scheduler_pb2.WorkerReport]:
+        """The stream's only writer."""
+        hello = scheduler_pb2.Hello()
+        hello.CopyFrom(self._hello)
+        # Events gathered so far are in the snapshot, or will never matter to this scheduler.
+        self._blocks, self._ended = {}, []
+        hello.cached = pack_digests(self._snapshot())
+        yield scheduler_pb2.WorkerReport(hello=hello)
+        self._unsent = dict(self._services)
+        while True:
+            yield scheduler_pb2.WorkerReport(load=self._current_load())
+            if self._blocks or self._ended:
+                yield scheduler_pb2.WorkerReport(progress=self._take_progress())
+            try:
+                async with asyncio.timeout(REPORT_SECONDS):
+                    await self._news.wait()
+            except TimeoutError:
+                pass
+            self._news.clear()
+
+    def _take_progress(self) -> scheduler_pb2.Progress:
+        blocks, self._blocks = self._blocks, {}
+        ended, self._ended = self._ended, []
+        return scheduler_pb2.Progress(
+            cached=pack_digests([digest for digest, cached in blocks.items() if cached]),
+            evicted=pack_digests([digest for digest, cached in blocks.items() if not cached]),
+            ended=ended,
+        )
+
+    def _current_load(self) -> scheduler_pb2.Load:
+        load = scheduler_pb2.Load()
+        load.CopyFrom(self._load)
+        load.draining = self.draining
+        load.queue_seconds = 0.0 if self._oldest is None else time.monotonic() - self._oldest
+        load.services.extend(self._unsent.values())
+        self._unsent = {}
+        return load

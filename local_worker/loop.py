@@ -1,0 +1,242 @@
+"""The engine loop: one thread that owns batcher, engine and decoders, and never touches the event loop's objects.
+
+Commands come in through a lock-free inbox, everything that happened in a step goes out in one call of `deliver`. The
+gRPC side therefore stays responsive however long a forward pass takes.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+
+from fairlead.errors import FairleadError
+from fairlead.outcomes import FinishReason, Outcome
+from fairlead.v1 import scheduler_pb2, worker_pb2
+from local_worker.core.batch import Engine
+from local_worker.core.batcher import Advance, Batcher, Plan
+from local_worker.core.request import Request
+from local_worker.job import Job
+
+log = logging.getLogger(__name__)
+# A second failure in a row is no accident of one batch: the worker should stop being given work.
+UNHEALTHY_AFTER = 2
+IDLE_SECONDS = 0.5
+STEP_AVERAGE = 0.1  # weight of the newest step in the moving average
+
+Sink = Hashable  # whoever receives a job's events: one per gateway session
+
+
+@dataclass(slots=True)
+class Outbox:
+    """What one turn of the loop has to say."""
+
+    events: dict[Sink, worker_pb2.StepEvents] = field(default_factory=dict)
+    ended: list[scheduler_pb2.RequestEnd] = field(default_factory=list)
+    cached: tuple[int, ...] = ()
+    evicted: tuple[int, ...] = ()
+    load: scheduler_pb2.Load = field(default_factory=scheduler_pb2.Load)
+    oldest_queued_at: float | None = None  # the loop's clock
+    healthy: bool = True
+
+    def to(self, sink: Sink) -> worker_pb2.StepEvents:
+        """The message for `sink`."""
+        return self.events.setdefault(sink, worker_pb2.StepEvents())
+
+
+class EngineLoop:
+    """Runs until `stop`; `deliver` is called on the loop's thread after every turn that changed something."""
+
+    def __init__(self, batcher: Batcher, engine: Engine, deliver: Callable[[Outbox], None]) -> None:
+        self._batcher = batcher
+        self._engine = engine
+        self._deliver = deliver
+        self._inbox: deque[Callable[[], None]] = deque()
+        self._wake = threading.Event()
+        self._stopping = False
+        self._jobs: dict[Request, tuple[Sink, Job]] = {}
+        self._by_key: dict[tuple[Sink, str, int], Request] = {}
+        self._out = Outbox()
+        self._failures = 0
+        self._step_seconds = 0.0
+        self._told: dict[str, tuple[float, float, int, int]] = {}
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask the thread to end after the step in progress and wait for it."""
+        self._stopping = True
+        self._wake.set()
+        self._thread.join()
+
+    def submit(self, sink: Sink, job: Job) -> None:
+        """Queue `job`; its events go to `sink`. Any thread."""
+        self._post(lambda: self._submit(sink, job))
+
+    def abort(self, sink: Sink, request_id: str, attempt: int) -> None:
+        """End a request of `sink` within one step, outcome CANCELLED; unknown ones are ignored. Any thread."""
+        self._post(lambda: self._abort(sink, request_id, attempt))
+
+    def abort_all(self, sink: Sink) -> None:
+        """End every request of `sink`: its stream broke. Any thread."""
+        self._post(lambda: self._abort_all(sink))
+
+    def _post(self, command: Callable[[], None]) -> None:
+        self._inbox.append(command)
+        self._wake.set()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._wake.clear()
+            worked = self._turn()
+            if not worked and not self._inbox and not self._stopping:
+                self._wake.wait(self._idle_seconds())
+
+    def _idle_seconds(self) -> float:
+        deadline = self._batcher.next_deadline()
+        if deadline is None:
+            return IDLE_SECONDS
+        return min(IDLE_SECONDS, max(0.0, deadline - time.monotonic()))
+
+    def _turn(self) -> bool:
+        """One turn: commands, expiries, one step. False when there was nothing to compute."""
+        commands = len(self._inbox)
+        for _ in range(commands):
+            self._inbox.popleft()()
+        for request in self._batcher.expired(time.monotonic()):
+            self._end(request, Outcome.DEADLINE_EXCEEDED, message="the call's deadline passed")
+        plan = self._batcher.plan(time.monotonic())
+        if plan is not None:
+            self._step(plan)
+        if commands or plan is not None or self._out.ended:
+            self._flush()
+        return plan is not None
+
+    def _step(self, plan: Plan) -> None:
+        now = time.time_ns()
+        for request in plan.admitted:
+            sink, job = self._jobs[request]
+            job.started, job.scheduled_unix_ns = True, now
+            self._out.to(sink).started.add(
+                request_id=request.id, attempt=job.attempt, cached_tokens=request.cached
+            )
+        began = time.monotonic()
+        try:
+            result = self._engine.step(plan.batch)
+        except Exception:
+            # Whatever the model raised, it concerns this batch: its requests end, the worker goes on.
+            log.exception("forward pass failed", extra={"requests": len(plan.batch.slices)})
+            self._failures += 1
+            for request in self._batcher.fail(plan):
+                self._end(request, Outcome.INTERNAL, message="the forward pass failed")
+            return
+        self._failures = 0
+        ended = time.monotonic()
+        self._step_seconds += STEP_AVERAGE * (ended - began - self._step_seconds)
+        for advance in self._batcher.commit(plan, result, ended):
+            self._advance(advance)
+
+    def _advance(self, advance: Advance) -> None:
+        sink, job = self._jobs[advance.request]
+        if not job.first_token_unix_ns:
+            job.first_token_unix_ns = time.time_ns()
+        # The token that ends the output (end of sequence, a stop token) is reported, but is no text.
+        is_text = advance.finish is not FinishReason.STOP
+        text, stopped = job.text_of(advance.token) if is_text else ("", False)
+        self._out.to(sink).tokens.add(
+            request_id=advance.request.id,
+            attempt=job.attempt,
+            token_ids=advance.token.to_bytes(4, "little"),
+            text=text,
+        )
+        if stopped:
+            if advance.finish is None:
+                self._batcher.abort(advance.request)
+            self._end(advance.request, Outcome.COMPLETED, FinishReason.STOP)
+        elif advance.finish is not None:
+            self._end(advance.request, Outcome.COMPLETED, advance.finish, text=job.rest())
+
+    def _submit(self, sink: Sink, job: Job) -> None:
+        request = job.request
+        key = (sink, request.id, job.attempt)
+        if key in self._by_key:
+            return  # a repeated message is not a second request
+        self._jobs[request] = (sink, job)
+        self._by_key[key] = request
+        try:
+            self._batcher.submit(request, time.monotonic())
+        except FairleadError as error:
+            self._end(request, error.outcome, message=error.message)
+
+    def _abort(self, sink: Sink, request_id: str, attempt: int) -> None:
+        request = self._by_key.get((sink, request_id, attempt))
+        if request is not None:
+            self._batcher.abort(request)
+            self._end(request, Outcome.CANCELLED, message="cancelled by the caller")
+
+    def _abort_all(self, sink: Sink) -> None:
+        for owner, request_id, attempt in list(self._by_key):
+            if owner == sink:
+                self._abort(sink, request_id, attempt)
+
+    def _end(
+        self,
+        request: Request,
+        outcome: Outcome,
+        reason: FinishReason | None = None,
+        *,
+        message: str = "",
+        text: str = "",
+    ) -> None:
+        sink, job = self._jobs.pop(request)
+        del self._by_key[(sink, request.id, job.attempt)]
+        self._out.to(sink).ended.add(
+            request_id=request.id,
+            attempt=job.attempt,
+            outcome=outcome.value,
+            finish_reason=reason.value if reason is not None else 0,
+            message=message,
+            usage=job.usage(),
+            timings=job.timings(time.time_ns()),
+            text=text,
+        )
+        self._out.ended.append(
+            scheduler_pb2.RequestEnd(
+                request_id=request.id,
+                attempt=job.attempt,
+                started=job.started,
+                output_tokens=request.output_tokens,
+            )
+        )
+
+    def _flush(self) -> None:
+        out, self._out = self._out, Outbox()
+        out.cached, out.evicted = self._batcher.cache.take_events()
+        out.healthy = self._failures < UNHEALTHY_AFTER
+        out.oldest_queued_at = self._batcher.oldest_queued_at
+        out.load = scheduler_pb2.Load(
+            running=self._batcher.running,
+            waiting=self._batcher.waiting,
+            kv_tokens_used=self._batcher.kv_tokens_used,
+            step_seconds=self._step_seconds,
+            services=self._changed_services(),
+        )
+        self._deliver(out)
+
+    def _changed_services(self) -> list[scheduler_pb2.ClientService]:
+        changed = []
+        for account in self._batcher.policy.accounts():
+            state = (account.service / 1e6, account.balance / 1e6, account.waiting, account.running)
+            if self._told.get(account.client) != state:
+                self._told[account.client] = state
+                service, balance, waiting, running = state
+                changed.append(
+                    scheduler_pb2.ClientService(
+                        client=account.client, service=service, balance=balance, waiting=waiting, running=running
+                    )
+                )
+        return changed

@@ -1,0 +1,165 @@
+"""The worker's gRPC side: sessions with gateways, and the tokenizer."""
+
+import asyncio
+import itertools
+import logging
+import time
+from collections.abc import AsyncIterator
+
+import grpc
+
+from fairlead.blocks import chain, unpack_digests
+from fairlead.cost import weight_thousandths
+from fairlead.errors import FairleadError, InvalidRequest
+from fairlead.outcomes import Outcome
+from fairlead.rpc.status import to_status
+from fairlead.v1 import worker_pb2, worker_pb2_grpc
+from fairlead.wire import sampling_from_proto
+from local_worker.core.request import Request
+from local_worker.job import Job
+from local_worker.loop import EngineLoop, Outbox
+from local_worker.prompts import Prompts
+from local_worker.stop_strings import StopStrings
+
+log = logging.getLogger(__name__)
+
+
+class Session:
+    """One gateway's stream: the queue between the engine loop and the stream's only writer."""
+
+    def __init__(self) -> None:
+        self.events: asyncio.Queue[worker_pb2.StepEvents] = asyncio.Queue()
+
+
+class WorkerService(worker_pb2_grpc.WorkerServicer):
+    """Turns submissions into jobs and routes their events back."""
+
+    def __init__(self, prompts: Prompts, loop: EngineLoop) -> None:
+        self._prompts = prompts
+        self._loop = loop
+        self._arrivals = itertools.count()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.draining = False
+
+    def deliver(self, out: Outbox) -> None:
+        """Route one turn's events; called on the event loop."""
+        for sink, events in out.events.items():
+            if isinstance(sink, Session):
+                sink.events.put_nowait(events)
+        if out.load.running or out.load.waiting:
+            self._idle.clear()
+        else:
+            self._idle.set()
+
+    async def Session(  # noqa: N802
+        self, request_iterator: AsyncIterator[worker_pb2.SessionCommands], context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[worker_pb2.StepEvents]:
+        """See worker.proto. The generator is the stream's only writer."""
+        session = Session()
+        reader = asyncio.ensure_future(self._read(session, request_iterator))
+        try:
+            while True:
+                waiter = asyncio.ensure_future(session.events.get())
+                done, _ = await asyncio.wait({waiter, reader}, return_when=asyncio.FIRST_COMPLETED)
+                if waiter not in done:
+                    waiter.cancel()
+                    break
+                yield waiter.result()
+            reader.result()
+        except FairleadError as error:
+            await context.abort_with_status(to_status(error))
+        finally:
+            reader.cancel()
+            self._loop.abort_all(session)
+
+    async def _read(self, session: Session, commands: AsyncIterator[worker_pb2.SessionCommands]) -> None:
+        async for message in commands:
+            for submit in message.submits:
+                self._submit(session, submit)
+            for abort in message.aborts:
+                self._loop.abort(session, abort.request_id, abort.attempt)
+
+    def _submit(self, session: Session, submit: worker_pb2.Submit) -> None:
+        if self.draining:
+            self._refuse(session, submit, Outcome.UNAVAILABLE, "the worker is draining")
+            return
+        try:
+            job = self._job(submit)
+        except FairleadError as error:
+            self._refuse(session, submit, error.outcome, error.message)
+            return
+        self._idle.clear()
+        self._loop.submit(session, job)
+
+    def _refuse(self, session: Session, submit: worker_pb2.Submit, outcome: Outcome, message: str) -> None:
+        ended = worker_pb2.Ended(
+            request_id=submit.request_id, attempt=submit.attempt, outcome=outcome.value, message=message
+        )
+        session.events.put_nowait(worker_pb2.StepEvents(ended=[ended]))
+
+    def _job(self, submit: worker_pb2.Submit) -> Job:
+        """Raises InvalidRequest for what no gateway of ours sends: an internal message is checked all the same."""
+        ids = self._prompts.check_ids(submit.token_ids, "token_ids")
+        if submit.generated_tokens >= len(ids):
+            raise InvalidRequest(
+                f"must be below the {len(ids)} token ids, got {submit.generated_tokens}", "generated_tokens"
+            )
+        if not submit.weight > 0:
+            raise InvalidRequest(f"must be above 0, got {submit.weight}", "weight")
+        sampling = sampling_from_proto(submit.sampling)
+        seed = self._prompts.seed(submit.cache_scope)
+        request = Request(
+            id=submit.request_id,
+            client=submit.client,
+            tokens=ids,
+            prompt_tokens=len(ids),
+            digests=unpack_digests(chain(submit.token_ids, self._prompts.block_tokens, seed)),
+            chain_seed=seed,
+            sampling=sampling,
+            arrival=next(self._arrivals),
+            weight=weight_thousandths(submit.weight),
+            seed_position=submit.generated_tokens,
+            in_interaction=submit.in_interaction,
+            deadline=time.monotonic() + submit.timeout_seconds if submit.timeout_seconds > 0 else None,
+        )
+        job = Job(
+            request=request,
+            attempt=submit.attempt,
+            decoder=self._prompts.tokenizer.decoder(),
+            stops=StopStrings(sampling.stop),
+            queued_unix_ns=time.time_ns(),
+        )
+        job.prime(ids[len(ids) - submit.generated_tokens :])
+        return job
+
+    async def Drain(  # noqa: N802
+        self, request: worker_pb2.DrainRequest, context: grpc.aio.ServicerContext
+    ) -> worker_pb2.DrainResponse:
+        """See worker.proto."""
+        await self.drain()
+        return worker_pb2.DrainResponse()
+
+    async def drain(self) -> None:
+        """Refuse new requests from now on; return when none is left."""
+        self.draining = True
+        await self._idle.wait()
+
+
+class TokenizerService(worker_pb2_grpc.TokenizerServicer):
+    """Prompts to token ids and block digests."""
+
+    def __init__(self, prompts: Prompts) -> None:
+        self._prompts = prompts
+
+    async def Encode(  # noqa: N802
+        self, request: worker_pb2.EncodeRequest, context: grpc.aio.ServicerContext
+    ) -> worker_pb2.EncodeResponse:
+        """See worker.proto. Runs beside the event loop: a long chat takes milliseconds."""
+        try:
+            return await asyncio.to_thread(self._prompts.encode, request)
+        except FairleadError as error:
+            await context.abort_with_status(to_status(error))
+            raise
+
+
