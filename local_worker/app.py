@@ -14,7 +14,7 @@ from fairlead.rpc.server import Server
 from fairlead.v1 import scheduler_pb2, worker_pb2, worker_pb2_grpc
 from local_worker.attachment import Attachment
 from local_worker.core.batch import Engine
-from local_worker.core.batcher import Batcher
+from local_worker.core.batcher import Batcher, Limits
 from local_worker.core.policies import POLICIES, PolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.loop import EngineLoop, Outbox
@@ -36,7 +36,9 @@ class WorkerConfig:
     scheduler: str = option("127.0.0.1:7050", "address of the global scheduler")
     secret: str = option("", "the cluster secret, at least 16 characters")
     name: str = option("", "stable name of this worker; default: host name and port")
-    engine: str = option("transformers", "what computes: a model, or a deterministic stand-in", choices=("transformers", "fake"))
+    engine: str = option(
+        "transformers", "what computes: a model, or a deterministic stand-in", choices=("transformers", "fake")
+    )
     fake_step_seconds: float = option(0.0, "how long a step of the fake engine takes")
     model: str = option(DEFAULT_MODEL, "the built-in model's name, a local path or a hub id")
     served_name: str = option("", "the name that requests use; default: the last part of the model's path or id")
@@ -101,24 +103,24 @@ def load_model(config: WorkerConfig) -> Model:
 
 def make_batcher(config: WorkerConfig, model: Model) -> Batcher:
     """The core, as configured."""
+    cost = WeightedTokens()
     policy = POLICIES[config.policy](
         PolicyConfig(
             quantum_tokens=config.quantum_tokens,
-            cost=WeightedTokens(),
+            cost=cost,
             max_input_tokens=config.max_prompt_tokens,
             kv_tokens=config.kv_tokens,
         )
     )
-    return Batcher(
-        policy,
-        PrefixCache(config.kv_tokens // config.block_tokens, config.block_tokens),
+    limits = Limits(
         max_running=config.max_running,
         token_budget=config.token_budget,
+        max_prompt_tokens=config.max_prompt_tokens,
         max_waiting=config.max_waiting,
         max_waiting_per_client=config.max_waiting_per_client,
-        max_prompt_tokens=config.max_prompt_tokens,
-        eos_token_ids=model.tokenizer.eos_token_ids,
     )
+    cache = PrefixCache(config.kv_tokens // config.block_tokens, config.block_tokens)
+    return Batcher(policy, cache, cost, limits, model.tokenizer.eos_token_ids)
 
 
 class Worker:
@@ -133,9 +135,7 @@ class Worker:
         self._service = WorkerService(prompts, self._engine_loop)
         self._server = Server(config.listen, secret=config.secret)
         self._server.add(worker_pb2_grpc.add_WorkerServicer_to_server, self._service, _name("Worker"))
-        self._server.add(
-            worker_pb2_grpc.add_TokenizerServicer_to_server, TokenizerService(prompts), _name("Tokenizer")
-        )
+        self._server.add(worker_pb2_grpc.add_TokenizerServicer_to_server, TokenizerService(prompts), _name("Tokenizer"))
         address = config.advertise or f"{config.listen.rpartition(':')[0]}:{self._server.port}"
         self._attachment = Attachment(
             scheduler=config.scheduler,

@@ -52,5 +52,3 @@ class Job:
             first_token=self.first_token_unix_ns,
             finished=finished_unix_ns,
         )
-
-

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
+from fairlead.cost import MICRO
 from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.v1 import scheduler_pb2, worker_pb2
@@ -60,7 +61,6 @@ class EngineLoop:
         self._out = Outbox()
         self._failures = 0
         self._step_seconds = 0.0
-        self._told: dict[str, tuple[float, float, int, int]] = {}
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     def start(self) -> None:
@@ -121,9 +121,7 @@ class EngineLoop:
         for request in plan.admitted:
             sink, job = self._jobs[request]
             job.started, job.scheduled_unix_ns = True, now
-            self._out.to(sink).started.add(
-                request_id=request.id, attempt=job.attempt, cached_tokens=request.cached
-            )
+            self._out.to(sink).started.add(request_id=request.id, attempt=job.attempt, cached_tokens=request.cached)
         began = time.monotonic()
         try:
             result = self._engine.step(plan.batch)
@@ -137,7 +135,7 @@ class EngineLoop:
         self._failures = 0
         ended = time.monotonic()
         self._step_seconds += STEP_AVERAGE * (ended - began - self._step_seconds)
-        for advance in self._batcher.commit(plan, result, ended):
+        for advance in self._batcher.commit(plan, result):
             self._advance(advance)
 
     def _advance(self, advance: Advance) -> None:
@@ -228,15 +226,13 @@ class EngineLoop:
         self._deliver(out)
 
     def _changed_services(self) -> list[scheduler_pb2.ClientService]:
-        changed = []
-        for account in self._batcher.policy.accounts():
-            state = (account.service / 1e6, account.balance / 1e6, account.waiting, account.running)
-            if self._told.get(account.client) != state:
-                self._told[account.client] = state
-                service, balance, waiting, running = state
-                changed.append(
-                    scheduler_pb2.ClientService(
-                        client=account.client, service=service, balance=balance, waiting=waiting, running=running
-                    )
-                )
-        return changed
+        return [
+            scheduler_pb2.ClientService(
+                client=account.client,
+                service=account.service / MICRO,
+                balance=balance / MICRO,
+                waiting=account.waiting,
+                running=account.running,
+            )
+            for account, balance in self._batcher.take_changed_accounts()
+        ]

@@ -24,7 +24,7 @@ from local_worker.stop_strings import StopStrings
 log = logging.getLogger(__name__)
 
 
-class Session:
+class GatewaySession:
     """One gateway's stream: the queue between the engine loop and the stream's only writer."""
 
     def __init__(self) -> None:
@@ -45,18 +45,18 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
     def deliver(self, out: Outbox) -> None:
         """Route one turn's events; called on the event loop."""
         for sink, events in out.events.items():
-            if isinstance(sink, Session):
+            if isinstance(sink, GatewaySession):
                 sink.events.put_nowait(events)
         if out.load.running or out.load.waiting:
             self._idle.clear()
         else:
             self._idle.set()
 
-    async def Session(  # noqa: N802
+    async def Session(
         self, request_iterator: AsyncIterator[worker_pb2.SessionCommands], context: grpc.aio.ServicerContext
     ) -> AsyncIterator[worker_pb2.StepEvents]:
         """See worker.proto. The generator is the stream's only writer."""
-        session = Session()
+        session = GatewaySession()
         reader = asyncio.ensure_future(self._read(session, request_iterator))
         try:
             while True:
@@ -73,14 +73,14 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
             reader.cancel()
             self._loop.abort_all(session)
 
-    async def _read(self, session: Session, commands: AsyncIterator[worker_pb2.SessionCommands]) -> None:
+    async def _read(self, session: GatewaySession, commands: AsyncIterator[worker_pb2.SessionCommands]) -> None:
         async for message in commands:
             for submit in message.submits:
                 self._submit(session, submit)
             for abort in message.aborts:
                 self._loop.abort(session, abort.request_id, abort.attempt)
 
-    def _submit(self, session: Session, submit: worker_pb2.Submit) -> None:
+    def _submit(self, session: GatewaySession, submit: worker_pb2.Submit) -> None:
         if self.draining:
             self._refuse(session, submit, Outcome.UNAVAILABLE, "the worker is draining")
             return
@@ -92,11 +92,10 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         self._idle.clear()
         self._loop.submit(session, job)
 
-    def _refuse(self, session: Session, submit: worker_pb2.Submit, outcome: Outcome, message: str) -> None:
-        ended = worker_pb2.Ended(
-            request_id=submit.request_id, attempt=submit.attempt, outcome=outcome.value, message=message
-        )
-        session.events.put_nowait(worker_pb2.StepEvents(ended=[ended]))
+    def _refuse(self, session: GatewaySession, submit: worker_pb2.Submit, outcome: Outcome, message: str) -> None:
+        events = worker_pb2.StepEvents()
+        events.ended.add(request_id=submit.request_id, attempt=submit.attempt, outcome=outcome.value, message=message)
+        session.events.put_nowait(events)
 
     def _job(self, submit: worker_pb2.Submit) -> Job:
         """Raises InvalidRequest for what no gateway of ours sends: an internal message is checked all the same."""
@@ -114,7 +113,7 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
             client=submit.client,
             tokens=ids,
             prompt_tokens=len(ids),
-            digests=unpack_digests(chain(submit.token_ids, self._prompts.block_tokens, seed)),
+            digests=list(unpack_digests(chain(submit.token_ids, self._prompts.block_tokens, seed))),
             chain_seed=seed,
             sampling=sampling,
             arrival=next(self._arrivals),
@@ -133,7 +132,7 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         job.prime(ids[len(ids) - submit.generated_tokens :])
         return job
 
-    async def Drain(  # noqa: N802
+    async def Drain(
         self, request: worker_pb2.DrainRequest, context: grpc.aio.ServicerContext
     ) -> worker_pb2.DrainResponse:
         """See worker.proto."""
@@ -152,7 +151,7 @@ class TokenizerService(worker_pb2_grpc.TokenizerServicer):
     def __init__(self, prompts: Prompts) -> None:
         self._prompts = prompts
 
-    async def Encode(  # noqa: N802
+    async def Encode(
         self, request: worker_pb2.EncodeRequest, context: grpc.aio.ServicerContext
     ) -> worker_pb2.EncodeResponse:
         """See worker.proto. Runs beside the event loop: a long chat takes milliseconds."""
@@ -161,5 +160,3 @@ class TokenizerService(worker_pb2_grpc.TokenizerServicer):
         except FairleadError as error:
             await context.abort_with_status(to_status(error))
             raise
-
-

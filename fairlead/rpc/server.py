@@ -45,7 +45,9 @@ class Server:
     """A gRPC server with health and reflection. `secret` empty = a public listener, without the secret's check."""
 
     def __init__(self, listen: str, *, secret: str = "", max_request_bytes: int = MAX_MESSAGE_BYTES) -> None:
-        options = [*OPTIONS, ("grpc.max_receive_message_length", max_request_bytes), ("grpc.so_reuseport", 0)]
+        # Of an option given twice, gRPC takes the first.
+        own = {"grpc.max_receive_message_length": max_request_bytes, "grpc.so_reuseport": 0}
+        options = list((dict(OPTIONS) | own).items())
         interceptors = [SecretInterceptor(secret)] if secret else []
         self.grpc = grpc.aio.server(options=options, interceptors=interceptors)
         self.port = self.grpc.add_insecure_port(listen)

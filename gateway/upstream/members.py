@@ -5,12 +5,16 @@ from collections.abc import Collection, Mapping
 from fairlead.errors import InvalidRequest, Unavailable
 from fairlead.v1 import scheduler_pb2
 
+CLIPPED = 128  # characters of an unknown model's name that an error repeats
+
 
 class Members:
-    """Live workers by name, and which models' pools are overloaded. Ordered by worker name."""
+    """Live workers by name, each model's workers and limits, and which models' pools are overloaded."""
 
     def __init__(self) -> None:
         self._by_worker: dict[str, scheduler_pb2.Member] = {}
+        self._pools: dict[str, list[scheduler_pb2.Member]] = {}
+        self._limits: dict[str, scheduler_pb2.ModelInfo] = {}
         self._overloaded: dict[str, bool] = {}
 
     def __len__(self) -> int:
@@ -26,6 +30,11 @@ class Members:
         known = self._by_worker | {member.worker: member for member in state.members}
         self._by_worker = dict(sorted(known.items()))
         self._overloaded = {pool.model: pool.overloaded for pool in state.pools}
+        pools: dict[str, list[scheduler_pb2.Member]] = {}
+        for member in self._by_worker.values():
+            pools.setdefault(member.model.name, []).append(member)
+        self._pools = dict(sorted(pools.items()))
+        self._limits = {model: _smallest([m.model for m in members]) for model, members in pools.items()}
 
     def forget_overload(self) -> None:
         """The scheduler is away: overload is unknown, and unknown counts as not overloaded."""
@@ -45,29 +54,25 @@ class Members:
 
     def serving(self, model: str) -> list[scheduler_pb2.Member]:
         """The members that serve `model`, draining ones left out, by name."""
-        return [m for m in self._by_worker.values() if m.model.name == model and not m.load.draining]
+        return [member for member in self._pools.get(model, ()) if not member.load.draining]
 
-    def models(self) -> Mapping[str, list[scheduler_pb2.Member]]:
+    def pools(self) -> Mapping[str, list[scheduler_pb2.Member]]:
         """The members of each model, by model name."""
-        pools: dict[str, list[scheduler_pb2.Member]] = {}
-        for member in self._by_worker.values():
-            pools.setdefault(member.model.name, []).append(member)
-        return dict(sorted(pools.items()))
+        return self._pools
 
     def resolve(self, model: str) -> scheduler_pb2.ModelInfo:
         """What every worker of `model` can do; an empty name means the only model.
 
         Raises InvalidRequest for a model nobody serves, Unavailable while there is no worker at all.
         """
-        pools = self.models()
-        if not pools:
+        if not self._limits:
             raise Unavailable("no worker is attached yet")
-        if not model and len(pools) == 1:
-            model = next(iter(pools))
-        if model not in pools:
-            problem = f"unknown model {model!r}" if model else "must name one of the models"
-            raise InvalidRequest(f"{problem}; models served: {', '.join(pools)}", "model")
-        return _smallest([member.model for member in pools[model]])
+        if not model and len(self._limits) == 1:
+            return next(iter(self._limits.values()))
+        if model not in self._limits:
+            problem = f"unknown model {model[:CLIPPED]!r}" if model else "must name one of the models"
+            raise InvalidRequest(f"{problem}; models served: {', '.join(self._pools)}", "model")
+        return self._limits[model]
 
 
 def _smallest(infos: list[scheduler_pb2.ModelInfo]) -> scheduler_pb2.ModelInfo:

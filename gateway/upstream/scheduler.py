@@ -42,7 +42,8 @@ class SchedulerLink:
         if self._outbox is None:
             raise SchedulerAway
         key = (request.request_id, request.attempt)
-        decision = self._decisions[key] = asyncio.get_running_loop().create_future()
+        decision: asyncio.Future[scheduler_pb2.DispatchReply] = asyncio.get_running_loop().create_future()
+        self._decisions[key] = decision
         self._outbox.pending.requests.append(request)
         self._outbox.flush()
         try:
@@ -98,13 +99,14 @@ class SchedulerLink:
     async def _watch(self, stub: scheduler_pb2_grpc.SchedulerStub) -> None:
         call = stub.Watch(scheduler_pb2.WatchRequest(), metadata=self._metadata)
         settled: asyncio.TimerHandle | None = None
-        latest = scheduler_pb2.ClusterState()
+        latest: scheduler_pb2.ClusterState | None = None
 
         def settle() -> None:
             nonlocal settled
             settled = None
-            self._members.replace(latest)
-            self._changed()
+            if latest is not None:
+                self._members.replace(latest)
+                self._changed()
 
         settled = asyncio.get_running_loop().call_later(REATTACH_SECONDS, settle)
         try:

@@ -7,22 +7,20 @@ from dataclasses import dataclass, field
 
 import grpc
 
-from fairlead.errors import FairleadError, Unavailable
+from fairlead.errors import FairleadError, TooLong, Unavailable
 from fairlead.outcomes import Outcome
-from fairlead.rpc.channel import open_channel, secret_metadata
+from fairlead.rpc.channel import MAX_MESSAGE_BYTES, open_channel, secret_metadata
 from fairlead.rpc.status import from_call
 from fairlead.v1 import scheduler_pb2, worker_pb2, worker_pb2_grpc
 from gateway.upstream.outbox import Outbox
 
 log = logging.getLogger(__name__)
-ENCODE_SECONDS = 30.0
+CLOSE_SECONDS = 5.0  # for prompts that are being tokenized
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
     """The worker, or the way to it, is gone: nothing more comes of this attempt."""
-
-    reason: str
 
 
 Event = worker_pb2.Started | worker_pb2.Tokens | worker_pb2.Ended | Lost
@@ -73,19 +71,22 @@ class WorkerLink:
             self._outbox.flush()
 
     async def encode(self, request: worker_pb2.EncodeRequest, timeout: float) -> worker_pb2.EncodeResponse:
-        """The prompt as token ids and digests; raises FairleadError as the worker does, Unavailable without one."""
+        """The prompt as token ids and digests; raises FairleadError as the worker does."""
         stub = worker_pb2_grpc.TokenizerStub(self._channel)
         try:
-            return await stub.Encode(request, timeout=min(timeout, ENCODE_SECONDS), metadata=self._metadata)
+            response: worker_pb2.EncodeResponse = await stub.Encode(request, timeout=timeout, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
+                raise TooLong(f"its tokens exceed an internal message's {MAX_MESSAGE_BYTES} bytes", "prompt") from error
             raise from_call(error) from error
+        return response
 
     async def close(self) -> None:
         """Break the stream: the worker aborts what it carried."""
         if self._reader is not None:
             self._reader.cancel()
             await asyncio.wait([self._reader])
-        await self._channel.close(grace=ENCODE_SECONDS)
+        await self._channel.close(grace=CLOSE_SECONDS)
 
     async def _session(self, outbox: Outbox[worker_pb2.SessionCommands]) -> None:
         call = worker_pb2_grpc.WorkerStub(self._channel).Session(outbox.messages(), metadata=self._metadata)
@@ -95,6 +96,9 @@ class WorkerLink:
                 self._route(events)
         except grpc.aio.AioRpcError as error:
             reason = f"{error.code().name}: {error.details()}"
+        except asyncio.CancelledError:
+            reason = "the gateway closed it"
+            raise
         finally:
             call.cancel()
             outbox.close()
@@ -102,13 +106,16 @@ class WorkerLink:
             lost, self.attempts = self.attempts, {}
             log.warning("worker session ended", extra={"worker": self.address, "reason": reason, "lost": len(lost)})
             for attempt in lost.values():
-                attempt.events.put_nowait(Lost(reason))
+                attempt.events.put_nowait(Lost())
 
     def _route(self, events: worker_pb2.StepEvents) -> None:
         """Events of attempts that are unknown here, because aborted or superseded, are ignored."""
-        for event in (*events.started, *events.tokens):
-            if attempt := self.attempts.get((event.request_id, event.attempt)):
-                attempt.events.put_nowait(event)
+        for started in events.started:
+            if attempt := self.attempts.get((started.request_id, started.attempt)):
+                attempt.events.put_nowait(started)
+        for tokens in events.tokens:
+            if attempt := self.attempts.get((tokens.request_id, tokens.attempt)):
+                attempt.events.put_nowait(tokens)
         for ended in events.ended:
             if attempt := self.attempts.pop((ended.request_id, ended.attempt), None):
                 attempt.events.put_nowait(ended)

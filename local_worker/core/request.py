@@ -14,7 +14,8 @@ class Request:
     client: str  # the fairness key
     tokens: list[int]  # prompt (with earlier attempts' output), then output: grows by the batcher's commit
     prompt_tokens: int  # of `tokens` at arrival: where this worker's output begins
-    digests: tuple[int, ...]  # the block chain of the prompt
+    digests: list[int]  # the block chain of the prompt, then of what was generated (prefix cache)
+    chain_seed: int  # seed of the chain's first block
     sampling: Sampling
     arrival: int  # number in order of arrival at this worker: breaks every tie
     weight: int = WEIGHT_ONE  # share x norm in thousandths, frozen at arrival

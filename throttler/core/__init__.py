@@ -1,0 +1,1 @@
+"""The throttler's decisions: synchronous, deterministic, `now` is an argument."""

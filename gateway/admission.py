@@ -1,0 +1,119 @@
+"""From a request to admitted work: who asks, is it valid, is it throttled, does it fit."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+
+from fairlead.blocks import TOKEN_BYTES
+from fairlead.errors import error_for
+from fairlead.sampling import Sampling
+from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
+from gateway.coalescing import TOKENS
+from gateway.journal import Call
+from gateway.session import Work
+from gateway.streams import Streams
+from gateway.tenants import Identity, Tenants
+from gateway.upstream.cluster import Cluster
+from gateway.validation import check_app, check_interaction, check_length, check_prompt, check_sampling
+from throttler.core.interactions import Closed, Interactions
+from throttler.core.throttle import Rejected, Throttle
+from throttler.core.tokens import Key
+
+DEFAULT_APP = "default"
+ENCODE_SECONDS = 30.0
+TRACEPARENT = "traceparent"
+Metadata = Iterable[tuple[str, str | bytes]]
+
+
+class Admission:
+    """Everything between a call's arrival and its dispatch. `closed` is told of interactions that a call ended."""
+
+    def __init__(
+        self,
+        *,
+        cluster: Cluster,
+        tenants: Tenants,
+        throttle: Throttle,
+        interactions: Interactions,
+        streams: Streams,
+        closed: Callable[[Closed], None],
+    ) -> None:
+        self._cluster = cluster
+        self._tenants = tenants
+        self._throttle = throttle
+        self._interactions = interactions
+        self._streams = streams
+        self._closed = closed
+
+    def identify(self, metadata: Metadata) -> Identity:
+        """Who calls; raises Unauthenticated or PermissionDenied."""
+        return self._tenants.identify(metadata)
+
+    async def admit(self, request: inference_pb2.GenerateRequest, metadata: Metadata, call: Call) -> Work:
+        """The work to dispatch; raises the FairleadError that refuses it. What must be undone is in `call.cleanup`."""
+        identity = self.identify(metadata)
+        call.client, call.traceparent = identity.client, str(dict(metadata).get(TRACEPARENT, ""))
+        model = self._cluster.members.resolve(request.model)
+        sampling = check_request(request, model)
+        call.model, call.policy, call.app = model.name, model.policy, request.app or DEFAULT_APP
+        identity.check_app(call.app)
+        self._streams.open(identity.client)
+        call.cleanup.callback(self._streams.close, identity.client)
+        key = Key(identity.client, call.app, request.interaction.id)
+        in_interaction = self._throttle_call(key, request.interaction.token, model.name)
+        encoded = await self._encode(request.prompt, model.name, identity.tenant, call.deadline)
+        check_length(len(encoded.token_ids) // TOKEN_BYTES, sampling.max_tokens, model)
+        token = self._enter(key, request.interaction, call) if request.HasField("interaction") else b""
+        call.timings.admitted = time.time_ns()
+        return Work(
+            request_id=call.request_id,
+            client=identity.client,
+            model=model.name,
+            token_ids=encoded.token_ids,
+            digests=encoded.digests,
+            system_tokens=encoded.system_tokens,
+            sampling=sampling,
+            weight=identity.share,
+            in_interaction=in_interaction,
+            interaction_token=token,
+            cache_scope=identity.tenant,
+            deadline=call.deadline,
+            tokens_per_message=1 if request.streaming == inference_pb2.STREAMING_EACH_TOKEN else TOKENS,
+        )
+
+    def _throttle_call(self, key: Key, token: bytes, model: str) -> bool:
+        """Whether the call continues an interaction in progress; raises ThrottledUser or ThrottledApp."""
+        continues = bool(key.id) and self._interactions.continues(key, token, time.time())
+        overloaded = self._cluster.members.overloaded(model)
+        decision = self._throttle.admit(key.client, key.app, continues, overloaded, time.monotonic())
+        if isinstance(decision, Rejected):
+            raise error_for(decision.outcome, decision.message, retry_after=decision.retry_after)
+        return decision.protected
+
+    async def _encode(
+        self, prompt: common_pb2.Prompt, model: str, scope: str, deadline: float | None
+    ) -> worker_pb2.EncodeResponse:
+        remaining = ENCODE_SECONDS if deadline is None else deadline - asyncio.get_running_loop().time()
+        request = worker_pb2.EncodeRequest(prompt=prompt, cache_scope=scope)
+        return await self._cluster.encode(model, request, min(remaining, ENCODE_SECONDS))
+
+    def _enter(self, key: Key, interaction: inference_pb2.Interaction, call: Call) -> bytes:
+        """Count the call in its interaction; returns the token for the next one."""
+        call.interaction = key.id
+        call.stage = self._interactions.admitted(key, interaction.token, time.time())
+        call.cleanup.callback(self._leave, key, interaction.end)
+        return self._interactions.token(key)
+
+    def _leave(self, key: Key, end: bool) -> None:
+        closed = self._interactions.finished(key, end=end, now=time.time())
+        if closed is not None:
+            self._closed(closed)
+
+
+def check_request(request: inference_pb2.GenerateRequest, model: scheduler_pb2.ModelInfo) -> Sampling:
+    """Everything that can be judged before the prompt is tokenized; raises InvalidRequest."""
+    check_prompt(request.prompt, model.vocab_size)
+    check_app(request.app)
+    if request.HasField("interaction"):
+        check_interaction(request.interaction)
+    return check_sampling(request.sampling, model.vocab_size)

@@ -1,0 +1,123 @@
+"""Where calls end: each exactly once, counted, logged without prompt or output, and told to telemetry."""
+
+import logging
+import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from fairlead.outcomes import FinishReason, Outcome
+from fairlead.telemetry import CallRecord, InteractionRecord, Telemetry
+from fairlead.v1 import common_pb2
+from throttler.core.interactions import Closed
+from throttler.core.tokens import Key
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Call:
+    """What is known of one call; filled in as it proceeds, complete once `outcome` is set."""
+
+    request_id: str
+    deadline: float | None  # loop time
+    traceparent: str = ""
+    client: str = ""
+    app: str = ""
+    model: str = ""
+    policy: str = ""
+    interaction: str = ""
+    stage: int = 0
+    worker: str = ""
+    attempts: int = 0
+    matched_tokens: int = 0
+    usage: common_pb2.Usage = field(default_factory=common_pb2.Usage)
+    timings: common_pb2.Timings = field(default_factory=common_pb2.Timings)
+    finish_reason: FinishReason | None = None
+    outcome: Outcome | None = None
+    message: str = ""
+    cleanup: ExitStack = field(default_factory=ExitStack)  # undoes, at the end, what admission counted in
+
+
+class Journal:
+    """Counts every call's outcome."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self.outcomes: Counter[Outcome] = Counter()
+        self._telemetry = telemetry
+        # Interactions whose root span is the caller's; only counted in and out.
+        self._traced_by_caller: set[Key] = set()
+
+    def ended(self, call: Call) -> None:
+        """Enter a call whose outcome has just been set."""
+        assert call.outcome is not None
+        self.outcomes[call.outcome] += 1
+        if call.interaction and call.traceparent:
+            self._traced_by_caller.add(Key(call.client, call.app, call.interaction))
+        record = _record(call, call.outcome)
+        log.info(
+            "call ended",
+            extra={
+                "request_id": record.request_id,
+                "outcome": record.outcome.name,
+                "client": record.client,
+                "app": record.app,
+                "model": record.model,
+                "worker": record.worker,
+                "attempts": call.attempts,
+                "prompt_tokens": record.prompt_tokens,
+                "cached_tokens": record.cached_tokens,
+                "output_tokens": record.output_tokens,
+                "seconds": (record.finished - record.received) / 1e9,
+                "reason": call.message,
+            },
+        )
+        self._telemetry.record_call(record)
+
+    def closed(self, interaction: Closed) -> None:
+        """Enter an interaction that is over."""
+        key = interaction.key
+        if key in self._traced_by_caller:
+            self._traced_by_caller.remove(key)
+            return
+        self._telemetry.record_interaction(
+            InteractionRecord(
+                client=key.client,
+                app=key.app,
+                interaction=key.id,
+                calls=interaction.calls,
+                reason=interaction.reason.value,
+                started=round(interaction.started * 1e9),
+                ended=round(interaction.ended * 1e9),
+            )
+        )
+
+
+def _record(call: Call, outcome: Outcome) -> CallRecord:
+    usage, timings = call.usage, call.timings
+    return CallRecord(
+        client=call.client,
+        app=call.app,
+        interaction=call.interaction,
+        stage=call.stage,
+        request_id=call.request_id,
+        model=call.model,
+        worker=call.worker,
+        policy=call.policy,
+        traceparent=call.traceparent,
+        outcome=outcome,
+        finish_reason=call.finish_reason,
+        prompt_tokens=usage.prompt_tokens,
+        cached_tokens=usage.cached_tokens,
+        output_tokens=usage.output_tokens,
+        system_tokens=usage.system_tokens,
+        matched_tokens=call.matched_tokens,
+        retries=max(0, call.attempts - 1),
+        received=timings.received,
+        admitted=timings.admitted,
+        dispatched=timings.dispatched,
+        queued=timings.queued,
+        scheduled=timings.scheduled,
+        first_token=timings.first_token,
+        finished=time.time_ns(),
+    )

@@ -1,0 +1,134 @@
+"""The public gRPC service: calls in, responses and rich statuses out."""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from fairlead.errors import FairleadError, Internal, InvalidRequest
+from fairlead.outcomes import Outcome
+from fairlead.rpc.status import to_status
+from fairlead.v1 import inference_pb2
+from gateway.admission import Admission
+from gateway.journal import Call, Journal
+from gateway.session import Session
+from gateway.upstream.cluster import Cluster
+
+log = logging.getLogger(__name__)
+# The two ends' clocks and timers differ by a little: a cancellation this close to the deadline is the deadline's.
+DEADLINE_SLACK = 0.05
+
+
+class InferenceService:
+    """Implements Inference; holds what all calls share."""
+
+    def __init__(self, cluster: Cluster, admission: Admission, journal: Journal) -> None:
+        self._cluster = cluster
+        self._admission = admission
+        self._journal = journal
+
+    async def Generate(
+        self, request: inference_pb2.GenerateRequest | InvalidRequest, context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[inference_pb2.GenerateResponse]:
+        """See inference.proto."""
+        running = RunningCall(self._journal, context.time_remaining())
+        # A generator that is suspended in a write learns of a cancellation only when it is collected; this is at once.
+        context.add_done_callback(lambda _: running.gone())
+        try:
+            if isinstance(request, InvalidRequest):
+                raise request
+            work = await self._admission.admit(request, context.invocation_metadata(), running.call)
+            running.session = Session(self._cluster, work, running.call)
+            async for response in running.session.responses():
+                if response.HasField("finished"):
+                    running.end(Outcome.COMPLETED)
+                yield response
+        except FairleadError as error:
+            # What a request said may be in the message: of a bad request, only the field's name is logged.
+            running.end(error.outcome, error.field if isinstance(error, InvalidRequest) else error.message)
+            await context.abort_with_status(to_status(error))
+        except Exception as error:
+            log.exception("call failed", extra={"request_id": running.call.request_id})
+            running.end(Outcome.INTERNAL, repr(error))
+            await context.abort_with_status(to_status(Internal("internal error of the gateway; see its log")))
+        finally:
+            running.gone()
+
+    async def ListModels(
+        self, request: inference_pb2.ListModelsRequest | InvalidRequest, context: grpc.aio.ServicerContext
+    ) -> inference_pb2.ListModelsResponse:
+        """See inference.proto."""
+        try:
+            if isinstance(request, InvalidRequest):
+                raise request
+            self._admission.identify(context.invocation_metadata())
+        except FairleadError as error:
+            await context.abort_with_status(to_status(error))
+        members = self._cluster.members
+        models = [
+            inference_pb2.Model(
+                name=name, max_model_tokens=members.resolve(name).max_model_tokens, workers=len(workers)
+            )
+            for name, workers in members.pools().items()
+        ]
+        return inference_pb2.ListModelsResponse(models=models)
+
+
+class RunningCall:
+    """A call between its arrival and its one outcome."""
+
+    def __init__(self, journal: Journal, time_remaining: float | None) -> None:
+        self._journal = journal
+        self._clock = asyncio.get_running_loop().time
+        deadline = None if time_remaining is None else self._clock() + time_remaining
+        self.call = Call(request_id=secrets.token_hex(8), deadline=deadline)
+        self.call.timings.received = time.time_ns()
+        self.session: Session | None = None
+
+    def end(self, outcome: Outcome, message: str = "") -> None:
+        """Set the outcome; later ones are ignored."""
+        call = self.call
+        if call.outcome is not None:
+            return
+        call.outcome, call.message = outcome, message
+        if self.session is not None:
+            self.session.close()
+        self._journal.ended(call)
+        call.cleanup.close()
+
+    def gone(self) -> None:
+        """The call is over for gRPC: if nothing ended it before, the caller or its deadline did."""
+        late = self.call.deadline is not None and self._clock() >= self.call.deadline - DEADLINE_SLACK
+        self.end(Outcome.DEADLINE_EXCEEDED if late else Outcome.CANCELLED)
+
+
+def add_inference_to_server(service: InferenceService, server: grpc.aio.Server) -> None:
+    """Like the generated function, but a request that cannot be parsed is our InvalidRequest, not gRPC's INTERNAL."""
+    handlers = {
+        "Generate": grpc.unary_stream_rpc_method_handler(
+            service.Generate,
+            request_deserializer=_parse(inference_pb2.GenerateRequest.FromString),
+            response_serializer=inference_pb2.GenerateResponse.SerializeToString,
+        ),
+        "ListModels": grpc.unary_unary_rpc_method_handler(
+            service.ListModels,
+            request_deserializer=_parse(inference_pb2.ListModelsRequest.FromString),
+            response_serializer=inference_pb2.ListModelsResponse.SerializeToString,
+        ),
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("fairlead.v1.Inference", handlers),))
+
+
+def _parse(from_string: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    def parse(data: bytes) -> Any:
+        try:
+            return from_string(data)
+        except DecodeError:
+            return InvalidRequest("the request is no valid message: malformed, or text that is not UTF-8")
+
+    return parse

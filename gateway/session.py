@@ -1,0 +1,176 @@
+"""One admitted request's life: placed on a worker, streamed, placed again when the worker is lost, ended once."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+
+from fairlead.blocks import TOKEN_BYTES
+from fairlead.errors import Unavailable, error_for
+from fairlead.outcomes import FinishReason, Outcome
+from fairlead.sampling import Sampling
+from fairlead.v1 import inference_pb2, scheduler_pb2, worker_pb2
+from fairlead.wire import sampling_to_proto
+from gateway.coalescing import Coalescer
+from gateway.journal import Call
+from gateway.upstream.cluster import Cluster
+from gateway.upstream.workers import Attempt, Event, Lost
+
+MAX_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """An admitted request: everything a worker needs, frozen."""
+
+    request_id: str
+    client: str
+    model: str
+    token_ids: bytes
+    digests: bytes
+    system_tokens: int
+    sampling: Sampling
+    weight: float
+    in_interaction: bool
+    interaction_token: bytes
+    cache_scope: str
+    deadline: float | None  # loop time
+    tokens_per_message: int
+
+
+class Session:
+    """Runs `work` until its last response, and notes in `call` how far it came.
+
+    The output depends only on prompt, seed and position, and a worker derives text from all generated tokens: an
+    attempt that is given the tokens so far goes on exactly where the lost one stopped.
+    """
+
+    def __init__(self, cluster: Cluster, work: Work, call: Call) -> None:
+        call.usage.prompt_tokens = len(work.token_ids) // TOKEN_BYTES
+        call.usage.system_tokens = work.system_tokens
+        self._call = call
+        self._cluster = cluster
+        self._work = work
+        self._generated: list[bytes] = []
+        self._lost: list[str] = []
+        self._attempt: Attempt | None = None
+        self._started = False  # this attempt has entered a running batch
+        self._accepted = False  # the caller has been told so, once
+        self._chunk = Coalescer(work.tokens_per_message)
+        self._clock = asyncio.get_running_loop().time
+
+    async def responses(self) -> AsyncIterator[inference_pb2.GenerateResponse]:
+        """What the caller receives; raises the FairleadError of an outcome other than COMPLETED."""
+        await self._place()
+        while True:
+            event = await self._next_event()
+            match event:
+                case worker_pb2.Started():
+                    self._started = True
+                    if not self._accepted:
+                        yield self._accept(event)
+                case worker_pb2.Tokens():
+                    self._receive(event)
+                case Lost() | worker_pb2.Ended(outcome=Outcome.UNAVAILABLE):
+                    await self._place_again()
+                case worker_pb2.Ended():
+                    for response in self._end(event):
+                        yield response
+                    return
+            if self._chunk.ready(self._clock()):
+                yield inference_pb2.GenerateResponse(chunk=self._chunk.take())
+
+    def close(self) -> None:
+        """Free the request at its worker; does nothing after its end."""
+        if self._attempt is not None:
+            self._attempt.abort()
+
+    async def _next_event(self) -> Event | None:
+        """The worker's next event; None when held tokens are due before one comes."""
+        assert self._attempt is not None
+        try:
+            async with asyncio.timeout_at(self._chunk.due):
+                return await self._attempt.events.get()
+        except TimeoutError:
+            return None
+
+    async def _place(self) -> None:
+        work, call, self._started = self._work, self._call, False
+        call.attempts += 1
+        request = scheduler_pb2.DispatchRequest(
+            request_id=work.request_id,
+            attempt=call.attempts,
+            client=work.client,
+            model=work.model,
+            digests=work.digests,
+            prompt_tokens=call.usage.prompt_tokens,
+            excluded=self._lost,
+            weight=work.weight,
+        )
+        placement = await self._cluster.place(request)
+        call.worker, call.matched_tokens = placement.worker, placement.matched_tokens
+        call.timings.dispatched = call.timings.dispatched or placement.selected_at
+        self._attempt = placement.link.submit(self._submission())
+
+    async def _place_again(self) -> None:
+        # A worker sends the last token and the end in one message: what is lost always has budget left.
+        self._withdraw_unstarted()
+        self._attempt = None
+        self._lost.append(self._call.worker)
+        if self._call.attempts == MAX_ATTEMPTS:
+            raise Unavailable(f"lost {MAX_ATTEMPTS} workers one after the other")
+        await self._place()
+
+    def _withdraw_unstarted(self) -> None:
+        if not self._started:
+            self._cluster.withdraw(self._work.request_id, self._call.attempts)
+
+    def _submission(self) -> worker_pb2.Submit:
+        work, generated = self._work, self._call.usage.output_tokens
+        remaining = replace(work.sampling, max_tokens=work.sampling.max_tokens - generated)
+        return worker_pb2.Submit(
+            request_id=work.request_id,
+            attempt=self._call.attempts,
+            client=work.client,
+            token_ids=b"".join((work.token_ids, *self._generated)),
+            generated_tokens=generated,
+            sampling=sampling_to_proto(remaining),
+            weight=work.weight,
+            in_interaction=work.in_interaction,
+            cache_scope=work.cache_scope,
+            timeout_seconds=0.0 if work.deadline is None else max(0.001, work.deadline - self._clock()),
+        )
+
+    def _accept(self, started: worker_pb2.Started) -> inference_pb2.GenerateResponse:
+        self._accepted = True
+        self._call.usage.cached_tokens = started.cached_tokens
+        accepted = inference_pb2.Accepted(
+            request_id=self._work.request_id,
+            model=self._work.model,
+            worker=self._call.worker,
+            prompt_tokens=self._call.usage.prompt_tokens,
+            cached_tokens=started.cached_tokens,
+            interaction_token=self._work.interaction_token,
+        )
+        return inference_pb2.GenerateResponse(accepted=accepted)
+
+    def _receive(self, tokens: worker_pb2.Tokens) -> None:
+        self._call.usage.output_tokens += len(tokens.token_ids) // TOKEN_BYTES
+        self._generated.append(tokens.token_ids)
+        self._chunk.add(tokens.token_ids, tokens.text, self._clock())
+
+    def _end(self, ended: worker_pb2.Ended) -> list[inference_pb2.GenerateResponse]:
+        self._call.timings.MergeFrom(ended.timings)
+        outcome = Outcome(ended.outcome)
+        if outcome is not Outcome.COMPLETED:
+            self._withdraw_unstarted()
+            raise error_for(outcome, ended.message)
+        self._call.finish_reason = FinishReason(ended.finish_reason)
+        responses = []
+        if ended.text:
+            self._chunk.add(b"", ended.text, self._clock())
+        if self._chunk.due is not None:
+            responses.append(inference_pb2.GenerateResponse(chunk=self._chunk.take()))
+        finished = inference_pb2.Finished(
+            outcome=ended.outcome, finish_reason=ended.finish_reason, usage=self._call.usage, timings=self._call.timings
+        )
+        return [*responses, inference_pb2.GenerateResponse(finished=finished)]

@@ -1,0 +1,39 @@
+"""How many calls may be open at once."""
+
+from collections import Counter
+
+from fairlead.errors import ClientLimit, QueueFull
+
+RETRY_SECONDS = 1.0
+
+
+class Streams:
+    """Open calls, bounded per client and in all."""
+
+    def __init__(self, *, per_client: int, total: int) -> None:
+        self._per_client = per_client
+        self._total = total
+        self._open: Counter[str] = Counter()
+        self._count = 0
+
+    def open(self, client: str) -> None:
+        """Count a call in; raises ClientLimit or QueueFull."""
+        if self._open[client] >= self._per_client:
+            limit = f"max_streams_per_client={self._per_client}"
+            raise ClientLimit(f"client {client!r} has {self._open[client]} calls open; {limit}", RETRY_SECONDS)
+        if self._count >= self._total:
+            raise QueueFull(f"the gateway has {self._count} calls open; max_streams={self._total}", RETRY_SECONDS)
+        self._open[client] += 1
+        self._count += 1
+
+    def close(self, client: str) -> None:
+        """Undo one `open`."""
+        self._open[client] -= 1
+        self._count -= 1
+        if not self._open[client]:
+            del self._open[client]
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError unless the counts agree and no client is kept without a call."""
+        assert self._count == self._open.total(), f"{self._count} calls open, clients have {self._open.total()}"
+        assert all(count > 0 for count in self._open.values()), f"clients without calls: {self._open}"

@@ -1,0 +1,76 @@
+"""The cluster as a request sees it: somewhere to tokenize, somewhere to run."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fairlead.errors import Unavailable
+from fairlead.v1 import scheduler_pb2, worker_pb2
+from gateway.upstream.members import Members
+from gateway.upstream.scheduler import SchedulerAway, SchedulerLink
+from gateway.upstream.workers import WorkerLink, Workers
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The worker chosen for one attempt."""
+
+    worker: str
+    link: WorkerLink
+    selected_at: int  # Unix nanoseconds
+    matched_tokens: int = 0  # the longest prefix that the worker is believed to hold
+
+
+class Cluster:
+    """Owns the links to scheduler and workers. `changed` is called whenever membership or overload changed."""
+
+    def __init__(self, scheduler: str, secret: str, changed: Callable[[], None]) -> None:
+        self.members = Members()
+        self._workers = Workers(secret)
+        self._changed = changed
+        self._scheduler = SchedulerLink(scheduler, secret, self.members, self._members_changed)
+
+    async def run(self) -> None:
+        """Keep the link to the scheduler until cancelled."""
+        await self._scheduler.run()
+
+    async def close(self) -> None:
+        """Close the links to workers."""
+        await self._workers.close()
+
+    async def encode(self, model: str, request: worker_pb2.EncodeRequest, timeout: float) -> worker_pb2.EncodeResponse:
+        """Tokenize at any worker of `model`; raises InvalidRequest, or Unavailable without a worker."""
+        return await self._workers.encode(self.members.serving(model), request, timeout)
+
+    async def place(self, request: scheduler_pb2.DispatchRequest) -> Placement:
+        """The scheduler's choice; without one, the least loaded of the last known members. Raises Unavailable."""
+        try:
+            reply = await self._scheduler.select(request)
+        except SchedulerAway:
+            return self._least_loaded(request)
+        if not reply.worker:
+            return self._least_loaded(request)
+        member = self.members.find(reply.worker)
+        instance = member.instance if member is not None and member.address == reply.address else ""
+        return Placement(
+            reply.worker, self._workers.link(reply.address, instance), reply.selected_at, reply.matched_tokens
+        )
+
+    def withdraw(self, request_id: str, attempt: int) -> None:
+        """The attempt never started and its worker will not report it."""
+        self._scheduler.withdraw(request_id, attempt)
+
+    def _least_loaded(self, request: scheduler_pb2.DispatchRequest) -> Placement:
+        candidates = [m for m in self.members.serving(request.model) if m.worker not in request.excluded]
+        if not candidates:
+            raise Unavailable(f"no live worker serves model {request.model!r}")
+        member = min(candidates, key=self._workers.load)
+        link = self._workers.link(member.address, member.instance)
+        return Placement(member.worker, link, time.time_ns())
+
+    def _members_changed(self) -> None:
+        self._workers.keep(self.members.all())
+        self._changed()

@@ -1,0 +1,81 @@
+"""What the gateway refuses at the door: pure checks, each naming field, limit and value."""
+
+from fairlead.blocks import TOKEN_BYTES, unpack_ids
+from fairlead.errors import InvalidRequest, TooLong
+from fairlead.sampling import Sampling
+from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2
+from fairlead.wire import sampling_from_proto
+
+ROLES = ("system", "user", "assistant", "tool")
+MAX_NAME = 128  # characters of an app's name or an interaction's id
+MAX_TOKEN = 1024  # bytes of an interaction's token: ours are far shorter
+
+
+def check_prompt(prompt: common_pb2.Prompt, vocab_size: int) -> None:
+    """Raises InvalidRequest for a prompt that no tokenizer needs to see."""
+    match prompt.WhichOneof("kind"):
+        case "text":
+            _require(prompt.text != "", "must not be empty", "prompt.text")
+        case "chat":
+            _check_chat(prompt.chat)
+        case "token_ids":
+            _check_token_ids(prompt.token_ids.packed, vocab_size)
+        case _:
+            raise InvalidRequest("must hold one of text, chat and token_ids", "prompt")
+
+
+def check_sampling(message: common_pb2.SamplingParams, vocab_size: int) -> Sampling:
+    """The sampling parameters with every default resolved; raises InvalidRequest."""
+    sampling = sampling_from_proto(message)
+    for token in sampling.stop_token_ids:
+        _require(token < vocab_size, f"ids must be below {vocab_size}, got {token}", "sampling.stop_token_ids")
+    return sampling
+
+
+def check_interaction(interaction: inference_pb2.Interaction) -> None:
+    """Raises InvalidRequest for an interaction that cannot be one; its token is the throttler's to judge."""
+    characters, size, stage = len(interaction.id), len(interaction.token), interaction.stage
+    _require(interaction.id != "", "must not be empty", "interaction.id")
+    _require(characters <= MAX_NAME, f"at most {MAX_NAME} characters, got {characters}", "interaction.id")
+    _require(size <= MAX_TOKEN, f"at most {MAX_TOKEN} bytes, got {size}", "interaction.token")
+    _require(size == 0 or stage > 0, f"a call with a token is not the first, got stage {stage}", "interaction.stage")
+
+
+def check_app(app: str) -> None:
+    """Raises InvalidRequest for a name that is too long."""
+    _require(len(app) <= MAX_NAME, f"at most {MAX_NAME} characters, got {len(app)}", "app")
+
+
+def check_length(prompt_tokens: int, max_tokens: int, model: scheduler_pb2.ModelInfo) -> None:
+    """Raises TooLong for what can never be served."""
+    total = prompt_tokens + max_tokens
+    for limit, what in ((model.max_model_tokens, "context"), (model.kv_tokens, "KV cache")):
+        if total <= limit:
+            continue
+        field = "prompt" if prompt_tokens >= limit else "sampling.max_tokens"
+        raise TooLong(
+            f"{prompt_tokens} prompt tokens + max_tokens {max_tokens} = {total} exceed the {limit} tokens "
+            f"of the model's {what}",
+            field,
+        )
+
+
+def _check_chat(chat: common_pb2.Chat) -> None:
+    _require(len(chat.messages) > 0, "must hold at least 1 message, got 0", "prompt.chat.messages")
+    for index, message in enumerate(chat.messages):
+        field = f"prompt.chat.messages[{index}].role"
+        _require(message.role in ROLES, f"must be one of {', '.join(ROLES)}, got {message.role[:MAX_NAME]!r}", field)
+    _require(any(m.content for m in chat.messages), "at least 1 message must not be empty", "prompt.chat.messages")
+
+
+def _check_token_ids(packed: bytes, vocab_size: int) -> None:
+    field, size = "prompt.token_ids.packed", len(packed)
+    _require(size > 0, "must hold at least 1 token, got 0", field)
+    _require(size % TOKEN_BYTES == 0, f"must be a multiple of {TOKEN_BYTES} bytes, got {size}", field)
+    largest = max(unpack_ids(packed))
+    _require(largest < vocab_size, f"ids must be below the vocabulary's {vocab_size}, got {largest}", field)
+
+
+def _require(condition: bool, message: str, field: str) -> None:
+    if not condition:
+        raise InvalidRequest(message, field)

@@ -1,0 +1,74 @@
+"""The global scheduler's composition root: configuration, and the objects that live as long as the process."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fairlead.config import ConfigError, load, option, require
+from fairlead.cost import WeightedTokens
+from fairlead.process import configure_logging, run
+from fairlead.rpc.server import Server
+from fairlead.v1 import scheduler_pb2_grpc
+from global_scheduler.core.block_index import BlockIndex
+from global_scheduler.core.dispatcher import Dispatcher
+from global_scheduler.core.fleet import Fleet
+from global_scheduler.core.policies import POLICIES, PolicyConfig
+from global_scheduler.service import AdminService, SchedulerService
+
+log = logging.getLogger(__name__)
+MIN_SECRET = 16
+# Every stream here is endless: waiting longer for their ends would only delay the exit.
+STOP_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerConfig:
+    """See fairlead.config for where values come from."""
+
+    listen: str = option("127.0.0.1:7050", "address to listen on, host:port; port 0 picks a free one")
+    secret: str = option("", "the cluster secret, at least 16 characters")
+    policy: str = option("doubleq", "how workers are chosen", choices=tuple(POLICIES))
+    quantum_tokens: int = option(4096, "Q^w: service that a client may take from a worker before it must move on")
+    stall_timeout: float = option(5.0, "seconds without a report after which a worker gets no requests")
+    max_index_blocks: int = option(1_000_000, "most blocks in the prefix index")
+    log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))
+
+    def __post_init__(self) -> None:
+        require(len(self.secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")
+        for name in ("quantum_tokens", "stall_timeout", "max_index_blocks"):
+            require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
+
+
+def make_server(config: SchedulerConfig) -> Server:
+    """The server with its services, not started."""
+    policy = POLICIES[config.policy](PolicyConfig(config.quantum_tokens, WeightedTokens()))
+    dispatcher = Dispatcher(policy, BlockIndex(config.max_index_blocks), Fleet(config.stall_timeout))
+    scheduler = SchedulerService(dispatcher)
+    server = Server(config.listen, secret=config.secret)
+    server.add(scheduler_pb2_grpc.add_SchedulerServicer_to_server, scheduler, "fairlead.v1.Scheduler")
+    admin = AdminService(scheduler, config.policy)
+    server.add(scheduler_pb2_grpc.add_AdminServicer_to_server, admin, "fairlead.v1.Admin")
+    return server
+
+
+async def serve(config: SchedulerConfig, stop: asyncio.Event) -> None:
+    """Serve until `stop`."""
+    server = make_server(config)
+    await server.start()
+    await server.set_ready(True)
+    log.info("listening", extra={"service": "global_scheduler", "port": server.port})
+    await stop.wait()
+    await server.set_ready(False)
+    await server.stop(STOP_SECONDS)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Entry point; returns the exit status."""
+    try:
+        config = load(SchedulerConfig, argv, os.environ, prog="python -m global_scheduler")
+    except ConfigError as error:
+        raise SystemExit(f"configuration: {error}") from error
+    configure_logging(config.log_level)
+    return run(lambda stop: serve(config, stop))

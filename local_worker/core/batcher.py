@@ -1,0 +1,222 @@
+"""Continuous batching: the queue, the running batch, and the plan of each step (plan, execute, commit).
+
+There are no prefill and decode phases: `computed` catches up with `len(tokens)`, in chunks where the budget demands.
+Admission reserves pages for the whole budget of a request, so that nothing that runs is ever taken back.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from fairlead.cost import Cost
+from fairlead.errors import ClientLimit, QueueFull, TooLong
+from fairlead.outcomes import FinishReason
+from local_worker.core.batch import Batch, Slice, StepResult
+from local_worker.core.ledger import Account, Ledger
+from local_worker.core.policies.protocol import QueuePolicy
+from local_worker.core.prefix_cache import PrefixCache
+from local_worker.core.request import Request
+
+RETRY_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The room a batcher gives. Numbers of requests, but for tokens where the name says so."""
+
+    max_running: int
+    token_budget: int  # most tokens computed per step
+    max_prompt_tokens: int
+    max_waiting: int
+    max_waiting_per_client: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One step: what to compute, and who has just entered the running batch."""
+
+    batch: Batch
+    admitted: tuple[Request, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """One request's next token; `finish` when it was the last."""
+
+    request: Request
+    token: int
+    finish: FinishReason | None
+
+
+class Batcher:
+    """Owns every request from `submit` until `commit`, `fail`, `expired` or `abort` gives it up."""
+
+    def __init__(
+        self, policy: QueuePolicy, cache: PrefixCache, cost: Cost, limits: Limits, eos_token_ids: Collection[int]
+    ) -> None:
+        self.policy = policy
+        self.cache = cache
+        self._limits = limits
+        self._eos = frozenset(eos_token_ids)
+        self._ledger = Ledger(cost)
+        self._waiting: dict[Request, float] = {}  # request -> when it was queued
+        self._running: dict[Request, None] = {}
+
+    @property
+    def running(self) -> int:
+        """Requests in the running batch."""
+        return len(self._running)
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the queue."""
+        return len(self._waiting)
+
+    @property
+    def kv_tokens_used(self) -> int:
+        """Capacity of the pages that running requests reference."""
+        return self.cache.referenced * self.cache.block_tokens
+
+    @property
+    def oldest_queued_at(self) -> float | None:
+        """When the longest-waiting request was queued."""
+        return next(iter(self._waiting.values()), None)
+
+    def take_changed_accounts(self) -> Iterator[tuple[Account, int]]:
+        """The accounts that changed since the last call, each with the client's balance."""
+        return ((account, self.policy.balance(account.client)) for account in self._ledger.take_changed())
+
+    def submit(self, request: Request, now: float) -> None:
+        """Queue `request`; raises TooLong, ClientLimit or QueueFull and then has changed nothing."""
+        self._check(request)
+        self._waiting[request] = now
+        self.policy.arrived(request)
+        self._ledger.arrived(request)
+
+    def _check(self, request: Request) -> None:
+        limits, capacity = self._limits, self.cache.pages * self.cache.block_tokens
+        if request.prompt_tokens > limits.max_prompt_tokens:
+            message = f"at most {limits.max_prompt_tokens} prompt tokens, got {request.prompt_tokens}"
+            raise TooLong(message, "prompt")
+        if request.budget > capacity:
+            message = f"{request.prompt_tokens} prompt tokens and max_tokens {request.sampling.max_tokens}"
+            message += f" make {request.budget}; the KV cache holds {capacity}"
+            raise TooLong(message, "sampling.max_tokens")
+        mine = self._ledger.waiting(request.client)
+        if mine >= limits.max_waiting_per_client:
+            message = f"the client has {mine} requests waiting; the limit is {limits.max_waiting_per_client}"
+            raise ClientLimit(message, RETRY_SECONDS)
+        if self.waiting >= limits.max_waiting:
+            message = f"{self.waiting} requests are waiting; the limit is {limits.max_waiting}"
+            raise QueueFull(message, RETRY_SECONDS)
+
+    def match(self, request: Request) -> int:
+        """Gate: prompt tokens that the cache holds."""
+        return self.cache.match(request)
+
+    def admit(self, request: Request) -> int | None:
+        """Gate: reserve a place in the batch and pages for the whole budget."""
+        if len(self._running) >= self._limits.max_running:
+            return None
+        extend = self.cache.admit(request)
+        if extend is not None:
+            self._running[request] = None
+        return extend
+
+    def plan(self, now: float) -> Plan | None:
+        """Admit what the policy chooses, then slice; None when nothing is to be computed."""
+        admitted: list[Request] = []
+        if self._waiting and len(self._running) < self._limits.max_running:
+            admitted = self.policy.select(self)
+        for request in admitted:
+            del self._waiting[request]
+            self._ledger.admitted(request)
+        slices = tuple(self._slices())
+        return Plan(Batch(slices), tuple(admitted)) if slices else None
+
+    def _slices(self) -> Iterator[Slice]:
+        """Decoding requests first, one token each; what is left of the budget goes to prompts, oldest first."""
+        behind = [(request, len(request.tokens) - request.computed) for request in self._running]
+        left = self._limits.token_budget
+        for request, _ in (entry for entry in behind if entry[1] == 1):
+            yield self._slice(request, 1)
+            left -= 1
+        for request, missing in (entry for entry in behind if entry[1] > 1):
+            if left <= 0:
+                return
+            yield self._slice(request, min(missing, left))
+            left -= missing
+
+    def _slice(self, request: Request, tokens: int) -> Slice:
+        stop = request.computed + tokens
+        return Slice(request, request.computed, stop, tuple(request.pages), stop == len(request.tokens))
+
+    def commit(self, plan: Plan, result: StepResult) -> list[Advance]:
+        """Take in a step's tokens; requests that were aborted meanwhile are passed over."""
+        tokens = iter(result.tokens)
+        advances = []
+        for piece in plan.batch.slices:
+            request, token = piece.request, next(tokens) if piece.samples else None
+            if request not in self._running:
+                continue
+            request.computed = piece.stop
+            self.cache.publish(request)
+            if token is not None:
+                advances.append(self._advance(request, token))
+        return advances
+
+    def _advance(self, request: Request, token: int) -> Advance:
+        request.tokens.append(token)
+        self.policy.generated(request, 1)
+        self._ledger.generated(request, 1)
+        finish = self._finish(request, token)
+        if finish is not None:
+            self._retire(request)
+        return Advance(request, token, finish)
+
+    def _finish(self, request: Request, token: int) -> FinishReason | None:
+        sampling = request.sampling
+        if token in sampling.stop_token_ids or (token in self._eos and not sampling.ignore_eos):
+            return FinishReason.STOP
+        return FinishReason.LENGTH if request.output_tokens >= sampling.max_tokens else None
+
+    def fail(self, plan: Plan) -> list[Request]:
+        """The step failed: its requests leave, and nothing that it should have computed is published."""
+        failed = [piece.request for piece in plan.batch.slices if piece.request in self._running]
+        for request in failed:
+            self._retire(request)
+        return failed
+
+    def abort(self, request: Request) -> None:
+        """Give `request` up, waiting or running; does nothing when it is neither."""
+        if request in self._waiting:
+            del self._waiting[request]
+            self.policy.withdrawn(request)
+            self._ledger.withdrawn(request)
+        elif request in self._running:
+            self._retire(request)
+
+    def expired(self, now: float) -> list[Request]:
+        """Give up every request whose deadline has passed."""
+        late = [r for r in (*self._waiting, *self._running) if r.deadline is not None and r.deadline <= now]
+        for request in late:
+            self.abort(request)
+        return late
+
+    def next_deadline(self) -> float | None:
+        """When `expired` has something to do at the earliest."""
+        deadlines = [r.deadline for r in (*self._waiting, *self._running) if r.deadline is not None]
+        return min(deadlines, default=None)
+
+    def _retire(self, request: Request) -> None:
+        del self._running[request]
+        self.cache.release(request)
+        self.policy.finished(request)
+        self._ledger.finished(request)
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError unless queue, batch, pages and accounts agree."""
+        both = [request.id for request in self._running if request in self._waiting]
+        assert not both, f"waiting and running: {both}"
+        assert self.policy.waiting == len(self._waiting), f"policy {self.policy.waiting}, batcher {len(self._waiting)}"
+        self.cache.check_invariants(list(self._running))
+        self.policy.check_invariants()

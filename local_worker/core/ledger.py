@@ -1,0 +1,64 @@
+"""What each client received and has under way, whatever the policy."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fairlead.cost import Cost
+from local_worker.core.request import Request
+
+
+@dataclass(slots=True)
+class Account:
+    """One client's row. `service` in micro-units, not divided by weights."""
+
+    client: str
+    service: int = 0
+    waiting: int = 0
+    running: int = 0
+
+
+class Ledger:
+    """Counts as the papers measure service: tokens computed that no cache held, and tokens generated."""
+
+    def __init__(self, cost: Cost) -> None:
+        self._cost = cost
+        self._accounts: dict[str, Account] = {}
+        self._changed: dict[str, Account] = {}
+
+    def waiting(self, client: str) -> int:
+        """The client's requests in the queue."""
+        account = self._accounts.get(client)
+        return account.waiting if account else 0
+
+    def arrived(self, request: Request) -> None:
+        """`request` joined the queue."""
+        self._account(request).waiting += 1
+
+    def withdrawn(self, request: Request) -> None:
+        """`request` left the queue without being served."""
+        self._account(request).waiting -= 1
+
+    def admitted(self, request: Request) -> None:
+        """`request` entered the running batch."""
+        account = self._account(request)
+        account.waiting -= 1
+        account.running += 1
+        account.service += self._cost.extend(len(request.tokens) - request.cached)
+
+    def generated(self, request: Request, tokens: int) -> None:
+        """`request` was given output tokens."""
+        self._account(request).service += self._cost.decode(tokens)
+
+    def finished(self, request: Request) -> None:
+        """`request` left the running batch."""
+        self._account(request).running -= 1
+
+    def take_changed(self) -> Iterable[Account]:
+        """The accounts that changed since the last call, in order of their first change."""
+        changed, self._changed = self._changed, {}
+        return changed.values()
+
+    def _account(self, request: Request) -> Account:
+        account = self._accounts.setdefault(request.client, Account(request.client))
+        self._changed[request.client] = account
+        return account

@@ -1,0 +1,45 @@
+"""Waiting requests by client, each client's in order of arrival."""
+
+from collections.abc import Collection
+
+from local_worker.core.request import Request
+
+
+class ClientQueues:
+    """Only clients that wait are kept; iteration is in order of insertion, never of hashing."""
+
+    def __init__(self) -> None:
+        self._by_client: dict[str, dict[Request, None]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, client: str) -> bool:
+        return client in self._by_client
+
+    @property
+    def clients(self) -> Collection[str]:
+        """Clients with at least one waiting request."""
+        return self._by_client.keys()
+
+    def add(self, request: Request) -> None:
+        """Append to its client's queue."""
+        self._by_client.setdefault(request.client, {})[request] = None
+        self._count += 1
+
+    def remove(self, request: Request) -> None:
+        """Take out, wherever it stands."""
+        queue = self._by_client[request.client]
+        del queue[request]
+        self._count -= 1
+        if not queue:
+            del self._by_client[request.client]
+
+    def first(self, client: str) -> Request:
+        """The client's earliest."""
+        return next(iter(self._by_client[client]))
+
+    def requests(self) -> list[Request]:
+        """Everything that waits, client by client."""
+        return [request for queue in self._by_client.values() for request in queue]

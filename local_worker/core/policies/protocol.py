@@ -1,0 +1,68 @@
+"""What a queue policy is: it decides who of the waiting enters the running batch, and keeps its own accounts.
+
+Every method is synchronous and deterministic. Names follow the papers' streams.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from fairlead.cost import Cost
+from local_worker.core.request import Request
+
+
+class Gate(Protocol):
+    """The room there is: asked and used by a policy during `select`."""
+
+    def match(self, request: Request) -> int:
+        """Prompt tokens that the cache holds now; changes nothing."""
+
+    def admit(self, request: Request) -> int | None:
+        """Reserve room; returns the tokens to compute, or None, changing nothing, if it does not fit."""
+
+
+class QueuePolicy(Protocol):
+    """One policy, with its state. A request is waiting from `arrived` until it is selected or `withdrawn`."""
+
+    @property
+    def bound_micro(self) -> int | None:
+        """The most that two continuously backlogged clients' service may differ; None: the policy promises nothing."""
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the queue."""
+
+    def arrived(self, request: Request) -> None:
+        """`request` joins the queue."""
+
+    def withdrawn(self, request: Request) -> None:
+        """`request` leaves the queue without having been selected; at once, also for everybody's backlog."""
+
+    def select(self, gate: Gate) -> list[Request]:
+        """Admit in the policy's order what fits; those have left the queue and their extend cost is charged."""
+
+    def generated(self, request: Request, tokens: int) -> None:
+        """Charge output tokens of a running request."""
+
+    def finished(self, request: Request) -> None:
+        """`request` left the running batch, for whatever reason."""
+
+    def balance(self, client: str) -> int:
+        """The client's account, in micro-units: a deficit (larger = more is due) or a virtual counter."""
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError when the state breaks a promise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyConfig:
+    """What policies are built from. The bounds hold for requests of weight one."""
+
+    quantum_tokens: int  # Q^u in cost units
+    cost: Cost
+    max_input_tokens: int  # L_input
+    kv_tokens: int  # M: the tokens that fit in a running batch
+
+    @property
+    def most_per_balance(self) -> int:
+        """U of DLPM section 4.2 under reserve admission: `w_e * L_input + w_q * M`, micro-units."""
+        return self.cost.extend(self.max_input_tokens) + self.cost.decode(self.kv_tokens)

@@ -1,0 +1,157 @@
+"""The prefix cache: `digest -> page` over the block chain, and the pages themselves.
+
+A page is free, referenced by running requests, or idle: published under its digest and referenced by nobody. A
+published page keeps its token ids and its parent page, and a match compares both: a forged digest never reads another
+prefix's page (design section 3).
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from fairlead.blocks import chain, pack_ids, unpack_digests
+from local_worker.core.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What a published page holds."""
+
+    digest: int
+    tokens: tuple[int, ...]
+    parent: int | None  # the page of the block before
+
+
+class PrefixCache:
+    """Owns `pages` pages of `block_tokens` tokens each. Every method is O(pages of the request)."""
+
+    def __init__(self, pages: int, block_tokens: int) -> None:
+        self.block_tokens = block_tokens
+        self.pages = pages
+        self._free = list(range(pages - 1, -1, -1))
+        self._references = [0] * pages
+        self._blocks: dict[int, Block] = {}  # page -> content, for published pages
+        self._by_digest: dict[int, int] = {}  # digest -> page
+        # Least recently used first. A request's pages are released last block first, so a leaf is always older than
+        # its parent, and the oldest idle page is a leaf.
+        self._idle: OrderedDict[int, None] = OrderedDict()
+        self._news: dict[int, bool] = {}  # digest -> is it cached now
+
+    @property
+    def referenced(self) -> int:
+        """Pages that running requests use."""
+        return self.pages - len(self._free) - len(self._idle)
+
+    def match(self, request: Request) -> int:
+        """Prompt tokens that the cache holds now; never all of them, since one must be computed to go on."""
+        return len(self._match(request)) * self.block_tokens
+
+    def admit(self, request: Request) -> int | None:
+        """Reserve pages for the whole budget; returns the tokens left to compute, or None when it does not fit now."""
+        matched = self._match(request)
+        fresh = -(-request.budget // self.block_tokens) - len(matched)
+        idle = len(self._idle) - sum(1 for page in matched if page in self._idle)
+        if fresh > len(self._free) + idle:
+            return None
+        for page in matched:
+            self._reference(page)
+        request.pages = [*matched, *(self._allocate() for _ in range(fresh))]
+        request.shared = len(matched)
+        request.cached = request.computed = len(matched) * self.block_tokens
+        return len(request.tokens) - request.computed
+
+    def publish(self, request: Request) -> None:
+        """Make the full blocks of `request`'s computed tokens available to others.
+
+        A block that another request published meanwhile is adopted and the own copy freed, so that a published page's
+        parent is always referenced for as long as the page is.
+        """
+        for index in range(request.shared, request.computed // self.block_tokens):
+            tokens = self._tokens(request, index)
+            if index == len(request.digests):
+                seed = request.digests[-1] if request.digests else request.chain_seed
+                request.digests += unpack_digests(chain(pack_ids(tokens), self.block_tokens, seed))
+            block = Block(request.digests[index], tokens, request.pages[index - 1] if index else None)
+            page = self._by_digest.get(block.digest)
+            if page is None:
+                self._by_digest[block.digest] = request.pages[index]
+                self._blocks[request.pages[index]] = block
+                self._news[block.digest] = True
+            elif self._blocks[page] == block:
+                self._dereference(request.pages[index])
+                self._reference(page)
+                request.pages[index] = page
+            else:
+                return  # a collision: this chain stays private from here on
+            request.shared = index + 1
+
+    def release(self, request: Request) -> None:
+        """Give the pages back; published ones stay cached until their room is needed."""
+        for page in reversed(request.pages):
+            self._dereference(page)
+        request.pages, request.shared = [], 0
+
+    def snapshot(self) -> tuple[int, ...]:
+        """Every cached digest."""
+        return tuple(self._by_digest)
+
+    def take_events(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Digests that became available and digests that were evicted since the last call; the last word of each."""
+        news, self._news = self._news, {}
+        return tuple(d for d, cached in news.items() if cached), tuple(d for d, cached in news.items() if not cached)
+
+    def _match(self, request: Request) -> list[int]:
+        pages: list[int] = []
+        for index in range(min(len(request.digests), (len(request.tokens) - 1) // self.block_tokens)):
+            page = self._by_digest.get(request.digests[index])
+            if page is None:
+                break
+            block = self._blocks[page]
+            if block.parent != (pages[-1] if pages else None) or block.tokens != self._tokens(request, index):
+                break
+            pages.append(page)
+        return pages
+
+    def _tokens(self, request: Request, index: int) -> tuple[int, ...]:
+        return tuple(request.tokens[index * self.block_tokens : (index + 1) * self.block_tokens])
+
+    def _allocate(self) -> int:
+        if not self._free:
+            page, _ = self._idle.popitem(last=False)
+            block = self._blocks.pop(page)
+            del self._by_digest[block.digest]
+            self._news[block.digest] = False
+            self._free.append(page)
+        page = self._free.pop()
+        self._references[page] = 1
+        return page
+
+    def _reference(self, page: int) -> None:
+        self._idle.pop(page, None)
+        self._references[page] += 1
+
+    def _dereference(self, page: int) -> None:
+        self._references[page] -= 1
+        if self._references[page]:
+            return
+        if page in self._blocks:
+            self._idle[page] = None
+        else:
+            self._free.append(page)
+
+    def check_invariants(self, running: list[Request]) -> None:
+        """Raise AssertionError unless pages are conserved and references equal `running`'s uses."""
+        uses = [0] * self.pages
+        for request in running:
+            for page in request.pages:
+                uses[page] += 1
+        assert uses == self._references, f"references {self._references} but uses {uses}"
+        free = sorted(self._free)
+        assert len(set(free)) == len(free), f"a page is free twice: {free}"
+        for page in range(self.pages):
+            states = (page in free, page in self._idle, self._references[page] > 0)
+            assert sum(states) == 1, f"page {page}: (free, idle, referenced) = {states}"
+            assert not (page in free and page in self._blocks), f"page {page} is free and published"
+        assert self._by_digest == {block.digest: page for page, block in self._blocks.items()}
+        for page, block in self._blocks.items():
+            if block.parent is not None:
+                assert block.parent in self._blocks, f"page {page} is published without its parent {block.parent}"

@@ -1,0 +1,157 @@
+from collections.abc import Iterator
+from concurrent import futures
+from dataclasses import replace
+from typing import Any
+
+import grpc
+import pytest
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as pb
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as rpc
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+
+from fairlead.outcomes import FinishReason, Outcome
+from fairlead.telemetry import CallRecord, InteractionRecord, Telemetry
+
+SECOND = 1_000_000_000
+NOW = 1_700_000_000 * SECOND
+PHASES = ["admit", "select", "queue", "prefill", "decode"]
+CALL = CallRecord(
+    client="acme/ann", app="agent", interaction="i1", stage=0, request_id="r1", model="m", worker="w1", policy="dlpm",
+    outcome=Outcome.COMPLETED, finish_reason=FinishReason.STOP, prompt_tokens=9, cached_tokens=4, output_tokens=3,
+    received=NOW, admitted=NOW + 1, dispatched=NOW + 30, queued=NOW + 40, scheduled=NOW + 500, first_token=NOW + 900,
+    finished=NOW + 2000,
+)  # fmt: skip
+
+
+class Receiver(rpc.TraceServiceServicer):
+    """A real OTLP receiver that keeps (service, span)."""
+
+    def __init__(self) -> None:
+        self.spans: list[tuple[str, Span]] = []
+
+    def Export(
+        self, request: pb.ExportTraceServiceRequest, context: grpc.ServicerContext
+    ) -> pb.ExportTraceServiceResponse:
+        for group in request.resource_spans:
+            service = next(a.value.string_value for a in group.resource.attributes if a.key == "service.name")
+            self.spans += [(service, span) for scope in group.scope_spans for span in scope.spans]
+        return pb.ExportTraceServiceResponse()
+
+    def named(self, name: str) -> list[Span]:
+        return [span for _, span in self.spans if span.name == name]
+
+    def below(self, parent: Span) -> list[tuple[str, Span]]:
+        children = [(service, span) for service, span in self.spans if span.parent_span_id == parent.span_id]
+        return sorted(children, key=lambda child: (child[1].start_time_unix_nano, child[1].end_time_unix_nano))
+
+
+@pytest.fixture
+def receiver() -> Receiver:
+    return Receiver()
+
+
+@pytest.fixture
+def endpoint(receiver: Receiver) -> Iterator[str]:
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    rpc.add_TraceServiceServicer_to_server(receiver, server)  # type: ignore[no-untyped-call]
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield f"http://127.0.0.1:{port}"
+    server.stop(None).wait()
+
+
+def export(endpoint: str, *records: CallRecord | InteractionRecord) -> None:
+    telemetry = Telemetry.from_environment({"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint})
+    for record in records:
+        if isinstance(record, CallRecord):
+            telemetry.record_call(record)
+        else:
+            telemetry.record_interaction(record)
+    telemetry.shutdown()
+
+
+def test_two_calls_and_their_interaction_are_one_trace(receiver: Receiver, endpoint: str) -> None:
+    root = InteractionRecord(
+        client="acme/ann", app="agent", interaction="i1", calls=2, reason="end", started=NOW, ended=NOW + 9000
+    )
+    export(endpoint, CALL)  # by one gateway
+    export(endpoint, replace(CALL, request_id="r2", stage=1), root)  # by another
+    [interaction] = receiver.named("interaction")
+    calls = receiver.named("chat m")
+    assert len(calls) == 2
+    assert {span.trace_id for _, span in receiver.spans} == {interaction.trace_id}
+    assert {call.parent_span_id for call in calls} == {interaction.span_id}
+    assert not interaction.parent_span_id
+    assert len({span.span_id for _, span in receiver.spans}) == len(receiver.spans) == 13
+
+
+def test_phases_tile_the_call_and_name_their_service(receiver: Receiver, endpoint: str) -> None:
+    export(endpoint, CALL)
+    [call] = receiver.named("chat m")
+    children = receiver.below(call)
+    assert [span.name for _, span in children] == PHASES
+    assert [service for service, _ in children] == [
+        "fairlead-gateway", "fairlead-global-scheduler", *["fairlead-local-worker"] * 3,
+    ]  # fmt: skip
+    spans = [span for _, span in children]
+    assert [span.end_time_unix_nano - span.start_time_unix_nano for span in spans] == [1, 29, 470, 400, 1100]
+    assert sum(span.end_time_unix_nano - span.start_time_unix_nano for span in spans) == 2000
+    assert call.kind == Span.SPAN_KIND_SERVER
+    attributes = {item.key: item.value for item in call.attributes}
+    assert attributes["gen_ai.conversation.id"].string_value == "i1"
+    assert attributes["gen_ai.usage.cache_read.input_tokens"].int_value == 4
+    assert attributes["fairlead.client"].string_value == "acme/ann"
+
+
+@pytest.mark.parametrize("reached", range(1, 6))
+def test_a_call_that_fails_early_ends_in_the_phase_it_reached(receiver: Receiver, endpoint: str, reached: int) -> None:
+    times = ["admitted", "dispatched", "scheduled", "first_token"]
+    never: dict[str, Any] = dict.fromkeys(times[reached - 1 :], 0)
+    failed = replace(CALL, outcome=Outcome.CANCELLED, finish_reason=None, **never)
+    export(endpoint, failed)
+    [call] = receiver.named("chat m")
+    spans = [span for _, span in receiver.below(call)]
+    assert [span.name for span in spans] == PHASES[:reached]
+    assert spans[-1].end_time_unix_nano == call.end_time_unix_nano
+    assert call.status.code == Status.STATUS_CODE_ERROR
+    assert call.status.message == "CANCELLED"
+
+
+def test_another_machines_clock_cannot_break_the_tiling(receiver: Receiver, endpoint: str) -> None:
+    export(endpoint, replace(CALL, scheduled=NOW - SECOND, first_token=NOW + SECOND))
+    [call] = receiver.named("chat m")
+    spans = [span for _, span in receiver.below(call)]
+    durations = {span.name: span.end_time_unix_nano - span.start_time_unix_nano for span in spans}
+    assert durations == {"admit": 1, "select": 29, "queue": 0, "prefill": 1970, "decode": 0}
+
+
+def test_the_callers_trace_is_continued(receiver: Receiver, endpoint: str) -> None:
+    export(endpoint, replace(CALL, traceparent=f"00-{'ab' * 16}-{'cd' * 8}-01"))
+    [call] = receiver.named("chat m")
+    assert call.trace_id == bytes.fromhex("ab" * 16)
+    assert call.parent_span_id == bytes.fromhex("cd" * 8)
+
+
+@pytest.mark.parametrize("wrong", ["nonsense", f"00-{'0' * 32}-{'cd' * 8}-01", f"ff-{'ab' * 16}-{'cd' * 8}-01"])
+def test_a_wrong_traceparent_counts_as_none(receiver: Receiver, endpoint: str, wrong: str) -> None:
+    export(endpoint, replace(CALL, traceparent=wrong), CALL)
+    first, second = receiver.named("chat m")
+    assert first.trace_id == second.trace_id
+
+
+def test_calls_without_an_interaction_have_a_trace_each(receiver: Receiver, endpoint: str) -> None:
+    export(endpoint, replace(CALL, interaction=""), replace(CALL, interaction="", request_id="r2"))
+    first, second = receiver.named("chat m")
+    assert first.trace_id != second.trace_id
+    assert not first.parent_span_id
+
+
+def test_nothing_is_exported_unless_configured(
+    receiver: Receiver, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)  # the SDK would find the receiver
+    for environ in ({}, {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_SDK_DISABLED": "true"}):
+        telemetry = Telemetry.from_environment(environ)
+        telemetry.record_call(CALL)
+        telemetry.shutdown()
+    assert receiver.spans == []

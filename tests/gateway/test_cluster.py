@@ -1,0 +1,139 @@
+"""Placement, against a real gRPC server in the scheduler's place."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import grpc
+import pytest
+
+from fairlead.errors import Unavailable
+from fairlead.rpc.server import Server
+from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc, worker_pb2
+from gateway.upstream.cluster import Cluster
+
+SECRET = "a secret of the gateway's tests"
+MODEL = scheduler_pb2.ModelInfo(name="m")
+STATE = scheduler_pb2.ClusterState(
+    members=[
+        scheduler_pb2.Member(worker="a", instance="1", address="127.0.0.1:1", model=MODEL),
+        scheduler_pb2.Member(worker="b", instance="1", address="127.0.0.1:2", model=MODEL),
+    ],
+    pools=[scheduler_pb2.Pool(model="m", overloaded=True)],
+)
+
+
+class ScriptedScheduler(scheduler_pb2_grpc.SchedulerServicer):
+    """The scheduler's side of the wire: `batches` is what came, `replies` what goes."""
+
+    def __init__(self, listen: str, state: scheduler_pb2.ClusterState) -> None:
+        self.server = Server(listen, secret=SECRET)
+        self.server.add(scheduler_pb2_grpc.add_SchedulerServicer_to_server, self, "fairlead.v1.Scheduler")
+        self.address = f"127.0.0.1:{self.server.port}"
+        self.batches: asyncio.Queue[scheduler_pb2.DispatchBatch] = asyncio.Queue()
+        self.replies: asyncio.Queue[scheduler_pb2.DispatchReplies] = asyncio.Queue()
+        self._state = state
+
+    async def Dispatch(
+        self, request_iterator: AsyncIterator[scheduler_pb2.DispatchBatch], context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[scheduler_pb2.DispatchReplies]:
+        async def read() -> None:
+            async for batch in request_iterator:
+                self.batches.put_nowait(batch)
+
+        reader = asyncio.create_task(read())
+        try:
+            while True:
+                yield await self.replies.get()
+        finally:
+            reader.cancel()
+
+    async def Watch(
+        self, request: scheduler_pb2.WatchRequest, context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[scheduler_pb2.ClusterState]:
+        yield self._state
+        await asyncio.Event().wait()
+
+
+class Linked:
+    """A cluster that runs against a scripted scheduler, and what it said about changes."""
+
+    def __init__(self, scheduler: ScriptedScheduler) -> None:
+        self.scheduler = scheduler
+        self.changed = asyncio.Event()
+        self.cluster = Cluster(scheduler.address, SECRET, self.changed.set)
+
+    async def next_change(self) -> None:
+        self.changed.clear()
+        await self.changed.wait()
+
+
+@pytest.fixture
+async def linked() -> AsyncIterator[Linked]:
+    scheduler = ScriptedScheduler("127.0.0.1:0", STATE)
+    await scheduler.server.start()
+    linked = Linked(scheduler)
+    running = asyncio.create_task(linked.cluster.run())
+    await linked.next_change()
+    yield linked
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    await linked.cluster.close()
+    await scheduler.server.stop(0)
+
+
+def request(request_id: str = "r", excluded: tuple[str, ...] = ()) -> scheduler_pb2.DispatchRequest:
+    return scheduler_pb2.DispatchRequest(request_id=request_id, attempt=1, model="m", excluded=excluded)
+
+
+async def test_requests_of_a_tick_share_a_message_and_replies_find_their_request(linked: Linked) -> None:
+    placing = [asyncio.create_task(linked.cluster.place(request(request_id))) for request_id in ("r", "s")]
+    batch = await linked.scheduler.batches.get()
+    assert [item.request_id for item in batch.requests] == ["r", "s"]
+    replies = [
+        scheduler_pb2.DispatchReply(request_id="s", attempt=1, worker="a", address="127.0.0.1:1"),
+        scheduler_pb2.DispatchReply(request_id="r", attempt=2, worker="a", address="127.0.0.1:1"),
+        scheduler_pb2.DispatchReply(request_id="r", attempt=1, worker="b", address="127.0.0.1:2", matched_tokens=16),
+    ]
+    linked.scheduler.replies.put_nowait(scheduler_pb2.DispatchReplies(replies=replies))
+    first, second = await asyncio.gather(*placing)
+    assert (first.worker, first.link.address, first.matched_tokens) == ("b", "127.0.0.1:2", 16)
+    assert (second.worker, second.link.address) == ("a", "127.0.0.1:1")
+
+
+async def test_a_scheduler_that_hangs_holds_nobody_and_gets_its_choice_back(linked: Linked) -> None:
+    assert (await linked.cluster.place(request())).worker == "a"
+    assert (await linked.scheduler.batches.get()).requests[0].request_id == "r"
+    assert (await linked.scheduler.batches.get()).withdrawals[0].request_id == "r"
+
+
+async def test_a_cancelled_request_is_withdrawn(linked: Linked) -> None:
+    placing = asyncio.create_task(linked.cluster.place(request()))
+    await linked.scheduler.batches.get()
+    placing.cancel()
+    assert (await linked.scheduler.batches.get()).withdrawals[0].request_id == "r"
+
+
+async def test_without_the_scheduler_the_least_loaded_known_worker_is_chosen(linked: Linked) -> None:
+    cluster = linked.cluster
+    assert cluster.members.overloaded("m")
+    await linked.scheduler.server.stop(0)
+    first = await cluster.place(request("r"))
+    first.link.submit(worker_pb2.Submit(request_id="r", attempt=1))
+    second = await cluster.place(request("s"))
+    assert (first.worker, second.worker) == ("a", "b")
+    with pytest.raises(Unavailable, match="'m'"):
+        await cluster.place(request("t", excluded=("a", "b")))
+    assert not cluster.members.overloaded("m")
+
+
+async def test_a_restarted_scheduler_is_found_again_and_takes_nobody_away_at_once(linked: Linked) -> None:
+    await linked.scheduler.server.stop(0)
+    restarted = ScriptedScheduler(linked.scheduler.address, scheduler_pb2.ClusterState(members=STATE.members[1:]))
+    await restarted.server.start()
+    await linked.next_change()
+    assert [member.worker for member in linked.cluster.members.all()] == ["a", "b"]
+    await linked.next_change()
+    assert [member.worker for member in linked.cluster.members.all()] == ["b"]
+    await restarted.server.stop(0)

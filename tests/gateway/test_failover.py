@@ -1,0 +1,129 @@
+"""What callers notice when things break: nothing, or one clear status."""
+
+import itertools
+from collections.abc import Iterator
+
+import grpc
+import pytest
+from google.protobuf.message import Message
+
+from fairlead.blocks import unpack_ids
+from fairlead.outcomes import Outcome
+from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc
+from tests.gateway.conftest import Process, Stack, eventually
+
+STEP = 0.01
+
+
+def request_for(text: str, max_tokens: int = 100) -> inference_pb2.GenerateRequest:
+    sampling = common_pb2.SamplingParams(max_tokens=max_tokens, temperature=1.0, seed=3, ignore_eos=True)
+    return inference_pb2.GenerateRequest(prompt=common_pb2.Prompt(text=text), sampling=sampling)
+
+
+@pytest.fixture
+def gateway(stack: Stack) -> Process:
+    """A gateway before two slow workers."""
+    for name in ("a", "b"):
+        stack.worker(name, fake_step_seconds=STEP)
+    return stack.gateway(throttle="none")
+
+
+@pytest.fixture
+def stub(gateway: Process) -> Iterator[inference_pb2_grpc.InferenceStub]:
+    with grpc.insecure_channel(gateway.address) as channel:
+        yield inference_pb2_grpc.InferenceStub(channel)
+
+
+def output_of(responses: list[inference_pb2.GenerateResponse]) -> tuple[str, list[int]]:
+    text = "".join(response.chunk.text for response in responses)
+    return text, unpack_ids(b"".join(response.chunk.token_ids.packed for response in responses))
+
+
+def outcomes(gateway: Process) -> list[str]:
+    return [line["outcome"] for line in gateway.logged("call ended")]
+
+
+def test_a_worker_killed_in_mid_stream_is_not_noticed(
+    stack: Stack, gateway: Process, stub: inference_pb2_grpc.InferenceStub
+) -> None:
+    undisturbed = list(stub.Generate(request_for("Tell me"), timeout=60))
+    call = stub.Generate(request_for("Tell me"), timeout=60)
+    begun = list(itertools.islice(call, 6))
+    stack.workers[begun[0].accepted.worker].kill()
+    responses = begun + list(call)
+    assert output_of(responses) == output_of(undisturbed)
+    assert len(output_of(responses)[1]) == 100
+    kinds = [response.WhichOneof("event") for response in responses]
+    assert kinds.count("accepted") == kinds.count("finished") == 1
+    finished = responses[-1].finished
+    assert finished.usage.prompt_tokens == undisturbed[-1].finished.usage.prompt_tokens
+    assert finished.usage.output_tokens == 100
+    ended = gateway.logged("call ended")[-1]
+    assert (ended["outcome"], ended["attempts"]) == ("COMPLETED", 2)
+    assert ended["worker"] != begun[0].accepted.worker
+
+
+def test_without_another_worker_the_call_is_unavailable(
+    stack: Stack, gateway: Process, stub: inference_pb2_grpc.InferenceStub
+) -> None:
+    call = stub.Generate(request_for("Tell me"), timeout=60)
+    next(call)
+    for worker in stack.workers.values():
+        worker.kill()
+    with pytest.raises(grpc.RpcError) as caught:
+        list(call)
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert outcomes(gateway) == [Outcome.UNAVAILABLE.name]
+
+
+def test_the_scheduler_is_not_needed_to_go_on(
+    stack: Stack, gateway: Process, stub: inference_pb2_grpc.InferenceStub
+) -> None:
+    call = stub.Generate(request_for("Tell me"), timeout=60)
+    next(call)
+    stack.scheduler.kill()
+    assert list(call)[-1].finished.outcome == Outcome.COMPLETED
+    eventually(lambda: gateway.logged("scheduler is away"), "the gateway notices")
+    streams = [stub.Generate(request_for(f"Story {number}", 20), timeout=60) for number in range(4)]
+    finished = [list(stream) for stream in streams]
+    assert [responses[-1].finished.outcome for responses in finished] == [Outcome.COMPLETED] * 4
+    assert {responses[0].accepted.worker for responses in finished} == {"a", "b"}
+
+
+def test_a_cancelled_call_frees_its_worker(
+    stack: Stack, gateway: Process, stub: inference_pb2_grpc.InferenceStub
+) -> None:
+    call = stub.Generate(request_for("Tell me", 4000), timeout=60)
+    next(call)
+    eventually(lambda: stack.requests() == 1, "the request runs")
+    call.cancel()
+    eventually(lambda: stack.requests() == 0, "the request is gone")
+    eventually(lambda: outcomes(gateway) == [Outcome.CANCELLED.name], "the outcome is counted")
+
+
+def test_a_caller_that_stops_reading_and_goes_away_frees_its_worker(stack: Stack, gateway: Process) -> None:
+    with grpc.insecure_channel(gateway.address) as channel:
+        call = inference_pb2_grpc.InferenceStub(channel).Generate(request_for("Tell me", 4000), timeout=60)
+        next(call)
+        eventually(lambda: stack.requests() == 1, "the request runs")
+    eventually(lambda: stack.requests() == 0, "the request is gone")
+    eventually(lambda: outcomes(gateway) == [Outcome.CANCELLED.name], "the outcome is counted")
+
+
+def test_a_deadline_ends_the_call_everywhere(
+    stack: Stack, gateway: Process, stub: inference_pb2_grpc.InferenceStub
+) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        list(stub.Generate(request_for("Tell me", 4000), timeout=0.5))
+    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    eventually(lambda: stack.requests() == 0, "the request is gone")
+    eventually(lambda: outcomes(gateway) == [Outcome.DEADLINE_EXCEEDED.name], "the outcome is counted")
+
+
+def test_sigterm_lets_streams_finish(gateway: Process, stub: inference_pb2_grpc.InferenceStub) -> None:
+    call: Iterator[Message] = stub.Generate(request_for("Tell me"), timeout=60)
+    next(call)
+    status = gateway.terminate()
+    assert list(call)[-1].finished.outcome == Outcome.COMPLETED
+    assert status == 0
+    assert outcomes(gateway) == [Outcome.COMPLETED.name]

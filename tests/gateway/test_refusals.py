@@ -1,0 +1,138 @@
+"""Requests that are refused at the door: the right status, and a message that names field, limit and value."""
+
+import math
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+
+from fairlead.blocks import pack_ids
+from fairlead.errors import FairleadError, InvalidRequest, TooLong, Unavailable
+from fairlead.outcomes import Outcome
+from fairlead.rpc.channel import MAX_REQUEST_BYTES
+from fairlead.rpc.status import from_call
+from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc
+from tests.gateway.conftest import Stack
+
+Request = inference_pb2.GenerateRequest
+
+
+def prompt(**kind: object) -> Request:
+    return Request(prompt=common_pb2.Prompt(**kind))
+
+
+def chat(*messages: tuple[str, str]) -> Request:
+    return prompt(chat=common_pb2.Chat(messages=[common_pb2.ChatMessage(role=r, content=c) for r, c in messages]))
+
+
+def ids(packed: bytes) -> Request:
+    return prompt(token_ids=common_pb2.TokenIds(packed=packed))
+
+
+def sampling(**params: object) -> Request:
+    return Request(prompt=common_pb2.Prompt(text="hello"), sampling=common_pb2.SamplingParams(**params))
+
+
+def interaction(**fields: object) -> Request:
+    return Request(prompt=common_pb2.Prompt(text="hello"), interaction=inference_pb2.Interaction(**fields))
+
+
+BAD = [
+    (Request(), "prompt", ["text, chat and token_ids"]),
+    (prompt(text=""), "prompt.text", ["must not be empty"]),
+    (chat(), "prompt.chat.messages", ["at least 1", "got 0"]),
+    (chat(("user", "")), "prompt.chat.messages", ["must not be empty"]),
+    (chat(("user", "hi"), ("robot", "hi")), "prompt.chat.messages[1].role", ["system, user", "'robot'"]),
+    (ids(b""), "prompt.token_ids.packed", ["at least 1", "got 0"]),
+    (ids(b"abcde"), "prompt.token_ids.packed", ["multiple of 4", "got 5"]),
+    (ids(pack_ids([1, 4_000_000_000])), "prompt.token_ids.packed", ["below", "4000000000"]),
+    (Request(model="gpt", prompt=common_pb2.Prompt(text="x")), "model", ["'gpt'", "smollm2-135m-instruct"]),
+    (sampling(max_tokens=0), "sampling.max_tokens", ["at least 1", "got 0"]),
+    (sampling(temperature=-1.0), "sampling.temperature", ["between 0.0 and 100.0", "got -1.0"]),
+    (sampling(temperature=math.nan), "sampling.temperature", ["got nan"]),
+    (sampling(top_p=1.5), "sampling.top_p", ["between 0.0 and 1.0", "1.5"]),
+    (sampling(stop=[""]), "sampling.stop", ["must not be empty"]),
+    (sampling(stop=["x"] * 17), "sampling.stop", ["at most 16", "got 17"]),
+    (sampling(stop_token_ids=[4_000_000_000]), "sampling.stop_token_ids", ["below", "4000000000"]),
+    (interaction(), "interaction.id", ["must not be empty"]),
+    (interaction(id="x" * 129), "interaction.id", ["at most 128", "got 129"]),
+    (interaction(id="x", stage=1, token=b"x" * 1025), "interaction.token", ["at most 1024", "got 1025"]),
+    (interaction(id="x", stage=0, token=b"x"), "interaction.stage", ["not the first", "got stage 0"]),
+    (Request(prompt=common_pb2.Prompt(text="x"), app="x" * 129), "app", ["at most 128", "got 129"]),
+]
+
+
+def refusal(stub: inference_pb2_grpc.InferenceStub, request: Request) -> tuple[FairleadError, grpc.RpcError]:
+    with pytest.raises(grpc.RpcError) as caught:
+        list(stub.Generate(request, timeout=30))
+    return from_call(caught.value), caught.value
+
+
+@pytest.mark.parametrize(
+    ("request_", "field", "words"), BAD, ids=[f"{n}-{field}" for n, (_, field, _) in enumerate(BAD)]
+)
+def test_a_bad_field_is_named(
+    shared: inference_pb2_grpc.InferenceStub, request_: Request, field: str, words: list[str]
+) -> None:
+    error, call = refusal(shared, request_)
+    assert call.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert isinstance(error, InvalidRequest)
+    assert error.outcome is Outcome.REJECTED_INVALID
+    assert error.field == field
+    for word in (field, *words):
+        assert word in error.message
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        (sampling(max_tokens=4_000_000_000), "sampling.max_tokens"),
+        (sampling(max_tokens=8192), "sampling.max_tokens"),
+        (prompt(text="x" * 10_000), "prompt"),
+    ],
+    ids=["huge", "just over", "prompt"],
+)
+def test_what_can_never_fit_is_too_long(
+    shared: inference_pb2_grpc.InferenceStub, request_: Request, field: str
+) -> None:
+    error, call = refusal(shared, request_)
+    assert call.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert isinstance(error, TooLong)
+    assert error.field == field
+    assert "8192" in error.message
+    assert f"max_tokens {request_.sampling.max_tokens or 128}" in error.message
+
+
+@pytest.mark.parametrize(
+    ("method", "data"),
+    [("Generate", b"\x12\x03\x0a\x01\xff"), ("Generate", b"\xff\xff\xff"), ("ListModels", b"\xff\xff\xff")],
+    ids=["text not UTF-8", "no message", "no message for ListModels"],
+)
+def test_bytes_that_are_no_request(shared_channel: grpc.Channel, method: str, data: bytes) -> None:
+    call = shared_channel.unary_stream(f"/fairlead.v1.Inference/{method}", request_serializer=bytes)
+    with pytest.raises(grpc.RpcError) as caught:
+        list(call(data, timeout=30))
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "UTF-8" in caught.value.details()
+
+
+def test_a_message_that_is_too_large(shared: inference_pb2_grpc.InferenceStub) -> None:
+    _, call = refusal(shared, prompt(text="x" * (MAX_REQUEST_BYTES + 1)))
+    assert call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert str(MAX_REQUEST_BYTES) in call.details()
+
+
+def test_a_prompt_whose_tokens_exceed_an_internal_message(shared: inference_pb2_grpc.InferenceStub) -> None:
+    error, _ = refusal(shared, prompt(text="x" * (MAX_REQUEST_BYTES - 100)))
+    assert isinstance(error, TooLong)
+    assert error.field == "prompt"
+
+
+def test_without_any_worker_the_call_may_be_retried(stack: Stack) -> None:
+    with grpc.insecure_channel(stack.gateway().address) as channel:
+        error, call = refusal(inference_pb2_grpc.InferenceStub(channel), prompt(text="x"))
+    assert isinstance(error, Unavailable)
+    assert "no worker" in error.message
+    details = [detail.TypeName() for detail in rpc_status.from_call(call).details]
+    assert error_details_pb2.RetryInfo.DESCRIPTOR.full_name in details

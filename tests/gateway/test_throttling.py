@@ -1,0 +1,71 @@
+"""Throttled calls say when to come back; interactions in progress are never refused."""
+
+import grpc
+import pytest
+
+from fairlead.errors import ThrottledUser
+from fairlead.outcomes import Outcome
+from fairlead.rpc.status import from_call
+from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc
+from tests.gateway.conftest import Stack, eventually
+
+
+def request_for(max_tokens: int, **interaction: object) -> inference_pb2.GenerateRequest:
+    request = inference_pb2.GenerateRequest(
+        prompt=common_pb2.Prompt(text="hello"),
+        sampling=common_pb2.SamplingParams(max_tokens=max_tokens, ignore_eos=True),
+    )
+    if interaction:
+        request.interaction.CopyFrom(inference_pb2.Interaction(**interaction))
+    return request
+
+
+def refused(stub: inference_pb2_grpc.InferenceStub, request: inference_pb2.GenerateRequest) -> ThrottledUser:
+    with pytest.raises(grpc.RpcError) as caught:
+        list(stub.Generate(request, timeout=30))
+    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    error = from_call(caught.value)
+    assert isinstance(error, ThrottledUser)
+    return error
+
+
+def test_a_throttled_call_says_which_limit_and_when_to_retry(stack: Stack) -> None:
+    stack.worker("a")
+    with grpc.insecure_channel(stack.gateway(throttle="rpm", user_per_minute=2).address) as channel:
+        stub = inference_pb2_grpc.InferenceStub(channel)
+
+        def call() -> ThrottledUser | None:
+            try:
+                list(stub.Generate(request_for(1), timeout=30))
+            except grpc.RpcError as error:
+                refusal = from_call(error)
+                assert isinstance(refusal, ThrottledUser)
+                return refusal
+            return None
+
+        # A minute may turn between two calls, so that one more is let through.
+        refusal = next(error for error in (call() for _ in range(5)) if error)
+        assert "user_per_minute=2" in refusal.message
+        assert 0 < refusal.retry_after <= 60
+
+
+def test_under_overload_only_interactions_in_progress_go_on(stack: Stack) -> None:
+    stack.worker("a", fake_step_seconds=0.02, max_running=1)
+    with grpc.insecure_channel(stack.gateway(throttle="oit", user_per_minute=1).address) as channel:
+        stub = inference_pb2_grpc.InferenceStub(channel)
+        opened = list(stub.Generate(request_for(1, id="journey"), timeout=30))
+        token = opened[0].accepted.interaction_token
+        assert token
+        queued = [stub.Generate(request_for(2000), timeout=120) for _ in range(6)]
+        eventually(lambda: any(pool.overloaded for pool in stack.status().cluster.pools), "the pool is overloaded")
+        eventually(lambda: stack.requests() == 6, "all wait or run")
+        error = refused(stub, request_for(1))
+        assert "user_per_minute=1" in error.message
+        refused(stub, request_for(1, id="journey of another", stage=1, token=token))
+        protected = stub.Generate(request_for(1, id="journey", stage=1, token=token), timeout=120)
+        eventually(lambda: stack.requests() == 7, "the protected call is let in")
+        for call in queued:
+            call.cancel()
+        responses = list(protected)
+        assert responses[-1].finished.outcome == Outcome.COMPLETED
+        assert responses[0].accepted.interaction_token != token

@@ -1,0 +1,133 @@
+"""The links to workers, against a real gRPC server that says whatever a test wants it to say."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import grpc
+import pytest
+
+from fairlead.errors import InvalidRequest, Unavailable
+from fairlead.rpc.server import Server
+from fairlead.rpc.status import to_status
+from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2, worker_pb2_grpc
+from gateway.upstream.workers import Attempt, Lost, Workers
+
+SECRET = "a secret of the gateway's tests"
+
+
+class ScriptedWorker(worker_pb2_grpc.WorkerServicer, worker_pb2_grpc.TokenizerServicer):
+    """The worker's side of the wire: records commands, says what the test puts into `events`."""
+
+    def __init__(self) -> None:
+        self.server = Server("127.0.0.1:0", secret=SECRET)
+        self.server.add(worker_pb2_grpc.add_WorkerServicer_to_server, self, "fairlead.v1.Worker")
+        self.server.add(worker_pb2_grpc.add_TokenizerServicer_to_server, self, "fairlead.v1.Tokenizer")
+        self.address = f"127.0.0.1:{self.server.port}"
+        self.commands: asyncio.Queue[worker_pb2.SessionCommands] = asyncio.Queue()
+        self.events: asyncio.Queue[worker_pb2.StepEvents] = asyncio.Queue()
+
+    async def Session(
+        self, request_iterator: AsyncIterator[worker_pb2.SessionCommands], context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[worker_pb2.StepEvents]:
+        async def read() -> None:
+            async for commands in request_iterator:
+                self.commands.put_nowait(commands)
+
+        reader = asyncio.create_task(read())
+        try:
+            while True:
+                yield await self.events.get()
+        finally:
+            reader.cancel()
+
+    async def Encode(
+        self, request: worker_pb2.EncodeRequest, context: grpc.aio.ServicerContext
+    ) -> worker_pb2.EncodeResponse:
+        if request.prompt.text == "bad":
+            await context.abort_with_status(to_status(InvalidRequest("no good", "prompt.text")))
+        return worker_pb2.EncodeResponse(token_ids=b"1234")
+
+
+@pytest.fixture
+async def worker() -> AsyncIterator[ScriptedWorker]:
+    worker = ScriptedWorker()
+    await worker.server.start()
+    yield worker
+    await worker.server.stop(0)
+
+
+@pytest.fixture
+async def workers() -> AsyncIterator[Workers]:
+    workers = Workers(SECRET)
+    yield workers
+    await workers.close()
+
+
+def submit(workers: Workers, worker: ScriptedWorker, request_id: str, attempt: int = 1) -> Attempt:
+    return workers.link(worker.address, "").submit(worker_pb2.Submit(request_id=request_id, attempt=attempt))
+
+
+def tokens(request_id: str, attempt: int, text: str) -> worker_pb2.Tokens:
+    return worker_pb2.Tokens(request_id=request_id, attempt=attempt, text=text)
+
+
+async def test_what_happens_in_one_tick_is_one_message(workers: Workers, worker: ScriptedWorker) -> None:
+    submit(workers, worker, "first").abort()
+    submit(workers, worker, "second")
+    message = await worker.commands.get()
+    assert [item.request_id for item in message.submits] == ["first", "second"]
+    assert [item.request_id for item in message.aborts] == ["first"]
+
+
+async def test_events_reach_their_attempt_and_no_other(workers: Workers, worker: ScriptedWorker) -> None:
+    old, new, other = (submit(workers, worker, *key) for key in (("r", 1), ("r", 2), ("s", 1)))
+    old.abort()
+    worker.events.put_nowait(
+        worker_pb2.StepEvents(tokens=[tokens("r", 1, "old"), tokens("s", 1, "s"), tokens("r", 2, "new")])
+    )
+    worker.events.put_nowait(worker_pb2.StepEvents(ended=[worker_pb2.Ended(request_id="r", attempt=2)]))
+    worker.events.put_nowait(worker_pb2.StepEvents(tokens=[tokens("r", 2, "after the end"), tokens("s", 1, "t")]))
+    assert [(await other.events.get()).text, (await other.events.get()).text] == ["s", "t"]
+    assert (await new.events.get()).text == "new"
+    assert isinstance(await new.events.get(), worker_pb2.Ended)
+    assert new.events.empty()
+    assert old.events.empty()
+
+
+async def test_a_broken_stream_is_told_to_each_of_its_requests_and_then_replaced(
+    workers: Workers, worker: ScriptedWorker
+) -> None:
+    attempts = [submit(workers, worker, request_id) for request_id in "abc"]
+    await worker.commands.get()
+    await worker.server.stop(0)
+    assert [await attempt.events.get() for attempt in attempts] == [Lost()] * 3
+    again = submit(workers, worker, "d")
+    assert await again.events.get() == Lost()
+
+
+async def test_a_prompt_is_tokenized_by_whoever_is_alive(workers: Workers, worker: ScriptedWorker) -> None:
+    dead = scheduler_pb2.Member(worker="a", address="127.0.0.1:1")
+    alive = scheduler_pb2.Member(worker="b", address=worker.address)
+    request = worker_pb2.EncodeRequest(prompt=common_pb2.Prompt(text="good"))
+    assert (await workers.encode([dead, alive], request, 20)).token_ids == b"1234"
+    with pytest.raises(Unavailable):
+        await workers.encode([dead], request, 20)
+    with pytest.raises(Unavailable):
+        await workers.encode([], request, 20)
+    request.prompt.text = "bad"
+    with pytest.raises(InvalidRequest) as caught:
+        await workers.encode([dead, alive], request, 20)
+    assert caught.value.field == "prompt.text"
+
+
+async def test_links_to_former_members_are_closed_when_idle(workers: Workers, worker: ScriptedWorker) -> None:
+    member = scheduler_pb2.Member(worker="a", address=worker.address)
+    attempt = submit(workers, worker, "r")
+    await worker.commands.get()
+    workers.keep([])
+    assert workers.load(member) == 1
+    attempt.abort()
+    workers.keep([member])
+    link = workers.link(worker.address, "")
+    workers.keep([])
+    assert workers.link(worker.address, "") is not link

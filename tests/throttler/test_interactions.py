@@ -1,0 +1,159 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from throttler.core.interactions import Close, Interactions
+from throttler.core.profiles import Limits
+from throttler.core.tokens import Claim, Key, Signer
+
+LIMITS = Limits(max_calls=3, idle_ttl=10.0, max_age=100.0)
+KEY = Key("acme/ann", "agent", "i1")
+
+
+def gateway(secret: str = "s", limits: Limits = LIMITS) -> Interactions:
+    return Interactions(secret, limits)
+
+
+def call(at: Interactions, token: bytes, start: float, end: float, *, last: bool = False) -> tuple[int, bytes]:
+    """One whole call; returns its stage and the token for the next."""
+    stage = at.admitted(KEY, token, start)
+    next_token = at.token(KEY)
+    at.finished(KEY, end=last, now=end)
+    at.check_invariants()
+    return stage, next_token
+
+
+def test_opens_with_the_first_admitted_call_and_counts_stages() -> None:
+    g = gateway()
+    assert not g.continues(KEY, b"", 0.0)
+    assert call(g, b"", 0.0, 1.0)[0] == 0
+    assert g.continues(KEY, b"", 2.0)
+    assert not g.continues(KEY._replace(client="acme/bob"), b"", 2.0)
+    assert call(g, b"", 2.0, 3.0)[0] == 1
+
+
+def test_any_gateway_continues_by_token_and_the_first_one_catches_up() -> None:
+    a, b = gateway(), gateway()
+    _, token = call(a, b"", 1000.0, 1001.0)
+    assert b.continues(KEY, token, 1002.0)
+    stage, token = call(b, token, 1002.0, 1003.0)
+    assert stage == 1
+    assert a.continues(KEY, token, 1012.0)  # also before its own record is swept
+    assert [closed.reason for closed in a.expired(1012.0)] == [Close.IDLE]
+    assert a.continues(KEY, token, 1012.0)  # it went on elsewhere
+    assert call(a, token, 1012.0, 1013.0)[0] == 2
+
+
+@pytest.mark.parametrize("part", ["client", "app", "id"])
+def test_a_token_of_another_interaction_protects_nothing(part: str) -> None:
+    _, token = call(gateway(), b"", 0.0, 1.0)
+    other = KEY._replace(**{part: "other"})
+    fresh = gateway()
+    assert fresh.continues(KEY, token, 1.0)
+    assert not fresh.continues(other, token, 1.0)
+    assert fresh.admitted(other, token, 1.0) == 0
+    assert not gateway("another secret").continues(KEY, token, 1.0)
+
+
+@given(st.binary(max_size=60), st.data())
+def test_forged_tokens_do_not_verify(noise: bytes, data: st.DataObject) -> None:
+    signer = Signer("s")
+    token = signer.sign(KEY, Claim(12.5, 3))
+    assert signer.verify(KEY, token) == Claim(12.5, 3)
+    assert signer.verify(KEY, noise) is None
+    bit = data.draw(st.integers(0, len(token) * 8 - 1))
+    flipped = bytearray(token)
+    flipped[bit // 8] ^= 1 << bit % 8
+    assert signer.verify(KEY, bytes(flipped)) is None
+    assert signer.verify(KEY, token[:-1]) is None
+    assert signer.verify(Key("acme/an", "nagent", "i1"), token) is None  # same letters, other borders
+
+
+def test_an_empty_secret_is_refused() -> None:
+    with pytest.raises(ValueError, match="secret"):
+        Signer("")
+
+
+def test_ends_when_told_and_its_token_is_worthless_then() -> None:
+    g = gateway()
+    _, token = call(g, b"", 0.0, 1.0)
+    g.admitted(KEY, token, 2.0)
+    closed = g.finished(KEY, end=True, now=3.0)
+    assert closed is not None
+    assert (closed.reason, closed.calls, closed.started, closed.ended) == (Close.END, 2, 0.0, 3.0)
+    assert not g.continues(KEY, token, 3.0)
+    assert g.admitted(KEY, token, 3.0) == 0
+
+
+def test_an_end_waits_for_the_other_calls_in_flight() -> None:
+    g = gateway()
+    g.admitted(KEY, b"", 0.0)
+    g.admitted(KEY, b"", 0.0)
+    assert g.finished(KEY, end=True, now=1.0) is None
+    assert not g.continues(KEY, b"", 1.0)
+    closed = g.finished(KEY, end=False, now=2.0)
+    assert closed is not None
+    assert closed.reason is Close.END
+
+
+def test_idle_and_age_do_not_run_while_a_call_is_in_flight() -> None:
+    g = gateway(limits=Limits(max_calls=3, idle_ttl=10.0, max_age=10_000.0))
+    g.admitted(KEY, b"", 0.0)
+    token = g.token(KEY)
+    assert g.expired(5000.0) == []
+    assert g.continues(KEY, b"", 5000.0)
+    g.finished(KEY, end=False, now=5000.0)
+    assert g.continues(KEY, b"", 5009.0)
+    assert not g.continues(KEY, b"", 5010.0)
+    assert not g.continues(KEY, token, 5010.0)  # its own token does not revive it, before or after the sweep
+    assert [closed.reason for closed in g.expired(5010.0)] == [Close.IDLE]
+    assert not g.continues(KEY, token, 5010.0)
+
+
+def test_max_age_counts_the_time_between_calls() -> None:
+    g = gateway(limits=Limits(max_calls=100, idle_ttl=60.0, max_age=100.0))
+    call(g, b"", 0.0, 50.0)
+    call(g, b"", 100.0, 150.0)  # 50 s in between
+    assert g.continues(KEY, b"", 199.0)
+    assert [closed.reason for closed in g.expired(200.0)] == [Close.AGE]
+
+
+def test_max_calls_ends_it_here_and_by_token() -> None:
+    g, token = gateway(), b""
+    for number in range(3):
+        assert g.continues(KEY, token, number) == (number > 0)
+        stage, token = call(g, token, number, number)
+        assert stage == number
+    assert not g.continues(KEY, token, 3.0)
+    assert not gateway().continues(KEY, token, 3.0)
+
+
+def test_a_call_after_idleness_opens_a_new_one_and_the_old_one_is_still_reported() -> None:
+    g = gateway()
+    call(g, b"", 0.0, 1.0)
+    assert g.admitted(KEY, b"", 50.0) == 0
+    assert [(closed.reason, closed.calls) for closed in g.expired(50.0)] == [(Close.IDLE, 1)]
+    g.check_invariants()
+
+
+STEPS = st.lists(st.tuples(st.sampled_from(["admit", "finish", "end", "sweep"]), st.integers(0, 15)), max_size=60)
+
+
+@given(STEPS)
+def test_every_interaction_that_opens_closes_exactly_once(steps: list[tuple[str, int]]) -> None:
+    g, now, opened, closed, in_flight = gateway(), 0.0, 0, 0, 0
+    for step, pause in steps:
+        now += pause
+        if step == "admit":
+            opened += g.admitted(KEY, b"", now) == 0
+            in_flight += 1
+        elif step == "sweep":
+            closed += len(g.expired(now))
+        elif in_flight:
+            closed += g.finished(KEY, end=step == "end", now=now) is not None
+            in_flight -= 1
+        g.check_invariants()
+    for _ in range(in_flight):
+        closed += g.finished(KEY, end=False, now=now) is not None
+    closed += len(g.expired(now + 1000))
+    assert closed == opened

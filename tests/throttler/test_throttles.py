@@ -1,0 +1,126 @@
+"""One conformance suite over all throttles, and each against a naive model that keeps every arrival."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.outcomes import Outcome
+from throttler.core.oit import Oit
+from throttler.core.profiles import Limits
+from throttler.core.registry import THROTTLES
+from throttler.core.rpm import Rpm
+from throttler.core.throttle import Admitted, Decision, Rejected, Throttle
+
+LIMITS = Limits(user_per_minute=3, app_per_minute=5, kappa=2)
+Call = tuple[str, str, bool, bool, int]  # client, app, protected, overloaded, seconds since the last
+CALLS = st.lists(
+    st.tuples(st.sampled_from("uvw"), st.sampled_from("xy"), st.booleans(), st.booleans(), st.integers(0, 30)),
+    max_size=80,
+)
+
+
+@dataclass
+class NaiveOit:
+    """FairServe Alg. 1, lines 19-25, by counting lists."""
+
+    users: list[tuple[str, int]] = field(default_factory=list)
+    apps: list[tuple[str, int]] = field(default_factory=list)
+    protected: list[tuple[str, int]] = field(default_factory=list)
+
+    def admit(self, client: str, app: str, protected: bool, overloaded: bool, now: int) -> Outcome | bool:
+        def count(arrivals: list[tuple[str, int]], key: str) -> int:
+            arrivals.append((key, now))
+            return sum(name == key and when > now - 60 for name, when in arrivals)
+
+        user_over = count(self.users, client) > 3
+        app_over = not user_over and count(self.apps, app) > 5
+        protected = protected and count(self.protected, client) <= 6
+        if overloaded and not protected and user_over:
+            return Outcome.THROTTLED_USER
+        if overloaded and not protected and app_over:
+            return Outcome.THROTTLED_APP
+        return protected
+
+
+@dataclass
+class NaiveRpm:
+    """The same limits in each minute of the clock."""
+
+    users: list[tuple[str, int]] = field(default_factory=list)
+    apps: list[tuple[str, int]] = field(default_factory=list)
+
+    def admit(self, client: str, app: str, protected: bool, overloaded: bool, now: int) -> Outcome | bool:
+        minute = now // 60
+        self.users.append((client, minute))
+        if self.users.count((client, minute)) > 3:
+            return Outcome.THROTTLED_USER
+        self.apps.append((app, minute))
+        return Outcome.THROTTLED_APP if self.apps.count((app, minute)) > 5 else protected
+
+
+def summary(decision: Decision) -> Outcome | bool:
+    return decision.protected if isinstance(decision, Admitted) else decision.outcome
+
+
+@given(CALLS)
+def test_oit_and_rpm_agree_with_their_models(calls: list[Call]) -> None:
+    pairs: list[tuple[Throttle, NaiveOit | NaiveRpm]] = [(Oit(LIMITS), NaiveOit()), (Rpm(LIMITS), NaiveRpm())]
+    now = 0
+    for client, app, protected, overloaded, pause in calls:
+        now += pause
+        for throttle, model in pairs:
+            decision = throttle.admit(client, app, protected, overloaded, float(now))
+            throttle.check_invariants()
+            assert summary(decision) == model.admit(client, app, protected, overloaded, now)
+
+
+@pytest.mark.parametrize("name", sorted(THROTTLES))
+@given(calls=CALLS)
+def test_conformance(name: str, calls: list[Call]) -> None:
+    throttle, again, now = THROTTLES[name](LIMITS), THROTTLES[name](LIMITS), 0.0
+    for number, (client, app, protected, overloaded, pause) in enumerate(calls):
+        now += pause
+        decision = throttle.admit(client, app, protected, overloaded, now)
+        assert decision == again.admit(client, app, protected, overloaded, now)
+        throttle.check_invariants()
+        if number < min(LIMITS.user_per_minute, LIMITS.app_per_minute):
+            assert isinstance(decision, Admitted)
+        if isinstance(decision, Admitted):
+            assert protected or not decision.protected
+            continue
+        assert 0 < decision.retry_after <= 60
+        user = decision.outcome is Outcome.THROTTLED_USER
+        assert ("user_per_minute=3" if user else "app_per_minute=5") in decision.message
+        assert repr(client if user else app) in decision.message
+
+
+@given(CALLS)
+def test_oit_never_refuses_without_overload_and_none_never_refuses(calls: list[Call]) -> None:
+    now = 0.0
+    oit, none = Oit(LIMITS), THROTTLES["none"](LIMITS)
+    for client, app, protected, overloaded, pause in calls:
+        now += pause
+        assert isinstance(oit.admit(client, app, protected, False, now), Admitted)
+        assert isinstance(none.admit(client, app, protected, overloaded, now), Admitted)
+
+
+def test_an_abuser_does_not_throttle_the_apps_other_users() -> None:
+    oit = Oit(LIMITS)
+    refused = [isinstance(oit.admit("abuser", "x", False, True, 0.0), Rejected) for _ in range(100)]
+    assert refused == [False] * 3 + [True] * 97
+    assert isinstance(oit.admit("honest", "x", False, True, 1.0), Admitted)
+
+
+def test_protection_is_capped_per_client_and_window() -> None:
+    oit = Oit(LIMITS)
+    admitted = [isinstance(oit.admit("u", "x", True, True, 0.0), Admitted) for _ in range(20)]
+    assert admitted == [True] * 6 + [False] * 14
+    assert isinstance(oit.admit("u", "x", True, True, 60.0), Admitted)
+
+
+@pytest.mark.parametrize("name", ["user_per_minute", "app_per_minute", "max_calls", "idle_ttl", "max_age", "kappa"])
+def test_limits_must_be_positive(name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        Limits(**{name: 0})

@@ -1,0 +1,32 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from throttler.core.windows import SlidingWindow
+
+ARRIVALS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 25)), max_size=60)
+
+
+@given(ARRIVALS, st.integers(1, 5))
+def test_agrees_with_counting_every_arrival(arrivals: list[tuple[str, int]], limit: int) -> None:
+    window, history, now = SlidingWindow(limit, 60.0), list[tuple[str, int]](), 0
+    for key, pause in arrivals:
+        now += pause
+        history.append((key, now))
+        recent = [when for name, when in history if name == key and when > now - 60]
+        wait = window.arrived(key, float(now))
+        window.check_invariants()
+        assert (wait > 0) == (len(recent) > limit)
+        if wait:  # after `wait` there is room for one more, half a second sooner there is not
+            assert len([when for when in recent if when > now + wait - 60]) < limit
+            assert len([when for when in recent if when > now + wait - 0.5 - 60]) >= limit
+
+
+def test_forgets_idle_keys_and_bounds_a_flooder() -> None:
+    window = SlidingWindow(10, 60.0)
+    for number in range(1000):
+        window.arrived("flooder", number / 1000)
+        window.arrived(f"visitor {number}", number / 1000)
+    window.check_invariants()  # at most `limit` times each
+    assert len(window) == 1001
+    window.arrived("late", 61.0)
+    assert len(window) == 1

@@ -1,0 +1,163 @@
+"""Interactions in progress: several calls that serve one purpose of a user (FairServe section 4.2).
+
+An interaction opens with its first admitted call and closes on its last call, after `idle_ttl`, at `max_age` or after
+`max_calls`. Its clocks stop while a call is in flight: `opened` moves forward by the time spent so. A gateway that
+did not open it learns of it from its token; a token that is forged, or of another client, app, id or cluster, counts
+as none. Times are Unix seconds, since gateways compare them.
+"""
+
+import enum
+from collections import deque
+from dataclasses import dataclass
+
+from throttler.core.profiles import Limits
+from throttler.core.tokens import Claim, Key, Signer
+
+
+class Close(enum.Enum):
+    """Why an interaction closed."""
+
+    END = "end"  # the caller said so
+    IDLE = "idle"
+    AGE = "age"
+    CALLS = "calls"
+
+
+@dataclass(slots=True, eq=False)
+class Interaction:
+    """A record that only Interactions changes."""
+
+    key: Key
+    started: float  # when this gateway first saw it
+    opened: float  # moves forward with the time spent in flight
+    calls: int = 0  # admitted, at any gateway
+    in_flight: int = 0
+    active: float = 0.0  # when the number in flight last became zero, or one
+    ending: bool = False  # the caller ended it while other calls were in flight
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """An interaction that is over."""
+
+    key: Key
+    started: float
+    ended: float
+    calls: int
+    reason: Close
+
+
+class Interactions:
+    """All interactions that this gateway knows; `limits` bound each, `secret` is the cluster's."""
+
+    def __init__(self, secret: str, limits: Limits) -> None:
+        self._signer = Signer(secret)
+        self._limits = limits
+        self._idle: dict[Key, Interaction] = {}
+        self._busy: dict[Key, Interaction] = {}
+        self._unreported: list[Closed] = []  # found over by a new call, before `expired` came by
+        # Calls of those closed here: an older token is worthless until max_age makes it so everywhere.
+        self._closed: dict[Key, tuple[float, int]] = {}
+        self._forget_at: deque[tuple[float, Key]] = deque()
+
+    def continues(self, key: Key, token: bytes, now: float) -> bool:
+        """Whether a call that arrives now continues an interaction in progress; changes nothing."""
+        busy, idle = self._busy.get(key), self._idle.get(key)
+        if busy is not None:
+            return not busy.ending and self._over(busy, now) is None
+        if idle is not None and self._over(idle, now) is None:
+            return True
+        claim = self._claim(key, token, now)
+        return claim is not None and (idle is None or claim.stage > idle.calls)  # over here, but went on elsewhere
+
+    def admitted(self, key: Key, token: bytes, now: float) -> int:
+        """A call was admitted: open or continue its interaction; returns its stage, 0 for the first call."""
+        found = self._busy.get(key) or self._resume(key, now) or self._open(key, token, now)
+        claim = self._claim(key, token, now)
+        if claim is not None:  # other gateways may have admitted calls since
+            found.calls = max(found.calls, claim.stage)
+        if not found.in_flight:
+            found.active = now
+        found.in_flight += 1
+        found.calls += 1
+        self._busy[key] = found
+        return found.calls - 1
+
+    def token(self, key: Key) -> bytes:
+        """The token for the next call of an interaction with a call in flight; raises KeyError without one."""
+        found = self._busy[key]
+        return self._signer.sign(key, Claim(found.opened, found.calls))
+
+    def finished(self, key: Key, *, end: bool, now: float) -> Closed | None:
+        """An admitted call ended in any way; `end`: it was to be the last. Raises KeyError for a call not admitted."""
+        found = self._busy[key]
+        found.in_flight -= 1
+        found.ending = found.ending or end
+        if found.in_flight:
+            return None
+        del self._busy[key]
+        found.opened += max(now - found.active, 0.0)
+        found.active = now
+        if found.ending:
+            return self._close(found, Close.END, now)
+        if found.calls >= self._limits.max_calls:
+            return self._close(found, Close.CALLS, now)
+        self._idle[key] = found
+        return None
+
+    def expired(self, now: float) -> list[Closed]:
+        """Close and return the interactions whose time is over; call it every few seconds."""
+        while self._forget_at and self._forget_at[0][0] <= now:
+            when, key = self._forget_at.popleft()
+            if key in self._closed and self._closed[key][0] == when:
+                del self._closed[key]
+        for found, reason in [(found, self._over(found, now)) for found in self._idle.values()]:
+            if reason is not None:
+                del self._idle[found.key]
+                self._unreported.append(self._close(found, reason, now))
+        closed, self._unreported = self._unreported, []
+        return closed
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError with detail when the records contradict each other."""
+        for key, found in self._idle.items():
+            assert not found.in_flight, f"{key}: idle with {found.in_flight} calls in flight"
+            assert key not in self._busy, f"{key}: both idle and busy"
+            assert found.calls < self._limits.max_calls, f"{key}: open after {found.calls} calls"
+        for key, found in self._busy.items():
+            assert 0 < found.in_flight <= found.calls, f"{key}: {found.in_flight} of {found.calls} calls in flight"
+        assert len(self._closed) <= len(self._forget_at), "a closed interaction would be remembered for ever"
+
+    def _over(self, found: Interaction, now: float) -> Close | None:
+        if found.calls >= self._limits.max_calls:
+            return Close.CALLS
+        if found.in_flight:
+            return None
+        if now - found.active >= self._limits.idle_ttl:
+            return Close.IDLE
+        return Close.AGE if now - found.opened >= self._limits.max_age else None
+
+    def _resume(self, key: Key, now: float) -> Interaction | None:
+        found = self._idle.pop(key, None)
+        reason = self._over(found, now) if found is not None else None
+        if found is not None and reason is not None:
+            self._unreported.append(self._close(found, reason, now))
+            return None
+        return found
+
+    def _open(self, key: Key, token: bytes, now: float) -> Interaction:
+        opened, calls = self._claim(key, token, now) or Claim(now, 0)
+        return Interaction(key, now, opened, calls)
+
+    def _claim(self, key: Key, token: bytes, now: float) -> Claim | None:
+        claim = self._signer.verify(key, token) if token else None
+        if claim is None or claim.stage >= self._limits.max_calls or now - claim.opened >= self._limits.max_age:
+            return None
+        _, calls_when_closed = self._closed.get(key, (0.0, -1))
+        return claim if claim.stage > calls_when_closed else None
+
+    def _close(self, found: Interaction, reason: Close, now: float) -> Closed:
+        when = now + self._limits.max_age
+        self._closed[found.key] = when, found.calls
+        self._forget_at.append((when, found.key))
+        return Closed(found.key, found.started, now, found.calls, reason)

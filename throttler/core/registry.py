@@ -1,0 +1,11 @@
+"""The throttles by the names that configuration uses."""
+
+from collections.abc import Callable
+
+from throttler.core.oit import Oit
+from throttler.core.profiles import Limits
+from throttler.core.rpm import Rpm
+from throttler.core.throttle import Throttle
+from throttler.core.unlimited import Unlimited
+
+THROTTLES: dict[str, Callable[[Limits], Throttle]] = {"oit": Oit, "rpm": Rpm, "none": lambda _: Unlimited()}
