@@ -47,7 +47,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         self._attachments: dict[str, Attachment] = {}
         self._changed = asyncio.Event()
 
-    async def Dispatch(  # noqa: N802
+    async def Dispatch(
         self, batches: AsyncIterator[scheduler_pb2.DispatchBatch], context: Any
     ) -> AsyncIterator[scheduler_pb2.DispatchReplies]:
         """All replies for a message in one message."""
@@ -62,7 +62,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         except InvalidRequest as error:
             await context.abort_with_status(to_status(error))
 
-    async def Attach(  # noqa: N802
+    async def Attach(
         self, reports: AsyncIterator[scheduler_pb2.WorkerReport], context: Any
     ) -> AsyncIterator[scheduler_pb2.WorkerCommand]:
         """A member for as long as the stream lasts."""
@@ -80,7 +80,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
             if attachment is not None:
                 self._detach(attachment)
 
-    async def Watch(  # noqa: N802
+    async def Watch(
         self, _request: scheduler_pb2.WatchRequest, _context: Any
     ) -> AsyncIterator[scheduler_pb2.ClusterState]:
         """At once, and on every change."""
@@ -175,9 +175,7 @@ class AdminService(scheduler_pb2_grpc.AdminServicer):
         self._scheduler = scheduler
         self._policy = policy
 
-    async def Status(  # noqa: N802
-        self, _request: scheduler_pb2.StatusRequest, _context: Any
-    ) -> scheduler_pb2.StatusResponse:
+    async def Status(self, _request: scheduler_pb2.StatusRequest, _context: Any) -> scheduler_pb2.StatusResponse:
         """The cluster as watchers see it, with each worker's service per client."""
         return scheduler_pb2.StatusResponse(
             cluster=self._scheduler.state(), services=self._scheduler.services(), policy=self._policy

@@ -31,6 +31,7 @@ class Cluster:
         self.members = Members()
         self._workers = Workers(secret)
         self._changed = changed
+        self._overloaded: list[str] = []
         self._scheduler = SchedulerLink(scheduler, secret, self.members, self._members_changed)
 
     async def run(self) -> None:
@@ -73,4 +74,7 @@ class Cluster:
 
     def _members_changed(self) -> None:
         self._workers.keep(self.members.all())
+        if self._overloaded != self.members.overloaded_models():
+            self._overloaded = self.members.overloaded_models()
+            log.info("overload changed", extra={"models": self._overloaded})
         self._changed()

@@ -48,6 +48,10 @@ class Members:
         """Whether the model's pool is overloaded now."""
         return self._overloaded.get(model, False)
 
+    def overloaded_models(self) -> list[str]:
+        """Every model whose pool is overloaded."""
+        return [model for model, overloaded in self._overloaded.items() if overloaded]
+
     def all(self) -> Collection[scheduler_pb2.Member]:
         """Every member, by name."""
         return self._by_worker.values()

@@ -115,5 +115,6 @@ class SchedulerLink:
                 self._changed()
         finally:
             self._members.forget_overload()
+            self._changed()
             if settled is not None:
                 settled.cancel()

@@ -51,13 +51,14 @@ def test_a_throttled_call_says_which_limit_and_when_to_retry(stack: Stack) -> No
 
 def test_under_overload_only_interactions_in_progress_go_on(stack: Stack) -> None:
     stack.worker("a", fake_step_seconds=0.02, max_running=1)
-    with grpc.insecure_channel(stack.gateway(throttle="oit", user_per_minute=1).address) as channel:
+    gateway = stack.gateway(throttle="oit", user_per_minute=1)
+    with grpc.insecure_channel(gateway.address) as channel:
         stub = inference_pb2_grpc.InferenceStub(channel)
         opened = list(stub.Generate(request_for(1, id="journey"), timeout=30))
         token = opened[0].accepted.interaction_token
         assert token
         queued = [stub.Generate(request_for(2000), timeout=120) for _ in range(6)]
-        eventually(lambda: any(pool.overloaded for pool in stack.status().cluster.pools), "the pool is overloaded")
+        eventually(lambda: any(line["models"] for line in gateway.logged("overload changed")), "overload")
         eventually(lambda: stack.requests() == 6, "all wait or run")
         error = refused(stub, request_for(1))
         assert "user_per_minute=1" in error.message

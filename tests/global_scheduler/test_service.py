@@ -1,0 +1,175 @@
+"""The scheduler as gateways and workers meet it: a real process, real gRPC."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from fairlead.blocks import pack_digests
+from fairlead.rpc.channel import open_channel, secret_metadata
+from fairlead.rpc.server import Server
+from fairlead.v1 import scheduler_pb2 as pb
+from fairlead.v1 import scheduler_pb2_grpc
+from global_scheduler.app import SchedulerConfig, main, make_server
+
+SECRET = "a-secret-for-tests-only"
+METADATA = secret_metadata(SECRET)
+CHAIN = pack_digests([1, 2, 3])
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    made = make_server(SchedulerConfig(listen="127.0.0.1:0", secret=SECRET))
+    await made.start()
+    await made.set_ready(True)
+    yield made
+    await made.stop(0)
+
+
+@pytest.fixture
+async def channel(server: Server) -> AsyncIterator[grpc.aio.Channel]:
+    async with open_channel(f"127.0.0.1:{server.port}") as opened:
+        yield opened
+
+
+def hello(worker: str = "w1", **fields: Any) -> pb.WorkerReport:
+    model = pb.ModelInfo(name="m", block_tokens=16, kv_tokens=1000, max_running=8)
+    said: dict[str, Any] = {"worker": worker, "instance": "1", "address": f"{worker}:1", "model": model} | fields
+    return pb.WorkerReport(hello=pb.Hello(**said))
+
+
+async def attach(channel: grpc.aio.Channel, worker: str = "w1") -> Any:
+    call = scheduler_pb2_grpc.SchedulerStub(channel).Attach(metadata=METADATA)
+    await call.write(hello(worker))
+    assert (await call.read()).HasField("attached")
+    return call
+
+
+def request(name: str, **fields: Any) -> pb.DispatchRequest:
+    values: dict[str, Any] = {
+        "attempt": 1,
+        "client": "ann",
+        "model": "m",
+        "digests": CHAIN,
+        "prompt_tokens": 50,
+        "weight": 1.0,
+    }
+    return pb.DispatchRequest(request_id=name, **(values | fields))
+
+
+async def dispatch(call: Any, *requests: pb.DispatchRequest) -> list[pb.DispatchReply]:
+    await call.write(pb.DispatchBatch(requests=requests))
+    return list((await call.read()).replies)
+
+
+async def until(call: Any, condition: Callable[[pb.ClusterState], bool]) -> pb.ClusterState:
+    while True:
+        state = await call.read()
+        assert state is not grpc.aio.EOF
+        if condition(state):
+            return state  # type: ignore[no-any-return]
+
+
+async def test_membership_follows_the_workers_stream(channel: grpc.aio.Channel) -> None:
+    stub = scheduler_pb2_grpc.SchedulerStub(channel)
+    watch = stub.Watch(pb.WatchRequest(), metadata=METADATA)
+    assert not (await watch.read()).members
+    gateway = stub.Dispatch(metadata=METADATA)
+    assert [r.worker for r in await dispatch(gateway, request("0"))] == [""]
+    worker = await attach(channel)
+    state = await until(watch, lambda s: len(s.members) == 1)
+    assert (state.members[0].worker, [(p.model, p.overloaded) for p in state.pools]) == ("w1", [("m", False)])
+    replies = await dispatch(gateway, request("1"), request("2"))
+    assert [(r.request_id, r.worker, r.address, r.matched_tokens) for r in replies] == [
+        ("1", "w1", "w1:1", 0),
+        ("2", "w1", "w1:1", 48),
+    ]
+    worker.cancel()
+    await until(watch, lambda s: not s.members)
+    assert [r.worker for r in await dispatch(gateway, request("3"))] == [""]
+
+
+async def test_load_reaches_watchers_and_service_the_operator(channel: grpc.aio.Channel) -> None:
+    worker = await attach(channel)
+    watch = scheduler_pb2_grpc.SchedulerStub(channel).Watch(pb.WatchRequest(), metadata=METADATA)
+    ann, bob = pb.ClientService(client="ann", service=3), pb.ClientService(client="bob", service=5)
+    for services in ([ann], [bob]):
+        await worker.write(pb.WorkerReport(load=pb.Load(waiting=1, queue_seconds=9, services=services)))
+    state = await until(watch, lambda s: s.pools[0].overloaded)
+    assert (state.members[0].load.waiting, len(state.members[0].load.services)) == (1, 0)
+    await worker.write(pb.WorkerReport(load=pb.Load(draining=True)))
+    await until(watch, lambda s: s.members[0].load.draining)
+    status = await scheduler_pb2_grpc.AdminStub(channel).Status(pb.StatusRequest(), metadata=METADATA)
+    assert status.policy == "doubleq"
+    assert [(s.worker, list(s.clients)) for s in status.services] == [("w1", [ann, bob])]
+
+
+async def test_progress_moves_the_index(channel: grpc.aio.Channel) -> None:
+    worker = await attach(channel)
+    gateway = scheduler_pb2_grpc.SchedulerStub(channel).Dispatch(metadata=METADATA)
+    watch = scheduler_pb2_grpc.SchedulerStub(channel).Watch(pb.WatchRequest(), metadata=METADATA)
+    steps = [(pb.Progress(cached=CHAIN), 48), (pb.Progress(evicted=pack_digests([3])), 32)]
+    for number, (progress, matched) in enumerate(steps, start=1):
+        await worker.write(pb.WorkerReport(progress=progress))
+        # A load behind it on the same stream says when the progress has been read.
+        await worker.write(pb.WorkerReport(load=pb.Load(running=number)))
+        await until(watch, lambda s, number=number: s.members[0].load.running == number)  # type: ignore[misc]
+        (reply,) = await dispatch(gateway, request(str(number)))
+        assert reply.matched_tokens == matched
+        await gateway.write(pb.DispatchBatch(withdrawals=[pb.Withdrawal(request_id=str(number), attempt=1)]))
+
+
+MALFORMED = [
+    request("1", digests=b"odd"),
+    request("1", weight=0.0),
+    request("1", weight=float("nan")),
+    request(""),
+]
+
+
+@pytest.mark.parametrize("bad", MALFORMED)
+async def test_malformed_requests_are_refused_and_the_service_goes_on(
+    channel: grpc.aio.Channel, bad: pb.DispatchRequest
+) -> None:
+    stub = scheduler_pb2_grpc.SchedulerStub(channel)
+    call = stub.Dispatch(metadata=METADATA)
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await dispatch(call, request("good"), bad)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert len(await dispatch(stub.Dispatch(metadata=METADATA), request("2"))) == 1
+
+
+BAD_REPORTS = [[pb.WorkerReport(load=pb.Load())], [pb.WorkerReport()], [hello(address="")], [hello(cached=b"odd")],
+               [hello(), hello()], [hello(), pb.WorkerReport(progress=pb.Progress(evicted=b"odd"))]]  # fmt: skip
+
+
+@pytest.mark.parametrize("reports", BAD_REPORTS)
+async def test_malformed_reports_end_the_attachment(channel: grpc.aio.Channel, reports: list[pb.WorkerReport]) -> None:
+    stub = scheduler_pb2_grpc.SchedulerStub(channel)
+    call = stub.Attach(iter(reports), metadata=METADATA)
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        async for _ in call:
+            pass
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    await until(stub.Watch(pb.WatchRequest(), metadata=METADATA), lambda s: not s.members)
+
+
+async def test_only_the_secret_opens_it_but_health_and_reflection_are_open(channel: grpc.aio.Channel) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await scheduler_pb2_grpc.AdminStub(channel).Status(pb.StatusRequest())
+    assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
+    assert answer.status == health_pb2.HealthCheckResponse.SERVING
+    question = reflection_pb2.ServerReflectionRequest(list_services="")
+    async for listed in reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter([question])):
+        names = {service.name for service in listed.list_services_response.service}
+        assert {"fairlead.v1.Scheduler", "fairlead.v1.Admin"} <= names
+
+
+def test_a_short_secret_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FAIRLEAD_SECRET", raising=False)
+    with pytest.raises(SystemExit, match="secret: needs at least 16 characters"):
+        main(["--listen", "127.0.0.1:0"])
