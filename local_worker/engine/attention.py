@@ -127,6 +127,10 @@ def _prefill(
     groups = heads // keys.shape[1]
     folded = queries.view(tokens, -1, groups, size).permute(1, 2, 0, 3).reshape(1, -1, groups * tokens, size)
     out = scaled_dot_product_attention(
-        folded, keys.transpose(0, 1)[None], values.transpose(0, 1)[None], attn_mask=mask.repeat(groups, 1), scale=scaling
+        folded,
+        keys.transpose(0, 1)[None],
+        values.transpose(0, 1)[None],
+        attn_mask=mask.repeat(groups, 1),
+        scale=scaling,
     )
     return out.view(-1, groups, tokens, values.shape[2]).permute(2, 0, 1, 3).reshape(tokens, heads, -1)

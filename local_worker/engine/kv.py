@@ -6,9 +6,7 @@ import torch
 class PagedKV:
     """`keys[layer]` and `values[layer]` are [slots, heads, head_dim]; heads and sizes may differ by layer."""
 
-    def __init__(
-        self, shapes: list[tuple[int, int, int]], pages: int, block_tokens: int, dtype: torch.dtype
-    ) -> None:
+    def __init__(self, shapes: list[tuple[int, int, int]], pages: int, block_tokens: int, dtype: torch.dtype) -> None:
         """`shapes` holds (kv heads, key size, value size) of each layer."""
         self.block_tokens = block_tokens
         slots = pages * block_tokens

