@@ -1,8 +1,10 @@
 """From a request to admitted work: who asks, is it valid, is it throttled, does it fit."""
 
 import asyncio
+import secrets
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from fairlead.blocks import TOKEN_BYTES
 from fairlead.errors import error_for
@@ -116,4 +118,6 @@ def check_request(request: inference_pb2.GenerateRequest, model: scheduler_pb2.M
     check_app(request.app)
     if request.HasField("interaction"):
         check_interaction(request.interaction)
-    return check_sampling(request.sampling, model.vocab_size)
+    sampling = check_sampling(request.sampling, model.vocab_size)
+    # Assigned here, so that another worker that takes the request over draws the same tokens.
+    return sampling if request.sampling.HasField("seed") else replace(sampling, seed=secrets.randbits(64))

@@ -48,6 +48,8 @@ def check_app(app: str) -> None:
 
 def check_length(prompt_tokens: int, max_tokens: int, model: scheduler_pb2.ModelInfo) -> None:
     """Raises TooLong for what can never be served."""
+    if prompt_tokens > model.max_prompt_tokens:
+        raise TooLong(f"at most {model.max_prompt_tokens} prompt tokens, got {prompt_tokens}", "prompt")
     total = prompt_tokens + max_tokens
     for limit, what in ((model.max_model_tokens, "context"), (model.kv_tokens, "KV cache")):
         if total <= limit:

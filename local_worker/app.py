@@ -194,6 +194,7 @@ class Worker:
         return scheduler_pb2.ModelInfo(
             name=self._config.model_name,
             max_model_tokens=min(model.max_model_tokens, self._config.kv_tokens),
+            max_prompt_tokens=self._config.max_prompt_tokens,
             vocab_size=model.vocab_size,
             block_tokens=self._config.block_tokens,
             kv_tokens=self._config.kv_tokens,

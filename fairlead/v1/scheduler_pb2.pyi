@@ -1,4 +1,3 @@
-from fairlead.v1 import common_pb2 as _common_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -90,7 +89,7 @@ class Hello(_message.Message):
     def __init__(self, worker: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., cached: _Optional[bytes] = ...) -> None: ...
 
 class ModelInfo(_message.Message):
-    __slots__ = ("name", "max_model_tokens", "vocab_size", "block_tokens", "kv_tokens", "max_running", "policy", "fairness_bound")
+    __slots__ = ("name", "max_model_tokens", "vocab_size", "block_tokens", "kv_tokens", "max_running", "policy", "fairness_bound", "max_prompt_tokens")
     NAME_FIELD_NUMBER: _ClassVar[int]
     MAX_MODEL_TOKENS_FIELD_NUMBER: _ClassVar[int]
     VOCAB_SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -99,6 +98,7 @@ class ModelInfo(_message.Message):
     MAX_RUNNING_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
     FAIRNESS_BOUND_FIELD_NUMBER: _ClassVar[int]
+    MAX_PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     name: str
     max_model_tokens: int
     vocab_size: int
@@ -107,7 +107,8 @@ class ModelInfo(_message.Message):
     max_running: int
     policy: str
     fairness_bound: float
-    def __init__(self, name: _Optional[str] = ..., max_model_tokens: _Optional[int] = ..., vocab_size: _Optional[int] = ..., block_tokens: _Optional[int] = ..., kv_tokens: _Optional[int] = ..., max_running: _Optional[int] = ..., policy: _Optional[str] = ..., fairness_bound: _Optional[float] = ...) -> None: ...
+    max_prompt_tokens: int
+    def __init__(self, name: _Optional[str] = ..., max_model_tokens: _Optional[int] = ..., vocab_size: _Optional[int] = ..., block_tokens: _Optional[int] = ..., kv_tokens: _Optional[int] = ..., max_running: _Optional[int] = ..., policy: _Optional[str] = ..., fairness_bound: _Optional[float] = ..., max_prompt_tokens: _Optional[int] = ...) -> None: ...
 
 class Load(_message.Message):
     __slots__ = ("running", "waiting", "kv_tokens_used", "step_seconds", "draining", "queue_seconds", "services")

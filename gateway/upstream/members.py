@@ -82,6 +82,7 @@ class Members:
 def _smallest(infos: list[scheduler_pb2.ModelInfo]) -> scheduler_pb2.ModelInfo:
     smallest = scheduler_pb2.ModelInfo()
     smallest.CopyFrom(infos[0])
+    smallest.max_prompt_tokens = min(info.max_prompt_tokens for info in infos)
     smallest.max_model_tokens = min(info.max_model_tokens for info in infos)
     smallest.kv_tokens = min(info.kv_tokens for info in infos)
     smallest.vocab_size = min(info.vocab_size for info in infos)

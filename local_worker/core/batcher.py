@@ -94,8 +94,10 @@ class Batcher:
 
     def _check(self, request: Request) -> None:
         limits, capacity = self._limits, self.cache.pages * self.cache.block_tokens
-        if request.prompt_tokens > limits.max_prompt_tokens:
-            message = f"at most {limits.max_prompt_tokens} prompt tokens, got {request.prompt_tokens}"
+        # What earlier attempts generated came out of the output's budget: it is no longer prompt.
+        prompt_tokens = request.prompt_tokens - request.seed_position
+        if prompt_tokens > limits.max_prompt_tokens:
+            message = f"at most {limits.max_prompt_tokens} prompt tokens, got {prompt_tokens}"
             raise TooLong(message, "prompt")
         if request.budget > capacity:
             message = f"{request.prompt_tokens} prompt tokens and max_tokens {request.sampling.max_tokens}"

