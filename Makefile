@@ -35,7 +35,7 @@ lint: setup ## check style, formatting, types, import contracts and that the gen
 	$(BIN)/pytest -q tests/repo/test_protos.py
 
 format: setup ## format the code and apply the safe fixes
-	$(BIN)/ruff check --fix
+	$(BIN)/ruff check --fix --exit-zero
 	$(BIN)/ruff format
 
 protos: setup ## regenerate fairlead/v1 from protos/

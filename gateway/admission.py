@@ -51,6 +51,16 @@ class Admission:
         """Who calls; raises Unauthenticated or PermissionDenied."""
         return self._tenants.identify(metadata)
 
+    def end_interaction(self, request: inference_pb2.EndInteractionRequest, metadata: Metadata) -> None:
+        """The caller's word that an interaction is over; raises Unauthenticated, PermissionDenied or InvalidRequest."""
+        identity = self.identify(metadata)
+        check_app(request.app)
+        check_interaction(request.interaction)
+        key = Key(identity.client, request.app or DEFAULT_APP, request.interaction.id)
+        closed = self._interactions.ended(key, request.interaction.token, time.time())
+        if closed is not None:
+            self._closed(closed)
+
     async def admit(self, request: inference_pb2.GenerateRequest, metadata: Metadata, call: Call) -> Work:
         """The work to dispatch; raises the FairleadError that refuses it. What must be undone is in `call.cleanup`."""
         identity = self.identify(metadata)

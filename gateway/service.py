@@ -59,6 +59,18 @@ class InferenceService:
         finally:
             running.gone()
 
+    async def EndInteraction(
+        self, request: "inference_pb2.EndInteractionRequest | InvalidRequest", context: grpc.aio.ServicerContext
+    ) -> inference_pb2.EndInteractionResponse:
+        """See inference.proto."""
+        try:
+            if isinstance(request, InvalidRequest):
+                raise request
+            self._admission.end_interaction(request, context.invocation_metadata())
+        except FairleadError as error:
+            await context.abort_with_status(to_status(error))
+        return inference_pb2.EndInteractionResponse()
+
     async def ListModels(
         self, request: inference_pb2.ListModelsRequest | InvalidRequest, context: grpc.aio.ServicerContext
     ) -> inference_pb2.ListModelsResponse:
@@ -114,6 +126,11 @@ def add_inference_to_server(service: InferenceService, server: grpc.aio.Server) 
             service.Generate,
             request_deserializer=_parse(inference_pb2.GenerateRequest.FromString),
             response_serializer=inference_pb2.GenerateResponse.SerializeToString,
+        ),
+        "EndInteraction": grpc.unary_unary_rpc_method_handler(
+            service.EndInteraction,
+            request_deserializer=_parse(inference_pb2.EndInteractionRequest.FromString),
+            response_serializer=inference_pb2.EndInteractionResponse.SerializeToString,
         ),
         "ListModels": grpc.unary_unary_rpc_method_handler(
             service.ListModels,

@@ -5,13 +5,12 @@ import itertools
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from fairlead import Client
-from fairlead.client import Completion
+from fairlead import Client, Completion
 from fairlead.errors import FairleadError
 
 # The flooder's shared prefix: long, so that cache-friendly order favours it too.
 HANDBOOK = (
-    "You are the support desk of a harbour authority. Ships report their length, draught and cargo; berths have a depth, "
+    "You are the support desk of a harbour authority. Ships report length, draught and cargo; berths have a depth, "
     "a length and a list of cargo they may handle. Pilots board outside the breakwater. Tugs are mandatory above two "
     "hundred metres. Dangerous goods need a day's notice. Answer in one short sentence and name the berth. "
 )
@@ -87,8 +86,8 @@ async def contend(gateway: str, stop: asyncio.Event, record: Record) -> None:
         tasks = []
         for persona in PERSONAS:
             numbers = itertools.count()
-            for _ in range(persona.parallel):
-                tasks.append(group.create_task(_loop(gateway, persona, numbers, record)))
+            loops = (_loop(gateway, persona, numbers, record) for _ in range(persona.parallel))
+            tasks += [group.create_task(loop) for loop in loops]
         await stop.wait()
         for task in tasks:
             task.cancel()

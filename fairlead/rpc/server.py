@@ -15,6 +15,8 @@ from fairlead.rpc.status import to_status
 
 log = logging.getLogger(__name__)
 INTERNAL_PREFIX = "/fairlead.v1."
+# The health service's name that says SERVING while the process runs, ready or not: what liveness probes ask.
+LIVENESS = "live"
 Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler]]
 
 
@@ -64,6 +66,7 @@ class Server:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc)
         reflection.enable_server_reflection([*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME], self.grpc)
         await self.set_ready(False)
+        await self._health.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
         await self.grpc.start()
 
     async def set_ready(self, ready: bool) -> None:

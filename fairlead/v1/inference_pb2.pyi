@@ -89,6 +89,18 @@ class Finished(_message.Message):
     timings: _common_pb2.Timings
     def __init__(self, outcome: _Optional[_Union[_common_pb2.Outcome, str]] = ..., finish_reason: _Optional[_Union[_common_pb2.FinishReason, str]] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., timings: _Optional[_Union[_common_pb2.Timings, _Mapping]] = ...) -> None: ...
 
+class EndInteractionRequest(_message.Message):
+    __slots__ = ("app", "interaction")
+    APP_FIELD_NUMBER: _ClassVar[int]
+    INTERACTION_FIELD_NUMBER: _ClassVar[int]
+    app: str
+    interaction: Interaction
+    def __init__(self, app: _Optional[str] = ..., interaction: _Optional[_Union[Interaction, _Mapping]] = ...) -> None: ...
+
+class EndInteractionResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class ListModelsRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

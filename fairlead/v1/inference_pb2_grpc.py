@@ -46,6 +46,11 @@ class InferenceStub:
                 request_serializer=fairlead_dot_v1_dot_inference__pb2.GenerateRequest.SerializeToString,
                 response_deserializer=fairlead_dot_v1_dot_inference__pb2.GenerateResponse.FromString,
                 _registered_method=True)
+        self.EndInteraction = channel.unary_unary(
+                '/fairlead.v1.Inference/EndInteraction',
+                request_serializer=fairlead_dot_v1_dot_inference__pb2.EndInteractionRequest.SerializeToString,
+                response_deserializer=fairlead_dot_v1_dot_inference__pb2.EndInteractionResponse.FromString,
+                _registered_method=True)
         self.ListModels = channel.unary_unary(
                 '/fairlead.v1.Inference/ListModels',
                 request_serializer=fairlead_dot_v1_dot_inference__pb2.ListModelsRequest.SerializeToString,
@@ -69,6 +74,13 @@ class InferenceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def EndInteraction(self, request, context):
+        """No further call of the interaction will come. Unknown ones are ignored.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListModels(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -82,6 +94,11 @@ def add_InferenceServicer_to_server(servicer, server):
                     servicer.Generate,
                     request_deserializer=fairlead_dot_v1_dot_inference__pb2.GenerateRequest.FromString,
                     response_serializer=fairlead_dot_v1_dot_inference__pb2.GenerateResponse.SerializeToString,
+            ),
+            'EndInteraction': grpc.unary_unary_rpc_method_handler(
+                    servicer.EndInteraction,
+                    request_deserializer=fairlead_dot_v1_dot_inference__pb2.EndInteractionRequest.FromString,
+                    response_serializer=fairlead_dot_v1_dot_inference__pb2.EndInteractionResponse.SerializeToString,
             ),
             'ListModels': grpc.unary_unary_rpc_method_handler(
                     servicer.ListModels,
@@ -123,6 +140,33 @@ class Inference:
             '/fairlead.v1.Inference/Generate',
             fairlead_dot_v1_dot_inference__pb2.GenerateRequest.SerializeToString,
             fairlead_dot_v1_dot_inference__pb2.GenerateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EndInteraction(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fairlead.v1.Inference/EndInteraction',
+            fairlead_dot_v1_dot_inference__pb2.EndInteractionRequest.SerializeToString,
+            fairlead_dot_v1_dot_inference__pb2.EndInteractionResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -105,6 +105,16 @@ class Interactions:
         self._idle[key] = found
         return None
 
+    def ended(self, key: Key, token: bytes, now: float) -> Closed | None:
+        """No further call will come; with calls in flight it closes with the last of them. Unknown ones are ignored."""
+        busy = self._busy.get(key)
+        if busy is not None:
+            busy.ending = True
+            return None
+        if not self.continues(key, token, now):
+            return None
+        return self._close(self._resume(key, now) or self._open(key, token, now), Close.END, now)
+
     def expired(self, now: float) -> list[Closed]:
         """Close and return the interactions whose time is over; call it every few seconds."""
         while self._forget_at and self._forget_at[0][0] <= now:

@@ -1,0 +1,34 @@
+"""`fairlead <verb>`; also `python -m cli <verb>`."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from cli import chat, generate, status, up
+from cli.demo import command as demo
+from cli.service_process import StackError
+from fairlead.errors import FairleadError
+
+VERBS = (up, generate, chat, status, demo)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit status: 0 done, 1 failed with a one-line reason, 2 wrong usage."""
+    parser = argparse.ArgumentParser(
+        prog="fairlead", description="Serve language models to many users, fairly and fast."
+    )
+    commands = parser.add_subparsers(required=True, metavar="VERB")
+    for verb in VERBS:
+        verb.add_parser(commands)
+    args = parser.parse_args(argv)
+    try:
+        return int(args.run(args))
+    except (FairleadError, StackError) as error:
+        print(f"fairlead: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""`fairlead status`: members, their load, and each user's service."""
+
+import argparse
+import os
+
+import grpc
+
+from cli import endpoint
+from fairlead.rpc.channel import secret_metadata
+from fairlead.rpc.status import from_call
+from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
+
+TIMEOUT_SECONDS = 5.0
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Register the command."""
+    parser = commands.add_parser("status", help="members, load and per-user service")
+    parser.add_argument("--scheduler", help="address (default: of the stack that `fairlead up` runs)")
+    parser.add_argument("--secret", default=os.environ.get("FAIRLEAD_SECRET"), help="or FAIRLEAD_SECRET")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print two tables; raises a FairleadError when the scheduler cannot be asked."""
+    running = endpoint.read()
+    address = args.scheduler or (running.scheduler if running else "127.0.0.1:7050")
+    secret = args.secret or (running.secret if running else "")
+    with grpc.insecure_channel(address) as channel:
+        admin = scheduler_pb2_grpc.AdminStub(channel)
+        try:
+            request, metadata = scheduler_pb2.StatusRequest(), secret_metadata(secret)
+            status = admin.Status(request, metadata=metadata, timeout=TIMEOUT_SECONDS)
+        except grpc.RpcError as error:
+            raise from_call(error) from error
+    print("\n".join([*_members(status), "", *_users(status)]))
+    return 0
+
+
+def _members(status: scheduler_pb2.StatusResponse) -> list[str]:
+    overloaded = {pool.model for pool in status.cluster.pools if pool.overloaded}
+    row = "{:<16} {:<24} {:<8} {:>7} {:>7} {:>13} {:>8}  {}"
+    lines = [f"global policy: {status.policy}"]
+    lines.append(row.format("worker", "model", "policy", "running", "waiting", "KV tokens", "step ms", "state"))
+    for member in status.cluster.members:
+        model, load = member.model, member.load
+        state = "draining" if load.draining else "overloaded" if model.name in overloaded else "serving"
+        used, step = f"{load.kv_tokens_used}/{model.kv_tokens}", f"{load.step_seconds * 1e3:.1f}"
+        lines.append(row.format(member.worker, model.name, model.policy, load.running, load.waiting, used, step, state))
+    return lines
+
+
+def _users(status: scheduler_pb2.StatusResponse) -> list[str]:
+    row = "{:<32} {:>12} {:>8} {:>8}  {}"
+    lines = [row.format("user", "service", "waiting", "running", "balance by worker")]
+    totals: dict[str, list[scheduler_pb2.ClientService]] = {}
+    balances: dict[str, list[str]] = {}
+    for worker in status.services:
+        for client in worker.clients:
+            totals.setdefault(client.client, []).append(client)
+            balances.setdefault(client.client, []).append(f"{worker.worker} {client.balance:,.0f}")
+    for name, parts in sorted(totals.items()):
+        service = sum(part.service for part in parts)
+        waiting, running = sum(part.waiting for part in parts), sum(part.running for part in parts)
+        lines.append(row.format(name, f"{service:,.0f}", waiting, running, ", ".join(balances[name])))
+    return lines

@@ -1,0 +1,102 @@
+"""Calls that serve one purpose of a user: numbered, kept together by the gateway's token, ended at the end."""
+
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from fairlead.completion import Chunk, Completion
+from fairlead.errors import FairleadError
+from fairlead.prompt import Message, as_chat, as_prompt
+from fairlead.stream import Stream
+from fairlead.tracing import TRACER, traceparent
+from fairlead.v1 import common_pb2, inference_pb2
+
+if TYPE_CHECKING:
+    from fairlead.client import Client
+
+
+class Interaction:
+    """Made by `Client.interaction`. Calls may run in parallel; each takes the next stage number.
+
+    Once its first call is admitted, the gateway throttles none of the others. On exit the gateway is told that the
+    interaction is over; if that cannot be said, the gateway's idle time ends it.
+    """
+
+    def __init__(self, client: "Client", app: str) -> None:
+        self.id = uuid.uuid4().hex
+        self._client = client
+        self._app = app
+        self._stage = 0
+        self._token = b""
+        # The application's span begins here: a child of whatever it is doing now.
+        self._span = TRACER.start_span(
+            "interaction", attributes={"gen_ai.conversation.id": self.id, "fairlead.app": app}
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._span.end()
+        if self._token:
+            with contextlib.suppress(FairleadError):
+                await self._client.end(self._app, self._place())
+
+    async def generate(self, prompt: str | Sequence[int], **options: Any) -> Completion:
+        """See Client.generate."""
+        return await self.stream(prompt, **options).wait()
+
+    async def chat(self, messages: Sequence[Message], **options: Any) -> Completion:
+        """See Client.chat."""
+        return await self.stream_chat(messages, **options).wait()
+
+    def stream(self, prompt: str | Sequence[int], **options: Any) -> "InteractionStream":
+        """See Client.stream."""
+        return self._start(as_prompt(prompt), options)
+
+    def stream_chat(self, messages: Sequence[Message], **options: Any) -> "InteractionStream":
+        """See Client.stream_chat."""
+        return self._start(as_chat(messages), options)
+
+    def accepted(self, message: inference_pb2.Accepted) -> None:
+        """Keep the token that the next call carries."""
+        self._token = message.interaction_token or self._token
+
+    def _start(self, prompt: common_pb2.Prompt, options: dict[str, Any]) -> "InteractionStream":
+        place = self._place()
+        self._stage += 1
+        stream = self._client.start(prompt, app=self._app, interaction=place, parent=traceparent(self._span), **options)
+        return InteractionStream(self, stream)
+
+    def _place(self) -> inference_pb2.Interaction:
+        return inference_pb2.Interaction(id=self.id, stage=self._stage, token=self._token)
+
+
+class InteractionStream:
+    """A Stream that hands its token to the interaction as soon as it has one."""
+
+    def __init__(self, interaction: Interaction, stream: Stream) -> None:
+        self._interaction = interaction
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[Chunk]:
+        """See Stream."""
+        async for chunk in self._stream:
+            if self._stream.accepted is not None:
+                self._interaction.accepted(self._stream.accepted)
+            yield chunk
+
+    async def wait(self) -> Completion:
+        """See Stream."""
+        async for _ in self:
+            pass
+        return self.completion
+
+    @property
+    def completion(self) -> Completion:
+        """See Stream."""
+        return self._stream.completion

