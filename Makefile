@@ -6,7 +6,7 @@ PROTOS := $(wildcard protos/fairlead/v1/*.proto)
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format protos clean
+.PHONY: help setup demo up test lint format protos clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
@@ -23,6 +23,9 @@ $(READY): pyproject.toml $(wildcard constraints/*.txt)
 
 demo: setup ## start a gateway, a scheduler and two workers, and let three users contend (a few minutes)
 	$(BIN)/fairlead demo
+
+up: setup ## start gateway, scheduler and workers on this machine, until Ctrl-C
+	$(BIN)/fairlead up
 
 test: setup ## run the whole test suite
 	$(BIN)/pytest -q

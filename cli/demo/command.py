@@ -15,7 +15,7 @@ from cli.stack import Stack
 
 WORKERS = 2
 # Small on purpose: a bound larger than the whole run's service would show nothing. U = L_input + 2 M per worker.
-WORKER_ARGS = ["--kv-tokens", "448", "--max-prompt-tokens", "224", "--token-budget", "128", "--quantum-tokens", "64"]
+WORKER_ARGS = ["--kv-tokens", "320", "--max-prompt-tokens", "160", "--token-budget", "128", "--quantum-tokens", "64"]
 PROGRESS_SECONDS = 5.0
 
 
@@ -35,7 +35,7 @@ FAIR = Schedulers("DLPM + DoubleQ", "dlpm", "doubleq")
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Register the command."""
     parser = commands.add_parser("demo", help="one contention scenario under FCFS and under DLPM + DoubleQ")
-    parser.add_argument("--seconds", type=float, default=55.0, help="length of each run (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=60.0, help="length of each run (default: %(default)s)")
     parser.add_argument("--model", default="smollm2-135m-instruct", help="what the workers load (default: %(default)s)")
     parser.add_argument("--engine", default="transformers", help="transformers, or fake for a rehearsal")
     parser.add_argument("--out", type=Path, default=Path("demo-results"), help="folder for plot, numbers and logs")

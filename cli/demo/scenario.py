@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from fairlead import Client, Completion
@@ -46,37 +46,36 @@ class Persona:
     name: str
     role: str
     parallel: int
-    act: Callable[[Client, int], Awaitable[list[Completion]]]
+    act: Callable[[Client, int], AsyncIterator[Completion]]
 
 
-async def _flood(client: Client, number: int) -> list[Completion]:
+async def _flood(client: Client, number: int) -> AsyncIterator[Completion]:
     cargo = CARGOES[number % len(CARGOES)]
     prompt = f"{HANDBOOK}Ship {number} brings {cargo}. Berth:"
-    return [await client.generate(prompt, max_tokens=16, ignore_eos=True, app="batch")]
+    yield await client.generate(prompt, max_tokens=16, ignore_eos=True, app="batch")
 
 
-async def _ask(client: Client, number: int) -> list[Completion]:
+async def _ask(client: Client, number: int) -> AsyncIterator[Completion]:
     prompt = f"Question {number}: {QUESTIONS[number % len(QUESTIONS)]} Answer:"
-    return [await client.generate(prompt, max_tokens=32, ignore_eos=True, app="chat")]
+    yield await client.generate(prompt, max_tokens=32, ignore_eos=True, app="chat")
 
 
-async def _agent(client: Client, number: int) -> list[Completion]:
-    completions: list[Completion] = []
+async def _agent(client: Client, number: int) -> AsyncIterator[Completion]:
     text = f"Task {number}. "
     async with client.interaction(app="agent") as interaction:
         for step in STEPS:
             text += f"{step} "
-            completions.append(await interaction.generate(text, max_tokens=20, ignore_eos=True))
-            text += completions[-1].text + " "
-    return completions
+            completion = await interaction.generate(text, max_tokens=20, ignore_eos=True)
+            text += completion.text + " "
+            yield completion
 
 
 # Parallelism gives the two behaving users demand for their share at all times: a user who wants less than its share
 # cannot show whether the scheduler would have given it.
 PERSONAS = (
     Persona("flood", "floods, long shared prefix", 64, _flood),
-    Persona("alice", "single questions", 10, _ask),
-    Persona("bob", "multi-call interactions", 10, _agent),
+    Persona("alice", "single questions", 12, _ask),
+    Persona("bob", "multi-call interactions", 12, _agent),
 )
 
 
@@ -97,12 +96,11 @@ async def _loop(gateway: str, persona: Persona, numbers: "itertools.count[int]",
     async with Client(gateway, user=persona.name) as client:
         while True:
             try:
-                completions = await persona.act(client, next(numbers))
+                async for completion in persona.act(client, next(numbers)):
+                    record.calls.append(_call(persona.name, completion))
             except FairleadError as error:
                 record.errors.append(f"{persona.name}: {type(error).__name__}: {error}")
                 await asyncio.sleep(1.0)
-                continue
-            record.calls.extend(_call(persona.name, completion) for completion in completions)
 
 
 def _call(user: str, completion: Completion) -> Call:

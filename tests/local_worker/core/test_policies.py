@@ -1,0 +1,210 @@
+"""Every policy against one conformance suite; DLPM and VTC against the pseudo-code written out."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead.cost import MICRO, WeightedTokens
+from fairlead.sampling import Sampling
+from local_worker.core.policies import POLICIES, PolicyConfig, QueuePolicy
+from local_worker.core.request import Request
+from tests.local_worker.core.models import Item, NaiveDlpm, NaiveVtc, Q
+from tests.local_worker.engine.driving import make_request
+
+CLIENTS = "abc"
+CONFIG = PolicyConfig(quantum_tokens=Q // MICRO, cost=WeightedTokens(), max_input_tokens=64, kv_tokens=256)
+
+
+class Room:
+    """A gate with room for some tokens; what a request matches is its number of leading ones."""
+
+    def __init__(self) -> None:
+        self.left = 0
+        self.order: list[Request] = []
+
+    def match(self, request: Request) -> int:
+        tokens = request.tokens
+        return next((i for i, token in enumerate(tokens) if token != 1), len(tokens)) if len(tokens) > 1 else 0
+
+    def admit(self, request: Request) -> int | None:
+        extend = len(request.tokens) - min(self.match(request), len(request.tokens) - 1)
+        if extend > self.left:
+            return None
+        self.left -= extend
+        self.order.append(request)
+        return extend
+
+
+ARRIVE = st.tuples(st.just("arrive"), st.sampled_from(CLIENTS), st.integers(0, 20), st.integers(1, 20))
+SELECT = st.tuples(st.just("select"), st.integers(0, 90))
+GENERATE = st.tuples(st.just("generate"), st.integers(0, 5), st.integers(1, 30))
+WITHDRAW = st.tuples(st.just("withdraw"), st.integers(0, 5))
+HISTORY = st.lists(st.one_of(ARRIVE, ARRIVE, SELECT, GENERATE, WITHDRAW), max_size=50)
+
+
+class Driver:
+    """Plays a history to a policy, and to a naive model beside it."""
+
+    def __init__(self, policy: QueuePolicy) -> None:
+        self.policy = policy
+        self.room = Room()
+        self.waiting: list[Request] = []
+        self.running: list[Request] = []
+        self.count = 0
+
+    def arrive(self, client: str, cached: int, fresh: int) -> Request:
+        request = make_request([1] * cached + [0] * fresh, arrival=self.count, sampling=Sampling(max_tokens=1))
+        request.client = client
+        self.count += 1
+        self.policy.arrived(request)
+        self.waiting.append(request)
+        return request
+
+    def select(self, room: int) -> list[Request]:
+        self.room.left, self.room.order = room, []
+        admitted = self.policy.select(self.room)
+        assert admitted == self.room.order, "every admission is reported, once and in order"
+        for request in admitted:
+            self.waiting.remove(request)
+        self.running += admitted
+        return admitted
+
+    def check(self) -> None:
+        self.policy.check_invariants()
+        assert self.policy.waiting == len(self.waiting)
+
+
+def play(driver: Driver, history: list[tuple[Any, ...]], heard: Callable[[str, Any], None]) -> None:
+    for kind, *rest in history:
+        if kind == "arrive":
+            heard("arrived", driver.arrive(*rest))
+        elif kind == "select":
+            heard("selected", (rest[0], driver.select(rest[0])))
+        elif kind == "generate" and driver.running:
+            request = driver.running[rest[0] % len(driver.running)]
+            driver.policy.generated(request, rest[1])
+            heard("generated", (request, rest[1]))
+        elif kind == "withdraw" and driver.waiting:
+            request = driver.waiting.pop(rest[0] % len(driver.waiting))
+            driver.policy.withdrawn(request)
+            heard("withdrawn", request)
+        driver.check()
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@settings(max_examples=150, deadline=None)
+@given(history=HISTORY)
+def test_conformance_nothing_is_lost_and_the_withdrawn_are_not_served(
+    name: str, history: list[tuple[Any, ...]]
+) -> None:
+    driver = Driver(POLICIES[name](CONFIG))
+    withdrawn: list[Request] = []
+    play(driver, history, lambda what, value: withdrawn.append(value) if what == "withdrawn" else None)
+    driver.select(10**6)
+    driver.check()
+    assert not driver.waiting, "with room for all, all are admitted: the policy is work-conserving"
+    assert len(driver.running) == len(set(driver.running)) == driver.count - len(withdrawn)
+    assert not set(driver.running) & set(withdrawn)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@settings(max_examples=100, deadline=None)
+@given(history=HISTORY)
+def test_conformance_an_empty_batch_takes_something_that_fits(name: str, history: list[tuple[Any, ...]]) -> None:
+    driver = Driver(POLICIES[name](CONFIG))
+    play(driver, history, lambda *_: None)
+    if driver.waiting:
+        largest = max(len(request.tokens) for request in driver.waiting)
+        assert driver.select(largest), "a step that could serve somebody serves somebody"
+
+
+def item(room: Room, request: Request) -> Item:
+    matched = room.match(request)
+    extend = len(request.tokens) - min(matched, len(request.tokens) - 1)
+    return Item(request.client, request.arrival, matched, extend * MICRO)
+
+
+@settings(max_examples=400, deadline=None)
+@given(history=HISTORY)
+def test_dlpm_is_algorithm_1(history: list[tuple[Any, ...]]) -> None:
+    policy = POLICIES["dlpm"](CONFIG)
+    driver, model = Driver(policy), NaiveDlpm()
+
+    def heard(what: str, value: Any) -> None:
+        if what == "arrived":
+            model.arrived(item(driver.room, value))
+        elif what == "withdrawn":
+            model.queue = [i for i in model.queue if i.arrival != value.arrival]
+        elif what == "generated":
+            model.q[value[0].client] -= 2 * MICRO * value[1]
+        elif what == "selected":
+            assert [r.arrival for r in value[1]] == [i.arrival for i in model.select(room_for(value[0]))]
+        for client, balance in model.q.items():
+            assert policy.balance(client) == balance
+
+    play(driver, history, heard)
+
+
+@settings(max_examples=400, deadline=None)
+@given(history=HISTORY)
+def test_vtc_is_algorithm_2(history: list[tuple[Any, ...]]) -> None:
+    policy = POLICIES["vtc"](CONFIG)
+    driver, model = Driver(policy), NaiveVtc()
+
+    def heard(what: str, value: Any) -> None:
+        if what == "arrived":
+            model.arrived(item(driver.room, value))
+        elif what == "withdrawn":
+            model.left(next(i for i in model.queue if i.arrival == value.arrival))
+        elif what == "generated":
+            model.c[value[0].client] += 2 * MICRO * value[1]
+        elif what == "selected":
+            assert [r.arrival for r in value[1]] == [i.arrival for i in model.select(room_for(value[0]))]
+        for client, counter in model.c.items():
+            assert policy.balance(client) == counter
+
+    play(driver, history, heard)
+
+
+def room_for(tokens: int) -> Callable[[Item], bool]:
+    left = tokens * MICRO
+
+    def can_add(candidate: Item) -> bool:
+        nonlocal left
+        if candidate.extend > left:
+            return False
+        left -= candidate.extend
+        return True
+
+    return can_add
+
+
+def test_lpm_takes_the_longest_match_first() -> None:
+    driver = Driver(POLICIES["lpm"](CONFIG))
+    requests = [driver.arrive("a", cached, 3) for cached in (0, 8, 4)]
+    assert driver.select(1000) == [requests[1], requests[2], requests[0]]
+
+
+def test_dlpm_serves_interactions_in_progress_first() -> None:
+    driver = Driver(POLICIES["dlpm"](CONFIG))
+    cached, continuing = driver.arrive("a", 8, 3), driver.arrive("a", 0, 3)
+    continuing.in_interaction = True
+    assert driver.select(1000) == [continuing, cached]
+
+
+def test_dlpm_lets_a_large_request_be_passed_a_bounded_number_of_times() -> None:
+    driver = Driver(POLICIES["dlpm"](CONFIG))
+    large = driver.arrive("a", 0, 20)
+    passed = 0
+    while large in driver.waiting and passed < 1000:
+        driver.arrive("b", 0, 1)
+        admitted = driver.select(19)
+        if not admitted:
+            driver.select(20)
+            break
+        passed += len(admitted)
+    assert large in driver.running
+    assert 0 < passed < 1000

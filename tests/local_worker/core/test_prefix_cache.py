@@ -1,0 +1,146 @@
+"""The prefix cache against a naive model: what it matches is really there, and pages are conserved."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
+
+from fairlead.sampling import Sampling
+from local_worker.core.prefix_cache import PrefixCache
+from local_worker.core.request import Request
+from tests.local_worker.engine.driving import BLOCK, SEED, make_request
+
+PAGES = 12
+TOKENS = st.lists(st.integers(0, 1), min_size=1, max_size=5 * BLOCK)
+
+
+class PrefixCacheMachine(RuleBasedStateMachine):
+    """The model: what each page last had written to it, and which digests were announced."""
+
+    running = Bundle("running")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache = PrefixCache(PAGES, BLOCK)
+        self.written: dict[int, list[int]] = {}
+        self.admitted: list[Request] = []
+        self.announced: set[int] = set()
+        self.arrivals = 0
+
+    @rule(target=running, tokens=TOKENS, output=st.integers(1, 9))
+    def admit(self, tokens: list[int], output: int) -> Request:
+        request = make_request(tokens, arrival=self.arrivals, sampling=Sampling(max_tokens=output))
+        self.arrivals += 1
+        free_before = PAGES - self.cache.referenced
+        matched = self.cache.match(request)
+        extend = self.cache.admit(request)
+        if extend is None:
+            assert -(-request.budget // BLOCK) - matched // BLOCK > free_before - matched // BLOCK or (
+                -(-request.budget // BLOCK) > free_before
+            )
+            return request
+        assert extend == len(tokens) - matched >= 1
+        assert len(request.pages) == -(-request.budget // BLOCK)
+        # Everything that counts as computed was written there by somebody, with exactly these tokens.
+        for index in range(matched // BLOCK):
+            assert self.written[request.pages[index]] == tokens[index * BLOCK : (index + 1) * BLOCK]
+        self.admitted.append(request)
+        return request
+
+    @rule(request=running, chunk=st.integers(1, 9), token=st.integers(0, 1))
+    def compute(self, request: Request, chunk: int, token: int) -> None:
+        if request not in self.admitted:
+            return
+        if request.computed == len(request.tokens) and len(request.tokens) < request.budget:
+            request.tokens.append(token)
+        stop = min(len(request.tokens), request.computed + chunk)
+        for position in range(request.computed, stop):
+            page = self.written.setdefault(request.pages[position // BLOCK], [])
+            del page[position % BLOCK :]
+            page.append(request.tokens[position])
+        request.computed = stop
+        self.cache.publish(request)
+
+    @rule(request=consumes(running))
+    def release(self, request: Request) -> None:
+        if request in self.admitted:
+            self.admitted.remove(request)
+            self.cache.release(request)
+
+    @precondition(lambda self: self.admitted)
+    @rule()
+    def events_add_up_to_the_snapshot(self) -> None:
+        cached, evicted = self.cache.take_events()
+        self.announced |= set(cached)
+        self.announced -= set(evicted)
+        assert self.announced == set(self.cache.snapshot())
+
+    @invariant()
+    def conserved(self) -> None:
+        self.cache.check_invariants(self.admitted)
+
+
+TestPrefixCache = PrefixCacheMachine.TestCase
+TestPrefixCache.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+def computed(cache: PrefixCache, request: Request) -> Request:
+    """`request`, admitted and wholly computed."""
+    assert cache.admit(request) is not None
+    request.computed = len(request.tokens)
+    cache.publish(request)
+    return request
+
+
+def test_a_forged_digest_does_not_read_another_prefix() -> None:
+    cache = PrefixCache(PAGES, BLOCK)
+    computed(cache, make_request([1] * 9))
+    forged = make_request([2] * 9)
+    forged.digests = make_request([1] * 9).digests
+    assert cache.match(forged) == 0
+
+
+def test_a_forged_digest_in_the_middle_of_a_chain_does_not_read_another_parent() -> None:
+    cache = PrefixCache(PAGES, BLOCK)
+    one = computed(cache, make_request([1] * 4 + [3] * 5))
+    computed(cache, make_request([2] * 5))
+    forged = make_request([2] * 4 + [3] * 5)
+    forged.digests = [forged.digests[0], one.digests[1]]
+    assert cache.match(forged) == BLOCK
+
+
+def test_at_least_one_token_is_left_to_compute() -> None:
+    cache = PrefixCache(PAGES, BLOCK)
+    first = computed(cache, make_request([1] * 2 * BLOCK))
+    cache.release(first)
+    assert cache.match(make_request([1] * 2 * BLOCK)) == BLOCK
+    assert cache.match(make_request([1] * (2 * BLOCK + 1))) == 2 * BLOCK
+
+
+def test_the_least_recently_used_leaf_goes_first() -> None:
+    cache = PrefixCache(6, BLOCK)
+    short = Sampling(max_tokens=1)
+    old = computed(cache, make_request([1] * 7, sampling=short))
+    cache.release(old)
+    new = computed(cache, make_request([2] * 11, sampling=short))
+    cache.release(new)
+    cache.take_events()
+    assert cache.admit(make_request([3] * 11, sampling=short)) == 11
+    _, evicted = cache.take_events()
+    assert evicted == (old.digests[0],) or evicted == ()
+    assert cache.admit(make_request([4] * 11, sampling=short)) is not None
+    _, evicted = cache.take_events()
+    # A chain goes from its end: what is left can still be matched.
+    assert set(evicted) <= {old.digests[0], *new.digests}
+    assert cache.match(make_request([2] * 12)) in (0, BLOCK, 2 * BLOCK)
+
+
+def test_digests_of_generated_blocks_continue_the_chain() -> None:
+    cache = PrefixCache(PAGES, BLOCK)
+    request = make_request([1, 0, 1], sampling=Sampling(max_tokens=10))
+    assert cache.admit(request) is not None
+    request.tokens += [0, 1, 1, 0, 1, 1]
+    request.computed = len(request.tokens)
+    cache.publish(request)
+    assert request.digests == make_request(request.tokens).digests
+    assert cache.match(make_request([*request.tokens, 1])) == 2 * BLOCK
+    assert request.chain_seed == SEED
