@@ -38,14 +38,18 @@ class ServiceProcess:
         """The first log line with `message`; raises StackError when the process ends or the time is over."""
         while True:
             alive = self._process.poll() is None
-            for line in self.log.read_text(errors="replace").splitlines():
-                if line.startswith("{") and (fields := _parse(line)).get("message") == message:
-                    return fields
+            if found := self.lines(message):
+                return found[0]
             if not alive:
                 raise StackError(self.obituary())
             if time.monotonic() > deadline:
                 raise StackError(f"{self.name} did not say {message!r} in time; its log is {self.log}")
             time.sleep(POLL_SECONDS)
+
+    def lines(self, message: str) -> list[dict[str, Any]]:
+        """The log's lines with `message`, as fields."""
+        parsed = map(_parse, self.log.read_text(errors="replace").splitlines())
+        return [fields for fields in parsed if fields.get("message") == message]
 
     def check_alive(self) -> None:
         """Raise StackError when the process has ended."""
@@ -74,6 +78,6 @@ class ServiceProcess:
 def _parse(line: str) -> dict[str, Any]:
     try:
         fields = json.loads(line)
-    except json.JSONDecodeError:  # a line that is still being written
+    except json.JSONDecodeError:  # no log line of ours, or one that is still being written
         return {}
     return fields if isinstance(fields, dict) else {}

@@ -18,6 +18,7 @@ from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 START_SECONDS = 180.0
 STOP_SECONDS = 10.0
 POLL_SECONDS = 0.1
+CALL_SECONDS = 10.0
 
 
 class Stack:
@@ -105,7 +106,11 @@ class Stack:
             admin = scheduler_pb2_grpc.AdminStub(channel)
             while True:
                 self.check_alive()
-                status = admin.Status(scheduler_pb2.StatusRequest(), metadata=secret_metadata(self.secret), timeout=10)
+                try:
+                    request = scheduler_pb2.StatusRequest()
+                    status = admin.Status(request, metadata=secret_metadata(self.secret), timeout=CALL_SECONDS)
+                except grpc.RpcError as error:
+                    raise StackError(f"the scheduler does not answer: {error}; logs: {self._log_dir}") from error
                 if len(status.cluster.members) == self._workers:
                     return
                 if time.monotonic() > deadline:

@@ -22,7 +22,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """Register the command."""
     parser = commands.add_parser("up", help="start gateway, scheduler and workers on this machine")
     parser.add_argument(
-        "--workers", type=int, default=min(2, os.cpu_count() or 1), help="how many (default: %(default)s)"
+        "--workers", type=_at_least_one, default=min(2, os.cpu_count() or 1), help="how many (default: %(default)s)"
     )
     parser.add_argument("--model", default="smollm2-135m-instruct", help="built-in name, path or hub id")
     parser.add_argument("--engine", default="transformers", choices=("transformers", "fake"), help="what computes")
@@ -35,10 +35,15 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.set_defaults(run=run)
 
 
+def _at_least_one(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
+    return number
+
+
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C or SIGTERM; raises StackError when a service ends by itself."""
-    if args.workers < 1:
-        raise SystemExit(f"--workers: must be at least 1, got {args.workers}")
     log_dir = args.log_dir or Path(tempfile.mkdtemp(prefix="fairlead-logs-"))
     stack = Stack(
         workers=args.workers,
@@ -55,14 +60,19 @@ def run(args: argparse.Namespace) -> int:
     print(f"starting {args.workers} workers; logs: {log_dir}", flush=True)
     try:
         with stack:
-            endpoint.write(endpoint.Endpoint(stack.gateway, stack.scheduler, stack.secret))
-            print(f"ready: gateway {stack.gateway}, scheduler {stack.scheduler}; try: fairlead chat", flush=True)
-            while True:
-                stack.check_alive()
-                time.sleep(CHECK_SECONDS)
+            _serve(stack)
     except _Stopped:
         print("stopped", flush=True)
-        return 0
+    return 0
+
+
+def _serve(stack: Stack) -> None:
+    endpoint.write(endpoint.Endpoint(stack.gateway, stack.scheduler, stack.secret))
+    try:
+        print(f"ready: gateway {stack.gateway}, scheduler {stack.scheduler}; try: fairlead chat", flush=True)
+        while True:
+            stack.check_alive()
+            time.sleep(CHECK_SECONDS)
     finally:
         endpoint.remove()
 

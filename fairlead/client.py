@@ -2,16 +2,16 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 import grpc
 
 from fairlead.completion import Completion
-from fairlead.errors import FairleadError
+from fairlead.errors import FairleadError, InvalidRequest
 from fairlead.interaction import Interaction
-from fairlead.prompt import Message, as_chat, as_prompt
+from fairlead.prompt import Message, as_chat, as_prompt, as_sampling
 from fairlead.retries import Retries
 from fairlead.rpc.channel import open_channel
 from fairlead.rpc.status import from_call
@@ -20,6 +20,7 @@ from fairlead.tracing import current_traceparent
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc
 
 DEFAULT_ADDRESS = "127.0.0.1:7000"
+CONTROL_SECONDS = 10.0  # for calls that generate nothing
 
 
 class Client:
@@ -39,6 +40,8 @@ class Client:
         app: str = "",
         retries: Retries = Retries(),  # noqa: B008 - frozen
     ) -> None:
+        if not (user.isascii() and user.isprintable()):
+            raise InvalidRequest(f"must be printable ASCII, got {user!r}", "user")
         self._app = app
         self._retries = retries
         self._metadata = [("authorization", f"Bearer {api_key}")] if api_key else []
@@ -82,7 +85,8 @@ class Client:
     async def models(self) -> list[inference_pb2.Model]:
         """The models served now."""
         try:
-            response = await self._stub.ListModels(inference_pb2.ListModelsRequest(), metadata=self._metadata)
+            request = inference_pb2.ListModelsRequest()
+            response = await self._stub.ListModels(request, timeout=CONTROL_SECONDS, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
             raise from_call(error) from error
         return list(response.models)
@@ -97,6 +101,7 @@ class Client:
         timeout: float | None = None,
         each_token: bool = False,
         parent: str = "",
+        on_accepted: Callable[[inference_pb2.Accepted], None] = lambda _: None,
         **sampling: Any,
     ) -> Stream:
         """Make the call that the other methods prepare; `parent`: the W3C traceparent, if not the current span's."""
@@ -104,18 +109,18 @@ class Client:
         request = inference_pb2.GenerateRequest(
             model=model,
             prompt=prompt,
-            sampling=common_pb2.SamplingParams(**sampling),
+            sampling=as_sampling(sampling),
             app=app or self._app,
             interaction=interaction,
             streaming=streaming,
         )
-        return Stream(self._responses(request, timeout, parent or current_traceparent()))
+        return Stream(self._responses(request, timeout, parent or current_traceparent()), on_accepted)
 
     async def end(self, app: str, interaction: inference_pb2.Interaction) -> None:
         """Tell the gateway that no further call of `interaction` will come."""
         request = inference_pb2.EndInteractionRequest(app=app, interaction=interaction)
         try:
-            await self._stub.EndInteraction(request, metadata=self._metadata)
+            await self._stub.EndInteraction(request, timeout=CONTROL_SECONDS, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
             raise from_call(error) from error
 

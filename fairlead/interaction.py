@@ -2,11 +2,11 @@
 
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from fairlead.completion import Chunk, Completion
+from fairlead.completion import Completion
 from fairlead.errors import FairleadError
 from fairlead.prompt import Message, as_chat, as_prompt
 from fairlead.stream import Stream
@@ -54,49 +54,25 @@ class Interaction:
         """See Client.chat."""
         return await self.stream_chat(messages, **options).wait()
 
-    def stream(self, prompt: str | Sequence[int], **options: Any) -> "InteractionStream":
+    def stream(self, prompt: str | Sequence[int], **options: Any) -> Stream:
         """See Client.stream."""
         return self._start(as_prompt(prompt), options)
 
-    def stream_chat(self, messages: Sequence[Message], **options: Any) -> "InteractionStream":
+    def stream_chat(self, messages: Sequence[Message], **options: Any) -> Stream:
         """See Client.stream_chat."""
         return self._start(as_chat(messages), options)
 
-    def accepted(self, message: inference_pb2.Accepted) -> None:
+    def _start(self, prompt: common_pb2.Prompt, options: dict[str, Any]) -> Stream:
+        place = self._place()
+        self._stage += 1
+        parent = traceparent(self._span)
+        return self._client.start(
+            prompt, app=self._app, interaction=place, parent=parent, on_accepted=self._accepted, **options
+        )
+
+    def _accepted(self, message: inference_pb2.Accepted) -> None:
         """Keep the token that the next call carries."""
         self._token = message.interaction_token or self._token
 
-    def _start(self, prompt: common_pb2.Prompt, options: dict[str, Any]) -> "InteractionStream":
-        place = self._place()
-        self._stage += 1
-        stream = self._client.start(prompt, app=self._app, interaction=place, parent=traceparent(self._span), **options)
-        return InteractionStream(self, stream)
-
     def _place(self) -> inference_pb2.Interaction:
         return inference_pb2.Interaction(id=self.id, stage=self._stage, token=self._token)
-
-
-class InteractionStream:
-    """A Stream that hands its token to the interaction as soon as it has one."""
-
-    def __init__(self, interaction: Interaction, stream: Stream) -> None:
-        self._interaction = interaction
-        self._stream = stream
-
-    async def __aiter__(self) -> AsyncIterator[Chunk]:
-        """See Stream."""
-        async for chunk in self._stream:
-            if self._stream.accepted is not None:
-                self._interaction.accepted(self._stream.accepted)
-            yield chunk
-
-    async def wait(self) -> Completion:
-        """See Stream."""
-        async for _ in self:
-            pass
-        return self.completion
-
-    @property
-    def completion(self) -> Completion:
-        """See Stream."""
-        return self._stream.completion

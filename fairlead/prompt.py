@@ -1,6 +1,7 @@
-"""Prompts as applications write them: text, token ids or chat messages."""
+"""Prompts and sampling parameters as applications write them."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fairlead.blocks import pack_ids
 from fairlead.errors import InvalidRequest
@@ -25,3 +26,22 @@ def as_chat(messages: Sequence[Message]) -> common_pb2.Prompt:
             raise InvalidRequest(f"must have a role and a content, got {message!r}", f"messages[{index}]")
         chat.messages.add(role=pair[0], content=pair[1])
     return common_pb2.Prompt(chat=chat)
+
+
+def as_sampling(parameters: Mapping[str, Any]) -> common_pb2.SamplingParams:
+    """Parameters by their names in common.proto; one stop string may stand alone.
+
+    Raises TypeError for a name that does not exist, InvalidRequest for a value that does not fit its field.
+    """
+    message = common_pb2.SamplingParams()
+    for name, value in parameters.items():
+        if name not in message.DESCRIPTOR.fields_by_name:
+            raise TypeError(f"unknown option {name!r}; sampling has {', '.join(message.DESCRIPTOR.fields_by_name)}")
+        try:
+            if message.DESCRIPTOR.fields_by_name[name].is_repeated:
+                getattr(message, name).extend([value] if isinstance(value, str) else value)
+            else:
+                setattr(message, name, value)
+        except (TypeError, ValueError) as error:
+            raise InvalidRequest(f"{error}, got {value!r}", f"sampling.{name}") from error
+    return message

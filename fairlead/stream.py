@@ -1,6 +1,6 @@
 """One call in progress: an asynchronous iterator of chunks that ends with a completion."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from fairlead.blocks import unpack_ids
 from fairlead.completion import Chunk, Completion, Timings, Usage
@@ -12,10 +12,15 @@ from fairlead.v1 import inference_pb2
 class Stream:
     """Iterate for the chunks. `completion` is there afterwards, `accepted` as soon as a worker has begun."""
 
-    def __init__(self, responses: AsyncIterator[inference_pb2.GenerateResponse]) -> None:
+    def __init__(
+        self,
+        responses: AsyncIterator[inference_pb2.GenerateResponse],
+        on_accepted: Callable[[inference_pb2.Accepted], None],
+    ) -> None:
         self.accepted: inference_pb2.Accepted | None = None
         self._finished: inference_pb2.Finished | None = None
         self._responses = responses
+        self._on_accepted = on_accepted
         self._text: list[str] = []
         self._ids: list[int] = []
 
@@ -25,6 +30,7 @@ class Stream:
             match response.WhichOneof("event"):
                 case "accepted":
                     self.accepted = response.accepted
+                    self._on_accepted(response.accepted)
                 case "chunk":
                     chunk = Chunk(response.chunk.text, tuple(unpack_ids(response.chunk.token_ids.packed)))
                     self._text.append(chunk.text)

@@ -77,6 +77,16 @@ class Journal:
     def closed(self, interaction: Closed) -> None:
         """Enter an interaction that is over."""
         key = interaction.key
+        log.info(
+            "interaction closed",
+            extra={
+                "client": key.client,
+                "app": key.app,
+                "interaction": key.id,
+                "calls": interaction.calls,
+                "reason": interaction.reason.value,
+            },
+        )
         if key in self._traced_by_caller:
             self._traced_by_caller.remove(key)
             return

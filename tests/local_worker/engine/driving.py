@@ -16,14 +16,20 @@ SEED = 7
 
 
 def make_batcher(
-    *, pages: int = 512, token_budget: int = 64, max_running: int = 64, policy: str = "fcfs", eos: tuple[int, ...] = ()
+    *,
+    pages: int = 512,
+    token_budget: int = 64,
+    max_running: int = 64,
+    max_prompt_tokens: int = 512,
+    policy: str = "fcfs",
+    eos: tuple[int, ...] = (),
 ) -> Batcher:
     cost = WeightedTokens()
-    config = PolicyConfig(quantum_tokens=64, cost=cost, max_input_tokens=512, kv_tokens=pages * BLOCK)
+    config = PolicyConfig(quantum_tokens=64, cost=cost, max_input_tokens=max_prompt_tokens, kv_tokens=pages * BLOCK)
     limits = Limits(
         max_running=max_running,
         token_budget=token_budget,
-        max_prompt_tokens=512,
+        max_prompt_tokens=max_prompt_tokens,
         max_waiting=1000,
         max_waiting_per_client=1000,
     )

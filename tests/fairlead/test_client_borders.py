@@ -1,0 +1,58 @@
+"""The SDK against a peer that completes without output, and its options' borders."""
+
+from collections.abc import Iterator
+
+import grpc
+import pytest
+
+from fairlead import Client, SyncClient
+from fairlead.errors import InvalidRequest
+from fairlead.v1 import common_pb2, inference_pb2
+from tests.fairlead.test_client import Peer, address, client
+
+__all__ = ["address", "client"]
+
+
+class Silent(Peer):
+    """Completes without output, as a prompt that ends at once does."""
+
+    def Generate(
+        self, request: inference_pb2.GenerateRequest, context: grpc.ServicerContext
+    ) -> Iterator[inference_pb2.GenerateResponse]:
+        self.requests.append(request)
+        yield inference_pb2.GenerateResponse(accepted=inference_pb2.Accepted(request_id="r", interaction_token=b"t"))
+        yield inference_pb2.GenerateResponse(
+            finished=inference_pb2.Finished(
+                outcome=common_pb2.OUTCOME_COMPLETED, finish_reason=common_pb2.FINISH_REASON_STOP
+            )
+        )
+
+
+@pytest.fixture
+def peer() -> Peer:
+    return Silent()
+
+
+async def test_a_call_without_output_still_hands_its_token_on(address: str, peer: Peer) -> None:
+    async with Client(address) as client, client.interaction(app="agent") as interaction:
+        await interaction.generate("one")
+        await interaction.generate("two")
+    assert peer.requests[1].interaction.token == b"t"
+    assert len(peer.ended) == 1
+
+
+async def test_an_interactions_stream_shows_what_was_accepted(address: str) -> None:
+    async with Client(address) as client, client.interaction(app="agent") as interaction:
+        stream = interaction.stream("one")
+        await stream.wait()
+        assert stream.accepted.request_id == "r"
+
+
+def test_one_stop_string_is_one(client: SyncClient, peer: Peer) -> None:
+    client.generate("hi", stop="END")
+    assert list(peer.requests[0].sampling.stop) == ["END"]
+
+
+def test_a_value_that_fits_no_field_is_an_invalid_request(client: SyncClient) -> None:
+    with pytest.raises(InvalidRequest):
+        client.generate("hi", max_tokens=-1)

@@ -1,0 +1,104 @@
+"""Where a setting comes from, and what is refused."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fairlead.config import ConfigError, load, option, require
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    name: str = option("default", "a text")
+    count: int = option(1, "a number")
+    ratio: float = option(0.5, "a fraction")
+    enabled: bool = option(False, "a switch")
+    policy: str = option("fair", "a choice", choices=("fair", "fifo"))
+
+    def __post_init__(self) -> None:
+        require(self.count > 0, f"count: must be above 0, got {self.count}")
+
+
+def settings(*argv: str, **environ: str) -> Settings:
+    return load(Settings, argv, environ, prog="test")
+
+
+def yaml_file(folder: Path, text: str) -> str:
+    path = folder / "settings.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_flag_over_environment_over_file_over_default(tmp_path: Path) -> None:
+    path = yaml_file(tmp_path, "name: file\ncount: 2\nratio: 0.25\n")
+    found = settings("--config", path, "--name", "flag", FAIRLEAD_NAME="environment", FAIRLEAD_COUNT="3")
+    assert found == Settings(name="flag", count=3, ratio=0.25, enabled=False)
+
+
+def test_the_file_may_be_named_by_the_environment_and_the_flag_wins(tmp_path: Path) -> None:
+    path = yaml_file(tmp_path, "count: 7")
+    other = tmp_path / "other.yaml"
+    other.write_text("count: 8")
+    assert settings(FAIRLEAD_CONFIG=path).count == 7
+    assert settings("--config", str(other), FAIRLEAD_CONFIG=path).count == 8
+
+
+def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
+    assert settings("--config", yaml_file(tmp_path, "# nothing yet\n")) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("word", "value"), [("true", True), ("Yes", True), ("1", True), ("FALSE", False), ("0", False)]
+)
+def test_switches(word: str, value: bool) -> None:
+    assert settings("--enabled", word).enabled is value
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("nmae: x", "unknown key 'nmae'; known keys: count, enabled, name, policy, ratio"),
+        ("count: many", "count: expected int, got 'many'"),
+        ("count: 1.5", "count: expected int, got 1.5"),
+        ("count: true", "count: expected int, got True"),
+        ("ratio: true", "ratio: expected float, got True"),
+        ("enabled: perhaps", "enabled: expected bool, got 'perhaps'"),
+        ("name: [a]", "name: expected str, got ['a']"),
+        ("- a list", "expected a mapping at the top, got list"),
+        ("name: {", "settings.yaml"),
+    ],
+)
+def test_a_wrong_file_is_refused_by_name(tmp_path: Path, text: str, expected: str) -> None:
+    path = yaml_file(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        settings("--config", path)
+    assert str(caught.value).startswith(path)
+    assert expected in str(caught.value)
+
+
+def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"absent\.yaml"):
+        settings("--config", str(tmp_path / "absent.yaml"))
+
+
+def test_a_wrong_value_names_where_it_came_from() -> None:
+    with pytest.raises(ConfigError, match=r"^FAIRLEAD_COUNT: expected int, got 'x'$"):
+        settings(FAIRLEAD_COUNT="x")
+    with pytest.raises(ConfigError, match=r"^--count: expected int, got 'y'$"):
+        settings("--count", "y")
+    with pytest.raises(ConfigError, match=r"^policy: must be one of fair, fifo, got 'lifo'$"):
+        settings("--policy", "lifo")
+    with pytest.raises(ConfigError, match=r"^count: must be above 0, got 0$"):
+        settings("--count", "0")
+
+
+@pytest.mark.parametrize("argv", [("--nmae", "x"), ("--nam", "x"), ("stray",)])
+def test_an_unknown_or_shortened_flag_is_a_usage_error(argv: tuple[str, ...]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        settings(*argv)
+    assert caught.value.code == 2
+
+
+def test_other_variables_are_not_ours_to_judge() -> None:
+    assert settings(FAIRLEAD_CACHE="/somewhere", PATH="/bin") == Settings()

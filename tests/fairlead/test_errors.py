@@ -1,0 +1,34 @@
+"""The error tree is closed: one class per outcome, one outcome per class."""
+
+import pytest
+
+from fairlead.errors import ERRORS, FairleadError, InvalidRequest, Retryable, error_for
+from fairlead.outcomes import Outcome
+
+FAILURES = [outcome for outcome in Outcome if outcome is not Outcome.COMPLETED]
+
+
+def leaves(cls: type[FairleadError]) -> list[type[FairleadError]]:
+    own = [cls] if "outcome" in vars(cls) and cls is not FairleadError else []
+    return own + [leaf for sub in cls.__subclasses__() for leaf in leaves(sub)]
+
+
+def test_every_failure_has_exactly_one_class() -> None:
+    assert sorted(ERRORS) == FAILURES
+    assert sorted(cls.outcome for cls in leaves(FairleadError)) == FAILURES
+
+
+@pytest.mark.parametrize("outcome", FAILURES, ids=lambda outcome: outcome.name)
+def test_an_error_is_built_from_its_outcome(outcome: Outcome) -> None:
+    error = error_for(outcome, "why", field="prompt", retry_after=2.5)
+    assert (type(error), error.outcome, error.message, str(error)) == (ERRORS[outcome], outcome, "why", "why")
+    if isinstance(error, Retryable):
+        assert error.retry_after == 2.5
+    if isinstance(error, InvalidRequest):
+        assert error.field == "prompt"
+
+
+def test_an_invalid_request_says_its_field() -> None:
+    error = InvalidRequest("must not be empty", "prompt.text")
+    assert (str(error), error.field) == ("prompt.text: must not be empty", "prompt.text")
+    assert InvalidRequest("cannot be read").message == "cannot be read"

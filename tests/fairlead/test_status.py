@@ -1,0 +1,88 @@
+"""Errors over real gRPC: what a service raises is what its caller catches."""
+
+from collections.abc import Iterator
+from concurrent import futures
+
+import grpc
+import pytest
+
+from fairlead.errors import ERRORS, FairleadError, InvalidRequest, QueueFull, Retryable, Unavailable, error_for
+from fairlead.outcomes import Outcome
+from fairlead.rpc.status import CODES, from_call, to_status
+
+METHOD = "/test.Failing/Fail"
+FAILURES = [outcome for outcome in Outcome if outcome is not Outcome.COMPLETED]
+
+
+class Failing(grpc.GenericRpcHandler):
+    """Fails as the request says: an outcome's name, or a bare gRPC code's."""
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+        return grpc.unary_unary_rpc_method_handler(self._fail)
+
+    def _fail(self, request: bytes, context: grpc.ServicerContext) -> bytes:
+        name = request.decode()
+        if name in Outcome.__members__:
+            error = error_for(Outcome[name], f"prompt: why {name} happened", field="prompt", retry_after=1.25)
+            context.abort_with_status(to_status(error))
+        context.abort(grpc.StatusCode[name.removeprefix("BARE_")], "said a proxy")
+        raise AssertionError("abort raises")
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    server = grpc.server(futures.ThreadPoolExecutor(1), handlers=[Failing()])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield f"127.0.0.1:{port}"
+    server.stop(None).wait()
+
+
+def fail(address: str, name: str) -> grpc.RpcError:
+    with grpc.insecure_channel(address) as channel, pytest.raises(grpc.RpcError) as caught:
+        channel.unary_unary(METHOD)(name.encode(), timeout=20)
+    return caught.value
+
+
+@pytest.mark.parametrize("outcome", FAILURES, ids=lambda outcome: outcome.name)
+def test_every_outcome_comes_back_as_its_own_error(address: str, outcome: Outcome) -> None:
+    call = fail(address, outcome.name)
+    error = from_call(call)
+    assert type(error) is ERRORS[outcome]
+    assert error.outcome is outcome
+    assert call.code() is CODES[outcome]
+    assert error.message == f"prompt: why {outcome.name} happened"
+    if isinstance(error, Retryable):
+        assert error.retry_after == 1.25
+    if isinstance(error, InvalidRequest):
+        assert error.field == "prompt"
+
+
+async def test_the_asynchronous_api_reads_the_same_details(address: str) -> None:
+    async with grpc.aio.insecure_channel(address) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await channel.unary_unary(METHOD)(Outcome.THROTTLED_USER.name.encode(), timeout=20)
+    error = from_call(caught.value)
+    assert isinstance(error, ERRORS[Outcome.THROTTLED_USER])
+    assert (error.message, error.retry_after) == ("prompt: why THROTTLED_USER happened", 1.25)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("UNAVAILABLE", Unavailable),
+        ("RESOURCE_EXHAUSTED", QueueFull),
+        ("NOT_FOUND", InvalidRequest),
+        ("DATA_LOSS", ERRORS[Outcome.INTERNAL]),
+    ],
+)
+def test_a_status_without_our_details_is_understood(address: str, code: str, expected: type[FairleadError]) -> None:
+    error = from_call(fail(address, f"BARE_{code}"))
+    assert type(error) is expected
+    assert error.message == "said a proxy"
+
+
+def test_nobody_listening_is_unavailable() -> None:
+    with grpc.insecure_channel("127.0.0.1:1") as channel, pytest.raises(grpc.RpcError) as caught:
+        channel.unary_unary(METHOD)(b"", timeout=20)
+    assert isinstance(from_call(caught.value), Unavailable)

@@ -1,0 +1,269 @@
+"""The batcher: everything that enters leaves once, pages are conserved, and the theorems hold over whole runs."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from fairlead.cost import MICRO
+from fairlead.errors import ClientLimit, QueueFull, TooLong
+from fairlead.outcomes import FinishReason
+from fairlead.sampling import Sampling
+from local_worker.core.batch import Batch, StepResult
+from local_worker.core.batcher import Batcher, Plan
+from local_worker.core.policies import POLICIES
+from local_worker.core.request import Request
+from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request
+
+PAGES = 16
+EOS = 9
+# Two clients that share prefixes, token values few enough for hits.
+PROMPT = st.lists(st.integers(0, 1), min_size=1, max_size=18)
+
+
+def tokens_for(batch: Batch) -> StepResult:
+    """A pseudo-engine: a function of the tokens so far; sometimes the end-of-sequence token."""
+    return StepResult(tuple((sum(p.request.tokens) * 7 + p.stop) % (EOS + 1) for p in batch.slices if p.samples))
+
+
+class BatcherMachine(RuleBasedStateMachine):
+    """Submits, steps, aborts between plan and commit, failing steps, deadlines."""
+
+    policy = "dlpm"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batcher = make_batcher(pages=PAGES, token_budget=7, max_running=5, policy=self.policy, eos=(EOS,))
+        self.inside: dict[Request, None] = {}
+        self.plan: Plan | None = None
+        self.arrivals = 0
+        self.now = 0.0
+
+    @rule(
+        prompt=PROMPT, client=st.sampled_from("ab"), output=st.integers(1, 12), lifetime=st.none() | st.integers(1, 6)
+    )
+    def submit(self, prompt: list[int], client: str, output: int, lifetime: int | None) -> None:
+        request = make_request(prompt, arrival=self.arrivals, sampling=Sampling(max_tokens=output))
+        request.client = client
+        request.deadline = None if lifetime is None else self.now + lifetime
+        self.arrivals += 1
+        self.batcher.submit(request, self.now)
+        self.inside[request] = None
+
+    @precondition(lambda self: self.plan is None)
+    @rule()
+    def make_plan(self) -> None:
+        self.plan = self.batcher.plan(self.now)
+        if self.plan is None:
+            assert not self.batcher.running
+            assert not self.batcher.waiting, "work-conserving: an idle worker has nobody waiting"
+            return
+        pieces = self.plan.batch.slices
+        assert len({piece.request for piece in pieces}) == len(pieces)
+        prefill = sum(p.stop - p.start for p in pieces if p.stop - p.start > 1)
+        assert prefill <= 7
+        for piece in pieces:
+            assert piece.start == piece.request.computed < piece.stop <= len(piece.request.tokens)
+            assert len(piece.pages) * BLOCK >= piece.stop
+            assert piece.samples == (piece.stop == len(piece.request.tokens))
+
+    @precondition(lambda self: self.plan is not None)
+    @rule()
+    def commit(self) -> None:
+        assert self.plan is not None
+        for advance in self.batcher.commit(self.plan, tokens_for(self.plan.batch)):
+            assert advance.request in self.inside
+            assert advance.request.tokens[-1] == advance.token
+            ended = advance.token == EOS or advance.request.output_tokens == advance.request.sampling.max_tokens
+            assert ended == (advance.finish is not None)
+            if advance.finish is not None:
+                assert advance.finish == (FinishReason.STOP if advance.token == EOS else FinishReason.LENGTH)
+                del self.inside[advance.request]
+        self.plan = None
+
+    @precondition(lambda self: self.plan is not None)
+    @rule()
+    def fail(self) -> None:
+        assert self.plan is not None
+        for request in self.batcher.fail(self.plan):
+            del self.inside[request]
+        self.plan = None
+
+    @precondition(lambda self: self.inside)
+    @rule(number=st.integers(0, 100))
+    def abort(self, number: int) -> None:
+        request = list(self.inside)[number % len(self.inside)]
+        self.batcher.abort(request)
+        del self.inside[request]
+
+    @rule(seconds=st.integers(1, 3))
+    def time_passes(self, seconds: int) -> None:
+        self.now += seconds
+        late = {request for request in self.inside if request.deadline is not None and request.deadline <= self.now}
+        assert set(self.batcher.expired(self.now)) == late
+        for request in late:
+            del self.inside[request]
+        deadline = self.batcher.next_deadline()
+        assert deadline is None or deadline > self.now
+
+    @invariant()
+    def sound(self) -> None:
+        self.batcher.check_invariants()
+        assert self.batcher.running + self.batcher.waiting == len(self.inside)
+
+
+SETTINGS = settings(max_examples=80, stateful_step_count=50, deadline=None)
+TestDlpmBatcher = BatcherMachine.TestCase
+TestDlpmBatcher.settings = SETTINGS
+
+
+class VtcBatcherMachine(BatcherMachine):
+    """The same, where the queue stops at the first that does not fit."""
+
+    policy = "vtc"
+
+
+TestVtcBatcher = VtcBatcherMachine.TestCase
+TestVtcBatcher.settings = SETTINGS
+
+
+def test_what_can_never_fit_is_refused_and_says_why() -> None:
+    batcher = make_batcher(pages=4)
+    with pytest.raises(TooLong, match=r"sampling.max_tokens.*10 .* 16.*holds 16") as error:
+        batcher.submit(make_request([1] * 10, sampling=Sampling(max_tokens=16)), 0.0)
+    assert "26" in error.value.message
+    with pytest.raises(TooLong, match="prompt: at most 512 prompt tokens, got 600"):
+        batcher.submit(make_request([1] * 600), 0.0)
+    assert (batcher.waiting, batcher.running) == (0, 0)
+
+
+def test_queues_are_bounded_per_client_and_in_all() -> None:
+    batcher = make_batcher()
+    limits = batcher._limits
+    assert limits.max_waiting == limits.max_waiting_per_client == 1000
+    requests = [make_request([1], arrival=3 * number) for number in range(1001)]
+    for request in requests[:1000]:
+        batcher.submit(request, 0.0)
+    with pytest.raises(ClientLimit, match="1000 requests waiting; the limit is 1000"):
+        batcher.submit(requests[1000], 0.0)
+    with pytest.raises(QueueFull, match="1000 requests are waiting; the limit is 1000"):
+        batcher.submit(make_request([1], arrival=1), 0.0)
+    batcher.check_invariants()
+
+
+# --- the theorems ---------------------------------------------------------------------------------------------------
+
+REQUESTS = st.lists(
+    st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.integers(1, 14), st.integers(1, 20), st.integers(0, 40)),
+    min_size=8,
+    max_size=40,
+)
+
+
+def histories(
+    batcher: Batcher, arrivals: Sequence[tuple[str, int, int, int, int]]
+) -> list[dict[str, tuple[int, bool]]]:
+    """Per step: (service, backlogged) by client. An arrival is (client, prefix, length, output, at which step)."""
+    pending = sorted(enumerate(arrivals), key=lambda entry: entry[1][4])
+    service: dict[str, int] = defaultdict(int)
+    rows: list[dict[str, tuple[int, bool]]] = []
+    step = 0
+    while pending or batcher.waiting or batcher.running:
+        while pending and pending[0][1][4] <= step:
+            number, (client, prefix, length, output, _) = pending.pop(0)
+            request = make_request(
+                [prefix] * 8 + [number % 5] * length,
+                arrival=number,
+                sampling=Sampling(max_tokens=output, ignore_eos=True),
+            )
+            request.client = client
+            batcher.submit(request, 0.0)
+        plan = batcher.plan(0.0)
+        waiting = Counter(request.client for request in batcher._waiting)
+        if plan is not None:
+            batcher.commit(plan, tokens_for(plan.batch))
+        for account, _ in batcher.take_changed_accounts():
+            service[account.client] = account.service
+        rows.append({client: (service[client], waiting[client] > 0) for client in "abc"})
+        batcher.check_invariants()
+        step += 1
+    return rows
+
+
+def worst_lead(rows: list[dict[str, tuple[int, bool]]], behind: str, ahead: str, both: bool) -> int:
+    """The most that `ahead` gained on `behind` while `behind` (with `both`: each of them) was backlogged."""
+    worst, lowest = 0, None
+    for row in rows:
+        if not row[behind][1] or (both and not row[ahead][1]):
+            lowest = None
+            continue
+        lead = row[ahead][0] - row[behind][0]
+        lowest = lead if lowest is None else min(lowest, lead)
+        worst = max(worst, lead - lowest)
+    return worst
+
+
+@pytest.mark.parametrize("name", ["dlpm", "vtc"])
+@settings(max_examples=120, deadline=None)
+@given(arrivals=REQUESTS)
+def test_two_backlogged_clients_differ_by_at_most_the_bound(
+    name: str, arrivals: list[tuple[str, int, int, int, int]]
+) -> None:
+    """DLPM Theorem 4.1 and VTC Theorem 4.4, with the bound that the running policy claims."""
+    batcher = tight(name)
+    rows = histories(batcher, arrivals)
+    bound = batcher.policy.bound_micro
+    assert bound is not None
+    for f, g in ("ab", "ba", "ac", "ca", "bc", "cb"):
+        assert worst_lead(rows, f, g, both=True) <= bound
+
+
+@pytest.mark.parametrize("name", ["dlpm", "vtc"])
+@settings(max_examples=120, deadline=None)
+@given(arrivals=REQUESTS)
+def test_nobody_gets_further_ahead_of_a_backlogged_client(
+    name: str, arrivals: list[tuple[str, int, int, int, int]]
+) -> None:
+    """DLPM Theorem 4.2: against clients that are not backlogged; VTC Theorem 4.9 has twice the bound of 4.4."""
+    batcher = tight(name)
+    rows = histories(batcher, arrivals)
+    bound = batcher.policy.bound_micro
+    assert bound is not None
+    for f, g in ("ab", "ba", "ac", "ca", "bc", "cb"):
+        assert worst_lead(rows, f, g, both=False) <= (bound if name == "dlpm" else 2 * bound)
+
+
+@settings(max_examples=120, deadline=None)
+@given(arrivals=REQUESTS)
+def test_balances_stay_in_the_proved_range(arrivals: list[tuple[str, int, int, int, int]]) -> None:
+    """DLPM Theorem A.1: -U < q <= Q^u at every step."""
+    batcher = tight("dlpm")
+    histories(batcher, arrivals)
+    bound = batcher.policy.bound_micro
+    assert bound is not None
+    most = bound // 2 - QUANTUM * MICRO
+    for client in "abc":
+        assert -most < batcher.policy.balance(client) <= QUANTUM * MICRO
+
+
+QUANTUM = 64
+
+
+def tight(policy: str) -> Batcher:
+    """Few pages and slots, so that clients compete at once; a bound far below what a history serves."""
+    return make_batcher(pages=PAGES, token_budget=16, max_running=4, max_prompt_tokens=24, policy=policy)
+
+
+def test_a_flood_does_not_delay_a_light_user_by_more_than_the_bound_and_fcfs_does() -> None:
+    """What the theorem means: the same flood under both policies."""
+    flood = [("a", 1, 10, 10, 0)] * 60
+    light = [("b", 2, 10, 10, 1)] * 10
+    finished: dict[str, int] = {}
+    for name in POLICIES:
+        rows = histories(tight(name), [*flood, *light])
+        finished[name] = next(i for i, row in enumerate(rows) if row["b"][0] == rows[-1]["b"][0])
+    assert finished["dlpm"] < finished["fcfs"] / 2
+    assert finished["vtc"] < finished["fcfs"] / 2
