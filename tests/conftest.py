@@ -1,43 +1,42 @@
 """Fixtures for all tests: service processes that are never left behind."""
 
-import os
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
+from concurrent import futures
+from pathlib import Path
 
+import grpc
 import pytest
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as rpc
 
-from tests.services import SECRET, ServiceProcess, StartService
+from tests.otlp import Receiver
+from tests.services import SECRET, Process, StartService
 
 
 @pytest.fixture
-def start_service() -> Iterator[StartService]:
-    """`start_service("gateway", "--flag", "value")` starts a service on a free port and waits until it listens."""
-    started: list[ServiceProcess] = []
-    readers: list[threading.Thread] = []
+def start_service(tmp_path: Path) -> Iterator[StartService]:
+    """`start_service("gateway", throttle="none")` starts a service on a free port."""
+    started: list[Process] = []
 
-    def start(module: str, *args: str, listen: str = "127.0.0.1:0") -> ServiceProcess:
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("FAIRLEAD_")}
-        process = subprocess.Popen(
-            [sys.executable, "-m", module, "--listen", listen, *args],
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment | {"FAIRLEAD_SECRET": SECRET},
-        )
-        service = ServiceProcess(module, process)
-        started.append(service)
-        readers.append(threading.Thread(target=service.read_log, daemon=True))
-        readers[-1].start()
-        service.port = service.wait_for("listening")["port"]
-        return service
+    def start(module: str, **settings: object) -> Process:
+        log = tmp_path / f"{len(started)}-{module}.log"
+        started.append(Process(module, log, {"listen": "127.0.0.1:0", "secret": SECRET, **settings}))
+        return started[-1]
 
     yield start
-    for service in started:
-        if service.process.poll() is None:
-            service.kill()
-    for reader in readers:
-        reader.join()
-    for service in started:
-        assert service.process.stderr is not None
-        service.process.stderr.close()
+    for process in started:
+        process.kill()
+
+
+@pytest.fixture
+def receiver() -> Receiver:
+    return Receiver()
+
+
+@pytest.fixture
+def endpoint(receiver: Receiver) -> Iterator[str]:
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    rpc.add_TraceServiceServicer_to_server(receiver, server)  # type: ignore[no-untyped-call]
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield f"http://127.0.0.1:{port}"
+    server.stop(None).wait()

@@ -1,65 +1,124 @@
-"""Real service processes for tests, waited for by their own words."""
+"""Real services for tests: each a process on a free port, waited for by what it logs."""
 
 import json
-import queue
+import os
 import signal
 import subprocess
+import sys
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-SECRET = "a-secret-for-tests-only"
-START_SECONDS = 60
+import grpc
+
+from fairlead.rpc.channel import secret_metadata
+from fairlead.v1 import inference_pb2, inference_pb2_grpc, scheduler_pb2, scheduler_pb2_grpc
+
+SECRET = "a secret for tests only"
+DEADLINE = 20.0
 
 
-@dataclass
-class ServiceProcess:
-    """One `python -m <module>`; its structured log is read as it comes."""
+def eventually(condition: Callable[[], Any], what: str) -> Any:
+    """The first true value of `condition`; fails after a generous deadline."""
+    end = time.monotonic() + DEADLINE
+    while time.monotonic() < end:
+        if value := condition():
+            return value
+        time.sleep(0.01)
+    raise AssertionError(f"not within {DEADLINE} s: {what}")
 
-    module: str
-    process: "subprocess.Popen[str]"
-    lines: "queue.Queue[dict[str, Any]]" = field(default_factory=queue.Queue)
-    log: list[dict[str, Any]] = field(default_factory=list)
-    port: int = 0
+
+class Process:
+    """A service started as `python -m <module>`; its structured log is its interface to tests."""
+
+    def __init__(self, module: str, log: Path, settings: dict[str, object]) -> None:
+        self._log = log
+        environment = {f"FAIRLEAD_{key.upper()}": str(value) for key, value in settings.items()}
+        with log.open("wb") as stderr:
+            self._popen = subprocess.Popen(
+                [sys.executable, "-m", module], stderr=stderr, env={**os.environ, **environment}
+            )
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Every complete log line so far."""
+        complete = self._log.read_text().rpartition("\n")[0].splitlines()
+        return [json.loads(line) for line in complete if line.startswith("{")]
+
+    def logged(self, message: str) -> list[dict[str, Any]]:
+        """The lines with this message."""
+        return [line for line in self.lines() if line["message"] == message]
 
     @property
     def address(self) -> str:
-        """Where it listens."""
-        return f"127.0.0.1:{self.port}"
+        """Where it listens; waits until it does."""
 
-    def wait_for(self, message: str) -> dict[str, Any]:
-        """The next log line that says `message`."""
-        while True:
-            try:
-                line = self.lines.get(timeout=START_SECONDS)
-            except queue.Empty:
-                raise AssertionError(f"{self.module} never said {message!r}; it said {self.log}") from None
-            if line.get("message") == message:
-                return line
-            if line.get("message") == "<end of log>":
-                raise AssertionError(f"{self.module} ended before it said {message!r}; it said {self.log}")
+        def listening() -> list[dict[str, Any]]:
+            assert self._popen.poll() is None, self._log.read_text()
+            return self.logged("listening")
 
-    def terminate(self) -> int:
-        """SIGTERM; the exit status."""
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(START_SECONDS)
+        return f"127.0.0.1:{eventually(listening, 'the service listens')[0]['port']}"
 
     def kill(self) -> None:
-        """SIGKILL."""
-        self.process.kill()
-        self.process.wait(START_SECONDS)
+        """SIGKILL: no goodbye."""
+        self._popen.kill()
+        self._popen.wait()
 
-    def read_log(self) -> None:
-        """Until the process closes its standard error."""
-        assert self.process.stderr is not None
-        for text in self.process.stderr:
-            try:
-                line = json.loads(text)
-            except json.JSONDecodeError:
-                line = {"message": text.rstrip()}
-            self.log.append(line)
-            self.lines.put(line)
-        self.lines.put({"message": "<end of log>"})
+    def terminate(self) -> int:
+        """SIGTERM; returns the exit status."""
+        self._popen.send_signal(signal.SIGTERM)
+        return self._popen.wait(DEADLINE)
 
 
-StartService = Callable[..., ServiceProcess]
+class Stack:
+    """The processes of one cluster."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._processes: list[Process] = []
+        self.scheduler = self.start("global_scheduler")
+        self.workers: dict[str, Process] = {}
+
+    def start(self, module: str, **settings: object) -> Process:
+        """Start one more process; settings are its configuration."""
+        log = self._directory / f"{len(self._processes)}-{module}.log"
+        process = Process(module, log, {"listen": "127.0.0.1:0", "secret": SECRET, **settings})
+        self._processes.append(process)
+        return process
+
+    def worker(self, name: str, **settings: object) -> None:
+        """Start a worker with the fake engine."""
+        self.workers[name] = self.start(
+            "local_worker", name=name, engine="fake", scheduler=self.scheduler.address, **settings
+        )
+
+    def gateway(self, **settings: object) -> Process:
+        """Start a gateway and wait until it knows every worker."""
+        gateway = self.start("gateway", scheduler=self.scheduler.address, **settings)
+        with grpc.insecure_channel(gateway.address) as channel:
+            stub = inference_pb2_grpc.InferenceStub(channel)
+
+            def all_known() -> bool:
+                models = stub.ListModels(inference_pb2.ListModelsRequest(), wait_for_ready=True).models
+                return sum(model.workers for model in models) == len(self.workers)
+
+            eventually(all_known, "the gateway knows every worker")
+        return gateway
+
+    def status(self) -> scheduler_pb2.StatusResponse:
+        """What the scheduler knows."""
+        with grpc.insecure_channel(self.scheduler.address) as channel:
+            stub = scheduler_pb2_grpc.AdminStub(channel)
+            return stub.Status(scheduler_pb2.StatusRequest(), metadata=secret_metadata(SECRET))
+
+    def requests(self) -> int:
+        """How many requests are running or waiting at workers."""
+        return sum(member.load.running + member.load.waiting for member in self.status().cluster.members)
+
+    def close(self) -> None:
+        """Kill everything."""
+        for process in self._processes:
+            process.kill()
+
+
+StartService = Callable[..., Process]

@@ -1,16 +1,12 @@
-from collections.abc import Iterator
-from concurrent import futures
 from dataclasses import replace
 from typing import Any
 
-import grpc
 import pytest
-from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as pb
-from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as rpc
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.telemetry import CallRecord, InteractionRecord, Telemetry
+from tests.otlp import Receiver
 
 SECOND = 1_000_000_000
 NOW = 1_700_000_000 * SECOND
@@ -21,43 +17,6 @@ CALL = CallRecord(
     received=NOW, admitted=NOW + 1, dispatched=NOW + 30, queued=NOW + 40, scheduled=NOW + 500, first_token=NOW + 900,
     finished=NOW + 2000,
 )  # fmt: skip
-
-
-class Receiver(rpc.TraceServiceServicer):
-    """A real OTLP receiver that keeps (service, span)."""
-
-    def __init__(self) -> None:
-        self.spans: list[tuple[str, Span]] = []
-
-    def Export(
-        self, request: pb.ExportTraceServiceRequest, context: grpc.ServicerContext
-    ) -> pb.ExportTraceServiceResponse:
-        for group in request.resource_spans:
-            service = next(a.value.string_value for a in group.resource.attributes if a.key == "service.name")
-            self.spans += [(service, span) for scope in group.scope_spans for span in scope.spans]
-        return pb.ExportTraceServiceResponse()
-
-    def named(self, name: str) -> list[Span]:
-        return [span for _, span in self.spans if span.name == name]
-
-    def below(self, parent: Span) -> list[tuple[str, Span]]:
-        children = [(service, span) for service, span in self.spans if span.parent_span_id == parent.span_id]
-        return sorted(children, key=lambda child: (child[1].start_time_unix_nano, child[1].end_time_unix_nano))
-
-
-@pytest.fixture
-def receiver() -> Receiver:
-    return Receiver()
-
-
-@pytest.fixture
-def endpoint(receiver: Receiver) -> Iterator[str]:
-    server = grpc.server(futures.ThreadPoolExecutor(1))
-    rpc.add_TraceServiceServicer_to_server(receiver, server)  # type: ignore[no-untyped-call]
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    yield f"http://127.0.0.1:{port}"
-    server.stop(None).wait()
 
 
 def export(endpoint: str, *records: CallRecord | InteractionRecord) -> None:

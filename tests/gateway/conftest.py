@@ -1,125 +1,13 @@
-"""A real stack on this machine: scheduler, workers with the fake engine, gateway; each a process on a free port."""
+"""Clusters for the gateway's tests: one of the test's own, or one per module for tests that leave it as it was."""
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
 
-from fairlead.rpc.channel import secret_metadata
-from fairlead.v1 import inference_pb2, inference_pb2_grpc, scheduler_pb2, scheduler_pb2_grpc
-
-SECRET = "a secret of the gateway's tests"
-DEADLINE = 20.0
-
-
-def eventually(condition: Callable[[], Any], what: str) -> Any:
-    """The first true value of `condition`; fails after a generous deadline."""
-    end = time.monotonic() + DEADLINE
-    while time.monotonic() < end:
-        if value := condition():
-            return value
-        time.sleep(0.01)
-    raise AssertionError(f"not within {DEADLINE} s: {what}")
-
-
-class Process:
-    """A service started as `python -m <module>`; its structured log is its interface to tests."""
-
-    def __init__(self, module: str, log: Path, settings: dict[str, object]) -> None:
-        self._log = log
-        environment = {f"FAIRLEAD_{key.upper()}": str(value) for key, value in settings.items()}
-        with log.open("wb") as stderr:
-            self._popen = subprocess.Popen(
-                [sys.executable, "-m", module], stderr=stderr, env={**os.environ, **environment}
-            )
-
-    def lines(self) -> list[dict[str, Any]]:
-        """Every complete log line so far."""
-        complete = self._log.read_text().rpartition("\n")[0].splitlines()
-        return [json.loads(line) for line in complete if line.startswith("{")]
-
-    def logged(self, message: str) -> list[dict[str, Any]]:
-        """The lines with this message."""
-        return [line for line in self.lines() if line["message"] == message]
-
-    @property
-    def address(self) -> str:
-        """Where it listens; waits until it does."""
-
-        def listening() -> list[dict[str, Any]]:
-            assert self._popen.poll() is None, self._log.read_text()
-            return self.logged("listening")
-
-        return f"127.0.0.1:{eventually(listening, 'the service listens')[0]['port']}"
-
-    def kill(self) -> None:
-        """SIGKILL: no goodbye."""
-        self._popen.kill()
-        self._popen.wait()
-
-    def terminate(self) -> int:
-        """SIGTERM; returns the exit status."""
-        self._popen.send_signal(signal.SIGTERM)
-        return self._popen.wait(DEADLINE)
-
-
-class Stack:
-    """The processes of one cluster."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._processes: list[Process] = []
-        self.scheduler = self.start("global_scheduler")
-        self.workers: dict[str, Process] = {}
-
-    def start(self, module: str, **settings: object) -> Process:
-        """Start one more process; settings are its configuration."""
-        log = self._directory / f"{len(self._processes)}-{module}.log"
-        process = Process(module, log, {"listen": "127.0.0.1:0", "secret": SECRET, **settings})
-        self._processes.append(process)
-        return process
-
-    def worker(self, name: str, **settings: object) -> None:
-        """Start a worker with the fake engine."""
-        self.workers[name] = self.start(
-            "local_worker", name=name, engine="fake", scheduler=self.scheduler.address, **settings
-        )
-
-    def gateway(self, **settings: object) -> Process:
-        """Start a gateway and wait until it knows every worker."""
-        gateway = self.start("gateway", scheduler=self.scheduler.address, **settings)
-        with grpc.insecure_channel(gateway.address) as channel:
-            stub = inference_pb2_grpc.InferenceStub(channel)
-
-            def all_known() -> bool:
-                models = stub.ListModels(inference_pb2.ListModelsRequest(), wait_for_ready=True).models
-                return sum(model.workers for model in models) == len(self.workers)
-
-            eventually(all_known, "the gateway knows every worker")
-        return gateway
-
-    def status(self) -> scheduler_pb2.StatusResponse:
-        """What the scheduler knows."""
-        with grpc.insecure_channel(self.scheduler.address) as channel:
-            stub = scheduler_pb2_grpc.AdminStub(channel)
-            return stub.Status(scheduler_pb2.StatusRequest(), metadata=secret_metadata(SECRET))
-
-    def requests(self) -> int:
-        """How many requests are running or waiting at workers."""
-        return sum(member.load.running + member.load.waiting for member in self.status().cluster.members)
-
-    def close(self) -> None:
-        """Kill everything."""
-        for process in self._processes:
-            process.kill()
+from fairlead.v1 import inference_pb2_grpc
+from tests.services import Stack
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from fairlead.blocks import unpack_ids
 from fairlead.outcomes import Outcome
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc
-from tests.gateway.conftest import Process, Stack, eventually
+from tests.services import Process, Stack, eventually
 
 STEP = 0.01
 

@@ -6,7 +6,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
-from tests.gateway.conftest import Stack, eventually
+from tests.services import Stack, eventually
 
 
 def test_a_generic_client_can_generate(stack: Stack) -> None:

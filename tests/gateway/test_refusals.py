@@ -13,7 +13,7 @@ from fairlead.outcomes import Outcome
 from fairlead.rpc.channel import MAX_REQUEST_BYTES
 from fairlead.rpc.status import from_call
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc
-from tests.gateway.conftest import Stack
+from tests.services import Stack
 
 Request = inference_pb2.GenerateRequest
 

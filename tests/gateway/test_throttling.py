@@ -7,7 +7,7 @@ from fairlead.errors import ThrottledUser
 from fairlead.outcomes import Outcome
 from fairlead.rpc.status import from_call
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc
-from tests.gateway.conftest import Stack, eventually
+from tests.services import Stack, eventually
 
 
 def request_for(max_tokens: int, **interaction: object) -> inference_pb2.GenerateRequest:

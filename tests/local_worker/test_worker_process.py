@@ -65,7 +65,7 @@ class Gateway:
 
 @pytest.fixture
 def worker_address(start_service: StartService) -> str:
-    return start_service("local_worker", "--engine", "fake", "--scheduler", "127.0.0.1:1").address
+    return start_service("local_worker", engine="fake", scheduler="127.0.0.1:1").address
 
 
 @pytest.fixture
@@ -194,12 +194,12 @@ async def test_the_scheduler_learns_identity_load_blocks_and_ends(start_service:
     scheduler_pb2_grpc.add_SchedulerServicer_to_server(scheduler, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    args = ("--engine", "fake", "--scheduler", f"127.0.0.1:{port}", "--name", "w0")
-    service = await asyncio.to_thread(start_service, "local_worker", *args)
+    service = start_service("local_worker", engine="fake", scheduler=f"127.0.0.1:{port}", name="w0")
     hello = (await scheduler.next("hello")).hello
-    assert (hello.worker, hello.address, hello.model.policy) == ("w0", service.address, "dlpm")
+    address = await asyncio.to_thread(lambda: service.address)
+    assert (hello.worker, hello.address, hello.model.policy) == ("w0", address, "dlpm")
     assert hello.model.fairness_bound > 0
-    async with open_channel(service.address) as channel:
+    async with open_channel(address) as channel:
         gateway = Gateway(channel)
         await gateway.send(submit("one", max_tokens=20, ignore_eos=True))
         await gateway.until_ended("one")

@@ -1,0 +1,54 @@
+"""One trace per interaction, from the services' real times, at a real OTLP receiver."""
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from fairlead import Client
+from fairlead.errors import InvalidRequest
+from tests.otlp import Receiver
+from tests.services import Stack
+
+
+async def interact(address: str) -> None:
+    async with Client(address, user="ann", app="agent") as client:
+        async with client.interaction() as interaction:
+            await interaction.generate("plan", max_tokens=4, ignore_eos=True)
+            await interaction.generate("act", max_tokens=4, ignore_eos=True)
+        with pytest.raises(InvalidRequest):
+            await client.generate("bad", temperature=-1.0)
+
+
+def test_an_interactions_calls_are_one_trace_across_services(
+    stack: Stack, receiver: Receiver, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+    stack.worker("w0", fake_step_seconds=0.01, served_name="tiny")
+    gateway = stack.gateway()
+    asyncio.run(interact(gateway.address))
+    assert gateway.terminate() == 0, "and what was recorded has been exported"
+    [root] = receiver.named("interaction")
+    calls = receiver.below(root)
+    assert [(service, span.name) for service, span in calls] == [("fairlead-gateway", "chat tiny")] * 2
+    for _, call in calls:
+        phases = receiver.below(call)
+        assert [(service.removeprefix("fairlead-"), span.name) for service, span in phases] == [
+            ("gateway", "admit"),
+            ("global-scheduler", "select"),
+            ("local-worker", "queue"),
+            ("local-worker", "prefill"),
+            ("local-worker", "decode"),
+        ]
+        assert {span.trace_id for _, span in phases} == {root.trace_id} == {call.trace_id}
+        for (_, before), (_, after) in pairwise(phases):
+            assert before.end_time_unix_nano == after.start_time_unix_nano
+        assert phases[0][1].start_time_unix_nano == call.start_time_unix_nano
+        assert phases[-1][1].end_time_unix_nano == call.end_time_unix_nano
+        decode = phases[-1][1]
+        assert decode.end_time_unix_nano - decode.start_time_unix_nano >= 3 * 10_000_000, "three steps of 10 ms"
+    [failed] = [span for _, span in receiver.spans if span.name.startswith("chat") and span.trace_id != root.trace_id]
+    outcomes = [a.value.string_value for a in failed.attributes if a.key == "fairlead.outcome"]
+    assert outcomes == ["REJECTED_INVALID"]
+    texts = {a.value.string_value for _, span in receiver.spans for a in span.attributes}
+    assert not texts & {"plan", "act", "bad"}, "prompts never enter spans"

@@ -1,0 +1,28 @@
+"""A real OTLP/gRPC receiver, for tests of what is exported."""
+
+import grpc
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as pb
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as rpc
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+
+class Receiver(rpc.TraceServiceServicer):
+    """A real OTLP receiver that keeps (service, span)."""
+
+    def __init__(self) -> None:
+        self.spans: list[tuple[str, Span]] = []
+
+    def Export(
+        self, request: pb.ExportTraceServiceRequest, context: grpc.ServicerContext
+    ) -> pb.ExportTraceServiceResponse:
+        for group in request.resource_spans:
+            service = next(a.value.string_value for a in group.resource.attributes if a.key == "service.name")
+            self.spans += [(service, span) for scope in group.scope_spans for span in scope.spans]
+        return pb.ExportTraceServiceResponse()
+
+    def named(self, name: str) -> list[Span]:
+        return [span for _, span in self.spans if span.name == name]
+
+    def below(self, parent: Span) -> list[tuple[str, Span]]:
+        children = [(service, span) for service, span in self.spans if span.parent_span_id == parent.span_id]
+        return sorted(children, key=lambda child: (child[1].start_time_unix_nano, child[1].end_time_unix_nano))
