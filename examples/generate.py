@@ -1,0 +1,12 @@
+"""The plainest call: a prompt, then its completion as it comes. Blocking."""
+
+import sys
+
+import fairlead
+
+ADDRESS = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:7000"
+
+with fairlead.SyncClient(ADDRESS, user="alice") as client:
+    for chunk in client.stream("The tide is", max_tokens=24):
+        print(chunk.text, end="", flush=True)
+    print()
