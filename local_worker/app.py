@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fairlead.config import ConfigError, load, option, require
 from fairlead.cost import WeightedTokens
@@ -24,6 +25,7 @@ from local_worker.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
 MIN_SECRET = 16
+WILDCARDS = ("", "0.0.0.0", "[::]")
 DEFAULT_MODEL = "smollm2-135m-instruct"
 
 
@@ -63,6 +65,11 @@ class WorkerConfig:
         require(
             self.kv_tokens % self.block_tokens == 0,
             f"kv_tokens: must be a multiple of block_tokens ({self.block_tokens}), got {self.kv_tokens}",
+        )
+
+        require(
+            self.advertise != "" or self.listen.rpartition(":")[0] not in WILDCARDS,
+            f"advertise: must be given, since gateways cannot reach a worker at {self.listen}",
         )
 
     @property
@@ -129,8 +136,9 @@ class Worker:
     def __init__(self, config: WorkerConfig, model: Model) -> None:
         self._config = config
         self._event_loop = asyncio.get_running_loop()
+        self._loop_end: asyncio.Future[None] = self._event_loop.create_future()
         self._batcher = make_batcher(config, model)
-        self._engine_loop = EngineLoop(self._batcher, model.engine, self._hand_over)
+        self._engine_loop = EngineLoop(self._batcher, model.engine, self._hand_over, self._loop_died)
         prompts = Prompts(model.tokenizer, model.vocab_size, config.block_tokens, config.secret, config.model_name)
         self._service = WorkerService(prompts, self._engine_loop)
         self._server = Server(config.listen, secret=config.secret)
@@ -156,9 +164,13 @@ class Worker:
         await self._server.start()
         log.info("listening", extra={"service": "local_worker", "port": self._server.port})
         attachment = asyncio.create_task(self._attachment.run())
+        stopping = asyncio.create_task(stop.wait())
         try:
             await self._server.set_ready(True)
-            await stop.wait()
+            ends: list[asyncio.Future[Any]] = [attachment, self._loop_end, stopping]
+            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            for ended in done:
+                ended.result()
             await self._finish()
         finally:
             attachment.cancel()
@@ -178,6 +190,9 @@ class Worker:
         except TimeoutError:
             log.warning("drain timed out: gateways re-dispatch what is left")
         await self._server.stop(grace=1.0)
+
+    def _loop_died(self, error: BaseException) -> None:
+        self._event_loop.call_soon_threadsafe(self._loop_end.set_exception, RuntimeError(f"engine loop: {error!r}"))
 
     def _hand_over(self, out: Outbox) -> None:
         self._event_loop.call_soon_threadsafe(self._delivered, out)

@@ -47,12 +47,20 @@ class Outbox:
 
 
 class EngineLoop:
-    """Runs until `stop`; `deliver` is called on the loop's thread after every turn that changed something."""
+    """Runs until `stop`. On its own thread it calls `deliver` after every turn that changed something, and `died` when
+    it ends by a defect: a worker without its loop serves nobody and must not look alive."""
 
-    def __init__(self, batcher: Batcher, engine: Engine, deliver: Callable[[Outbox], None]) -> None:
+    def __init__(
+        self,
+        batcher: Batcher,
+        engine: Engine,
+        deliver: Callable[[Outbox], None],
+        died: Callable[[BaseException], None],
+    ) -> None:
         self._batcher = batcher
         self._engine = engine
         self._deliver = deliver
+        self._died = died
         self._inbox: deque[Callable[[], None]] = deque()
         self._wake = threading.Event()
         self._stopping = False
@@ -90,6 +98,13 @@ class EngineLoop:
         self._wake.set()
 
     def _run(self) -> None:
+        try:
+            self._turns()
+        except BaseException as error:
+            log.critical("the engine loop died", exc_info=error)
+            self._died(error)
+
+    def _turns(self) -> None:
         while not self._stopping:
             self._wake.clear()
             worked = self._turn()

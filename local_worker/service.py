@@ -25,10 +25,10 @@ log = logging.getLogger(__name__)
 
 
 class GatewaySession:
-    """One gateway's stream: the queue between the engine loop and the stream's only writer."""
+    """One gateway's stream: the queue between the engine loop and the stream's only writer. None ends the stream."""
 
     def __init__(self) -> None:
-        self.events: asyncio.Queue[worker_pb2.StepEvents] = asyncio.Queue()
+        self.events: asyncio.Queue[worker_pb2.StepEvents | None] = asyncio.Queue()
 
 
 class WorkerService(worker_pb2_grpc.WorkerServicer):
@@ -57,28 +57,24 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
     ) -> AsyncIterator[worker_pb2.StepEvents]:
         """See worker.proto. The generator is the stream's only writer."""
         session = GatewaySession()
-        reader = asyncio.ensure_future(self._read(session, request_iterator))
+        reader = asyncio.create_task(self._read(session, request_iterator))
         try:
-            while True:
-                waiter = asyncio.ensure_future(session.events.get())
-                done, _ = await asyncio.wait({waiter, reader}, return_when=asyncio.FIRST_COMPLETED)
-                if waiter not in done:
-                    waiter.cancel()
-                    break
-                yield waiter.result()
+            while (events := await session.events.get()) is not None:
+                yield events
             reader.result()
-        except FairleadError as error:
-            await context.abort_with_status(to_status(error))
         finally:
             reader.cancel()
             self._loop.abort_all(session)
 
     async def _read(self, session: GatewaySession, commands: AsyncIterator[worker_pb2.SessionCommands]) -> None:
-        async for message in commands:
-            for submit in message.submits:
-                self._submit(session, submit)
-            for abort in message.aborts:
-                self._loop.abort(session, abort.request_id, abort.attempt)
+        try:
+            async for message in commands:
+                for submit in message.submits:
+                    self._submit(session, submit)
+                for abort in message.aborts:
+                    self._loop.abort(session, abort.request_id, abort.attempt)
+        finally:
+            session.events.put_nowait(None)
 
     def _submit(self, session: GatewaySession, submit: worker_pb2.Submit) -> None:
         if self.draining:

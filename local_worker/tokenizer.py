@@ -1,6 +1,7 @@
 """Text to token ids and back, incrementally."""
 
 import codecs
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,6 +90,7 @@ class HuggingFaceTokenizer:
 
     def __init__(self, tokenizer: Any, eos_token_ids: tuple[int, ...]) -> None:
         self._tokenizer = tokenizer
+        self._encoding = threading.Lock()  # encoding sets options of the shared tokenizer
         self.eos_token_ids = eos_token_ids
 
     @classmethod
@@ -107,7 +109,8 @@ class HuggingFaceTokenizer:
 
     def encode(self, text: str) -> list[int]:
         """See Tokenizer."""
-        ids: list[int] = self._tokenizer.encode(text)
+        with self._encoding:
+            ids: list[int] = self._tokenizer.encode(text)
         if not ids:
             raise InvalidRequest("must hold at least 1 token, got 0", "prompt.text")
         return ids
@@ -116,11 +119,13 @@ class HuggingFaceTokenizer:
         """See Tokenizer. System tokens are those of the system messages' contents."""
         turns = [{"role": role, "content": content} for role, content in messages]
         try:
-            ids = self._tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False)
+            with self._encoding:
+                ids = self._tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False)
         except Exception as error:  # templates are programs: they raise what they like
             raise InvalidRequest(f"the model's chat template refused it: {error}", "prompt.chat") from error
         system = "".join(content for role, content in messages if role == "system")
-        system_ids = self._tokenizer.encode(system, add_special_tokens=False) if system else []
+        with self._encoding:
+            system_ids = self._tokenizer.encode(system, add_special_tokens=False) if system else []
         return Encoded(list(ids), min(len(system_ids), len(ids)))
 
     def decoder(self) -> Decoder:

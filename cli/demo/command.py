@@ -16,6 +16,8 @@ from cli.stack import Stack
 WORKERS = 2
 # Small on purpose: a bound larger than the whole run's service would show nothing. U = L_input + 2 M per worker.
 WORKER_ARGS = ["--kv-tokens", "320", "--max-prompt-tokens", "160", "--token-budget", "128", "--quantum-tokens", "64"]
+# A request or two: a client's requests reach every worker within the run, so that it can be backlogged on all of them.
+SCHEDULER_ARGS = ["--quantum-tokens", "160"]
 PROGRESS_SECONDS = 5.0
 
 
@@ -69,7 +71,7 @@ def _serve(schedulers: Schedulers, args: argparse.Namespace) -> tuple[Record, Ob
         workers=WORKERS,
         model=args.model,
         engine=args.engine,
-        scheduler_args=["--policy", schedulers.across],
+        scheduler_args=[*SCHEDULER_ARGS, "--policy", schedulers.across],
         worker_args=[*WORKER_ARGS, "--policy", schedulers.local],
         gateway_args=["--throttle", "none"],  # only the schedulers differ between the runs
         log_dir=args.out / schedulers.local,

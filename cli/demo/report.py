@@ -9,13 +9,13 @@ from cli.demo.evidence import Evidence
 from cli.demo.observation import Observation
 from cli.demo.scenario import Record
 
-ROW = "{:<18} {:<8} {:>9} {:>7} {:>9} {:>10} {:>10}"
+ROW = "{:<18} {:<8} {:>9} {:>7} {:>9} {:>10} {:>10} {:>11}"
 SUMMARY = "{:<18} {:>6} {:>12} {:>14} {:>9} {:>11}"
 
 
 def table(runs: Sequence[Evidence], bound: float) -> str:
     """Both runs, per user and in all."""
-    lines = [ROW.format("schedulers", "user", "service", "share", "requests", "TTFT p50 s", "TTFT p99 s")]
+    lines = [ROW.format("schedulers", "user", "service", "share", "requests", "TTFT p50 s", "TTFT p99 s", "backlogged")]
     for run in runs:
         lines += [
             ROW.format(
@@ -26,6 +26,7 @@ def table(runs: Sequence[Evidence], bound: float) -> str:
                 user.requests,
                 f"{user.ttft_p50:.2f}",
                 f"{user.ttft_p99:.2f}",
+                f"{run.backlogged[user.user]:.0%}",
             )
             for user in run.users
         ]

@@ -74,8 +74,8 @@ async def _agent(client: Client, number: int) -> AsyncIterator[Completion]:
 # cannot show whether the scheduler would have given it.
 PERSONAS = (
     Persona("flood", "floods, long shared prefix", 64, _flood),
-    Persona("alice", "single questions", 12, _ask),
-    Persona("bob", "multi-call interactions", 12, _agent),
+    Persona("alice", "single questions", 16, _ask),
+    Persona("bob", "multi-call interactions", 16, _agent),
 )
 
 

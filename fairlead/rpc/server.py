@@ -9,6 +9,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from fairlead.config import ConfigError
 from fairlead.errors import Unauthenticated
 from fairlead.rpc.channel import MAX_MESSAGE_BYTES, OPTIONS, SECRET_METADATA
 from fairlead.rpc.status import to_status
@@ -52,7 +53,12 @@ class Server:
         options = list((dict(OPTIONS) | own).items())
         interceptors = [SecretInterceptor(secret)] if secret else []
         self.grpc = grpc.aio.server(options=options, interceptors=interceptors)
-        self.port = self.grpc.add_insecure_port(listen)
+        try:
+            self.port = self.grpc.add_insecure_port(listen)
+        except RuntimeError as error:
+            raise ConfigError(
+                f"listen: cannot listen on {listen}: is the port taken, the address this machine's?"
+            ) from error
         self._health = health.aio.HealthServicer()
         self._names: list[str] = []
 
