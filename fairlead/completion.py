@@ -39,11 +39,20 @@ class Timings:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenLogprobs:
+    """The model's own log-probability of an output token, and of the most likely ones at its place, best first."""
+
+    logprob: float
+    top: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some more output, as it came."""
+    """Some more output, as it came; `logprobs` one per token when asked for."""
 
     text: str
     token_ids: tuple[int, ...]
+    logprobs: tuple[TokenLogprobs, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +61,7 @@ class Completion:
 
     text: str
     token_ids: tuple[int, ...]
+    logprobs: tuple[TokenLogprobs, ...]
     finish_reason: FinishReason
     usage: Usage
     timings: Timings

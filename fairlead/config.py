@@ -7,9 +7,10 @@ checks ranges in `__post_init__` by raising ConfigError.
 
 import argparse
 import dataclasses
+import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import yaml
 
@@ -80,7 +81,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _convert(value: Any, kind: Any, where: str) -> Any:
-    """`value` (from YAML, or text) as `kind`, one of str, int, float, bool."""
+    """`value` (from YAML, or text) as `kind`, one of str, int, float, bool; of `kind | None`, as `kind`."""
+    if isinstance(kind, types.UnionType):
+        kind = get_args(kind)[0]
     try:
         if kind is bool:
             return value if isinstance(value, bool) else _WORDS[str(value).lower()]

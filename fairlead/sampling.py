@@ -8,6 +8,9 @@ MAX_STOP_STRINGS = 16
 MAX_STOP_CHARACTERS = 256
 MAX_STOP_TOKENS = 64
 MAX_TEMPERATURE = 100.0
+MAX_PENALTY = 2.0
+MAX_REPETITION_PENALTY = 10.0
+MAX_LOGPROBS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,23 +18,46 @@ class Sampling:
     """Sampling parameters with every default resolved; raises InvalidRequest naming field, limit and value."""
 
     max_tokens: int = 128
+    min_tokens: int = 0
     temperature: float = 0.0
     top_k: int = 0
     top_p: float = 1.0
     min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
     seed: int = 0
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
+    logprobs: int | None = None  # how many alternatives to report beside the chosen token; None: nothing
+
+    @property
+    def has_penalties(self) -> bool:
+        """Whether earlier tokens change the distribution."""
+        return self.repetition_penalty != 1 or self.presence_penalty != 0 or self.frequency_penalty != 0
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether unlikely tokens are left out."""
+        return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
 
     def __post_init__(self) -> None:
         _within("max_tokens", self.max_tokens, 1, None)
+        _within("min_tokens", self.min_tokens, 0, self.max_tokens)
         _within("temperature", self.temperature, 0.0, MAX_TEMPERATURE)
         _within("top_k", self.top_k, 0, None)
         _within("top_p", self.top_p, 0.0, 1.0)
         if self.top_p == 0.0:
             raise InvalidRequest("must be above 0, got 0.0", "sampling.top_p")
         _within("min_p", self.min_p, 0.0, 1.0)
+        _within("repetition_penalty", self.repetition_penalty, 0.0, MAX_REPETITION_PENALTY)
+        if self.repetition_penalty == 0.0:
+            raise InvalidRequest("must be above 0, got 0.0", "sampling.repetition_penalty")
+        _within("presence_penalty", self.presence_penalty, -MAX_PENALTY, MAX_PENALTY)
+        _within("frequency_penalty", self.frequency_penalty, -MAX_PENALTY, MAX_PENALTY)
+        if self.logprobs is not None:
+            _within("logprobs", self.logprobs, 0, MAX_LOGPROBS)
         _at_most("stop", len(self.stop), MAX_STOP_STRINGS, "stop strings")
         for text in self.stop:
             if not text:

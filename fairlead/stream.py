@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable
 
 from fairlead.blocks import unpack_ids
-from fairlead.completion import Chunk, Completion, Timings, Usage
+from fairlead.completion import Chunk, Completion, Timings, TokenLogprobs, Usage
 from fairlead.errors import Internal
 from fairlead.outcomes import FinishReason
 from fairlead.v1 import inference_pb2
@@ -23,6 +23,7 @@ class Stream:
         self._on_accepted = on_accepted
         self._text: list[str] = []
         self._ids: list[int] = []
+        self._logprobs: list[TokenLogprobs] = []
 
     async def __aiter__(self) -> AsyncIterator[Chunk]:
         """Raises the FairleadError of a call that does not complete."""
@@ -32,9 +33,10 @@ class Stream:
                     self.accepted = response.accepted
                     self._on_accepted(response.accepted)
                 case "chunk":
-                    chunk = Chunk(response.chunk.text, tuple(unpack_ids(response.chunk.token_ids.packed)))
+                    chunk = _chunk(response.chunk)
                     self._text.append(chunk.text)
                     self._ids += chunk.token_ids
+                    self._logprobs += chunk.logprobs
                     yield chunk
                 case "finished":
                     self._finished = response.finished
@@ -55,6 +57,7 @@ class Stream:
         return Completion(
             text="".join(self._text),
             token_ids=tuple(self._ids),
+            logprobs=tuple(self._logprobs),
             finish_reason=FinishReason(finished.finish_reason),
             usage=Usage(usage.prompt_tokens, usage.cached_tokens, usage.output_tokens, usage.system_tokens),
             timings=Timings(*(getattr(timings, name) for name in Timings.__slots__)),
@@ -62,3 +65,11 @@ class Stream:
             model=accepted.model,
             worker=accepted.worker,
         )
+
+
+def _chunk(chunk: inference_pb2.TokenChunk) -> Chunk:
+    logprobs = tuple(
+        TokenLogprobs(entry.logprob, tuple(zip(entry.top_ids, entry.top_logprobs, strict=True)))
+        for entry in chunk.logprobs
+    )
+    return Chunk(chunk.text, tuple(unpack_ids(chunk.token_ids.packed)), logprobs)

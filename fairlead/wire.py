@@ -3,7 +3,8 @@
 from fairlead.sampling import Sampling
 from fairlead.v1 import common_pb2
 
-_SCALARS = ("max_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "ignore_eos")
+_REPEATED = ("stop", "stop_token_ids")
+_SCALARS = tuple(field.name for field in common_pb2.SamplingParams.DESCRIPTOR.fields if field.name not in _REPEATED)
 
 
 def sampling_from_proto(message: common_pb2.SamplingParams) -> Sampling:
@@ -13,7 +14,7 @@ def sampling_from_proto(message: common_pb2.SamplingParams) -> Sampling:
 
 
 def sampling_to_proto(sampling: Sampling) -> common_pb2.SamplingParams:
-    """Every field set, so that the receiver resolves nothing."""
+    """Every field that has a value set, so that the receiver resolves nothing."""
     return common_pb2.SamplingParams(
         **{name: getattr(sampling, name) for name in _SCALARS},
         stop=sampling.stop,

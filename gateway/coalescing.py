@@ -1,5 +1,7 @@
 """Tokens gathered into messages: a message to a client costs about 50 us, however many tokens it carries."""
 
+from collections.abc import Sequence
+
 from fairlead.v1 import common_pb2, inference_pb2
 
 TOKENS = 4
@@ -14,16 +16,18 @@ class Coalescer:
         self._wanted = 1
         self._text: list[str] = []
         self._ids: list[bytes] = []
+        self._logprobs: list[common_pb2.TokenLogprobs] = []
         self._count = 0
         self.due: float | None = None  # when what is held must go; None: nothing is held
 
-    def add(self, token_ids: bytes, text: str, now: float) -> None:
-        """Hold some more output."""
+    def add(self, token_ids: bytes, text: str, now: float, logprobs: Sequence[common_pb2.TokenLogprobs] = ()) -> None:
+        """Hold some more output; `logprobs` one per token, or none."""
         if self.due is None:
             self.due = now + SECONDS
         self._count += len(token_ids) // 4
         self._ids.append(token_ids)
         self._text.append(text)
+        self._logprobs += logprobs
 
     def ready(self, now: float) -> bool:
         """Whether what is held should go now."""
@@ -32,7 +36,7 @@ class Coalescer:
     def take(self) -> inference_pb2.TokenChunk:
         """Everything held, as one message."""
         ids = common_pb2.TokenIds(packed=b"".join(self._ids))
-        chunk = inference_pb2.TokenChunk(text="".join(self._text), token_ids=ids)
-        self._text, self._ids, self._count, self.due = [], [], 0, None
+        chunk = inference_pb2.TokenChunk(text="".join(self._text), token_ids=ids, logprobs=self._logprobs)
+        self._text, self._ids, self._logprobs, self._count, self.due = [], [], [], 0, None
         self._wanted = self._tokens
         return chunk

@@ -126,7 +126,12 @@ class Session:
 
     def _submission(self) -> worker_pb2.Submit:
         work, generated = self._work, self._call.usage.output_tokens
-        remaining = replace(work.sampling, max_tokens=work.sampling.max_tokens - generated)
+        sampling = work.sampling
+        remaining = replace(
+            sampling,
+            max_tokens=sampling.max_tokens - generated,
+            min_tokens=max(0, sampling.min_tokens - generated),
+        )
         return worker_pb2.Submit(
             request_id=work.request_id,
             attempt=self._call.attempts,
@@ -156,7 +161,7 @@ class Session:
     def _receive(self, tokens: worker_pb2.Tokens) -> None:
         self._call.usage.output_tokens += len(tokens.token_ids) // TOKEN_BYTES
         self._generated.append(tokens.token_ids)
-        self._chunk.add(tokens.token_ids, tokens.text, self._clock())
+        self._chunk.add(tokens.token_ids, tokens.text, self._clock(), tokens.logprobs)
 
     def _end(self, ended: worker_pb2.Ended) -> list[inference_pb2.GenerateResponse]:
         self._call.timings.MergeFrom(ended.timings)

@@ -5,107 +5,24 @@ import logging
 import os
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from fairlead.config import ConfigError, load, option, require
+from fairlead.config import ConfigError, load
 from fairlead.cost import WeightedTokens
 from fairlead.process import configure_logging, run
 from fairlead.rpc.server import Server
 from fairlead.v1 import scheduler_pb2, worker_pb2, worker_pb2_grpc
 from local_worker.attachment import Attachment
-from local_worker.core.batch import Engine
+from local_worker.config import WorkerConfig
 from local_worker.core.batcher import Batcher, Limits
 from local_worker.core.policies import POLICIES, PolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.loop import EngineLoop, Outbox
+from local_worker.model import Model, load_model
 from local_worker.prompts import Prompts
 from local_worker.service import TokenizerService, WorkerService
-from local_worker.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
-MIN_SECRET = 16
-WILDCARDS = ("", "0.0.0.0", "[::]")
-DEFAULT_MODEL = "smollm2-135m-instruct"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerConfig:
-    """See fairlead.config for where values come from."""
-
-    listen: str = option("127.0.0.1:7100", "address to listen on, host:port; port 0 picks a free one")
-    advertise: str = option("", "address that gateways reach this worker at; default: the one listened on")
-    scheduler: str = option("127.0.0.1:7050", "address of the global scheduler")
-    secret: str = option("", "the cluster secret, at least 16 characters")
-    name: str = option("", "stable name of this worker; default: host name and port")
-    engine: str = option(
-        "transformers", "what computes: a model, or a deterministic stand-in", choices=("transformers", "fake")
-    )
-    fake_step_seconds: float = option(0.0, "how long a step of the fake engine takes")
-    model: str = option(DEFAULT_MODEL, "the built-in model's name, a local path or a hub id")
-    served_name: str = option("", "the name that requests use; default: the last part of the model's path or id")
-    threads: int = option(os.cpu_count() or 1, "compute threads of the engine")
-    kv_tokens: int = option(8192, "capacity of the KV cache in tokens")
-    block_tokens: int = option(16, "tokens per block and KV page")
-    max_prompt_tokens: int = option(4096, "longest prompt accepted (L_input of the bounds)")
-    max_running: int = option(32, "most requests in a batch")
-    token_budget: int = option(256, "most tokens computed per step: longer prompts are prefilled in chunks")
-    max_waiting: int = option(4096, "most requests in the queue")
-    max_waiting_per_client: int = option(1024, "most requests of one client in the queue")
-    policy: str = option("dlpm", "the queue policy", choices=tuple(POLICIES))
-    quantum_tokens: int = option(512, "Q^u: service that a refill grants, in cost units")
-    drain_seconds: float = option(20.0, "how long running requests may take to finish after SIGTERM")
-    log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))
-
-    def __post_init__(self) -> None:
-        require(len(self.secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")
-        positive = ("kv_tokens", "block_tokens", "max_prompt_tokens", "max_running", "token_budget", "quantum_tokens")
-        for name in (*positive, "threads", "max_waiting", "max_waiting_per_client"):
-            require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
-        require(
-            self.kv_tokens % self.block_tokens == 0,
-            f"kv_tokens: must be a multiple of block_tokens ({self.block_tokens}), got {self.kv_tokens}",
-        )
-
-        require(
-            self.advertise != "" or self.listen.rpartition(":")[0] not in WILDCARDS,
-            f"advertise: must be given, since gateways cannot reach a worker at {self.listen}",
-        )
-
-    @property
-    def model_name(self) -> str:
-        """What requests call the model."""
-        return self.served_name or self.model.rstrip("/").rsplit("/", 1)[-1]
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """An engine with what belongs to its model."""
-
-    engine: Engine
-    tokenizer: Tokenizer
-    vocab_size: int
-    max_model_tokens: int
-
-
-def load_model(config: WorkerConfig) -> Model:
-    """Load what `config.engine` names. The worker's heavy imports happen here, so that the fake needs none of them."""
-    if config.engine == "fake":
-        from local_worker.engine.fake import FakeEngine
-        from local_worker.tokenizer import ByteTokenizer
-
-        bytes_ = ByteTokenizer()
-        engine = FakeEngine(bytes_.vocab_size, config.fake_step_seconds)
-        return Model(engine, bytes_, bytes_.vocab_size, max_model_tokens=config.kv_tokens)
-    from local_worker.engine.model_files import resolve
-    from local_worker.engine.runner import TransformersEngine
-    from local_worker.tokenizer import HuggingFaceTokenizer
-
-    path = resolve(config.model)
-    runner = TransformersEngine.load(
-        path, kv_tokens=config.kv_tokens, block_tokens=config.block_tokens, threads=config.threads
-    )
-    return Model(runner, HuggingFaceTokenizer.load(path), runner.vocab_size, runner.max_model_tokens)
 
 
 def make_batcher(config: WorkerConfig, model: Model) -> Batcher:
@@ -116,7 +33,7 @@ def make_batcher(config: WorkerConfig, model: Model) -> Batcher:
             quantum_tokens=config.quantum_tokens,
             cost=cost,
             max_input_tokens=config.max_prompt_tokens,
-            kv_tokens=config.kv_tokens,
+            kv_tokens=model.kv_tokens,
         )
     )
     limits = Limits(
@@ -126,7 +43,7 @@ def make_batcher(config: WorkerConfig, model: Model) -> Batcher:
         max_waiting=config.max_waiting,
         max_waiting_per_client=config.max_waiting_per_client,
     )
-    cache = PrefixCache(config.kv_tokens // config.block_tokens, config.block_tokens)
+    cache = PrefixCache(model.kv_tokens // config.block_tokens, config.block_tokens)
     return Batcher(policy, cache, cost, limits, model.tokenizer.eos_token_ids)
 
 
@@ -208,11 +125,11 @@ class Worker:
         bound = self._batcher.policy.bound_micro
         return scheduler_pb2.ModelInfo(
             name=self._config.model_name,
-            max_model_tokens=min(model.max_model_tokens, self._config.kv_tokens),
+            max_model_tokens=min(model.max_model_tokens, model.kv_tokens),
             max_prompt_tokens=self._config.max_prompt_tokens,
             vocab_size=model.vocab_size,
             block_tokens=self._config.block_tokens,
-            kv_tokens=self._config.kv_tokens,
+            kv_tokens=model.kv_tokens,
             max_running=self._config.max_running,
             policy=self._config.policy,
             fairness_bound=0.0 if bound is None else bound / 1e6,
@@ -227,10 +144,10 @@ def main(argv: Sequence[str]) -> int:
     """Entry point; returns the exit status."""
     try:
         config = load(WorkerConfig, argv, os.environ, prog="python -m local_worker")
+        configure_logging(config.log_level)
+        model = load_model(config)
     except ConfigError as error:
         raise SystemExit(f"configuration: {error}") from error
-    configure_logging(config.log_level)
-    model = load_model(config)
 
     async def service(stop: asyncio.Event) -> None:
         await Worker(config, model).run(stop)

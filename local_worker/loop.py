@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from fairlead.cost import MICRO
 from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason, Outcome
-from fairlead.v1 import scheduler_pb2, worker_pb2
-from local_worker.core.batch import Engine
+from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
+from local_worker.core.batch import Engine, TokenLogprobs
 from local_worker.core.batcher import Advance, Batcher, Plan
 from local_worker.core.request import Request
 from local_worker.job import Job
@@ -150,10 +150,12 @@ class EngineLoop:
         self._failures = 0
         ended = time.monotonic()
         self._step_seconds += STEP_AVERAGE * (ended - began - self._step_seconds)
+        sampled = (piece.request for piece in plan.batch.slices if piece.samples)
+        logprobs = dict(zip(sampled, result.logprobs, strict=True)) if result.logprobs else {}
         for advance in self._batcher.commit(plan, result):
-            self._advance(advance)
+            self._advance(advance, logprobs.get(advance.request))
 
-    def _advance(self, advance: Advance) -> None:
+    def _advance(self, advance: Advance, logprobs: TokenLogprobs | None) -> None:
         sink, job = self._jobs[advance.request]
         if not job.first_token_unix_ns:
             job.first_token_unix_ns = time.time_ns()
@@ -165,6 +167,7 @@ class EngineLoop:
             attempt=job.attempt,
             token_ids=advance.token.to_bytes(4, "little"),
             text=text,
+            logprobs=[_to_proto(logprobs)] if logprobs else (),
         )
         if stopped:
             if advance.finish is None:
@@ -251,3 +254,11 @@ class EngineLoop:
             )
             for account, balance in self._batcher.take_changed_accounts()
         ]
+
+
+def _to_proto(logprobs: TokenLogprobs) -> common_pb2.TokenLogprobs:
+    return common_pb2.TokenLogprobs(
+        logprob=logprobs.logprob,
+        top_ids=[token for token, _ in logprobs.top],
+        top_logprobs=[value for _, value in logprobs.top],
+    )

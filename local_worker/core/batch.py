@@ -35,10 +35,19 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenLogprobs:
+    """The model's log-probability of a token, and the most likely tokens at its place with theirs, best first."""
+
+    logprob: float
+    top: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StepResult:
-    """`tokens[k]` is the token sampled for the k-th slice of the batch that has `samples`."""
+    """`tokens[k]` belongs to the k-th slice of the batch that has `samples`; so does `logprobs[k]`."""
 
     tokens: tuple[int, ...]
+    logprobs: tuple[TokenLogprobs | None, ...] = ()  # empty when nobody asked
 
 
 class Engine(Protocol):

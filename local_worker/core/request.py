@@ -33,6 +33,11 @@ class Request:
         return len(self.tokens) - self.prompt_tokens
 
     @property
+    def all_output(self) -> list[int]:
+        """Generated tokens, earlier attempts' included."""
+        return self.tokens[self.prompt_tokens - self.seed_position :]
+
+    @property
     def budget(self) -> int:
         """The most tokens it can ever hold: prompt and the whole output."""
         return self.prompt_tokens + self.sampling.max_tokens

@@ -2,133 +2,125 @@
 
 import itertools
 import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AttentionInterface, AutoModelForCausalLM
+from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
 
-from fairlead.sampling import Sampling
 from local_worker.core.batch import Batch, Slice, StepResult
-from local_worker.core.request import Request
-from local_worker.engine.attention import Layout, PagedAttention, UnsupportedModel
-from local_worker.engine.kv import PagedKV
-from local_worker.engine.sampling import sample
+from local_worker.engine import memory
+from local_worker.engine.attention import PagedAttention
+from local_worker.engine.checks import check_rope, probe, self_check
+from local_worker.engine.kv import PagedKV, bytes_per_token
+from local_worker.engine.packed import pack
+from local_worker.engine.sampling import choose
+from local_worker.engine.sdpa import GROUP_TOKENS, Sdpa
 
 log = logging.getLogger(__name__)
+# From so many rows on, packed linear layers compute each row the same whatever the others are.
+BATCH_INVARIANT_ROWS = 2
 # Attention implementations are registered by name, for the whole process.
 _names = (f"fairlead_paged_{number}" for number in itertools.count())
-# RoPE variants whose angles depend on the longest position in the batch: they would differ by who else is in it.
-BATCH_DEPENDENT_ROPE = ("dynamic", "longrope")
-CHECK_TOKENS = 8
-CHECK_TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """How a model is served."""
+
+    block_tokens: int
+    kv_tokens: int | None = None  # None: what `memory_fraction` of the free memory holds
+    memory_fraction: float = 0.5
+    batch_invariant: bool = False
+    eos_token_ids: tuple[int, ...] = ()
 
 
 class TransformersEngine:
-    """Packed ragged batches on the CPU, float32. Not thread-safe: one thread calls `step`."""
+    """Packed ragged batches. Not thread-safe: one thread calls `step`."""
 
-    def __init__(self, model: Any, *, kv_tokens: int, block_tokens: int) -> None:
-        """Raises UnsupportedModel when the model's attention cannot be served faithfully."""
+    def __init__(self, model: Any, options: EngineOptions) -> None:
+        """Takes `model` over. Raises UnsupportedModel when it cannot be served faithfully, OutOfMemory without room."""
         self._model = model.eval()
+        self._options = options
         self.vocab_size: int = model.get_input_embeddings().num_embeddings
         self.max_model_tokens: int = model.config.get_text_config().max_position_embeddings
-        _check_rope(model)
-        ids = torch.arange(CHECK_TOKENS)[None] % self.vocab_size
-        with torch.inference_mode():
-            model.set_attn_implementation("eager")
-            expected = model(input_ids=ids, use_cache=False).logits[0, -1]
-        shapes = _probe(model, ids)
-        kv = PagedKV(shapes, kv_tokens // block_tokens, block_tokens, torch.float32)
-        self._kv, self._attention = kv, PagedAttention(kv)
-        _use(model, self._attention)
-        self._check(ids, expected)
+        self._device, dtype = model.device, model.dtype
+        check_rope(model)
+        expectation = self_check(model)
+        shapes = probe(model, next(_names))
+        if self._device.type == "cpu":
+            pack(model, BATCH_INVARIANT_ROWS if options.batch_invariant else 1)
+        token_bytes = bytes_per_token(shapes, dtype)
+        self.kv_tokens = _kv_tokens(options, token_bytes, self._device)
+        kv = PagedKV(shapes, self.kv_tokens // options.block_tokens, options.block_tokens, dtype, self._device)
+        self._attention = PagedAttention(kv, Sdpa(kv, 1 if options.batch_invariant else GROUP_TOKENS))
+        name = next(_names)
+        AttentionInterface.register(name, self._attention)
+        model.set_attn_implementation(name)
+        expectation.compare(self._logits, options.block_tokens)
+        log.info(
+            "model loaded",
+            extra={
+                "device": str(self._device),
+                "dtype": str(dtype),
+                "kv_tokens": self.kv_tokens,
+                "kv_bytes": self.kv_tokens * token_bytes,
+            },
+        )
 
     @classmethod
-    def load(cls, path: Path | str, *, kv_tokens: int, block_tokens: int, threads: int) -> "TransformersEngine":
-        """Load weights from a folder or a hub id."""
-        torch.set_num_threads(threads)
-        model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
-        engine = cls(model, kv_tokens=kv_tokens, block_tokens=block_tokens)
-        log.info("model loaded", extra={"path": str(path), "kv_tokens": kv_tokens, "threads": threads})
-        return engine
+    def load(
+        cls, path: Path | str, options: EngineOptions, *, device: torch.device, dtype: torch.dtype
+    ) -> "TransformersEngine":
+        """Load weights from a folder or a hub id; raises OutOfMemory before anything is read when they cannot fit."""
+        config = AutoConfig.from_pretrained(path)
+        with torch.device("meta"):
+            skeleton: Any = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+        memory.check_weights(skeleton.num_parameters(), dtype, memory.available(device))
+        model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=dtype)
+        return cls(model.to(device), options)
 
     @torch.inference_mode()
     def step(self, batch: Batch) -> StepResult:
         """See Engine."""
-        logits = self._logits(batch)
-        return StepResult(sample(logits, [piece.request for piece in batch.slices if piece.samples]))
+        requests = [piece.request for piece in batch.slices if piece.samples]
+        return choose(self._logits(batch.slices), requests, self._options.eos_token_ids)
 
-    def _logits(self, batch: Batch) -> torch.Tensor:
-        """[slices that sample, vocabulary]."""
-        self._attention.layout = Layout(batch, self._kv)
+    def _logits(self, slices: Sequence[Slice]) -> torch.Tensor:
+        """[slices that sample, vocabulary], in the order of `slices`."""
+        # Packed with decoding requests side by side, longest first: attention computes neighbours together.
+        order = sorted(range(len(slices)), key=lambda index: _place(slices[index]))
+        self._attention.plan([slices[index] for index in order])
         ids: list[int] = []
         positions: list[int] = []
-        rows: list[int] = []
-        for piece in batch.slices:
+        last_row = [0] * len(slices)
+        for index in order:
+            piece = slices[index]
             ids += piece.request.tokens[piece.start : piece.stop]
             positions += range(piece.start, piece.stop)
-            if piece.samples:
-                rows.append(len(ids) - 1)
+            last_row[index] = len(ids) - 1
         out = self._model(
-            input_ids=torch.tensor([ids]),
-            position_ids=torch.tensor([positions]),
+            input_ids=self._tensor(ids)[None],
+            position_ids=self._tensor(positions)[None],
             use_cache=False,
-            logits_to_keep=torch.tensor(rows, dtype=torch.int64),
+            logits_to_keep=self._tensor([row for row, piece in zip(last_row, slices, strict=True) if piece.samples]),
         )
         logits: torch.Tensor = out.logits[0]
         return logits
 
-    @torch.inference_mode()
-    def _check(self, ids: torch.Tensor, expected: torch.Tensor) -> None:
-        """The same tokens through pages must give what the model's own attention gives."""
-        pages = tuple(range(-(-CHECK_TOKENS // self._kv.block_tokens)))
-        request = _probe_request(ids[0].tolist())
-        logits = self._logits(Batch((Slice(request, 0, CHECK_TOKENS, pages, samples=True),)))
-        difference = float((logits[0] - expected).abs().max())
-        if not difference <= CHECK_TOLERANCE * max(1.0, float(expected.abs().max())):
-            raise UnsupportedModel(f"logits differ by {difference} from the model's own attention")
+    def _tensor(self, numbers: list[int]) -> torch.Tensor:
+        return torch.tensor(numbers, dtype=torch.int64).to(self._device, non_blocking=True)
 
 
-def _check_rope(model: Any) -> None:
-    parameters = getattr(model.config.get_text_config(), "rope_parameters", None) or {}
-    kind = parameters.get("rope_type", "default")
-    if kind in BATCH_DEPENDENT_ROPE:
-        raise UnsupportedModel(f"rotary embedding {kind!r} depends on the rest of the batch")
+def _place(piece: Slice) -> tuple[bool, int]:
+    return piece.stop - piece.start > 1, -piece.stop
 
 
-def _use(model: Any, attention: Any) -> None:
-    name = next(_names)
-    AttentionInterface.register(name, attention)
-    model.set_attn_implementation(name)
-
-
-def _probe(model: Any, ids: torch.Tensor) -> list[tuple[int, int, int]]:
-    """(kv heads, key size, value size) of each layer; raises unless each layer calls the attention once."""
-    if not getattr(model, "_supports_attention_backend", False):
-        raise UnsupportedModel(f"{type(model).__name__} does not take a custom attention")
-    shapes: dict[int, tuple[int, int, int]] = {}
-
-    def record(module: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) -> tuple[torch.Tensor, None]:
-        shapes[int(module.layer_idx)] = (key.shape[1], key.shape[3], value.shape[3])
-        return query.new_zeros(1, query.shape[2], query.shape[1], value.shape[3]), None
-
-    _use(model, record)
-    with torch.inference_mode():
-        model(input_ids=ids, use_cache=False)
-    layers = model.config.get_text_config().num_hidden_layers
-    if sorted(shapes) != list(range(layers)):
-        raise UnsupportedModel(f"{len(shapes)} of {layers} layers call the attention function")
-    return [shapes[layer] for layer in range(layers)]
-
-
-def _probe_request(tokens: list[int]) -> Request:
-    return Request(
-        id="probe",
-        client="",
-        tokens=tokens,
-        prompt_tokens=len(tokens),
-        digests=[],
-        chain_seed=0,
-        sampling=Sampling(max_tokens=1),
-        arrival=0,
-    )
+def _kv_tokens(options: EngineOptions, token_bytes: int, device: torch.device) -> int:
+    free = memory.available(device)
+    if options.kv_tokens is None:
+        return memory.kv_tokens(free, options.memory_fraction, token_bytes, options.block_tokens)
+    memory.check_kv(options.kv_tokens, token_bytes, free)
+    return options.kv_tokens

@@ -152,7 +152,7 @@ def test_a_service_that_refuses_its_configuration_is_named(command: Command) -> 
     assert up.process.wait(DEADLINE) == 1
     said = up.rest()
     assert "worker-0 ended" in said
-    assert "kv_tokens: must be a multiple of block_tokens (16), got 17" in said
+    assert "kv_tokens: must be a positive multiple of block_tokens (16), got 17" in said
     assert command.endpoint_files() == []
 
 

@@ -17,7 +17,7 @@ from fairlead.rpc.server import LIVENESS
 from gateway.app import GatewayConfig
 from gateway.tenants import Tenants
 from global_scheduler.app import SchedulerConfig
-from local_worker.app import WorkerConfig
+from local_worker.config import WorkerConfig
 from tests.deploy.wiring import Manifest, misfits, pod_template
 
 Render = Callable[[str], list[Manifest]]

@@ -3,17 +3,15 @@
 import pytest
 
 from fairlead.sampling import Sampling
-from local_worker.engine.model_files import BUILT_IN, resolve
-from local_worker.engine.runner import TransformersEngine
-from local_worker.tokenizer import HuggingFaceTokenizer
+from local_worker.config import WorkerConfig
+from local_worker.model import load_model
 from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request, run
 
 
 @pytest.mark.model
 def test_it_knows_the_capital_of_france() -> None:
-    path = resolve(BUILT_IN)
-    engine = TransformersEngine.load(path, kv_tokens=64 * BLOCK, block_tokens=BLOCK, threads=2)
-    tokenizer = HuggingFaceTokenizer.load(path)
+    model = load_model(WorkerConfig(secret="s" * 16, threads=2, block_tokens=BLOCK, kv_tokens=64 * BLOCK))
+    engine, tokenizer = model.engine, model.tokenizer
     encoded = tokenizer.encode_chat([("user", "What is the capital of France?")])
     batcher = make_batcher(pages=64, eos=tokenizer.eos_token_ids)
     [output] = run(batcher, engine, [make_request(encoded.ids, sampling=Sampling(max_tokens=16))])

@@ -1,24 +1,44 @@
 """Greedy output equals `model.generate` token for token, whatever shares the batch or the cache."""
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from transformers import (
     AutoModelForCausalLM,
+    BloomConfig,
+    CohereConfig,
+    FalconConfig,
+    Gemma2Config,
+    Gemma3TextConfig,
     GemmaConfig,
+    Glm4Config,
+    GPT2Config,
+    GPTNeoXConfig,
+    GptOssConfig,
+    GraniteConfig,
     LlamaConfig,
     MistralConfig,
+    MixtralConfig,
+    Olmo2Config,
+    OPTConfig,
     Phi3Config,
+    PhiConfig,
     PreTrainedConfig,
     Qwen2Config,
     Qwen3Config,
+    Qwen3MoeConfig,
+    SmolLM3Config,
+    Starcoder2Config,
 )
 
 from fairlead.sampling import Sampling
+from local_worker.core.batch import Batch
 from local_worker.engine.attention import UnsupportedModel
-from local_worker.engine.runner import TransformersEngine
+from local_worker.engine.packed import PackedLinear, pack
+from local_worker.engine.runner import EngineOptions, TransformersEngine
 from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request, run, step
 
 VOCAB = 97
@@ -36,15 +56,42 @@ SIZES: dict[str, Any] = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
+PLAIN = {key: value for key, value in SIZES.items() if key != "head_dim"}
 CONFIGS: dict[str, PreTrainedConfig] = {
     "llama": LlamaConfig(**SIZES),
     "llama-tied": LlamaConfig(**SIZES, tie_word_embeddings=True),
-    "qwen2": Qwen2Config(**{key: value for key, value in SIZES.items() if key != "head_dim"}),
+    "llama-mha": LlamaConfig(**SIZES | {"num_key_value_heads": 4}),
+    "llama-mqa": LlamaConfig(**SIZES | {"num_key_value_heads": 1}),
+    "qwen2": Qwen2Config(**PLAIN),
     "qwen3": Qwen3Config(**SIZES),
     "mistral-window": MistralConfig(**SIZES, sliding_window=10),
     "gemma": GemmaConfig(**SIZES),
-    "phi3": Phi3Config(**{key: value for key, value in SIZES.items() if key != "head_dim"}),
+    "gemma3": Gemma3TextConfig(**SIZES, sliding_window=10),
+    "phi": PhiConfig(**PLAIN),
+    "phi3": Phi3Config(**PLAIN),
+    "olmo2": Olmo2Config(**PLAIN),
+    "starcoder2": Starcoder2Config(**PLAIN),
+    "granite": GraniteConfig(**PLAIN),
+    "cohere": CohereConfig(**PLAIN),
+    "smollm3": SmolLM3Config(**PLAIN),
+    "glm4": Glm4Config(**SIZES),
+    "gpt2": GPT2Config(**PLAIN),
+    "gpt-neox": GPTNeoXConfig(**PLAIN),
+    "opt": OPTConfig(**PLAIN),
+    "mixtral": MixtralConfig(**SIZES),
+    "qwen3-moe": Qwen3MoeConfig(**SIZES, moe_intermediate_size=16, num_experts=4, num_experts_per_tok=2),
 }
+REFUSED: dict[str, tuple[PreTrainedConfig, str]] = {
+    "gemma2": (Gemma2Config(**SIZES), "softcap"),
+    "gpt-oss": (GptOssConfig(**SIZES), "s_aux"),
+    "bloom": (BloomConfig(**PLAIN), "custom attention"),
+    "falcon": (FalconConfig(**PLAIN), "custom attention"),
+    "dynamic rope": (
+        LlamaConfig(**SIZES, rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}),
+        "dynamic",
+    ),
+}
+OPTIONS = EngineOptions(kv_tokens=512 * BLOCK, block_tokens=BLOCK)
 
 
 def make_model(config: PreTrainedConfig) -> Any:
@@ -88,7 +135,7 @@ def test_mixed_batches_chunks_and_prefix_hits_change_nothing(name: str) -> None:
     oracle = make_model(CONFIGS[name])
     texts = prompts(8)
     expected = [generate(oracle, prompt) for prompt in texts]
-    engine = TransformersEngine(make_model(CONFIGS[name]), kv_tokens=512 * BLOCK, block_tokens=BLOCK)
+    engine = TransformersEngine(make_model(CONFIGS[name]), OPTIONS)
     batcher = make_batcher(token_budget=11)  # prompts of 38 tokens come in several chunks beside decoding requests
     cold = run(batcher, engine, [make_request(prompt, arrival=number) for number, prompt in enumerate(texts)])
     assert cold == expected
@@ -102,7 +149,7 @@ def test_requests_that_join_and_leave_at_any_time_change_nothing() -> None:
     texts = prompts(12)
     oracle = make_model(CONFIGS["llama"])
     expected = [generate(oracle, prompt) for prompt in texts]
-    engine = TransformersEngine(make_model(CONFIGS["llama"]), kv_tokens=40 * BLOCK, block_tokens=BLOCK)
+    engine = TransformersEngine(make_model(CONFIGS["llama"]), EngineOptions(kv_tokens=40 * BLOCK, block_tokens=BLOCK))
     batcher = make_batcher(pages=40, token_budget=16, policy="dlpm")
     requests = [make_request(prompt, arrival=number) for number, prompt in enumerate(texts)]
     for number, request in enumerate(requests):
@@ -119,7 +166,7 @@ def test_requests_that_join_and_leave_at_any_time_change_nothing() -> None:
 
 
 def test_sampled_tokens_depend_on_seed_and_position_alone() -> None:
-    engine = TransformersEngine(make_model(CONFIGS["llama"]), kv_tokens=512 * BLOCK, block_tokens=BLOCK)
+    engine = TransformersEngine(make_model(CONFIGS["llama"]), OPTIONS)
     sampling = Sampling(max_tokens=8, temperature=1.5, top_k=40, top_p=0.95, seed=11, ignore_eos=True)
     texts = prompts(6)
     solo = run(make_batcher(), engine, [make_request(texts[1], sampling=sampling)])[0]
@@ -135,7 +182,90 @@ def test_sampled_tokens_depend_on_seed_and_position_alone() -> None:
     assert run(make_batcher(), engine, [make_request(texts[1], sampling=other)])[0] != solo
 
 
-def test_a_model_whose_rotary_embedding_depends_on_the_batch_is_refused() -> None:
-    config = LlamaConfig(**SIZES, rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0})
-    with pytest.raises(UnsupportedModel, match="dynamic"):
-        TransformersEngine(make_model(config), kv_tokens=64, block_tokens=BLOCK)
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 16, 33, 64])
+def test_the_size_of_the_batch_changes_no_greedy_token(size: int) -> None:
+    texts = prompts(size)
+    oracle = make_model(CONFIGS["llama"])
+    expected = [generate(oracle, prompt) for prompt in texts]
+    engine = TransformersEngine(make_model(CONFIGS["llama"]), EngineOptions(kv_tokens=2048, block_tokens=BLOCK))
+    requests = [make_request(prompt, arrival=number) for number, prompt in enumerate(texts)]
+    assert run(make_batcher(token_budget=512), engine, requests) == expected
+
+
+@pytest.mark.parametrize("group_tokens", [1, 64, 100_000])
+def test_how_decoding_requests_are_grouped_changes_no_greedy_token(
+    group_tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("local_worker.engine.runner.GROUP_TOKENS", group_tokens)
+    texts = prompts(9)
+    oracle = make_model(CONFIGS["mistral-window"])
+    expected = [generate(oracle, prompt) for prompt in texts]
+    engine = TransformersEngine(make_model(CONFIGS["mistral-window"]), OPTIONS)
+    requests = [make_request(prompt, arrival=number) for number, prompt in enumerate(texts)]
+    assert run(make_batcher(), engine, requests) == expected
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_model_that_would_be_computed_wrongly_is_refused_with_the_reason(name: str) -> None:
+    config, reason = REFUSED[name]
+    with pytest.raises(UnsupportedModel, match=reason):
+        TransformersEngine(make_model(config), OPTIONS)
+
+
+class Keen(torch.nn.Linear):
+    """A linear layer with a way of its own, that must survive."""
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return super().forward(rows) + 1.0
+
+
+def test_only_plain_linear_layers_are_packed() -> None:
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Linear(16, 24), Keen(24, 8), torch.nn.Linear(8, 5, bias=False))
+    rows = torch.randn(7, 16)
+    with torch.inference_mode():
+        expected = model(rows)
+        pack(model)
+        assert [type(layer) for layer in model] == [PackedLinear, Keen, PackedLinear]
+        torch.testing.assert_close(model(rows), expected)
+
+
+def test_bfloat16_stays_close_to_the_models_own_attention() -> None:
+    # Loading compares paged prefill and decode with eager attention; greedy tokens of random weights nearly tie.
+    model = make_model(CONFIGS["llama"]).to(torch.bfloat16)
+    engine = TransformersEngine(model, OPTIONS)
+    [output] = run(make_batcher(), engine, [make_request(prompts(2)[1])])
+    assert len(output) == NEW_TOKENS
+
+
+class Recorder(TransformersEngine):
+    """Keeps the logits that sampled each request's tokens."""
+
+    def record(self, batch: Batch) -> dict[int, torch.Tensor]:
+        with torch.inference_mode():
+            logits = self._logits(batch.slices)
+        rows = [piece.request.arrival for piece in batch.slices if piece.samples]
+        return dict(zip(rows, logits, strict=True))
+
+
+def test_batch_invariant_logits_are_bitwise_those_of_a_lone_request() -> None:
+    config = LlamaConfig(**SIZES | {"hidden_size": 256, "intermediate_size": 512, "head_dim": 64})
+    engine = Recorder(make_model(config), replace(OPTIONS, batch_invariant=True))
+    texts = prompts(9)
+
+    def decode_logits(numbers: list[int]) -> list[dict[int, torch.Tensor]]:
+        batcher = make_batcher(token_budget=512)
+        for number in numbers:
+            batcher.submit(make_request(texts[number], arrival=number), 0.0)
+        found = []
+        while (plan := batcher.plan(0.0)) is not None:
+            found.append(engine.record(plan.batch))
+            batcher.commit(plan, engine.step(plan.batch))
+        return found
+
+    together = decode_logits(list(range(9)))
+    for number in range(9):
+        alone = decode_logits([number])
+        assert len(alone) == len(together)
+        for step_alone, step_together in zip(alone, together, strict=True):
+            assert torch.equal(step_alone[number], step_together[number])

@@ -1,11 +1,14 @@
 """Sampling draws from the distribution that the parameters define."""
 
 import math
+from typing import Any
 
+import pytest
 import torch
 
 from fairlead.sampling import Sampling
-from local_worker.engine.sampling import sample
+from local_worker.core.request import Request
+from local_worker.engine.sampling import FIRST_CANDIDATES, adjust, choose
 from tests.local_worker.engine.driving import make_request
 
 LOGITS = torch.tensor([[2.0, 1.0, 0.0, -1.0, -3.0]])
@@ -16,7 +19,7 @@ def frequencies(**parameters: float) -> list[float]:
     counts = [0] * LOGITS.shape[1]
     for seed in range(DRAWS):
         request = make_request([1], sampling=Sampling(max_tokens=1, seed=seed, **parameters))  # type: ignore[arg-type]
-        counts[sample(LOGITS, [request])[0]] += 1
+        counts[choose(LOGITS, [request], ()).tokens[0]] += 1
     return [count / DRAWS for count in counts]
 
 
@@ -52,4 +55,91 @@ def test_min_p_is_relative_to_the_most_likely() -> None:
 
 
 def test_greedy_takes_the_most_likely() -> None:
-    assert sample(LOGITS, [make_request([1])]) == (0,)
+    assert choose(LOGITS, [make_request([1])], ()).tokens == (0,)
+
+
+def test_truncations_combine_as_top_k_then_top_p_then_min_p() -> None:
+    # Among the top 3, renormalised: 0.67, 0.24, 0.09. The first two reach 0.8; the second has 0.37 of the first.
+    assert_close(frequencies(temperature=1.0, top_k=3, top_p=0.8), [*softmax([2.0, 1.0]), 0.0, 0.0, 0.0])
+    assert_close(frequencies(temperature=1.0, top_k=3, top_p=0.8, min_p=0.4), [1.0, 0.0, 0.0, 0.0, 0.0])
+
+
+def test_a_nucleus_wider_than_the_first_candidates_is_found_whole() -> None:
+    torch.manual_seed(0)
+    logits = torch.randn(1, 4 * FIRST_CANDIDATES) / 10  # nearly flat: nine tenths of the mass need most of the tokens
+    ordered, order = logits[0].softmax(dim=-1).sort(descending=True)
+    nucleus = set(order[: int((ordered.cumsum(dim=-1) < 0.9).sum()) + 1].tolist())
+    assert len(nucleus) > 2 * FIRST_CANDIDATES
+    requests = [make_request([1], sampling=Sampling(temperature=1.0, top_p=0.9, seed=seed)) for seed in range(DRAWS)]
+    drawn = [choose(logits, [request], ()).tokens[0] for request in requests]
+    assert set(drawn) <= nucleus
+    assert len(set(drawn)) > FIRST_CANDIDATES
+
+
+def test_rows_with_different_parameters_are_drawn_as_if_alone() -> None:
+    torch.manual_seed(0)
+    logits = torch.randn(6, 700)
+    samplings = [
+        Sampling(temperature=1.0, seed=1),
+        Sampling(temperature=0.7, top_k=5, seed=2),
+        Sampling(),
+        Sampling(temperature=2.0, top_p=0.5, seed=3),
+        Sampling(temperature=1.0, min_p=0.1, frequency_penalty=1.0, seed=4),
+        Sampling(temperature=1.0, top_p=0.999, seed=5),
+    ]
+    requests = [make_request([7, 7, 9], sampling=sampling) for sampling in samplings]
+    together = choose(logits, requests, ()).tokens
+    alone = tuple(choose(logits[row : row + 1], [request], ()).tokens[0] for row, request in enumerate(requests))
+    assert together == alone
+
+
+def with_output(prompt: list[int], output: list[int], **parameters: Any) -> Request:
+    request = make_request(prompt, sampling=Sampling(max_tokens=64, **parameters))
+    request.tokens += output
+    return request
+
+
+def adjusted(request: Request) -> dict[int, float]:
+    """The logits that a token is chosen from."""
+    return {token: float(value) for token, value in enumerate(adjust(LOGITS, [request], ())[0])}
+
+
+def test_presence_and_frequency_penalties_count_output_only() -> None:
+    request = with_output([0, 0, 0], [1, 1, 2], presence_penalty=0.5, frequency_penalty=0.25)
+    assert adjusted(request) == {0: 2.0, 1: 1.0 - 0.5 - 0.5, 2: 0.0 - 0.5 - 0.25, 3: -1.0, 4: -3.0}
+
+
+def test_the_repetition_penalty_counts_the_prompt_too_and_always_lowers() -> None:
+    request = with_output([0, 4], [3], repetition_penalty=2.0)
+    assert adjusted(request) == {0: 1.0, 1: 1.0, 2: 0.0, 3: -2.0, 4: -6.0}
+
+
+def test_penalties_go_on_over_the_output_of_earlier_attempts() -> None:
+    whole = with_output([0, 0], [1, 1, 2], frequency_penalty=0.5)
+    resumed = make_request([0, 0, 1, 1], seed_position=2, sampling=Sampling(max_tokens=62, frequency_penalty=0.5))
+    resumed.tokens.append(2)
+    assert adjusted(resumed) == adjusted(whole)
+
+
+def test_no_end_before_min_tokens() -> None:
+    early = with_output([1], [3], min_tokens=2, stop_token_ids=(1,))
+    assert choose(LOGITS, [early], (0,)).tokens == (2,)
+    late = with_output([1], [3, 3], min_tokens=2, stop_token_ids=(1,))
+    assert choose(LOGITS, [late], (0,)).tokens == (0,)
+    told_to_ignore = with_output([1], [3], min_tokens=2, ignore_eos=True)
+    assert choose(LOGITS, [told_to_ignore], (0,)).tokens == (0,)
+
+
+def test_logprobs_are_the_models_own_whatever_changes_the_choice() -> None:
+    plain = make_request([1])
+    asking = with_output([1], [0], logprobs=2, presence_penalty=2.0)
+    result = choose(LOGITS.repeat(2, 1), [plain, asking], ())
+    assert result.tokens == (0, 1)
+    assert result.logprobs[0] is None
+    entry = result.logprobs[1]
+    assert entry is not None
+    expected = [math.log(p) for p in softmax(LOGITS[0].tolist())]
+    assert entry.logprob == pytest.approx(expected[1], abs=1e-5)
+    assert [token for token, _ in entry.top] == [0, 1]
+    assert [value for _, value in entry.top] == pytest.approx(expected[:2], abs=1e-5)
+    assert choose(LOGITS, [plain], ()).logprobs == ()

@@ -1,0 +1,67 @@
+"""The worker's configuration."""
+
+import os
+from dataclasses import dataclass
+
+from fairlead.config import option, require
+from local_worker.core.policies import POLICIES
+
+MIN_SECRET = 16
+WILDCARDS = ("", "0.0.0.0", "[::]")
+DTYPES = ("float32", "bfloat16", "float16")
+DEFAULT_MODEL = "smollm2-135m-instruct"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerConfig:
+    """See fairlead.config for where values come from."""
+
+    listen: str = option("127.0.0.1:7100", "address to listen on, host:port; port 0 picks a free one")
+    advertise: str = option("", "address that gateways reach this worker at; default: the one listened on")
+    scheduler: str = option("127.0.0.1:7050", "address of the global scheduler")
+    secret: str = option("", "the cluster secret, at least 16 characters")
+    name: str = option("", "stable name of this worker; default: host name and port")
+    engine: str = option(
+        "transformers", "what computes: a model, or a deterministic stand-in", choices=("transformers", "fake")
+    )
+    fake_step_seconds: float = option(0.0, "how long a step of the fake engine takes")
+    model: str = option(DEFAULT_MODEL, "the built-in model's name, a local path or a hub id")
+    served_name: str = option("", "the name that requests use; default: the last part of the model's path or id")
+    device: str = option("auto", "where the model runs", choices=("auto", "cpu", "cuda"))
+    dtype: str = option(
+        "auto", "of weights and KV cache; auto: float32 on the CPU, bfloat16 on CUDA", choices=("auto", *DTYPES)
+    )
+    threads: int = option(os.cpu_count() or 1, "compute threads of the engine on the CPU")
+    batch_invariant: bool = option(False, "make a request's logits independent of the rest of the batch, at some cost")
+    kv_tokens: int | None = option(None, "capacity of the KV cache in tokens; default: what memory_fraction holds")
+    memory_fraction: float = option(0.3, "part of the memory left free by the weights that the KV cache may take")
+    block_tokens: int = option(16, "tokens per block and KV page")
+    max_prompt_tokens: int = option(4096, "longest prompt accepted (L_input of the bounds)")
+    max_running: int = option(32, "most requests in a batch")
+    token_budget: int = option(256, "most tokens computed per step: longer prompts are prefilled in chunks")
+    max_waiting: int = option(4096, "most requests in the queue")
+    max_waiting_per_client: int = option(1024, "most requests of one client in the queue")
+    policy: str = option("dlpm", "the queue policy", choices=tuple(POLICIES))
+    quantum_tokens: int = option(512, "Q^u: service that a refill grants, in cost units")
+    drain_seconds: float = option(20.0, "how long running requests may take to finish after SIGTERM")
+    log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))
+
+    def __post_init__(self) -> None:
+        require(len(self.secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")
+        positive = ("block_tokens", "max_prompt_tokens", "max_running", "token_budget", "quantum_tokens")
+        for name in (*positive, "threads", "max_waiting", "max_waiting_per_client"):
+            require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
+        require(
+            self.kv_tokens is None or (self.kv_tokens > 0 and self.kv_tokens % self.block_tokens == 0),
+            f"kv_tokens: must be a positive multiple of block_tokens ({self.block_tokens}), got {self.kv_tokens}",
+        )
+        require(0 < self.memory_fraction < 1, f"memory_fraction: must be between 0 and 1, got {self.memory_fraction}")
+        require(
+            self.advertise != "" or self.listen.rpartition(":")[0] not in WILDCARDS,
+            f"advertise: must be given, since gateways cannot reach a worker at {self.listen}",
+        )
+
+    @property
+    def model_name(self) -> str:
+        """What requests call the model."""
+        return self.served_name or self.model.rstrip("/").rsplit("/", 1)[-1]

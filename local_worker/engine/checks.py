@@ -1,0 +1,115 @@
+"""What is asked of a model before it serves: one that this engine would compute wrongly is refused with the reason."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from transformers import AttentionInterface
+
+from fairlead.sampling import Sampling
+from local_worker.core.batch import Slice
+from local_worker.core.request import Request
+from local_worker.engine.attention import UnsupportedModel, refuse_unknown
+from local_worker.engine.kv import LayerShape
+
+# RoPE variants whose angles depend on the longest position in the batch: they would differ by who else is in it.
+BATCH_DEPENDENT_ROPE = ("dynamic", "longrope")
+CHECK_TOKENS = 24
+TOLERANCE = {torch.float32: 1e-3}
+LOW_PRECISION_TOLERANCE = 5e-2
+
+
+def check_rope(model: Any) -> None:
+    """Raise UnsupportedModel for a rotary embedding that depends on the rest of the batch."""
+    parameters = getattr(model.config.get_text_config(), "rope_parameters", None) or {}
+    for kind in (parameters.get("rope_type", "default"), *_kinds_by_layer(parameters)):
+        if kind in BATCH_DEPENDENT_ROPE:
+            raise UnsupportedModel(f"rotary embedding {kind!r} depends on the rest of the batch")
+
+
+def _kinds_by_layer(parameters: dict[str, Any]) -> list[str]:
+    return [value.get("rope_type", "default") for value in parameters.values() if isinstance(value, dict)]
+
+
+def probe(model: Any, name: str) -> list[LayerShape]:
+    """The shape of each layer's keys and values, learned by a dry run under the attention `name`.
+
+    Raises UnsupportedModel unless each layer calls the attention once and asks nothing of it that is unknown here.
+    """
+    if not getattr(model, "_supports_attention_backend", False):
+        raise UnsupportedModel(f"{type(model).__name__} does not take a custom attention")
+    calls: list[tuple[int, LayerShape]] = []
+
+    def record(
+        module: Any,
+        query: Any,
+        key: Any,
+        value: Any,
+        attention_mask: Any,
+        *,
+        scaling: float | None = None,
+        sliding_window: int | None = None,
+        **arguments: Any,
+    ) -> tuple[torch.Tensor, None]:
+        refuse_unknown(attention_mask, arguments)
+        if scaling is None:
+            raise UnsupportedModel("the model's attention does not say its scaling")
+        calls.append((int(module.layer_idx), LayerShape(key.shape[1], key.shape[3], value.shape[3])))
+        return query.new_zeros(1, query.shape[2], query.shape[1], value.shape[3]), None
+
+    AttentionInterface.register(name, record)
+    model.set_attn_implementation(name)
+    with torch.inference_mode():
+        model(input_ids=_ids(model), use_cache=False)
+    layers = model.config.get_text_config().num_hidden_layers
+    if sorted(layer for layer, _ in calls) != list(range(layers)):
+        raise UnsupportedModel(f"{len(calls)} attention calls for {layers} layers: other kinds of layers need a state")
+    return [shape for _, shape in sorted(calls, key=lambda call: call[0])]
+
+
+def self_check(model: Any) -> "Expectation":
+    """What the model's own attention says, before it is replaced."""
+    ids = _ids(model)
+    model.set_attn_implementation("eager")
+    with torch.inference_mode():
+        return Expectation(ids[0].tolist(), model(input_ids=ids, use_cache=False).logits[0, -1])
+
+
+class Expectation:
+    """The logits that follow `tokens` by the model's own attention."""
+
+    def __init__(self, tokens: list[int], logits: torch.Tensor) -> None:
+        self._tokens = tokens
+        self._logits = logits
+
+    @torch.inference_mode()
+    def compare(self, compute: Callable[[Sequence[Slice]], torch.Tensor], block_tokens: int) -> None:
+        """Raise UnsupportedModel unless prefill and decode over pages give the same."""
+        last = len(self._tokens) - 1
+        request = _request(self._tokens)
+        pages = tuple(range(-(-len(self._tokens) // block_tokens)))
+        compute([Slice(request, 0, last, pages, samples=False)])
+        [found] = compute([Slice(request, last, last + 1, pages, samples=True)])
+        difference = float((found.float() - self._logits.float()).abs().max())
+        tolerance = TOLERANCE.get(found.dtype, LOW_PRECISION_TOLERANCE)
+        if not difference <= tolerance * max(1.0, float(self._logits.abs().max())):
+            raise UnsupportedModel(f"logits differ by {difference} from the model's own attention")
+
+
+def _ids(model: Any) -> torch.Tensor:
+    vocabulary = model.get_input_embeddings().num_embeddings
+    ids: torch.Tensor = torch.arange(CHECK_TOKENS, device=model.device)[None] % vocabulary
+    return ids
+
+
+def _request(tokens: list[int]) -> Request:
+    return Request(
+        id="self-check",
+        client="",
+        tokens=tokens,
+        prompt_tokens=len(tokens),
+        digests=[],
+        chain_seed=0,
+        sampling=Sampling(max_tokens=1),
+        arrival=0,
+    )

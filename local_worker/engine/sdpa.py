@@ -1,0 +1,159 @@
+"""Attention by torch's SDPA: on the CPU, on CUDA without FlashInfer, and as the tests' oracle.
+
+Requests that decode are computed in groups of similar length, whose pages are gathered side by side; requests that
+prefill one by one. Keys and values are never repeated for grouped-query heads.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from local_worker.core.batch import Slice
+from local_worker.engine.attention import LayerStep
+from local_worker.engine.kv import PagedKV
+
+# Gathered context of one group: larger ones leave the processor's caches, smaller ones are dominated by calls.
+GROUP_TOKENS = 4096
+# A request joins a group only if it fills so much of the longest one's room.
+LEAST_FILL = 0.75
+
+
+class Sdpa:
+    """`group_tokens` limits a group's padded context; 1 computes each request alone, whoever else is in the batch."""
+
+    def __init__(self, kv: PagedKV, group_tokens: int = GROUP_TOKENS) -> None:
+        self._kv = kv
+        self._group_tokens = group_tokens
+        self._parts: list[DecodeGroup | Prefill] = []
+        self._keys, self._values = Scratch(), Scratch()
+
+    def plan(self, slices: Sequence[Slice]) -> None:
+        """See Attention."""
+        decodes = [piece for piece in slices if piece.stop - piece.start == 1]
+        self._parts = []
+        row = 0
+        for group in self._groups(decodes):
+            self._parts.append(DecodeGroup(group, row, self._kv))
+            row += len(group)
+        for piece in slices[len(decodes) :]:
+            self._parts.append(Prefill(piece, row, self._kv))
+            row += piece.stop - piece.start
+
+    def _groups(self, decodes: Sequence[Slice]) -> list[list[Slice]]:
+        """Neighbours, as they come longest first."""
+        groups: list[list[Slice]] = []
+        for piece in decodes:
+            group = groups[-1] if groups else []
+            longest = group[0].stop if group else 0
+            if group and (len(group) + 1) * longest <= self._group_tokens and piece.stop >= LEAST_FILL * longest:
+                group.append(piece)
+            else:
+                groups.append([piece])
+        return groups
+
+    def attend(self, layer: int, step: LayerStep) -> torch.Tensor:
+        """See Attention."""
+        keys, values = self._kv.keys[layer], self._kv.values[layer]
+        out = step.queries.new_empty(*step.queries.shape[:2], values.shape[-1])
+        for part in self._parts:
+            if part.table is None:
+                context = step.keys[part.rows], step.values[part.rows]
+            else:
+                context = self._keys.gather(keys, part.table), self._values.gather(values, part.table)
+            out[part.rows] = part.attend(step, *context)
+        return out
+
+
+class Scratch:
+    """Memory for gathered pages, kept from call to call: fresh pages of memory cost more than filling them."""
+
+    def __init__(self) -> None:
+        self._buffer = torch.empty(0)
+
+    def gather(self, pages: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+        """[pages, block, heads, size] at `table` [n] as [n * block, heads, size]; valid until the next call."""
+        rows = pages.flatten(1)
+        need = len(table) * rows.shape[1]
+        if need > self._buffer.numel() or self._buffer.dtype != pages.dtype:
+            self._buffer = rows.new_empty(need)
+        out = self._buffer[:need].view(len(table), -1)
+        torch.index_select(rows, 0, table, out=out)
+        return out.view(-1, *pages.shape[2:])
+
+
+class DecodeGroup:
+    """Requests with one query each, padded to whole pages of the longest."""
+
+    def __init__(self, group: Sequence[Slice], row: int, kv: PagedKV) -> None:
+        self.rows = slice(row, row + len(group))
+        pages = -(-group[0].stop // kv.block_tokens)
+        # Any page will do for the padding: the mask hides it.
+        padded = [[*piece.pages[:pages], *[0] * (pages - len(piece.pages))] for piece in group]
+        self.table = torch.tensor(padded, device=kv.device).flatten()
+        self._context = pages * kv.block_tokens
+        self._lengths = torch.tensor([piece.stop for piece in group], device=kv.device)
+        self._masks: dict[int | None, torch.Tensor] = {}
+
+    def attend(self, step: LayerStep, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        """[requests, heads, value size]. The query heads that share a key head are folded into the query's length."""
+        requests, heads, size = step.queries[self.rows].shape
+        kv_heads = keys.shape[1]
+        out = scaled_dot_product_attention(
+            step.queries[self.rows].reshape(requests, kv_heads, heads // kv_heads, size),
+            keys.view(requests, self._context, kv_heads, -1).transpose(1, 2),
+            values.view(requests, self._context, kv_heads, -1).transpose(1, 2),
+            attn_mask=self._mask(step.window),
+            scale=step.scaling,
+        )
+        return out.reshape(requests, heads, -1)
+
+    def _mask(self, window: int | None) -> torch.Tensor:
+        """[requests, 1, 1, context]: True where a key is seen."""
+        if window not in self._masks:
+            positions = torch.arange(self._context, device=self._lengths.device)
+            seen = positions < self._lengths[:, None]
+            if window is not None:
+                seen &= positions >= self._lengths[:, None] - window
+            self._masks[window] = seen[:, None, None, :]
+        return self._masks[window]
+
+
+class Prefill:
+    """One request's chunk. `table` is None when nothing came before it: its own keys are the whole context."""
+
+    def __init__(self, piece: Slice, row: int, kv: PagedKV) -> None:
+        self.rows = slice(row, row + piece.stop - piece.start)
+        self._start, self._stop = piece.start, piece.stop
+        pages = piece.pages[: -(-piece.stop // kv.block_tokens)]
+        self.table = torch.tensor(pages, device=kv.device) if piece.start else None
+        self._masks: dict[int | None, torch.Tensor | None] = {}
+
+    def attend(self, step: LayerStep, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        """[tokens, heads, value size]."""
+        keys, values = keys[: self._stop], values[: self._stop]
+        tokens, heads, size = step.queries[self.rows].shape
+        kv_heads = keys.shape[1]
+        groups = heads // kv_heads
+        mask = self._mask(step.window, keys.device)
+        out = scaled_dot_product_attention(
+            step.queries[self.rows].view(tokens, kv_heads, groups, size).permute(1, 2, 0, 3),
+            keys.transpose(0, 1)[:, None].expand(kv_heads, groups, -1, -1),
+            values.transpose(0, 1)[:, None].expand(kv_heads, groups, -1, -1),
+            attn_mask=mask,
+            is_causal=mask is None,
+            scale=step.scaling,
+        )
+        return out.permute(2, 0, 1, 3).reshape(tokens, heads, -1)
+
+    def _mask(self, window: int | None, device: torch.device) -> torch.Tensor | None:
+        """[tokens, context]: causal, within the window; None where plain causality says it all."""
+        if window not in self._masks:
+            queries = torch.arange(self._start, self._stop, device=device)[:, None]
+            keys = torch.arange(self._stop, device=device)
+            seen = keys <= queries
+            if window is not None:
+                seen &= keys > queries - window
+            plain = self._start == 0 and (window is None or window >= self._stop)
+            self._masks[window] = None if plain else seen
+        return self._masks[window]

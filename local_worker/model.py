@@ -1,0 +1,63 @@
+"""What a worker serves: an engine with what belongs to its model."""
+
+from dataclasses import dataclass
+
+from fairlead.config import ConfigError
+from local_worker.config import WorkerConfig
+from local_worker.core.batch import Engine
+from local_worker.tokenizer import ByteTokenizer, HuggingFaceTokenizer, Tokenizer
+
+FAKE_KV_TOKENS = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """An engine with what belongs to its model."""
+
+    engine: Engine
+    tokenizer: Tokenizer
+    vocab_size: int
+    max_model_tokens: int
+    kv_tokens: int
+
+
+def load_model(config: WorkerConfig) -> Model:
+    """Load what `config.engine` names; raises ConfigError for a model that cannot be served, or not in this memory."""
+    return _fake(config) if config.engine == "fake" else _transformers(config)
+
+
+def _fake(config: WorkerConfig) -> Model:
+    from local_worker.engine.fake import FakeEngine
+
+    tokenizer = ByteTokenizer()
+    engine = FakeEngine(tokenizer.vocab_size, config.fake_step_seconds)
+    kv_tokens = config.kv_tokens or FAKE_KV_TOKENS
+    return Model(engine, tokenizer, tokenizer.vocab_size, max_model_tokens=kv_tokens, kv_tokens=kv_tokens)
+
+
+def _transformers(config: WorkerConfig) -> Model:
+    # The worker's heavy imports happen here, so that the fake engine needs none of them.
+    import torch
+
+    from local_worker.engine.attention import UnsupportedModel
+    from local_worker.engine.memory import OutOfMemory
+    from local_worker.engine.model_files import resolve
+    from local_worker.engine.runner import EngineOptions, TransformersEngine
+
+    torch.set_num_threads(config.threads)
+    device = config.device if config.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+    dtype = config.dtype if config.dtype != "auto" else "float32" if device == "cpu" else "bfloat16"
+    try:
+        path = resolve(config.model)
+        tokenizer = HuggingFaceTokenizer.load(path)
+        options = EngineOptions(
+            block_tokens=config.block_tokens,
+            kv_tokens=config.kv_tokens,
+            memory_fraction=config.memory_fraction,
+            batch_invariant=config.batch_invariant,
+            eos_token_ids=tokenizer.eos_token_ids,
+        )
+        engine = TransformersEngine.load(path, options, device=torch.device(device), dtype=getattr(torch, dtype))
+    except (UnsupportedModel, OutOfMemory, OSError) as error:
+        raise ConfigError(f"model: {config.model}: {error}") from error
+    return Model(engine, tokenizer, engine.vocab_size, engine.max_model_tokens, engine.kv_tokens)
