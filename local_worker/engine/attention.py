@@ -3,7 +3,8 @@
 Queries of all requests come packed in one row; a backend knows from `plan` which tokens belong to whom.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
@@ -61,18 +62,21 @@ class PagedAttention:
     def __init__(self, kv: PagedKV, backend: Attention) -> None:
         self._kv = kv
         self._backend = backend
-        self._slots = torch.empty(0, dtype=torch.int64)
+        self._slots: torch.Tensor
 
-    def plan(self, slices: Sequence[Slice]) -> None:
-        """See Attention."""
-        block = self._kv.block_tokens
-        slots = [
-            piece.pages[position // block] * block + position % block
-            for piece in slices
-            for position in range(piece.start, piece.stop)
-        ]
-        self._slots = torch.tensor(slots, dtype=torch.int64).to(self._kv.device, non_blocking=True)
+    def plan(self, slices: Sequence[Slice], slots: torch.Tensor) -> None:
+        """The next forward pass computes `slices`; its keys and values go to `slots` [tokens]."""
+        self._slots = slots
         self._backend.plan(slices)
+
+    @contextmanager
+    def using(self, backend: Attention) -> Iterator[None]:
+        """Another backend for a while."""
+        own, self._backend = self._backend, backend
+        try:
+            yield
+        finally:
+            self._backend = own
 
     def __call__(
         self,

@@ -6,11 +6,10 @@ from typing import Any
 import torch
 from transformers import AttentionInterface
 
-from fairlead.sampling import Sampling
 from local_worker.core.batch import Slice
-from local_worker.core.request import Request
 from local_worker.engine.attention import UnsupportedModel, refuse_unknown
 from local_worker.engine.kv import LayerShape
+from local_worker.engine.packing import lone_slice
 
 # RoPE variants whose angles depend on the longest position in the batch: they would differ by who else is in it.
 BATCH_DEPENDENT_ROPE = ("dynamic", "longrope")
@@ -86,10 +85,9 @@ class Expectation:
     def compare(self, compute: Callable[[Sequence[Slice]], torch.Tensor], block_tokens: int) -> None:
         """Raise UnsupportedModel unless prefill and decode over pages give the same."""
         last = len(self._tokens) - 1
-        request = _request(self._tokens)
         pages = tuple(range(-(-len(self._tokens) // block_tokens)))
-        compute([Slice(request, 0, last, pages, samples=False)])
-        [found] = compute([Slice(request, last, last + 1, pages, samples=True)])
+        compute([lone_slice(self._tokens[:last], 0, pages, samples=False)])
+        [found] = compute([lone_slice(self._tokens, last, pages, samples=True)])
         difference = float((found.float() - self._logits.float()).abs().max())
         tolerance = TOLERANCE.get(found.dtype, LOW_PRECISION_TOLERANCE)
         if not difference <= tolerance * max(1.0, float(self._logits.abs().max())):
@@ -100,16 +98,3 @@ def _ids(model: Any) -> torch.Tensor:
     vocabulary = model.get_input_embeddings().num_embeddings
     ids: torch.Tensor = torch.arange(CHECK_TOKENS, device=model.device)[None] % vocabulary
     return ids
-
-
-def _request(tokens: list[int]) -> Request:
-    return Request(
-        id="self-check",
-        client="",
-        tokens=tokens,
-        prompt_tokens=len(tokens),
-        digests=[],
-        chain_seed=0,
-        sampling=Sampling(max_tokens=1),
-        arrival=0,
-    )

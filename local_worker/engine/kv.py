@@ -23,13 +23,15 @@ class LayerShape:
 class PagedKV:
     """`keys[layer]` and `values[layer]` are [pages, block, heads, size] (FlashInfer's NHD); shapes may differ by layer.
 
-    Slot s of a layer is token `s % block` of page `s // block`.
+    Slot s of a layer is token `s % block` of page `s // block`. One page more than asked for is nobody's: padding goes
+    there.
     """
 
     def __init__(
         self, shapes: Sequence[LayerShape], pages: int, block_tokens: int, dtype: torch.dtype, device: torch.device
     ) -> None:
         self.block_tokens = block_tokens
+        self.spare_page = pages
         self.shapes = tuple(shapes)
         self.dtype = dtype
         self.device = device
@@ -37,7 +39,7 @@ class PagedKV:
         self.values = [self._pages(pages, shape.heads, shape.value_size) for shape in shapes]
 
     def _pages(self, pages: int, heads: int, size: int) -> torch.Tensor:
-        return torch.zeros(pages, self.block_tokens, heads, size, dtype=self.dtype, device=self.device)
+        return torch.zeros(pages + 1, self.block_tokens, heads, size, dtype=self.dtype, device=self.device)
 
     def write(self, layer: int, slots: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Store the keys and values, [tokens, heads, size] each, of the tokens whose `slots` are given."""

@@ -4,20 +4,25 @@ import itertools
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
 
 from local_worker.core.batch import Batch, Slice, StepResult
 from local_worker.engine import memory
-from local_worker.engine.attention import PagedAttention
+from local_worker.engine.attention import Attention, PagedAttention
 from local_worker.engine.checks import check_rope, probe, self_check
 from local_worker.engine.kv import PagedKV, bytes_per_token
 from local_worker.engine.packed import pack
+from local_worker.engine.packing import Inputs, packed_order
 from local_worker.engine.sampling import choose
 from local_worker.engine.sdpa import GROUP_TOKENS, Sdpa
+
+if TYPE_CHECKING:
+    from local_worker.engine.graphs import DecodeGraphs
 
 log = logging.getLogger(__name__)
 # From so many rows on, packed linear layers compute each row the same whatever the others are.
@@ -54,15 +59,19 @@ class TransformersEngine:
             pack(model, BATCH_INVARIANT_ROWS if options.batch_invariant else 1)
         token_bytes = bytes_per_token(shapes, dtype)
         self.kv_tokens = _kv_tokens(options, token_bytes, self._device)
-        kv = PagedKV(shapes, self.kv_tokens // options.block_tokens, options.block_tokens, dtype, self._device)
-        self._attention = PagedAttention(kv, Sdpa(kv, 1 if options.batch_invariant else GROUP_TOKENS))
+        self._kv = PagedKV(shapes, self.kv_tokens // options.block_tokens, options.block_tokens, dtype, self._device)
+        backend = self._backend()
+        self._attention = PagedAttention(self._kv, backend)
+        self._graphs: DecodeGraphs | None = None
         name = next(_names)
         AttentionInterface.register(name, self._attention)
         model.set_attn_implementation(name)
         expectation.compare(self._logits, options.block_tokens)
+        self._graphs = self._decode_graphs(backend)
         log.info(
             "model loaded",
             extra={
+                "attention": type(backend).__name__,
                 "device": str(self._device),
                 "dtype": str(dtype),
                 "kv_tokens": self.kv_tokens,
@@ -82,6 +91,25 @@ class TransformersEngine:
         model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=dtype)
         return cls(model.to(device), options)
 
+    def _backend(self) -> Attention:
+        # FlashInfer's kernels are for half precision.
+        half = self._kv.dtype is not torch.float32
+        if self._device.type == "cuda" and half and find_spec("flashinfer") is not None:
+            from local_worker.engine.flashinfer import FlashInfer
+
+            return FlashInfer(self._kv)
+        return Sdpa(self._kv, 1 if self._options.batch_invariant else GROUP_TOKENS)
+
+    def _decode_graphs(self, backend: Attention) -> "DecodeGraphs | None":
+        if isinstance(backend, Sdpa):
+            return None
+        from local_worker.engine.flashinfer import FlashInfer
+        from local_worker.engine.graphs import DecodeGraphs
+
+        assert isinstance(backend, FlashInfer)
+        most_pages = -(-min(self.max_model_tokens, self.kv_tokens) // self._kv.block_tokens)
+        return DecodeGraphs(self._forward, self._attention, self._kv, backend.kinds, most_pages)
+
     @torch.inference_mode()
     def step(self, batch: Batch) -> StepResult:
         """See Engine."""
@@ -90,32 +118,28 @@ class TransformersEngine:
 
     def _logits(self, slices: Sequence[Slice]) -> torch.Tensor:
         """[slices that sample, vocabulary], in the order of `slices`."""
-        # Packed with decoding requests side by side, longest first: attention computes neighbours together.
-        order = sorted(range(len(slices)), key=lambda index: _place(slices[index]))
-        self._attention.plan([slices[index] for index in order])
-        ids: list[int] = []
-        positions: list[int] = []
-        last_row = [0] * len(slices)
-        for index in order:
-            piece = slices[index]
-            ids += piece.request.tokens[piece.start : piece.stop]
-            positions += range(piece.start, piece.stop)
-            last_row[index] = len(ids) - 1
+        order = packed_order(slices)
+        packed = [slices[index] for index in order]
+        if self._graphs is not None and self._graphs.fits(packed):
+            logits = self._graphs.logits(packed)
+        else:
+            inputs = Inputs(packed, self._kv)
+            self._attention.plan(packed, inputs.slots)
+            logits = self._forward(inputs)
+        sampled = [index for index in order if slices[index].samples]
+        return logits[_inverse(sampled)]
+
+    def _forward(self, inputs: Inputs) -> torch.Tensor:
         out = self._model(
-            input_ids=self._tensor(ids)[None],
-            position_ids=self._tensor(positions)[None],
-            use_cache=False,
-            logits_to_keep=self._tensor([row for row, piece in zip(last_row, slices, strict=True) if piece.samples]),
+            input_ids=inputs.ids[None], position_ids=inputs.positions[None], use_cache=False, logits_to_keep=inputs.rows
         )
         logits: torch.Tensor = out.logits[0]
         return logits
 
-    def _tensor(self, numbers: list[int]) -> torch.Tensor:
-        return torch.tensor(numbers, dtype=torch.int64).to(self._device, non_blocking=True)
 
-
-def _place(piece: Slice) -> tuple[bool, int]:
-    return piece.stop - piece.start > 1, -piece.stop
+def _inverse(order: list[int]) -> list[int]:
+    """Where each of `order`, in ascending order, stands in it."""
+    return sorted(range(len(order)), key=order.__getitem__)
 
 
 def _kv_tokens(options: EngineOptions, token_bytes: int, device: torch.device) -> int:

@@ -1,0 +1,272 @@
+"""The worker engine against `model.generate` and transformers' continuous batching: same model, same machine, one run.
+
+    python -m bench.engine [--model M] [--device cpu|cuda] [--dtype D] [--threads N] [--batches 1,8,32,64]
+
+Every contender runs in a process of its own (peak memory is the process's), one after the other, for `--rounds` rounds;
+the best round counts. Decode is the time of the tokens after the first; prefill is one request's first token.
+"""
+
+import argparse
+import json
+import random
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, ContinuousBatchingConfig, GenerationConfig
+
+from bench.machine import describe, memory_bandwidth
+from fairlead.blocks import chain, pack_ids, unpack_digests
+from fairlead.cost import WeightedTokens
+from fairlead.sampling import Sampling
+from local_worker.core.batch import StepResult
+from local_worker.core.batcher import Advance, Batcher, Limits
+from local_worker.core.policies import POLICIES, PolicyConfig
+from local_worker.core.prefix_cache import PrefixCache
+from local_worker.core.request import Request
+from local_worker.engine.model_files import BUILT_IN, resolve
+from local_worker.engine.runner import EngineOptions, TransformersEngine
+
+BLOCK = 16
+KV_TOKENS = 64 * 512
+PROMPT_TOKENS = 64
+PREFILLS = (128, 2048)
+CONTENDERS = ("fairlead", "generate", "continuous batching")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One measurement: a batch that decodes, or one prompt."""
+
+    batch: int
+    prompt_tokens: int
+    new_tokens: int
+
+    @property
+    def name(self) -> str:
+        """As the table says it."""
+        return f"decode, batch {self.batch}" if self.new_tokens > 1 else f"prefill, {self.prompt_tokens} tokens"
+
+    def prompts(self, vocabulary: int) -> list[list[int]]:
+        """Token ids that share no prefix."""
+        dice = random.Random(self.batch * 10_000 + self.prompt_tokens)
+        return [[dice.randrange(vocabulary) for _ in range(self.prompt_tokens)] for _ in range(self.batch)]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """What one contender needed for one case."""
+
+    tokens_per_second: float
+    cpu_seconds: float
+
+
+Run = Callable[[Sequence[Sequence[int]], int], None]  # prompts, new tokens
+
+
+def fairlead(model: Any) -> Run:
+    """The engine, driven by the core as in a worker."""
+    engine = TransformersEngine(model, EngineOptions(block_tokens=BLOCK, kv_tokens=KV_TOKENS))
+
+    def run(prompts: Sequence[Sequence[int]], new_tokens: int) -> None:
+        batcher = make_batcher()
+        for number, prompt in enumerate(prompts):
+            batcher.submit(make_request(prompt, new_tokens, number), 0.0)
+        while (plan := batcher.plan(0.0)) is not None:
+            batcher.commit(plan, engine.step(plan.batch))
+
+    return run
+
+
+def make_batcher() -> Batcher:
+    """As a worker makes it, with room for every case."""
+    cost = WeightedTokens()
+    config = PolicyConfig(quantum_tokens=512, cost=cost, max_input_tokens=4096, kv_tokens=KV_TOKENS)
+    limits = Limits(
+        max_running=64, token_budget=512, max_prompt_tokens=4096, max_waiting=1000, max_waiting_per_client=1000
+    )
+    return Batcher(POLICIES["dlpm"](config), PrefixCache(KV_TOKENS // BLOCK, BLOCK), cost, limits, ())
+
+
+def make_request(prompt: Sequence[int], new_tokens: int, number: int) -> Request:
+    """A greedy request of one of eight clients."""
+    return Request(
+        id=str(number),
+        client=f"c{number % 8}",
+        tokens=list(prompt),
+        prompt_tokens=len(prompt),
+        digests=list(unpack_digests(chain(pack_ids(prompt), BLOCK, 1))),
+        chain_seed=1,
+        sampling=Sampling(max_tokens=new_tokens, ignore_eos=True),
+        arrival=number,
+    )
+
+
+def generate(model: Any) -> Run:
+    """transformers' own loop over a rectangular batch: its best case, equal lengths."""
+
+    def run(prompts: Sequence[Sequence[int]], new_tokens: int) -> None:
+        ids = torch.tensor(prompts, device=model.device)
+        model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=new_tokens,
+            min_new_tokens=new_tokens,
+            do_sample=False,
+            pad_token_id=0,
+        )
+
+    return run
+
+
+def continuous_batching(model: Any) -> Run:
+    """transformers' continuous batching, its page and batch sizes set to what ours have."""
+    config = ContinuousBatchingConfig(page_size=BLOCK, num_blocks=KV_TOKENS // BLOCK, max_batch_tokens=512)
+
+    def run(prompts: Sequence[Sequence[int]], new_tokens: int) -> None:
+        generation = GenerationConfig(  # type: ignore[no-untyped-call]
+            max_new_tokens=new_tokens, do_sample=False, eos_token_id=-1, pad_token_id=0
+        )
+        outputs = model.generate_batch(
+            [list(prompt) for prompt in prompts], generation_config=generation, continuous_batching_config=config
+        )
+        counts = [len(output.generated_tokens) for output in outputs.values()]
+        assert counts == [new_tokens] * len(prompts), counts
+
+    return run
+
+
+def measure(run: Run, case: Case, vocabulary: int) -> Figure:
+    """Tokens per second; decode without the time to the first token, which a run of one token tells."""
+    prompts = case.prompts(vocabulary)
+    seconds, cpu = timed(run, prompts, case.new_tokens)
+    tokens = case.batch * case.prompt_tokens
+    if case.new_tokens > 1:
+        first_seconds, first_cpu = timed(run, prompts, 1)
+        seconds, cpu = seconds - first_seconds, cpu - first_cpu
+        tokens = case.batch * (case.new_tokens - 1)
+    return Figure(tokens / seconds, cpu)
+
+
+def timed(run: Run, prompts: Sequence[Sequence[int]], new_tokens: int) -> tuple[float, float]:
+    """Wall and CPU seconds."""
+    began, cpu_began = time.perf_counter(), time.process_time()
+    run(prompts, new_tokens)
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - began, time.process_time() - cpu_began
+
+
+def contend(name: str, args: argparse.Namespace) -> None:
+    """One contender's process: prints its figures as JSON."""
+    torch.set_num_threads(args.threads)
+    model: Any = AutoModelForCausalLM.from_pretrained(resolve(args.model), dtype=getattr(torch, args.dtype))
+    vocabulary, read = model.get_input_embeddings().num_embeddings, bytes_read(model)
+    makers = {"fairlead": fairlead, "generate": generate, "continuous batching": continuous_batching}
+    run = makers[name](model.to(args.device).eval())
+    run(Case(2, 40, 2).prompts(vocabulary), 2)  # warm up
+    figures = {case.name: asdict(measure(run, case, vocabulary)) for case in cases(args)}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps({"figures": figures, "peak_bytes": peak, "bytes_read": read}))
+
+
+def bytes_read(model: Any) -> int:
+    """Weights that one decode step reads: the input embedding only where it is the output layer too."""
+    parameters = model.num_parameters()
+    if not model.config.get_text_config().tie_word_embeddings:
+        parameters -= model.get_input_embeddings().weight.numel()
+    return int(parameters * model.dtype.itemsize)
+
+
+def cases(args: argparse.Namespace) -> list[Case]:
+    """What is measured."""
+    decodes = [Case(batch, PROMPT_TOKENS, args.new_tokens) for batch in args.batches]
+    return [*decodes, *(Case(1, tokens, 1) for tokens in PREFILLS)]
+
+
+def compete(args: argparse.Namespace) -> None:
+    """All contenders in turn, then the table."""
+    best: dict[str, dict[str, Figure]] = {name: {} for name in CONTENDERS}
+    peaks: dict[str, int] = {}
+    read = 0
+    for _ in range(args.rounds):
+        for name in CONTENDERS:
+            command = [sys.executable, "-m", "bench.engine", *sys.argv[1:], "--contender", name]
+            out = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.splitlines()[-1])
+            peaks[name], read = max(peaks.get(name, 0), out["peak_bytes"]), out["bytes_read"]
+            for case, values in out["figures"].items():
+                figure = Figure(**values)
+                if case not in best[name] or figure.tokens_per_second > best[name][case].tokens_per_second:
+                    best[name][case] = figure
+    print(describe(args.device))
+    print(f"model {args.model}, {args.dtype}, {args.threads} threads, best of {args.rounds} rounds\n")
+    print_table(args, best)
+    print("\npeak memory: " + ", ".join(f"{name} {peaks[name] / 1e9:.2f} GB" for name in CONTENDERS))
+    print(f"plan + commit, batch 64: {step_overhead():.2f} ms per step")
+    bandwidth = memory_bandwidth(args.device, args.threads)
+    print(f"memory bandwidth (read): {bandwidth / 1e9:.1f} GB/s; a step reads {read / 1e9:.2f} GB of weights")
+    for case in cases(args):
+        if case.new_tokens > 1:
+            steps = best["fairlead"][case.name].tokens_per_second / case.batch
+            print(f"{case.name}: weights alone at {steps * read / bandwidth:.0%} of the bandwidth")
+
+
+def print_table(args: argparse.Namespace, best: dict[str, dict[str, Figure]]) -> None:
+    """Tokens per second and the ratios to both others."""
+    print("| case | fairlead tok/s | generate | continuous batching | vs generate | vs CB | CPU s (three in order) |")
+    print("|---|---|---|---|---|---|---|")
+    for case in cases(args):
+        row = [best[name][case.name] for name in CONTENDERS]
+        ours, plain, continuous = (figure.tokens_per_second for figure in row)
+        cpu = " / ".join(f"{figure.cpu_seconds:.1f}" for figure in row)
+        print(
+            f"| {case.name} | {ours:.1f} | {plain:.1f} | {continuous:.1f}"
+            f" | {ours / plain:.2f} | {ours / continuous:.2f} | {cpu} |"
+        )
+
+
+def step_overhead(batch: int = 64, steps: int = 200) -> float:
+    """Milliseconds per step of plan and commit, queue policy included, while `batch` requests decode."""
+    batcher = make_batcher()
+    for number, prompt in enumerate(Case(batch, PROMPT_TOKENS, 2).prompts(1000)):
+        batcher.submit(make_request(prompt, steps + 2 * batch, number), 0.0)
+    while len(advance(batcher)) < batch:
+        pass
+    began = time.perf_counter()
+    for _ in range(steps):
+        advance(batcher)
+    return (time.perf_counter() - began) / steps * 1e3
+
+
+def advance(batcher: Batcher) -> Sequence[Advance]:
+    """One step whose engine takes no time."""
+    plan = batcher.plan(0.0)
+    assert plan is not None
+    return batcher.commit(plan, StepResult(tuple(7 for piece in plan.batch.slices if piece.samples)))
+
+
+def main() -> None:
+    """See the module's docstring."""
+    parser = argparse.ArgumentParser(prog="python -m bench.engine", description=__doc__)
+    parser.add_argument("--model", default=BUILT_IN)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--batches", type=lambda text: [int(part) for part in text.split(",")], default=[1, 8, 32, 64])
+    parser.add_argument("--new-tokens", type=int, default=33)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--contender", choices=CONTENDERS, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.contender:
+        contend(args.contender, args)
+    else:
+        compete(args)
+
+
+if __name__ == "__main__":
+    main()

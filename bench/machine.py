@@ -1,0 +1,38 @@
+"""What a figure was measured on."""
+
+import platform
+import subprocess
+import time
+from pathlib import Path
+
+BUFFER_BYTES = 1 << 28
+
+
+def describe(device: str) -> str:
+    """Machine, versions and commit, one line each."""
+    import torch
+
+    processor = torch.cuda.get_device_name() if device == "cuda" else _processor()
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], check=True, capture_output=True, text=True).stdout
+    return f"{processor}; Python {platform.python_version()}, torch {torch.__version__}; commit {commit.strip()}"
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def memory_bandwidth(device: str, threads: int) -> float:
+    """Bytes per second that a sum over a large buffer reads, the best of ten."""
+    import torch
+
+    torch.set_num_threads(threads)
+    buffer = torch.ones(BUFFER_BYTES // 4, device=device)
+    best = 0.0
+    for _ in range(10):
+        began = time.perf_counter()
+        float(buffer.sum())
+        best = max(best, BUFFER_BYTES / (time.perf_counter() - began))
+    return best

@@ -1,0 +1,65 @@
+"""Tokens become text one by one: the pieces make up the whole, and no piece holds half a character."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from local_worker.tokenizer import REPLACEMENT, ByteTokenizer, HuggingFaceTokenizer, Tokenizer
+
+TRAINING = ["the quick brown fox jumps over the lazy dog", "eins zwei drei", "día, çà, ö"] * 3
+
+
+def byte_level() -> HuggingFaceTokenizer:
+    """Byte-level BPE, made on the spot: characters beyond ASCII take several tokens."""
+    backend = Backend(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, special_tokens=["<end>"])
+    backend.train_from_iterator(TRAINING, trainer)
+    return HuggingFaceTokenizer(PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<end>"), (0,))
+
+
+TOKENIZERS: dict[str, Tokenizer] = {"byte-level BPE": byte_level(), "bytes": ByteTokenizer()}
+by_tokenizer = pytest.mark.parametrize("name", TOKENIZERS)
+
+
+@by_tokenizer
+@given(text=st.text(min_size=1).filter(lambda text: REPLACEMENT not in text))
+def test_pieces_make_up_the_text_and_hold_whole_characters(name: str, text: str) -> None:
+    tokenizer = TOKENIZERS[name]
+    decoder = tokenizer.decoder()
+    pieces = [decoder.push(token) for token in tokenizer.encode(text)]
+    assert REPLACEMENT not in "".join(pieces)
+    assert "".join(pieces) + decoder.flush() == text
+
+
+@by_tokenizer
+def test_a_character_of_several_tokens_comes_with_its_last(name: str) -> None:
+    tokenizer = TOKENIZERS[name]
+    tokens = tokenizer.encode("🎉")
+    assert len(tokens) == 4
+    decoder = tokenizer.decoder()
+    assert [decoder.push(token) for token in tokens] == ["", "", "", "🎉"]
+
+
+@by_tokenizer
+def test_half_a_character_at_the_end_is_a_replacement_character(name: str) -> None:
+    tokenizer = TOKENIZERS[name]
+    decoder = tokenizer.decoder()
+    pieces = [decoder.push(token) for token in tokenizer.encode("a🎉")[:-1]]
+    assert "".join(pieces) == "a"
+    assert set(decoder.flush()) == {REPLACEMENT}
+
+
+@by_tokenizer
+def test_half_a_character_that_is_not_continued_does_not_hold_up_what_follows(name: str) -> None:
+    tokenizer = TOKENIZERS[name]
+    decoder = tokenizer.decoder()
+    broken = [*tokenizer.encode("🎉")[:2], *tokenizer.encode("go on")]
+    text = "".join(decoder.push(token) for token in broken)
+    assert text.strip(REPLACEMENT) == "go on"
+    assert REPLACEMENT in text
