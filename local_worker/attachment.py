@@ -16,6 +16,8 @@ from local_worker.loop import Outbox
 log = logging.getLogger(__name__)
 REPORT_SECONDS = 0.05  # the contract is at least ten reports a second
 RECONNECT_SECONDS = 0.2
+# A worker whose steps keep failing asks for no requests for so long; then the next one shows whether it has recovered.
+REST_SECONDS = 5.0
 
 
 class Attachment:
@@ -44,6 +46,7 @@ class Attachment:
         self._services: dict[str, scheduler_pb2.ClientService] = {}
         self._unsent: dict[str, scheduler_pb2.ClientService] = {}
         self._oldest: float | None = None
+        self._rests_until = 0.0
         # Digest -> is it cached now: the last word per digest, however many turns one report covers.
         self._blocks: dict[int, bool] = {}
         self._ended: list[scheduler_pb2.RequestEnd] = []
@@ -54,6 +57,7 @@ class Attachment:
     def deliver(self, out: Outbox) -> None:
         """Take in one turn of the engine loop; called on the event loop."""
         self._oldest = out.oldest_queued_at
+        self._rests_until = 0.0 if out.healthy else time.monotonic() + REST_SECONDS
         for service in out.load.services:
             self._services[service.client] = self._unsent[service.client] = service
         del out.load.services[:]
@@ -116,8 +120,9 @@ class Attachment:
     def _current_load(self) -> scheduler_pb2.Load:
         load = scheduler_pb2.Load()
         load.CopyFrom(self._load)
-        load.draining = self.draining
-        load.queue_seconds = 0.0 if self._oldest is None else time.monotonic() - self._oldest
+        now = time.monotonic()
+        load.draining = self.draining or now < self._rests_until
+        load.queue_seconds = 0.0 if self._oldest is None else now - self._oldest
         load.services.extend(self._unsent.values())
         self._unsent = {}
         return load
