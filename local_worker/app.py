@@ -14,7 +14,7 @@ from fairlead.rpc.server import Server
 from fairlead.v1 import scheduler_pb2, worker_pb2, worker_pb2_grpc
 from local_worker.attachment import Attachment
 from local_worker.config import WorkerConfig
-from local_worker.core.batcher import Batcher, Limits
+from local_worker.core.batcher import Admission, Batcher, Limits
 from local_worker.core.policies import POLICIES, PolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.loop import EngineLoop, Outbox
@@ -28,12 +28,14 @@ log = logging.getLogger(__name__)
 def make_batcher(config: WorkerConfig, model: Model) -> Batcher:
     """The core, as configured."""
     cost = WeightedTokens()
+    admission = Admission(config.admission)
+    together = config.max_running * min(model.max_model_tokens, model.kv_tokens)
     policy = POLICIES[config.policy](
         PolicyConfig(
             quantum_tokens=config.quantum_tokens,
             cost=cost,
             max_input_tokens=config.max_prompt_tokens,
-            kv_tokens=model.kv_tokens,
+            max_output_tokens=together if admission is Admission.OPTIMISTIC else min(together, model.kv_tokens),
         )
     )
     limits = Limits(
@@ -42,6 +44,7 @@ def make_batcher(config: WorkerConfig, model: Model) -> Batcher:
         max_prompt_tokens=config.max_prompt_tokens,
         max_waiting=config.max_waiting,
         max_waiting_per_client=config.max_waiting_per_client,
+        admission=admission,
     )
     cache = PrefixCache(model.kv_tokens // config.block_tokens, config.block_tokens)
     return Batcher(policy, cache, cost, limits, model.tokenizer.eos_token_ids)

@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass
 
 from fairlead.config import option, require
+from local_worker.core.batcher import Admission
 from local_worker.core.policies import POLICIES
 
 MIN_SECRET = 16
@@ -39,6 +40,11 @@ class WorkerConfig:
     max_prompt_tokens: int = option(4096, "longest prompt accepted (L_input of the bounds)")
     max_running: int = option(32, "most requests in a batch")
     token_budget: int = option(256, "most tokens computed per step: longer prompts are prefilled in chunks")
+    admission: str = option(
+        "reserve",
+        "pages on entry: for the whole output, or as tokens come, at the price of retractions and of a wider bound",
+        choices=tuple(Admission),
+    )
     max_waiting: int = option(4096, "most requests in the queue")
     max_waiting_per_client: int = option(1024, "most requests of one client in the queue")
     policy: str = option("dlpm", "the queue policy", choices=tuple(POLICIES))

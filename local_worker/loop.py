@@ -135,6 +135,8 @@ class EngineLoop:
         now = time.time_ns()
         for request in plan.admitted:
             sink, job = self._jobs[request]
+            if job.started:
+                continue  # it was retracted meanwhile
             job.started, job.scheduled_unix_ns = True, now
             self._out.to(sink).started.add(request_id=request.id, attempt=job.attempt, cached_tokens=request.cached)
         began = time.monotonic()

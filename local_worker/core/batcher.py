@@ -1,11 +1,14 @@
 """Continuous batching: the queue, the running batch, and the plan of each step (plan, execute, commit).
 
 There are no prefill and decode phases: `computed` catches up with `len(tokens)`, in chunks where the budget demands.
-Admission reserves pages for the whole budget of a request, so that nothing that runs is ever taken back.
+Under reserve admission a request gets pages for its whole budget, so that nothing that runs is ever taken back. Under
+optimistic admission pages come as tokens do; when they run out, a request is retracted: it keeps its tokens, waits
+again, and what it had computed is computed anew where the prefix cache has lost it.
 """
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 
 from fairlead.cost import Cost
 from fairlead.errors import ClientLimit, QueueFull, TooLong
@@ -19,6 +22,13 @@ from local_worker.core.request import Request
 RETRY_SECONDS = 1.0
 
 
+class Admission(StrEnum):
+    """For how much of its output a request is given pages when it enters."""
+
+    RESERVE = "reserve"
+    OPTIMISTIC = "optimistic"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """The room a batcher gives. Numbers of requests, but for tokens where the name says so."""
@@ -28,11 +38,12 @@ class Limits:
     max_prompt_tokens: int
     max_waiting: int
     max_waiting_per_client: int
+    admission: Admission = Admission.RESERVE
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One step: what to compute, and who has just entered the running batch."""
+    """One step: what to compute, and who has just entered the running batch, for the first time or again."""
 
     batch: Batch
     admitted: tuple[Request, ...]
@@ -70,6 +81,11 @@ class Batcher:
     def waiting(self) -> int:
         """Requests in the queue."""
         return len(self._waiting)
+
+    @property
+    def recomputed_tokens(self) -> int:
+        """Tokens computed once more because of retractions, since the start."""
+        return self._ledger.recomputed_tokens
 
     @property
     def kv_tokens_used(self) -> int:
@@ -116,24 +132,54 @@ class Batcher:
         return self.cache.match(request)
 
     def admit(self, request: Request) -> int | None:
-        """Gate: reserve a place in the batch and pages for the whole budget."""
+        """Gate: a place in the batch and pages. Tokens computed before a retraction are not to be paid again."""
         if len(self._running) >= self._limits.max_running:
             return None
-        extend = self.cache.admit(request)
-        if extend is not None:
-            self._running[request] = None
+        extend = self.cache.admit(request, self._room(request))
+        if extend is None:
+            return None
+        del self._waiting[request]
+        self._running[request] = None
+        if request.retractions:
+            self._ledger.readmitted(request, extend)
+            return 0
+        request.cached = request.computed
+        self._ledger.admitted(request)
         return extend
+
+    def _room(self, request: Request) -> int:
+        """Tokens that must fit on entry. Headroom doubles with each retraction: nobody is thrown out for ever."""
+        if self._limits.admission is Admission.RESERVE:
+            return request.budget
+        headroom = self.cache.block_tokens << request.retractions
+        return min(request.budget, len(request.tokens) + headroom)
 
     def plan(self, now: float) -> Plan | None:
         """Admit what the policy chooses, then slice; None when nothing is to be computed."""
         admitted: list[Request] = []
-        if self._waiting and len(self._running) < self._limits.max_running:
+        # Nobody enters in the step in which somebody had to leave: it would have to leave again soon.
+        if not self._make_room(now) and self._waiting and len(self._running) < self._limits.max_running:
             admitted = self.policy.select(self)
-        for request in admitted:
-            del self._waiting[request]
-            self._ledger.admitted(request)
         slices = tuple(self._slices())
         return Plan(Batch(slices), tuple(admitted)) if slices else None
+
+    def _make_room(self, now: float) -> bool:
+        """Pages for what everybody running is to compute, oldest first; True when somebody was retracted for that."""
+        retracted = False
+        for request in list(self._running):
+            while request in self._running and not self.cache.extend(request, len(request.tokens)):
+                self._retract(self.policy.victim(list(self._running)[1:]), now)
+                retracted = True
+        return retracted
+
+    def _retract(self, request: Request, now: float) -> None:
+        del self._running[request]
+        self.cache.release(request)
+        request.computed = 0
+        request.retractions += 1
+        self._waiting[request] = now
+        self.policy.retracted(request)
+        self._ledger.retracted(request)
 
     def _slices(self) -> Iterator[Slice]:
         """Decoding requests first, one token each; what is left of the budget goes to prompts, oldest first."""

@@ -21,6 +21,7 @@ class Ledger:
     """Counts as the papers measure service: tokens computed that no cache held, and tokens generated."""
 
     def __init__(self, cost: Cost) -> None:
+        self.recomputed_tokens = 0  # work that retraction cost, in tokens
         self._cost = cost
         self._accounts: dict[str, Account] = {}
         self._changed: dict[str, Account] = {}
@@ -44,6 +45,19 @@ class Ledger:
         account.waiting -= 1
         account.running += 1
         account.service += self._cost.extend(len(request.tokens) - request.cached)
+
+    def retracted(self, request: Request) -> None:
+        """`request` left the running batch for the queue."""
+        account = self._account(request)
+        account.waiting += 1
+        account.running -= 1
+
+    def readmitted(self, request: Request, recomputed: int) -> None:
+        """`request` entered the batch again. What is computed anew is not the client's fault, and no service to it."""
+        account = self._account(request)
+        account.waiting -= 1
+        account.running += 1
+        self.recomputed_tokens += recomputed
 
     def generated(self, request: Request, tokens: int) -> None:
         """`request` was given output tokens."""

@@ -45,10 +45,10 @@ class PrefixCache:
         """Prompt tokens that the cache holds now; never all of them, since one must be computed to go on."""
         return len(self._match(request)) * self.block_tokens
 
-    def admit(self, request: Request) -> int | None:
-        """Reserve pages for the whole budget; returns the tokens left to compute, or None when it does not fit now."""
+    def admit(self, request: Request, tokens: int) -> int | None:
+        """Give `request` pages for `tokens`; returns those left to compute, or None when they do not fit now."""
         matched = self._match(request)
-        fresh = -(-request.budget // self.block_tokens) - len(matched)
+        fresh = self._pages_for(tokens) - len(matched)
         idle = len(self._idle) - sum(1 for page in matched if page in self._idle)
         if fresh > len(self._free) + idle:
             return None
@@ -56,8 +56,19 @@ class PrefixCache:
             self._reference(page)
         request.pages = [*matched, *(self._allocate() for _ in range(fresh))]
         request.shared = len(matched)
-        request.cached = request.computed = len(matched) * self.block_tokens
+        request.computed = len(matched) * self.block_tokens
         return len(request.tokens) - request.computed
+
+    def extend(self, request: Request, tokens: int) -> bool:
+        """Give an admitted `request` what it lacks for `tokens`; False, changing nothing, when it does not fit now."""
+        fresh = self._pages_for(tokens) - len(request.pages)
+        if fresh > len(self._free) + len(self._idle):
+            return False
+        request.pages += [self._allocate() for _ in range(fresh)]
+        return True
+
+    def _pages_for(self, tokens: int) -> int:
+        return -(-tokens // self.block_tokens)
 
     def publish(self, request: Request) -> None:
         """Make the full blocks of `request`'s computed tokens available to others.

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.blocks import pack_ids
+from fairlead.v1 import common_pb2
 from gateway.coalescing import SECONDS, Coalescer
 
 
@@ -41,3 +42,13 @@ def test_steady_tokens_go_out_in_fours() -> None:
         if coalescer.ready(0.0):
             sizes.append(len(coalescer.take().text))
     assert sizes == [1, 4, 4, 4]
+
+
+def test_log_probabilities_go_with_their_tokens() -> None:
+    chunks = Coalescer(2)
+    entries = [common_pb2.TokenLogprobs(logprob=-float(number)) for number in range(3)]
+    for number, entry in enumerate(entries):
+        chunks.add(number.to_bytes(4, "little"), "x", 0.0, [entry])
+        if number == 0:
+            assert list(chunks.take().logprobs) == entries[:1]
+    assert list(chunks.take().logprobs) == entries[1:]

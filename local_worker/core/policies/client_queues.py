@@ -28,6 +28,12 @@ class ClientQueues:
         self._by_client.setdefault(request.client, {})[request] = None
         self._count += 1
 
+    def restore(self, request: Request) -> None:
+        """Put back where its arrival has it."""
+        self.add(request)
+        queue = self._by_client[request.client]
+        self._by_client[request.client] = dict.fromkeys(sorted(queue, key=lambda waiting: waiting.arrival))
+
     def remove(self, request: Request) -> None:
         """Take out, wherever it stands."""
         queue = self._by_client[request.client]

@@ -5,6 +5,8 @@ holds under reserve admission (Theorem 4.1); the same against clients that are n
 positive deficit the order is the cache's: locality is lost only where the order passes from one client to another.
 """
 
+from collections.abc import Sequence
+
 from fairlead.cost import MICRO, charge
 from local_worker.core.policies.client_queues import ClientQueues
 from local_worker.core.policies.protocol import Gate, PolicyConfig
@@ -40,6 +42,14 @@ class Dlpm:
         """See QueuePolicy."""
         self._queues.remove(request)
         self._bypassed.pop(request, None)
+
+    def retracted(self, request: Request) -> None:
+        """See QueuePolicy."""
+        self._queues.restore(request)
+
+    def victim(self, running: Sequence[Request]) -> Request:
+        """Of the client that is deepest in debt."""
+        return min(running, key=lambda request: (self._balances[request.client], -request.arrival))
 
     def select(self, gate: Gate) -> list[Request]:
         """Lines 16-25: passes over the queue in prefix order until a pass admits nothing."""

@@ -1,5 +1,7 @@
 """First come, first served. Unit of fairness: none; a flood of one client delays everybody. No bound."""
 
+from collections.abc import Sequence
+
 from local_worker.core.policies.protocol import Gate, PolicyConfig
 from local_worker.core.request import Request
 
@@ -24,6 +26,15 @@ class Fcfs:
     def withdrawn(self, request: Request) -> None:
         """See QueuePolicy."""
         del self._queue[request]
+
+    def retracted(self, request: Request) -> None:
+        """Back to its place in the order of arrival."""
+        self._queue[request] = None
+        self._queue = dict.fromkeys(sorted(self._queue, key=lambda waiting: waiting.arrival))
+
+    def victim(self, running: Sequence[Request]) -> Request:
+        """The last to have arrived."""
+        return max(running, key=lambda request: request.arrival)
 
     def select(self, gate: Gate) -> list[Request]:
         """See QueuePolicy."""

@@ -3,6 +3,7 @@
 Every method is synchronous and deterministic. Names follow the papers' streams.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,7 +18,7 @@ class Gate(Protocol):
         """Prompt tokens that the cache holds now; changes nothing."""
 
     def admit(self, request: Request) -> int | None:
-        """Reserve room; returns the tokens to compute, or None, changing nothing, if it does not fit."""
+        """Take room; returns the tokens to charge for, or None, changing nothing, if it does not fit."""
 
 
 class QueuePolicy(Protocol):
@@ -36,6 +37,12 @@ class QueuePolicy(Protocol):
 
     def withdrawn(self, request: Request) -> None:
         """`request` leaves the queue without having been selected; at once, also for everybody's backlog."""
+
+    def retracted(self, request: Request) -> None:
+        """A running `request` is waiting again, in its old place; it has not arrived, and nobody is to be lifted."""
+
+    def victim(self, running: Sequence[Request]) -> Request:
+        """Which of `running`, at least one, is to be retracted: of those with the least due to them, the latest."""
 
     def select(self, gate: Gate) -> list[Request]:
         """Admit in the policy's order what fits; those have left the queue and their extend cost is charged."""
@@ -60,9 +67,11 @@ class PolicyConfig:
     quantum_tokens: int  # Q^u in cost units
     cost: Cost
     max_input_tokens: int  # L_input
-    kv_tokens: int  # M: the tokens that fit in a running batch
+    # What the requests that are admitted on one positive balance can still generate. Under reserve admission M, the
+    # tokens that fit in a running batch; under optimistic admission memory is used more than once: n_max L_output.
+    max_output_tokens: int
 
     @property
     def most_per_balance(self) -> int:
-        """U of DLPM section 4.2 under reserve admission: `w_e * L_input + w_q * M`, micro-units."""
-        return self.cost.extend(self.max_input_tokens) + self.cost.decode(self.kv_tokens)
+        """U of DLPM section 4.2: `w_e * L_input + w_q * M` under reserve admission, micro-units."""
+        return self.cost.extend(self.max_input_tokens) + self.cost.decode(self.max_output_tokens)

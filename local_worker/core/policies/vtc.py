@@ -5,6 +5,8 @@ Theorem 4.4). Input counts as the tokens that no cache held (DLPM section 3). Tr
 prefix cache suffers.
 """
 
+from collections.abc import Sequence
+
 from fairlead.cost import charge
 from local_worker.core.policies.client_queues import ClientQueues
 from local_worker.core.policies.protocol import Gate, PolicyConfig
@@ -16,7 +18,7 @@ class Vtc:
 
     def __init__(self, config: PolicyConfig) -> None:
         self._cost = config.cost
-        extend, decode = self._cost.extend(config.max_input_tokens), self._cost.decode(config.kv_tokens)
+        extend, decode = self._cost.extend(config.max_input_tokens), self._cost.decode(config.max_output_tokens)
         self.bound_micro = 2 * max(extend, decode)
         self._queues = ClientQueues()
         self._counters: dict[str, int] = {}
@@ -44,6 +46,14 @@ class Vtc:
         self._queues.remove(request)
         if request.client not in self._queues:
             self._last_left = request.client
+
+    def retracted(self, request: Request) -> None:
+        """Without a lift: the client has not been away."""
+        self._queues.restore(request)
+
+    def victim(self, running: Sequence[Request]) -> Request:
+        """Of the client that has received most."""
+        return max(running, key=lambda request: (self._counters[request.client], request.arrival))
 
     def select(self, gate: Gate) -> list[Request]:
         """Lines 17-24: the least counter's earliest request, until one does not fit. Ties by earliest request."""

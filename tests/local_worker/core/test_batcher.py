@@ -13,7 +13,7 @@ from fairlead.errors import ClientLimit, QueueFull, TooLong
 from fairlead.outcomes import FinishReason
 from fairlead.sampling import Sampling
 from local_worker.core.batch import Batch, StepResult
-from local_worker.core.batcher import Batcher, Plan
+from local_worker.core.batcher import Admission, Batcher, Plan
 from local_worker.core.policies import POLICIES
 from local_worker.core.request import Request
 from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request
@@ -33,10 +33,13 @@ class BatcherMachine(RuleBasedStateMachine):
     """Submits, steps, aborts between plan and commit, failing steps, deadlines."""
 
     policy = "dlpm"
+    admission = Admission.RESERVE
 
     def __init__(self) -> None:
         super().__init__()
-        self.batcher = make_batcher(pages=PAGES, token_budget=7, max_running=5, policy=self.policy, eos=(EOS,))
+        self.batcher = make_batcher(
+            pages=PAGES, token_budget=7, max_running=5, policy=self.policy, eos=(EOS,), admission=self.admission
+        )
         self.inside: dict[Request, None] = {}
         self.plan: Plan | None = None
         self.arrivals = 0
@@ -126,6 +129,22 @@ class VtcBatcherMachine(BatcherMachine):
     policy = "vtc"
 
 
+class OptimisticBatcherMachine(BatcherMachine):
+    """The same, where requests are retracted when pages run out."""
+
+    admission = Admission.OPTIMISTIC
+
+
+class OptimisticVtcBatcherMachine(VtcBatcherMachine):
+    """Both."""
+
+    admission = Admission.OPTIMISTIC
+
+
+TestOptimisticBatcher = OptimisticBatcherMachine.TestCase
+TestOptimisticBatcher.settings = SETTINGS
+TestOptimisticVtcBatcher = OptimisticVtcBatcherMachine.TestCase
+TestOptimisticVtcBatcher.settings = SETTINGS
 TestVtcBatcher = VtcBatcherMachine.TestCase
 TestVtcBatcher.settings = SETTINGS
 
@@ -206,14 +225,15 @@ def worst_lead(rows: list[dict[str, tuple[int, bool]]], behind: str, ahead: str,
     return worst
 
 
+@pytest.mark.parametrize("admission", Admission)
 @pytest.mark.parametrize("name", ["dlpm", "vtc"])
 @settings(max_examples=120, deadline=None)
 @given(arrivals=REQUESTS)
 def test_two_backlogged_clients_differ_by_at_most_the_bound(
-    name: str, arrivals: list[tuple[str, int, int, int, int]]
+    name: str, admission: Admission, arrivals: list[tuple[str, int, int, int, int]]
 ) -> None:
-    """DLPM Theorem 4.1 and VTC Theorem 4.4, with the bound that the running policy claims."""
-    batcher = tight(name)
+    """DLPM Theorem 4.1 and VTC Theorem 4.4, with the bound that the running policy claims for its admission mode."""
+    batcher = tight(name, admission)
     rows = histories(batcher, arrivals)
     bound = batcher.policy.bound_micro
     assert bound is not None
@@ -252,9 +272,81 @@ def test_balances_stay_in_the_proved_range(arrivals: list[tuple[str, int, int, i
 QUANTUM = 64
 
 
-def tight(policy: str) -> Batcher:
+LONGEST_OUTPUT = 20
+
+
+def tight(policy: str, admission: Admission = Admission.RESERVE) -> Batcher:
     """Few pages and slots, so that clients compete at once; a bound far below what a history serves."""
-    return make_batcher(pages=PAGES, token_budget=16, max_running=4, max_prompt_tokens=24, policy=policy)
+    return make_batcher(
+        pages=PAGES,
+        token_budget=16,
+        max_running=4,
+        max_prompt_tokens=24,
+        policy=policy,
+        admission=admission,
+        max_output_tokens=LONGEST_OUTPUT,
+    )
+
+
+def serve_step(batcher: Batcher) -> dict[str, int]:
+    """One step; the service of the clients that received some, in all."""
+    plan = batcher.plan(0.0)
+    assert plan is not None
+    batcher.commit(plan, tokens_for(plan.batch))
+    return {account.client: account.service for account, _ in batcher.take_changed_accounts()}
+
+
+def test_the_printed_bound_is_false_under_optimistic_admission_and_the_wider_one_holds() -> None:
+    """Staggered finishes use the same memory again: outputs M/1, M/2, ... never exceed M tokens at a time, and are
+    M times a harmonic number in all. DLPM section 4.2 prints U = w_e L_input + w_q M."""
+    longest, count, prompt, pages = 600, 60, 460, 190
+    batcher = make_batcher(
+        pages=pages,
+        max_running=count,
+        max_prompt_tokens=prompt,
+        policy="dlpm",
+        admission=Admission.OPTIMISTIC,
+        max_output_tokens=longest,
+    )
+    for number in range(count):
+        sampling = Sampling(max_tokens=longest // (number + 1), ignore_eos=True)
+        batcher.submit(make_request([10 + number], arrival=3 * number, sampling=sampling), 0.0)  # c0
+    for _ in range(longest // count):  # until memory is full
+        serve_step(batcher)
+    waiting = make_request([2] * prompt, arrival=1, sampling=Sampling(max_tokens=4, ignore_eos=True))  # c1
+    batcher.submit(waiting, 0.0)
+    before = lead = serve_step(batcher)["c0"]
+    while waiting in batcher._waiting:
+        lead = serve_step(batcher).get("c0", lead)
+    lead -= before
+    assert batcher.recomputed_tokens == 0
+    printed = 2 * (prompt + 2 * pages * BLOCK + QUANTUM) * MICRO
+    assert lead > printed
+    assert batcher.policy.bound_micro is not None
+    assert lead <= batcher.policy.bound_micro
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_retraction_charges_service_once_and_accounts_recomputed_work_apart(name: str) -> None:
+    batcher = make_batcher(pages=PAGES, max_running=6, policy=name, admission=Admission.OPTIMISTIC)
+    requests = [
+        make_request([number] * 7, arrival=number, sampling=Sampling(max_tokens=30, ignore_eos=True))
+        for number in range(6)
+    ]
+    for request in requests:
+        batcher.submit(request, 0.0)
+    oldest_first: list[Request] = []
+    service: dict[str, int] = {}
+    while (plan := batcher.plan(0.0)) is not None:
+        oldest_first += [advance.request for advance in batcher.commit(plan, tokens_for(plan.batch)) if advance.finish]
+        service |= {account.client: account.service for account, _ in batcher.take_changed_accounts()}
+        batcher.check_invariants()
+    assert sum(request.retractions for request in requests) > 0
+    assert batcher.recomputed_tokens > 0
+    assert requests[0].retractions == 0, "the oldest running request is never retracted"
+    assert all(request.output_tokens == 30 for request in requests)
+    expected = sum(7 - request.cached + 2 * 30 for request in requests) * MICRO
+    assert sum(service.values()) == expected
 
 
 def test_a_flood_does_not_delay_a_light_user_by_more_than_the_bound_and_fcfs_does() -> None:

@@ -15,7 +15,7 @@ from tests.local_worker.core.models import Item, NaiveDlpm, NaiveVtc, Q
 from tests.local_worker.engine.driving import make_request
 
 CLIENTS = "abc"
-CONFIG = PolicyConfig(quantum_tokens=Q // MICRO, cost=WeightedTokens(), max_input_tokens=64, kv_tokens=256)
+CONFIG = PolicyConfig(quantum_tokens=Q // MICRO, cost=WeightedTokens(), max_input_tokens=64, max_output_tokens=256)
 
 
 class Room:

@@ -32,7 +32,7 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         self.arrivals += 1
         free_before = PAGES - self.cache.referenced
         matched = self.cache.match(request)
-        extend = self.cache.admit(request)
+        extend = self.cache.admit(request, request.budget)
         if extend is None:
             assert -(-request.budget // BLOCK) - matched // BLOCK > free_before - matched // BLOCK or (
                 -(-request.budget // BLOCK) > free_before
@@ -85,7 +85,7 @@ TestPrefixCache.settings = settings(max_examples=150, stateful_step_count=40, de
 
 def computed(cache: PrefixCache, request: Request) -> Request:
     """`request`, admitted and wholly computed."""
-    assert cache.admit(request) is not None
+    assert cache.admit(request, request.budget) is not None
     request.computed = len(request.tokens)
     cache.publish(request)
     return request
@@ -124,10 +124,10 @@ def test_the_least_recently_used_leaf_goes_first() -> None:
     new = computed(cache, make_request([2] * 11, sampling=short))
     cache.release(new)
     cache.take_events()
-    assert cache.admit(make_request([3] * 11, sampling=short)) == 11
+    assert cache.admit(make_request([3] * 11, sampling=short), 12) == 11
     _, evicted = cache.take_events()
     assert evicted == (old.digests[0],) or evicted == ()
-    assert cache.admit(make_request([4] * 11, sampling=short)) is not None
+    assert cache.admit(make_request([4] * 11, sampling=short), 12) is not None
     _, evicted = cache.take_events()
     # A chain goes from its end: what is left can still be matched.
     assert set(evicted) <= {old.digests[0], *new.digests}
@@ -137,7 +137,7 @@ def test_the_least_recently_used_leaf_goes_first() -> None:
 def test_digests_of_generated_blocks_continue_the_chain() -> None:
     cache = PrefixCache(PAGES, BLOCK)
     request = make_request([1, 0, 1], sampling=Sampling(max_tokens=10))
-    assert cache.admit(request) is not None
+    assert cache.admit(request, request.budget) is not None
     request.tokens += [0, 1, 1, 0, 1, 1]
     request.computed = len(request.tokens)
     cache.publish(request)

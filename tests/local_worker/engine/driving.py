@@ -6,7 +6,7 @@ from fairlead.blocks import chain, pack_ids, unpack_digests
 from fairlead.cost import WeightedTokens
 from fairlead.sampling import Sampling
 from local_worker.core.batch import Engine
-from local_worker.core.batcher import Batcher, Limits
+from local_worker.core.batcher import Admission, Batcher, Limits
 from local_worker.core.policies import POLICIES, PolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
@@ -23,15 +23,24 @@ def make_batcher(
     max_prompt_tokens: int = 512,
     policy: str = "fcfs",
     eos: tuple[int, ...] = (),
+    admission: Admission = Admission.RESERVE,
+    max_output_tokens: int = 512,
 ) -> Batcher:
     cost = WeightedTokens()
-    config = PolicyConfig(quantum_tokens=64, cost=cost, max_input_tokens=max_prompt_tokens, kv_tokens=pages * BLOCK)
+    together = max_running * max_output_tokens
+    config = PolicyConfig(
+        quantum_tokens=64,
+        cost=cost,
+        max_input_tokens=max_prompt_tokens,
+        max_output_tokens=together if admission is Admission.OPTIMISTIC else min(together, pages * BLOCK),
+    )
     limits = Limits(
         max_running=max_running,
         token_budget=token_budget,
         max_prompt_tokens=max_prompt_tokens,
         max_waiting=1000,
         max_waiting_per_client=1000,
+        admission=admission,
     )
     return Batcher(POLICIES[policy](config), PrefixCache(pages, BLOCK), cost, limits, eos)
 

@@ -36,6 +36,7 @@ from transformers import (
 
 from fairlead.sampling import Sampling
 from local_worker.core.batch import Batch
+from local_worker.core.batcher import Admission
 from local_worker.engine.attention import UnsupportedModel
 from local_worker.engine.packed import PackedLinear, pack
 from local_worker.engine.runner import EngineOptions, TransformersEngine
@@ -163,6 +164,18 @@ def test_requests_that_join_and_leave_at_any_time_change_nothing() -> None:
         output = request.tokens[request.prompt_tokens :]
         assert output == expected[number][: len(output)]
         assert len(output) == NEW_TOKENS or number == 3
+
+
+@pytest.mark.parametrize("policy", ["dlpm", "fcfs"])
+def test_retraction_and_resume_change_nothing(policy: str) -> None:
+    texts = prompts(10)
+    oracle = make_model(CONFIGS["llama"])
+    expected = [generate(oracle, prompt) for prompt in texts]
+    engine = TransformersEngine(make_model(CONFIGS["llama"]), EngineOptions(kv_tokens=16 * BLOCK, block_tokens=BLOCK))
+    batcher = make_batcher(pages=16, token_budget=24, policy=policy, admission=Admission.OPTIMISTIC)
+    requests = [make_request(prompt, arrival=number) for number, prompt in enumerate(texts)]
+    assert run(batcher, engine, requests) == expected
+    assert sum(request.retractions for request in requests) > 0
 
 
 def test_sampled_tokens_depend_on_seed_and_position_alone() -> None:
