@@ -13,6 +13,7 @@ from fairlead.errors import FairleadError, InvalidRequest
 from fairlead.interaction import Interaction
 from fairlead.prompt import Message, as_chat, as_prompt, as_sampling
 from fairlead.retries import Retries
+from fairlead.rpc.cancellation import reraise_cancellation
 from fairlead.rpc.channel import open_channel
 from fairlead.rpc.status import from_call
 from fairlead.stream import Stream
@@ -88,6 +89,7 @@ class Client:
             request = inference_pb2.ListModelsRequest()
             response = await self._stub.ListModels(request, timeout=CONTROL_SECONDS, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
+            reraise_cancellation()
             raise from_call(error) from error
         return list(response.models)
 
@@ -122,6 +124,7 @@ class Client:
         try:
             await self._stub.EndInteraction(request, timeout=CONTROL_SECONDS, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
+            reraise_cancellation()
             raise from_call(error) from error
 
     async def _responses(
@@ -139,6 +142,7 @@ class Client:
                     yield response
                 return
             except grpc.aio.AioRpcError as error:
+                reraise_cancellation()
                 failure: FairleadError = from_call(error)
                 left = None if deadline is None else deadline - time.monotonic()
                 wait = None if received else self._retries.wait(failure, retried, left)

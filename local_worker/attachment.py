@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 import grpc
 
 from fairlead.blocks import pack_digests
+from fairlead.rpc.cancellation import reraise_cancellation
 from fairlead.rpc.channel import open_channel, secret_metadata
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from local_worker.loop import Outbox
@@ -74,6 +75,7 @@ class Attachment:
                 async with open_channel(self._scheduler) as channel:
                     await self._attach(scheduler_pb2_grpc.SchedulerStub(channel))
             except grpc.aio.AioRpcError as error:
+                reraise_cancellation()
                 log.warning("scheduler is away", extra={"scheduler": self._scheduler, "error": error.details()})
             self.attached.clear()
             await asyncio.sleep(RECONNECT_SECONDS)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import grpc
 
+from fairlead.rpc.cancellation import reraise_cancellation
 from fairlead.rpc.channel import open_channel, secret_metadata
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from gateway.upstream.members import Members
@@ -76,6 +77,7 @@ class SchedulerLink:
                 await channel.channel_ready()
                 await stream(scheduler_pb2_grpc.SchedulerStub(channel))
             except grpc.aio.AioRpcError as error:
+                reraise_cancellation()
                 log.warning("scheduler is away", extra={"scheduler": self._address, "error": error.details()})
             await asyncio.sleep(RECONNECT_SECONDS)
 

@@ -9,6 +9,7 @@ import grpc
 
 from fairlead.errors import FairleadError, TooLong, Unavailable
 from fairlead.outcomes import Outcome
+from fairlead.rpc.cancellation import reraise_cancellation
 from fairlead.rpc.channel import MAX_MESSAGE_BYTES, open_channel, secret_metadata
 from fairlead.rpc.status import from_call
 from fairlead.v1 import scheduler_pb2, worker_pb2, worker_pb2_grpc
@@ -76,6 +77,7 @@ class WorkerLink:
         try:
             response: worker_pb2.EncodeResponse = await stub.Encode(request, timeout=timeout, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
+            reraise_cancellation()
             if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
                 raise TooLong(f"its tokens exceed an internal message's {MAX_MESSAGE_BYTES} bytes", "prompt") from error
             raise from_call(error) from error
@@ -95,6 +97,7 @@ class WorkerLink:
             async for events in call:
                 self._route(events)
         except grpc.aio.AioRpcError as error:
+            reraise_cancellation()
             reason = f"{error.code().name}: {error.details()}"
         except asyncio.CancelledError:
             reason = "the gateway closed it"
