@@ -37,7 +37,7 @@ async def test_an_error_without_cancellation_is_left_alone() -> None:
 
 
 async def test_a_timeout_stays_a_timeout() -> None:
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError):  # noqa: PT012
         async with asyncio.timeout(0):
             try:
                 await fails_when_cancelled()
