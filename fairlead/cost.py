@@ -4,6 +4,7 @@ A cost function gives the numerator only; `charge` divides once by the request's
 times its norm, frozen when the request enters, in thousandths.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,13 +13,16 @@ WEIGHT_ONE = 1_000
 
 
 class Cost(Protocol):
-    """Marginal cost of processing tokens, in micro-units."""
+    """Cost of processing tokens, in micro-units; decoding costs no less per token the longer an output is."""
 
-    def extend(self, tokens: int) -> int:
-        """Cost of computing `tokens` prompt tokens that no cache held."""
+    def extend(self, tokens: int, system_tokens: int) -> int:
+        """Cost of computing `tokens` prompt tokens that no cache held, `system_tokens` of them of system messages.
 
-    def decode(self, tokens: int) -> int:
-        """Cost of generating `tokens` output tokens."""
+        No tokens cost nothing.
+        """
+
+    def decode(self, tokens: int, prompt_tokens: int, output_tokens: int) -> int:
+        """Cost of generating `tokens` more after `output_tokens`, for a prompt of `prompt_tokens`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +32,57 @@ class WeightedTokens:
     w_e: int = 1
     w_q: int = 2
 
-    def extend(self, tokens: int) -> int:
+    def extend(self, tokens: int, system_tokens: int) -> int:
         """See Cost."""
         return self.w_e * tokens * MICRO
 
-    def decode(self, tokens: int) -> int:
+    def decode(self, tokens: int, prompt_tokens: int, output_tokens: int) -> int:
         """See Cost."""
         return self.w_q * tokens * MICRO
+
+
+class Profiled:
+    """`h(n_p, n_q) = 2.1 n_p + n_q + 0.04 n_p n_q + 0.032 n_q^2 + 11.46` (VTC Appendix B.2).
+
+    The constant is charged with the prompt. Of the prompt, the linear term counts what no cache held, and the product,
+    which is attention, all.
+    """
+
+    def extend(self, tokens: int, system_tokens: int) -> int:
+        """See Cost."""
+        return 2_100_000 * tokens + 11_460_000 if tokens else 0
+
+    def decode(self, tokens: int, prompt_tokens: int, output_tokens: int) -> int:
+        """See Cost: `h(n_p, n_q + tokens) - h(n_p, n_q)`."""
+        after = output_tokens + tokens
+        return tokens * (MICRO + 40_000 * prompt_tokens) + 32_000 * (after**2 - output_tokens**2)
+
+
+@dataclass(frozen=True, slots=True)
+class Normalized:
+    """`alpha L_I + beta L_S + gamma L_O` (FairServe section 4.3), default 1, 2, 1: input, system and output tokens.
+
+    What the application normally needs is the request's norm, a part of its weight.
+    """
+
+    alpha: int = 1
+    beta: int = 2
+    gamma: int = 1
+
+    def extend(self, tokens: int, system_tokens: int) -> int:
+        """See Cost."""
+        return (self.alpha * (tokens - system_tokens) + self.beta * system_tokens) * MICRO
+
+    def decode(self, tokens: int, prompt_tokens: int, output_tokens: int) -> int:
+        """See Cost."""
+        return self.gamma * tokens * MICRO
+
+
+COSTS: dict[str, Callable[[], Cost]] = {
+    "weighted-tokens": WeightedTokens,
+    "profiled": Profiled,
+    "normalized": Normalized,
+}
 
 
 def weight_thousandths(weight: float) -> int:

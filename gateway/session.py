@@ -140,6 +140,7 @@ class Session:
             generated_tokens=generated,
             sampling=sampling_to_proto(remaining),
             weight=work.weight,
+            system_tokens=work.system_tokens,
             in_interaction=work.in_interaction,
             cache_scope=work.cache_scope,
             timeout_seconds=0.0 if work.deadline is None else max(0.001, work.deadline - self._clock()),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fairlead.config import ConfigError, load, option, require
-from fairlead.cost import WeightedTokens
+from fairlead.cost import COSTS
 from fairlead.process import configure_logging, run
 from fairlead.rpc.server import Server
 from fairlead.v1 import scheduler_pb2_grpc
@@ -31,6 +31,7 @@ class SchedulerConfig:
     secret: str = option("", "the cluster secret, at least 16 characters")
     policy: str = option("doubleq", "how workers are chosen", choices=tuple(POLICIES))
     quantum_tokens: int = option(4096, "Q^w: service that a client may take from a worker before it must move on")
+    cost: str = option("weighted-tokens", "what service costs; the workers' own", choices=tuple(COSTS))
     stall_timeout: float = option(5.0, "seconds without a report after which a worker gets no requests")
     max_index_blocks: int = option(1_000_000, "most blocks in the prefix index")
     log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))
@@ -43,7 +44,7 @@ class SchedulerConfig:
 
 def make_server(config: SchedulerConfig) -> Server:
     """The server with its services, not started."""
-    policy = POLICIES[config.policy](PolicyConfig(config.quantum_tokens, WeightedTokens()))
+    policy = POLICIES[config.policy](PolicyConfig(config.quantum_tokens, COSTS[config.cost]()))
     dispatcher = Dispatcher(policy, BlockIndex(config.max_index_blocks), Fleet(config.stall_timeout))
     scheduler = SchedulerService(dispatcher)
     server = Server(config.listen, secret=config.secret)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fairlead.config import ConfigError, load
-from fairlead.cost import WeightedTokens
+from fairlead.cost import COSTS, weight_thousandths
 from fairlead.process import configure_logging, run
 from fairlead.rpc.server import Server
 from fairlead.v1 import scheduler_pb2, worker_pb2, worker_pb2_grpc
@@ -27,15 +27,18 @@ log = logging.getLogger(__name__)
 
 def make_batcher(config: WorkerConfig, model: Model) -> Batcher:
     """The core, as configured."""
-    cost = WeightedTokens()
+    cost = COSTS[config.cost]()
     admission = Admission(config.admission)
-    together = config.max_running * min(model.max_model_tokens, model.kv_tokens)
+    longest = min(model.max_model_tokens, model.kv_tokens)
+    together = config.max_running * longest
     policy = POLICIES[config.policy](
         PolicyConfig(
             quantum_tokens=config.quantum_tokens,
             cost=cost,
             max_input_tokens=config.max_prompt_tokens,
-            max_output_tokens=together if admission is Admission.OPTIMISTIC else min(together, model.kv_tokens),
+            max_output_tokens=longest,
+            most_output_tokens=together if admission is Admission.OPTIMISTIC else min(together, model.kv_tokens),
+            least_weight=weight_thousandths(config.least_weight),
         )
     )
     limits = Limits(

@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass
 
 from fairlead.config import option, require
+from fairlead.cost import COSTS
 from local_worker.core.batcher import Admission
 from local_worker.core.policies import POLICIES
 
@@ -49,6 +50,8 @@ class WorkerConfig:
     max_waiting_per_client: int = option(1024, "most requests of one client in the queue")
     policy: str = option("dlpm", "the queue policy", choices=tuple(POLICIES))
     quantum_tokens: int = option(512, "Q^u: service that a refill grants, in cost units")
+    cost: str = option("weighted-tokens", "what service costs", choices=tuple(COSTS))
+    least_weight: float = option(1.0, "the smallest weight (share x norm) for which the fairness bound is stated")
     drain_seconds: float = option(20.0, "how long running requests may take to finish after SIGTERM")
     log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))
 

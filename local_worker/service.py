@@ -113,6 +113,7 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
             chain_seed=seed,
             sampling=sampling,
             arrival=next(self._arrivals),
+            system_tokens=submit.system_tokens,
             weight=weight_thousandths(submit.weight),
             seed_position=submit.generated_tokens,
             in_interaction=submit.in_interaction,

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fairlead.cost import Cost
+from local_worker.core.charging import Charging
 from local_worker.core.request import Request
 
 
@@ -22,7 +23,7 @@ class Ledger:
 
     def __init__(self, cost: Cost) -> None:
         self.recomputed_tokens = 0  # work that retraction cost, in tokens
-        self._cost = cost
+        self._charging = Charging(cost)
         self._accounts: dict[str, Account] = {}
         self._changed: dict[str, Account] = {}
 
@@ -44,7 +45,7 @@ class Ledger:
         account = self._account(request)
         account.waiting -= 1
         account.running += 1
-        account.service += self._cost.extend(len(request.tokens) - request.cached)
+        account.service += self._charging.extend(request, request.prompt_tokens - request.cached)
 
     def retracted(self, request: Request) -> None:
         """`request` left the running batch for the queue."""
@@ -61,7 +62,7 @@ class Ledger:
 
     def generated(self, request: Request, tokens: int) -> None:
         """`request` was given output tokens."""
-        self._account(request).service += self._cost.decode(tokens)
+        self._account(request).service += self._charging.decode(request, tokens)
 
     def finished(self, request: Request) -> None:
         """`request` left the running batch."""

@@ -18,6 +18,7 @@ class Request:
     chain_seed: int  # seed of the chain's first block
     sampling: Sampling
     arrival: int  # number in order of arrival at this worker: breaks every tie
+    system_tokens: int = 0  # of the prompt, in its beginning: those of system messages
     weight: int = WEIGHT_ONE  # share x norm in thousandths, frozen at arrival
     seed_position: int = 0  # output tokens of earlier attempts: sampling goes on counting from there
     in_interaction: bool = False

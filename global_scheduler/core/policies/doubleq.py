@@ -32,7 +32,7 @@ class DoubleQ:
     def ended(self, request: Request, slot: int, output_tokens: int) -> None:
         """Line 22."""
         q = self._accounts[request.client, request.model]
-        q[slot] -= charge(self._cost.decode(output_tokens), request.weight)
+        q[slot] -= charge(self._cost.decode(output_tokens, request.prompt_tokens, 0), request.weight)
 
     def refunded(self, request: Request, slot: int) -> None:
         """The input's charge returns, clamped at Q^w: replenishment may have paid for part of it already."""
@@ -63,4 +63,4 @@ class DoubleQ:
                 q[member.slot] += quanta * self._quantum
 
     def _input_charge(self, request: Request) -> int:
-        return charge(self._cost.extend(request.prompt_tokens), request.weight)
+        return charge(self._cost.extend(request.prompt_tokens, 0), request.weight)

@@ -3,11 +3,24 @@
 from collections.abc import Callable
 
 from local_worker.core.policies.dlpm import Dlpm
+from local_worker.core.policies.drr import Drr
 from local_worker.core.policies.fcfs import Fcfs
+from local_worker.core.policies.lcf import Lcf
 from local_worker.core.policies.lpm import Lpm
 from local_worker.core.policies.protocol import Gate, PolicyConfig, QueuePolicy
 from local_worker.core.policies.vtc import Vtc
+from local_worker.core.policies.vtc_predict import VtcPredict
+from local_worker.core.policies.wsc import Wsc
 
-POLICIES: dict[str, Callable[[PolicyConfig], QueuePolicy]] = {"dlpm": Dlpm, "fcfs": Fcfs, "lpm": Lpm, "vtc": Vtc}
+POLICIES: dict[str, Callable[[PolicyConfig], QueuePolicy]] = {
+    "dlpm": Dlpm,
+    "drr": Drr,
+    "fcfs": Fcfs,
+    "lcf": Lcf,
+    "lpm": Lpm,
+    "vtc": Vtc,
+    "vtc-predict": VtcPredict,
+    "wsc": Wsc,
+}
 
 __all__ = ["POLICIES", "Gate", "PolicyConfig", "QueuePolicy"]

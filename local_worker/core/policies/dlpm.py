@@ -8,6 +8,7 @@ positive deficit the order is the cache's: locality is lost only where the order
 from collections.abc import Sequence
 
 from fairlead.cost import MICRO, charge
+from local_worker.core.charging import Charging
 from local_worker.core.policies.client_queues import ClientQueues
 from local_worker.core.policies.protocol import Gate, PolicyConfig
 from local_worker.core.request import Request
@@ -20,9 +21,8 @@ class Dlpm:
     """`balance` is the deficit counter q_i, always in `(-U, Q^u]`; a client that was never charged has 0."""
 
     def __init__(self, config: PolicyConfig) -> None:
-        self._cost = config.cost
+        self._charging = Charging(config.cost)
         self._quantum = config.quantum_tokens * MICRO
-        self._most_per_balance = config.most_per_balance
         self.bound_micro = 2 * (config.most_per_balance + self._quantum)
         self._queues = ClientQueues()
         self._balances: dict[str, int] = {}
@@ -79,7 +79,7 @@ class Dlpm:
                 unfit.append(request)
                 continue
             self.withdrawn(request)
-            self._charge(request, self._cost.extend(extend))
+            self._charge(request, self._charging.extend(request, extend))
             admitted.append(request)
             for passed in unfit:
                 self._bypassed[passed] = self._bypassed.get(passed, 0) + 1
@@ -103,7 +103,7 @@ class Dlpm:
 
     def generated(self, request: Request, tokens: int) -> None:
         """Line 27; the first token is charged too."""
-        self._charge(request, self._cost.decode(tokens))
+        self._charge(request, self._charging.decode(request, tokens))
 
     def _charge(self, request: Request, micro: int) -> None:
         self._balances[request.client] -= charge(micro, request.weight)

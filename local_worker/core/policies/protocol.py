@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from fairlead.cost import Cost
+from fairlead.cost import WEIGHT_ONE, Cost, charge
 from local_worker.core.request import Request
 
 
@@ -62,16 +62,32 @@ class QueuePolicy(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyConfig:
-    """What policies are built from. The bounds hold for requests of weight one."""
+    """What policies are built from."""
 
     quantum_tokens: int  # Q^u in cost units
     cost: Cost
     max_input_tokens: int  # L_input
+    max_output_tokens: int  # L_output
     # What the requests that are admitted on one positive balance can still generate. Under reserve admission M, the
     # tokens that fit in a running batch; under optimistic admission memory is used more than once: n_max L_output.
-    max_output_tokens: int
+    most_output_tokens: int
+    least_weight: int = WEIGHT_ONE  # thousandths: the smallest weight for which the bounds are stated
+
+    @property
+    def most_extend(self) -> int:
+        """`w_e L_input`: the most that one prompt costs, micro-units."""
+        return charge(self.cost.extend(self.max_input_tokens, self.max_input_tokens), self.least_weight)
+
+    @property
+    def most_decode(self) -> int:
+        """`w_q M`: the most that the output of one positive balance costs, micro-units.
+
+        An output costs most per token when it is longest.
+        """
+        longest = self.cost.decode(self.max_output_tokens, self.max_input_tokens, 0)
+        return charge(-(-longest * self.most_output_tokens // self.max_output_tokens), self.least_weight)
 
     @property
     def most_per_balance(self) -> int:
-        """U of DLPM section 4.2: `w_e * L_input + w_q * M` under reserve admission, micro-units."""
-        return self.cost.extend(self.max_input_tokens) + self.cost.decode(self.max_output_tokens)
+        """U of DLPM section 4.2, `w_e L_input + w_q M` under reserve admission, micro-units."""
+        return self.most_extend + self.most_decode

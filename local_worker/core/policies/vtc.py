@@ -1,4 +1,4 @@
-"""Virtual Token Counter (VTC Algorithm 2). Unit of fairness: service received per client.
+"""Virtual Token Counter (VTC Algorithm 2). Unit of fairness: service received per client, over its weight.
 
 Bound: two continuously backlogged clients differ by at most 2 max(w_e L_input, w_q M) under reserve admission (VTC
 Theorem 4.4). Input counts as the tokens that no cache held (DLPM section 3). Trade-off: the order is by client, so the
@@ -8,19 +8,21 @@ prefix cache suffers.
 from collections.abc import Sequence
 
 from fairlead.cost import charge
+from local_worker.core.charging import Charging
+from local_worker.core.policies.client_heap import ClientHeap
 from local_worker.core.policies.client_queues import ClientQueues
 from local_worker.core.policies.protocol import Gate, PolicyConfig
 from local_worker.core.request import Request
 
 
 class Vtc:
-    """`balance` is the counter c_i: the lower, the sooner served."""
+    """`balance` is the counter c_i: the lower, the sooner served. Ties by earliest request."""
 
     def __init__(self, config: PolicyConfig) -> None:
-        self._cost = config.cost
-        extend, decode = self._cost.extend(config.max_input_tokens), self._cost.decode(config.max_output_tokens)
-        self.bound_micro = 2 * max(extend, decode)
+        self.bound_micro: int | None = 2 * max(config.most_extend, config.most_decode)
+        self._charging = Charging(config.cost)
         self._queues = ClientQueues()
+        self._ranks = ClientHeap()  # of waiting clients: (counter, earliest arrival)
         self._counters: dict[str, int] = {}
         self._last_left = ""  # the client that most recently had its last request leave the queue
 
@@ -30,48 +32,62 @@ class Vtc:
         return len(self._queues)
 
     def arrived(self, request: Request) -> None:
-        """Lines 6-13: a client that (re)joins is lifted, so that time without demand earns no credit."""
+        """Lines 6-13."""
         client = request.client
         if client not in self._queues:
-            counter = self._counters.setdefault(client, 0)
-            if self._queues.clients:
-                floor = min(self._counters[other] for other in self._queues.clients)
-            else:
-                floor = self._counters.get(self._last_left, 0)
-            self._counters[client] = max(counter, floor)
+            self._counters[client] = self._joining(client)
         self._queues.add(request)
+        self._rank(client)
+
+    def _joining(self, client: str) -> int:
+        """The counter of a client that (re)joins, lifted: time without demand earns no credit (lines 8-13)."""
+        least = self._ranks.least()
+        floor = self._counters[least] if least is not None else self._counters.get(self._last_left, 0)
+        return max(self._counters.get(client, 0), floor)
 
     def withdrawn(self, request: Request) -> None:
         """See QueuePolicy."""
+        self._dequeue(request)
+
+    def _dequeue(self, request: Request) -> None:
         self._queues.remove(request)
-        if request.client not in self._queues:
+        if request.client in self._queues:
+            self._rank(request.client)
+        else:
             self._last_left = request.client
+            self._ranks.remove(request.client)
 
     def retracted(self, request: Request) -> None:
         """Without a lift: the client has not been away."""
         self._queues.restore(request)
+        self._rank(request.client)
 
     def victim(self, running: Sequence[Request]) -> Request:
         """Of the client that has received most."""
         return max(running, key=lambda request: (self._counters[request.client], request.arrival))
 
     def select(self, gate: Gate) -> list[Request]:
-        """Lines 17-24: the least counter's earliest request, until one does not fit. Ties by earliest request."""
+        """Lines 17-24: the least counter's earliest request, until one does not fit."""
         admitted = []
-        while self._queues.clients:
-            client = min(self._queues.clients, key=lambda c: (self._counters[c], self._queues.first(c).arrival))
-            request = self._queues.first(client)
-            extend = gate.admit(request)
-            if extend is None:
+        while (request := self._next()) is not None:
+            tokens = gate.admit(request)
+            if tokens is None:
                 break
-            self.withdrawn(request)
-            self._counters[client] += charge(self._cost.extend(extend), request.weight)
+            self._counters[request.client] += charge(self._entry_cost(request, tokens), request.weight)
+            self._dequeue(request)
             admitted.append(request)
         return admitted
 
+    def _next(self) -> Request | None:
+        client = self._ranks.least()
+        return None if client is None else self._queues.first(client)
+
+    def _entry_cost(self, request: Request, tokens: int) -> int:
+        return self._charging.extend(request, tokens)
+
     def generated(self, request: Request, tokens: int) -> None:
         """Line 27: output tokens as they come, the first included."""
-        self._counters[request.client] += charge(self._cost.decode(tokens), request.weight)
+        self._charge(request, self._charging.decode(request, tokens))
 
     def finished(self, request: Request) -> None:
         """Counters stay: they are what the lift compares with."""
@@ -80,7 +96,21 @@ class Vtc:
         """c_i in micro-units."""
         return self._counters.get(client, 0)
 
+    def _charge(self, request: Request, micro: int) -> None:
+        self._counters[request.client] += charge(micro, request.weight)
+        if request.client in self._queues:
+            self._rank(request.client)
+
+    def _rank(self, client: str) -> None:
+        self._ranks.put(client, (self._counters[client], self._queues.first(client).arrival))
+
     def check_invariants(self) -> None:
-        """Every waiting client has a counter."""
-        missing = [client for client in self._queues.clients if client not in self._counters]
+        """The client ranked first is one with the least counter of those that wait."""
+        waiting = self._queues.clients
+        missing = [client for client in waiting if client not in self._counters]
         assert not missing, f"clients without counters: {missing}"
+        least = self._ranks.least()
+        assert (least is None) == (not waiting), f"{least} is ranked first of {list(waiting)}"
+        if least is not None:
+            lowest = min(self._counters[client] for client in waiting)
+            assert self._counters[least] == lowest, f"{least} is ranked first, the least counter is {lowest}"

@@ -13,7 +13,13 @@ class Item:
     client: str
     arrival: int
     matched: int
-    extend: int  # micro-units charged at admission
+    extend: int  # micro-units of what is to be computed
+    weight: int = 1000
+    in_interaction: bool = False
+    longest: int = 0  # max_tokens
+
+    def charge(self, micro: int) -> int:
+        return micro * 1000 // self.weight
 
 
 @dataclass
@@ -36,7 +42,7 @@ class NaiveDlpm:
 
     def select(self, can_add: Callable[[Item], bool]) -> list[Item]:
         """Until a pass adds nothing although every client in credit was tried."""
-        self.queue.sort(key=lambda item: (-item.matched, item.arrival))
+        self.queue.sort(key=lambda item: (not item.in_interaction, -item.matched, item.arrival))
         added: list[Item] = []
         while self.queue:
             before = len(added)
@@ -45,7 +51,7 @@ class NaiveDlpm:
                     self.check_refill()
                 if self.q[item.client] > 0 and can_add(item):
                     added.append(item)
-                    self.q[item.client] -= item.extend
+                    self.q[item.client] -= item.charge(item.extend)
                     self.queue.remove(item)
             if len(added) == before:
                 break
@@ -53,36 +59,169 @@ class NaiveDlpm:
 
 
 @dataclass
-class NaiveVtc:
-    """VTC Algorithm 2."""
+class NaiveCounters:
+    """What the counter policies share."""
 
     c: dict[str, int] = field(default_factory=dict)
     queue: list[Item] = field(default_factory=list)
+    running: dict[int, Item] = field(default_factory=dict)
+    outputs: dict[int, int] = field(default_factory=dict)
+
+    def arrived(self, item: Item) -> None:
+        raise NotImplementedError
+
+    def left(self, item: Item) -> None:
+        self.queue.remove(item)
+
+    def select(self, can_add: Callable[[Item], bool]) -> list[Item]:
+        raise NotImplementedError
+
+    def admit(self, item: Item) -> None:
+        self.left(item)
+        self.running[item.arrival] = item
+        self.outputs[item.arrival] = 0
+
+    def generated(self, arrival: int, tokens: int) -> None:
+        item = self.running[arrival]
+        self.outputs[arrival] += tokens
+        self.c[item.client] += item.charge(2 * 1_000_000 * tokens)
+
+    def finished(self, arrival: int) -> None:
+        del self.running[arrival]
+
+
+@dataclass
+class NaiveVtc(NaiveCounters):
+    """VTC Algorithm 2."""
+
     last_left: str | None = None
 
     def arrived(self, item: Item) -> None:
         if not any(other.client == item.client for other in self.queue):
-            if not self.queue:
-                floor = self.c.get(self.last_left, 0) if self.last_left is not None else 0
-            else:
-                floor = min(self.c[other.client] for other in self.queue)
-            self.c[item.client] = max(self.c.get(item.client, 0), floor)
+            self.c[item.client] = max(self.c.get(item.client, 0), self.floor())
         self.queue.append(item)
+
+    def floor(self) -> int:
+        if not self.queue:
+            return self.c.get(self.last_left, 0) if self.last_left is not None else 0
+        return min(self.c[other.client] for other in self.queue)
 
     def left(self, item: Item) -> None:
         self.queue.remove(item)
         if not any(other.client == item.client for other in self.queue):
             self.last_left = item.client
 
+    def candidates(self) -> list[Item]:
+        return self.queue
+
+    def entry(self, item: Item) -> int:
+        return item.extend
+
     def select(self, can_add: Callable[[Item], bool]) -> list[Item]:
         added: list[Item] = []
         while self.queue:
-            least = min(self.c[item.client] for item in self.queue)
-            candidates = [item for item in self.queue if self.c[item.client] == least]
-            item = min(candidates, key=lambda i: i.arrival)
+            eligible = self.candidates()
+            least = min(self.c[item.client] for item in eligible)
+            item = min((item for item in eligible if self.c[item.client] == least), key=lambda i: i.arrival)
             if not can_add(item):
                 break
-            self.left(item)
-            self.c[item.client] += item.extend
+            self.admit(item)
+            self.c[item.client] += item.charge(self.entry(item))
             added.append(item)
         return added
+
+
+@dataclass
+class NaiveLcf(NaiveVtc):
+    """Without lines 8-13."""
+
+    def floor(self) -> int:
+        return 0
+
+
+@dataclass
+class NaivePredict(NaiveVtc):
+    """VTC Algorithm 3."""
+
+    history: dict[str, list[int]] = field(default_factory=dict)
+    predicted: dict[int, int] = field(default_factory=dict)
+
+    def predict(self, item: Item) -> int:
+        last = self.history.get(item.client, [])[-5:]
+        return sum(last) // len(last) if last else 0
+
+    def entry(self, item: Item) -> int:
+        self.predicted[item.arrival] = self.predict(item)
+        return item.extend + 2 * 1_000_000 * self.predicted[item.arrival]
+
+    def generated(self, arrival: int, tokens: int) -> None:
+        item = self.running[arrival]
+        before = self.outputs[arrival]
+        self.outputs[arrival] += tokens
+        beyond = max(0, self.outputs[arrival] - max(self.predicted[arrival], before))
+        self.c[item.client] += item.charge(2 * 1_000_000 * beyond)
+
+    def finished(self, arrival: int) -> None:
+        item = self.running.pop(arrival)
+        spare = max(0, self.predicted[arrival] - self.outputs[arrival])
+        self.c[item.client] -= item.charge(2 * 1_000_000 * spare)
+        self.history.setdefault(item.client, []).append(self.outputs[arrival])
+
+
+@dataclass
+class NaiveOracle(NaivePredict):
+    """With the whole budget as the prediction."""
+
+    def predict(self, item: Item) -> int:
+        return item.longest
+
+
+@dataclass
+class NaiveWsc(NaiveVtc):
+    """FairServe Algorithm 1, lines 11-18 and 26-48; alpha = gamma = 1 and no system prompts here."""
+
+    def candidates(self) -> list[Item]:
+        continuing = [item for item in self.queue if item.in_interaction]
+        return continuing or self.queue
+
+    def generated(self, arrival: int, tokens: int) -> None:
+        item = self.running[arrival]
+        self.c[item.client] += item.charge(1_000_000 * tokens)
+
+
+@dataclass
+class NaiveDrr(NaiveCounters):
+    """VTC Appendix C.2, one visit at a time."""
+
+    circle: list[str] = field(default_factory=list)
+
+    def arrived(self, item: Item) -> None:
+        self.c.setdefault(item.client, 0)
+        if item.client not in self.circle:
+            self.circle.append(item.client)
+        self.queue.append(item)
+
+    def waits(self, client: str) -> bool:
+        return any(item.client == client for item in self.queue)
+
+    def select(self, can_add: Callable[[Item], bool]) -> list[Item]:
+        added: list[Item] = []
+        while self.queue:
+            client = self.circle[0]
+            if self.c[client] < 0 or (self.c[client] == 0 and self.waits(client)):
+                self.c[client] += Q
+            while self.c[client] > 0 and self.waits(client):
+                item = min((item for item in self.queue if item.client == client), key=lambda i: i.arrival)
+                if not can_add(item):
+                    return added
+                self.admit(item)
+                self.c[client] -= item.charge(item.extend)
+                added.append(item)
+            self.circle.pop(0)
+            if self.waits(client) or self.c[client] < 0:
+                self.circle.append(client)
+        return added
+
+    def generated(self, arrival: int, tokens: int) -> None:
+        item = self.running[arrival]
+        self.c[item.client] -= item.charge(2 * 1_000_000 * tokens)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from fairlead.cost import MICRO
+from fairlead.cost import COSTS, MICRO, Cost
 from fairlead.errors import ClientLimit, QueueFull, TooLong
 from fairlead.outcomes import FinishReason
 from fairlead.sampling import Sampling
@@ -182,10 +182,14 @@ REQUESTS = st.lists(
 )
 
 
+EQUAL = {"a": 1000, "b": 1000, "c": 1000}
+TIERS = {"a": 1000, "b": 3000, "c": 500}
+
+
 def histories(
-    batcher: Batcher, arrivals: Sequence[tuple[str, int, int, int, int]]
+    batcher: Batcher, arrivals: Sequence[tuple[str, int, int, int, int]], weights: dict[str, int] = EQUAL
 ) -> list[dict[str, tuple[int, bool]]]:
-    """Per step: (service, backlogged) by client. An arrival is (client, prefix, length, output, at which step)."""
+    """Per step: (service over weight, backlogged) by client. An arrival is (client, prefix, length, output, step)."""
     pending = sorted(enumerate(arrivals), key=lambda entry: entry[1][4])
     service: dict[str, int] = defaultdict(int)
     rows: list[dict[str, tuple[int, bool]]] = []
@@ -198,7 +202,7 @@ def histories(
                 arrival=number,
                 sampling=Sampling(max_tokens=output, ignore_eos=True),
             )
-            request.client = client
+            request.client, request.weight = client, weights[client]
             batcher.submit(request, 0.0)
         plan = batcher.plan(0.0)
         waiting = Counter(request.client for request in batcher._waiting)
@@ -206,7 +210,7 @@ def histories(
             batcher.commit(plan, tokens_for(plan.batch))
         for account, _ in batcher.take_changed_accounts():
             service[account.client] = account.service
-        rows.append({client: (service[client], waiting[client] > 0) for client in "abc"})
+        rows.append({c: (service[c] * 1000 // weights[c], waiting[c] > 0) for c in "abc"})
         batcher.check_invariants()
         step += 1
     return rows
@@ -225,16 +229,23 @@ def worst_lead(rows: list[dict[str, tuple[int, bool]]], behind: str, ahead: str,
     return worst
 
 
+@pytest.mark.parametrize("weights", [EQUAL, TIERS], ids=["equal", "tiers"])
+@pytest.mark.parametrize("cost", COSTS)
 @pytest.mark.parametrize("admission", Admission)
-@pytest.mark.parametrize("name", ["dlpm", "vtc"])
-@settings(max_examples=120, deadline=None)
+@pytest.mark.parametrize("name", ["dlpm", "drr", "vtc"])
+@settings(max_examples=40, deadline=None)
 @given(arrivals=REQUESTS)
 def test_two_backlogged_clients_differ_by_at_most_the_bound(
-    name: str, admission: Admission, arrivals: list[tuple[str, int, int, int, int]]
+    name: str,
+    admission: Admission,
+    cost: str,
+    weights: dict[str, int],
+    arrivals: list[tuple[str, int, int, int, int]],
 ) -> None:
-    """DLPM Theorem 4.1 and VTC Theorem 4.4, with the bound that the running policy claims for its admission mode."""
-    batcher = tight(name, admission)
-    rows = histories(batcher, arrivals)
+    """DLPM Theorem 4.1, VTC Theorem 4.4 and section 4.3 (weights), DRR: with the bound that the running policy claims
+    for its admission mode, cost function and least weight."""
+    batcher = tight(name, admission, COSTS[cost](), min(weights.values()))
+    rows = histories(batcher, arrivals, weights)
     bound = batcher.policy.bound_micro
     assert bound is not None
     for f, g in ("ab", "ba", "ac", "ca", "bc", "cb"):
@@ -275,7 +286,12 @@ QUANTUM = 64
 LONGEST_OUTPUT = 20
 
 
-def tight(policy: str, admission: Admission = Admission.RESERVE) -> Batcher:
+def tight(
+    policy: str,
+    admission: Admission = Admission.RESERVE,
+    cost: Cost | None = None,
+    least_weight: int = 1000,
+) -> Batcher:
     """Few pages and slots, so that clients compete at once; a bound far below what a history serves."""
     return make_batcher(
         pages=PAGES,
@@ -285,6 +301,8 @@ def tight(policy: str, admission: Admission = Admission.RESERVE) -> Batcher:
         policy=policy,
         admission=admission,
         max_output_tokens=LONGEST_OUTPUT,
+        cost=cost,
+        least_weight=least_weight,
     )
 
 

@@ -10,12 +10,26 @@ from hypothesis import strategies as st
 from fairlead.cost import MICRO, WeightedTokens
 from fairlead.sampling import Sampling
 from local_worker.core.policies import POLICIES, PolicyConfig, QueuePolicy
+from local_worker.core.policies.vtc_predict import VtcOracle
 from local_worker.core.request import Request
-from tests.local_worker.core.models import Item, NaiveDlpm, NaiveVtc, Q
+from tests.local_worker.core.models import (
+    Item,
+    NaiveCounters,
+    NaiveDlpm,
+    NaiveDrr,
+    NaiveLcf,
+    NaiveOracle,
+    NaivePredict,
+    NaiveVtc,
+    NaiveWsc,
+    Q,
+)
 from tests.local_worker.engine.driving import make_request
 
 CLIENTS = "abc"
-CONFIG = PolicyConfig(quantum_tokens=Q // MICRO, cost=WeightedTokens(), max_input_tokens=64, max_output_tokens=256)
+CONFIG = PolicyConfig(
+    quantum_tokens=Q // MICRO, cost=WeightedTokens(), max_input_tokens=64, max_output_tokens=64, most_output_tokens=256
+)
 
 
 class Room:
@@ -35,14 +49,25 @@ class Room:
             return None
         self.left -= extend
         self.order.append(request)
-        return extend
+        return 0 if request.retractions else extend
 
 
-ARRIVE = st.tuples(st.just("arrive"), st.sampled_from(CLIENTS), st.integers(0, 20), st.integers(1, 20))
+ARRIVE = st.tuples(
+    st.just("arrive"),
+    st.sampled_from(CLIENTS),
+    st.integers(0, 20),
+    st.integers(1, 20),
+    st.sampled_from((500, 1000, 3000)),
+    st.booleans(),
+)
 SELECT = st.tuples(st.just("select"), st.integers(0, 90))
 GENERATE = st.tuples(st.just("generate"), st.integers(0, 5), st.integers(1, 30))
+FINISH = st.tuples(st.just("finish"), st.integers(0, 5))
+RETRACT = st.tuples(st.just("retract"))
 WITHDRAW = st.tuples(st.just("withdraw"), st.integers(0, 5))
-HISTORY = st.lists(st.one_of(ARRIVE, ARRIVE, SELECT, GENERATE, WITHDRAW), max_size=50)
+HISTORY = st.lists(st.one_of(ARRIVE, ARRIVE, SELECT, GENERATE, FINISH, WITHDRAW), max_size=50)
+WITH_RETRACTION = st.lists(st.one_of(ARRIVE, ARRIVE, SELECT, GENERATE, FINISH, WITHDRAW, RETRACT), max_size=50)
+ALL = {**POLICIES, "vtc-oracle": VtcOracle}
 
 
 class Driver:
@@ -53,11 +78,23 @@ class Driver:
         self.room = Room()
         self.waiting: list[Request] = []
         self.running: list[Request] = []
+        self.finished: dict[Request, None] = {}
         self.count = 0
 
-    def arrive(self, client: str, cached: int, fresh: int) -> Request:
-        request = make_request([1] * cached + [0] * fresh, arrival=self.count, sampling=Sampling(max_tokens=1))
-        request.client = client
+    @property
+    def unfinished(self) -> list[Request]:
+        return [request for request in self.running if request not in self.finished]
+
+    def retract(self, request: Request) -> None:
+        request.retractions += 1
+        self.running.remove(request)
+        self.waiting.append(request)
+        self.policy.retracted(request)
+
+    def arrive(self, client: str, cached: int, fresh: int, weight: int = 1000, in_interaction: bool = False) -> Request:
+        sampling = Sampling(max_tokens=1 + fresh)
+        request = make_request([1] * cached + [0] * fresh, arrival=self.count, sampling=sampling)
+        request.client, request.weight, request.in_interaction = client, weight, in_interaction
         self.count += 1
         self.policy.arrived(request)
         self.waiting.append(request)
@@ -83,10 +120,20 @@ def play(driver: Driver, history: list[tuple[Any, ...]], heard: Callable[[str, A
             heard("arrived", driver.arrive(*rest))
         elif kind == "select":
             heard("selected", (rest[0], driver.select(rest[0])))
-        elif kind == "generate" and driver.running:
-            request = driver.running[rest[0] % len(driver.running)]
+        elif kind == "generate" and driver.unfinished:
+            request = driver.unfinished[rest[0] % len(driver.unfinished)]
+            request.tokens += [0] * rest[1]
             driver.policy.generated(request, rest[1])
             heard("generated", (request, rest[1]))
+        elif kind == "finish" and driver.unfinished:
+            request = driver.unfinished[rest[0] % len(driver.unfinished)]
+            driver.finished[request] = None
+            driver.policy.finished(request)
+            heard("finished", request)
+        elif kind == "retract" and driver.unfinished:
+            victim = driver.policy.victim(driver.unfinished)
+            assert victim in driver.unfinished
+            driver.retract(victim)
         elif kind == "withdraw" and driver.waiting:
             request = driver.waiting.pop(rest[0] % len(driver.waiting))
             driver.policy.withdrawn(request)
@@ -94,13 +141,13 @@ def play(driver: Driver, history: list[tuple[Any, ...]], heard: Callable[[str, A
         driver.check()
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", ALL)
 @settings(max_examples=150, deadline=None)
-@given(history=HISTORY)
+@given(history=WITH_RETRACTION)
 def test_conformance_nothing_is_lost_and_the_withdrawn_are_not_served(
     name: str, history: list[tuple[Any, ...]]
 ) -> None:
-    driver = Driver(POLICIES[name](CONFIG))
+    driver = Driver(ALL[name](CONFIG))
     withdrawn: list[Request] = []
     play(driver, history, lambda what, value: withdrawn.append(value) if what == "withdrawn" else None)
     driver.select(10**6)
@@ -110,11 +157,11 @@ def test_conformance_nothing_is_lost_and_the_withdrawn_are_not_served(
     assert not set(driver.running) & set(withdrawn)
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", ALL)
 @settings(max_examples=100, deadline=None)
-@given(history=HISTORY)
+@given(history=WITH_RETRACTION)
 def test_conformance_an_empty_batch_takes_something_that_fits(name: str, history: list[tuple[Any, ...]]) -> None:
-    driver = Driver(POLICIES[name](CONFIG))
+    driver = Driver(ALL[name](CONFIG))
     play(driver, history, lambda *_: None)
     if driver.waiting:
         largest = max(len(request.tokens) for request in driver.waiting)
@@ -124,7 +171,15 @@ def test_conformance_an_empty_batch_takes_something_that_fits(name: str, history
 def item(room: Room, request: Request) -> Item:
     matched = room.match(request)
     extend = len(request.tokens) - min(matched, len(request.tokens) - 1)
-    return Item(request.client, request.arrival, matched, extend * MICRO)
+    return Item(
+        request.client,
+        request.arrival,
+        matched,
+        extend * MICRO,
+        request.weight,
+        request.in_interaction,
+        request.sampling.max_tokens,
+    )
 
 
 @settings(max_examples=400, deadline=None)
@@ -139,7 +194,7 @@ def test_dlpm_is_algorithm_1(history: list[tuple[Any, ...]]) -> None:
         elif what == "withdrawn":
             model.queue = [i for i in model.queue if i.arrival != value.arrival]
         elif what == "generated":
-            model.q[value[0].client] -= 2 * MICRO * value[1]
+            model.q[value[0].client] -= 2 * MICRO * value[1] * 1000 // value[0].weight
         elif what == "selected":
             assert [r.arrival for r in value[1]] == [i.arrival for i in model.select(room_for(value[0]))]
         for client, balance in model.q.items():
@@ -148,11 +203,22 @@ def test_dlpm_is_algorithm_1(history: list[tuple[Any, ...]]) -> None:
     play(driver, history, heard)
 
 
-@settings(max_examples=400, deadline=None)
+MODELS: dict[str, Callable[[], NaiveCounters]] = {
+    "vtc": NaiveVtc,
+    "lcf": NaiveLcf,
+    "vtc-predict": NaivePredict,
+    "vtc-oracle": NaiveOracle,
+    "wsc": NaiveWsc,
+    "drr": NaiveDrr,
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@settings(max_examples=300, deadline=None)
 @given(history=HISTORY)
-def test_vtc_is_algorithm_2(history: list[tuple[Any, ...]]) -> None:
-    policy = POLICIES["vtc"](CONFIG)
-    driver, model = Driver(policy), NaiveVtc()
+def test_each_policy_is_its_pseudo_code(name: str, history: list[tuple[Any, ...]]) -> None:
+    policy = ALL[name](CONFIG)
+    driver, model = Driver(policy), MODELS[name]()
 
     def heard(what: str, value: Any) -> None:
         if what == "arrived":
@@ -160,7 +226,9 @@ def test_vtc_is_algorithm_2(history: list[tuple[Any, ...]]) -> None:
         elif what == "withdrawn":
             model.left(next(i for i in model.queue if i.arrival == value.arrival))
         elif what == "generated":
-            model.c[value[0].client] += 2 * MICRO * value[1]
+            model.generated(value[0].arrival, value[1])
+        elif what == "finished":
+            model.finished(value.arrival)
         elif what == "selected":
             assert [r.arrival for r in value[1]] == [i.arrival for i in model.select(room_for(value[0]))]
         for client, counter in model.c.items():
@@ -190,8 +258,7 @@ def test_lpm_takes_the_longest_match_first() -> None:
 
 def test_dlpm_serves_interactions_in_progress_first() -> None:
     driver = Driver(POLICIES["dlpm"](CONFIG))
-    cached, continuing = driver.arrive("a", 8, 3), driver.arrive("a", 0, 3)
-    continuing.in_interaction = True
+    cached, continuing = driver.arrive("a", 8, 3), driver.arrive("a", 0, 3, in_interaction=True)
     assert driver.select(1000) == [continuing, cached]
 
 

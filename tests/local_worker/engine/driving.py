@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fairlead.blocks import chain, pack_ids, unpack_digests
-from fairlead.cost import WeightedTokens
+from fairlead.cost import WEIGHT_ONE, Cost, WeightedTokens
 from fairlead.sampling import Sampling
 from local_worker.core.batch import Engine
 from local_worker.core.batcher import Admission, Batcher, Limits
@@ -25,14 +25,18 @@ def make_batcher(
     eos: tuple[int, ...] = (),
     admission: Admission = Admission.RESERVE,
     max_output_tokens: int = 512,
+    cost: Cost | None = None,
+    least_weight: int = WEIGHT_ONE,
 ) -> Batcher:
-    cost = WeightedTokens()
+    cost = cost or WeightedTokens()
     together = max_running * max_output_tokens
     config = PolicyConfig(
         quantum_tokens=64,
         cost=cost,
         max_input_tokens=max_prompt_tokens,
-        max_output_tokens=together if admission is Admission.OPTIMISTIC else min(together, pages * BLOCK),
+        max_output_tokens=max_output_tokens,
+        least_weight=least_weight,
+        most_output_tokens=together if admission is Admission.OPTIMISTIC else min(together, pages * BLOCK),
     )
     limits = Limits(
         max_running=max_running,

@@ -1,0 +1,54 @@
+"""Weighted Service Counter (FairServe Algorithm 1, lines 11-18 and 26-48). Unit of fairness: service per user, relative
+to what each application normally needs.
+
+Bound: none. Requests that continue an interaction in progress go first (lines 31-35), and a client with many of them
+is served for as long as it has some. The same normalised service under VTC, DRR or DLPM has their bounds: cost
+`normalized`.
+"""
+
+from dataclasses import replace
+
+from fairlead.cost import Normalized
+from local_worker.core.policies.client_heap import ClientHeap
+from local_worker.core.policies.client_queues import ClientQueues
+from local_worker.core.policies.protocol import PolicyConfig
+from local_worker.core.policies.vtc import Vtc
+from local_worker.core.request import Request
+
+
+class Wsc(Vtc):
+    """VTC's counters over a request's weight, E_i and w_{a,j} in one; charged as tokens are processed."""
+
+    def __init__(self, config: PolicyConfig) -> None:
+        super().__init__(replace(config, cost=Normalized()))
+        self.bound_micro = None
+        self._continuing = ClientQueues()
+        self._continuing_ranks = ClientHeap()
+
+    def arrived(self, request: Request) -> None:
+        """See QueuePolicy."""
+        if request.in_interaction:
+            self._continuing.add(request)
+        super().arrived(request)
+
+    def _dequeue(self, request: Request) -> None:
+        if request.in_interaction:
+            self._continuing.remove(request)
+            if request.client not in self._continuing:
+                self._continuing_ranks.remove(request.client)
+        super()._dequeue(request)
+
+    def retracted(self, request: Request) -> None:
+        """See QueuePolicy."""
+        if request.in_interaction:
+            self._continuing.restore(request)
+        super().retracted(request)
+
+    def _next(self) -> Request | None:
+        client = self._continuing_ranks.least()
+        return super()._next() if client is None else self._continuing.first(client)
+
+    def _rank(self, client: str) -> None:
+        super()._rank(client)
+        if client in self._continuing:
+            self._continuing_ranks.put(client, (self._counters[client], self._continuing.first(client).arrival))
