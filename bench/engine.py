@@ -87,7 +87,12 @@ def make_batcher() -> Batcher:
     """As a worker makes it, with room for every case."""
     cost = WeightedTokens()
     config = PolicyConfig(
-        quantum_tokens=512, cost=cost, max_input_tokens=4096, max_output_tokens=KV_TOKENS, most_output_tokens=KV_TOKENS
+        quantum_tokens=512,
+        cost=cost,
+        max_input_tokens=4096,
+        max_output_tokens=KV_TOKENS,
+        block_tokens=BLOCK,
+        most_output_tokens=KV_TOKENS,
     )
     limits = Limits(
         max_running=64, token_budget=512, max_prompt_tokens=4096, max_waiting=1000, max_waiting_per_client=1000

@@ -37,7 +37,9 @@ def make_batcher(config: WorkerConfig, model: Model) -> Batcher:
             cost=cost,
             max_input_tokens=config.max_prompt_tokens,
             max_output_tokens=longest,
+            block_tokens=config.block_tokens,
             most_output_tokens=together if admission is Admission.OPTIMISTIC else min(together, model.kv_tokens),
+            strict_paper=config.strict_paper,
             least_weight=weight_thousandths(config.least_weight),
         )
     )

@@ -49,6 +49,7 @@ class WorkerConfig:
     max_waiting: int = option(4096, "most requests in the queue")
     max_waiting_per_client: int = option(1024, "most requests of one client in the queue")
     policy: str = option("dlpm", "the queue policy", choices=tuple(POLICIES))
+    strict_paper: bool = option(False, "DLPM as printed: no interactions first, no barriers, no promotion")
     quantum_tokens: int = option(512, "Q^u: service that a refill grants, in cost units")
     cost: str = option("weighted-tokens", "what service costs", choices=tuple(COSTS))
     least_weight: float = option(1.0, "the smallest weight (share x norm) for which the fairness bound is stated")

@@ -105,6 +105,7 @@ class Batcher:
         """Queue `request`; raises TooLong, ClientLimit or QueueFull and then has changed nothing."""
         self._check(request)
         self._waiting[request] = now
+        self.cache.match(request)
         self.policy.arrived(request)
         self._ledger.arrived(request)
 
@@ -157,6 +158,7 @@ class Batcher:
     def plan(self, now: float) -> Plan | None:
         """Admit what the policy chooses, then slice; None when nothing is to be computed."""
         admitted: list[Request] = []
+        self.policy.cached(self.cache.take_new())
         # Nobody enters in the step in which somebody had to leave: it would have to leave again soon.
         if not self._make_room(now) and self._waiting and len(self._running) < self._limits.max_running:
             admitted = self.policy.select(self)
@@ -178,6 +180,7 @@ class Batcher:
         request.computed = 0
         request.retractions += 1
         self._waiting[request] = now
+        self.cache.match(request)
         self.policy.retracted(request)
         self._ledger.retracted(request)
 

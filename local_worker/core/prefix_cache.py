@@ -35,6 +35,7 @@ class PrefixCache:
         # its parent, and the oldest idle page is a leaf.
         self._idle: OrderedDict[int, None] = OrderedDict()
         self._news: dict[int, bool] = {}  # digest -> is it cached now
+        self._new: list[int] = []  # digests that became available since `take_new`
 
     @property
     def referenced(self) -> int:
@@ -42,8 +43,19 @@ class PrefixCache:
         return self.pages - len(self._free) - len(self._idle)
 
     def match(self, request: Request) -> int:
-        """Prompt tokens that the cache holds now; never all of them, since one must be computed to go on."""
-        return len(self._match(request)) * self.block_tokens
+        """Prompt tokens that the cache holds now; never all of them, since one must be computed to go on.
+
+        Looks on from where it stopped the last time: O(blocks that came or went since). Contents are compared when a
+        block is first matched, and all again at admission.
+        """
+        blocks = min(request.matched, self._most_blocks(request))
+        while blocks and request.digests[blocks - 1] not in self._by_digest:
+            blocks -= 1
+        page = self._by_digest[request.digests[blocks - 1]] if blocks else None
+        while blocks < self._most_blocks(request) and (page := self._next(request, blocks, page)) is not None:
+            blocks += 1
+        request.matched = blocks
+        return blocks * self.block_tokens
 
     def admit(self, request: Request, tokens: int) -> int | None:
         """Give `request` pages for `tokens`; returns those left to compute, or None when they do not fit now."""
@@ -87,6 +99,7 @@ class PrefixCache:
                 self._by_digest[block.digest] = request.pages[index]
                 self._blocks[request.pages[index]] = block
                 self._news[block.digest] = True
+                self._new.append(block.digest)
             elif self._blocks[page] == block:
                 self._dereference(request.pages[index])
                 self._reference(page)
@@ -110,17 +123,29 @@ class PrefixCache:
         news, self._news = self._news, {}
         return tuple(d for d, cached in news.items() if cached), tuple(d for d, cached in news.items() if not cached)
 
+    def take_new(self) -> list[int]:
+        """Digests that became available since the last call; some may be gone again."""
+        new, self._new = self._new, []
+        return new
+
     def _match(self, request: Request) -> list[int]:
+        """The pages of the longest cached prefix, every content compared."""
         pages: list[int] = []
-        for index in range(min(len(request.digests), (len(request.tokens) - 1) // self.block_tokens)):
-            page = self._by_digest.get(request.digests[index])
-            if page is None:
-                break
-            block = self._blocks[page]
-            if block.parent != (pages[-1] if pages else None) or block.tokens != self._tokens(request, index):
-                break
+        page: int | None = None
+        while len(pages) < self._most_blocks(request) and (page := self._next(request, len(pages), page)) is not None:
             pages.append(page)
         return pages
+
+    def _most_blocks(self, request: Request) -> int:
+        return min(len(request.digests), (len(request.tokens) - 1) // self.block_tokens)
+
+    def _next(self, request: Request, index: int, parent: int | None) -> int | None:
+        """The page that holds block `index` of `request` and follows `parent`."""
+        page = self._by_digest.get(request.digests[index])
+        if page is None:
+            return None
+        block = self._blocks[page]
+        return page if block.parent == parent and block.tokens == self._tokens(request, index) else None
 
     def _tokens(self, request: Request, index: int) -> tuple[int, ...]:
         return tuple(request.tokens[index * self.block_tokens : (index + 1) * self.block_tokens])

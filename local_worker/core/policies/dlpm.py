@@ -1,123 +1,247 @@
 """Deficit Longest Prefix Match (DLPM Algorithm 1), the default. Unit of fairness: service received per client.
 
-Bound: two continuously backlogged clients of weight one differ by at most 2 (U + Q^u), U = w_e L_input + w_q M, which
-holds under reserve admission (Theorem 4.1); the same against clients that are not backlogged (Theorem 4.2). Within a
-positive deficit the order is the cache's: locality is lost only where the order passes from one client to another.
+Bound: two continuously backlogged clients differ by at most 2 (U + Q^u), U = w_e L_input + w_q M under reserve
+admission (Theorem 4.1); the same against clients that are not backlogged (Theorem 4.2). Within a positive deficit the
+order is the cache's: locality is lost only where the order passes from one client to another.
+
+The bound holds for any order among clients with credit. A step therefore looks at a bounded number of requests whose
+match may have changed and a bounded number that do not fit: its cost does not grow with the queue.
 """
 
 from collections.abc import Sequence
 
 from fairlead.cost import MICRO, charge
 from local_worker.core.charging import Charging
-from local_worker.core.policies.client_queues import ClientQueues
+from local_worker.core.policies.accounts import DeficitAccounts
+from local_worker.core.policies.client_heap import ClientHeap
+from local_worker.core.policies.match_order import Key, MatchOrder
 from local_worker.core.policies.protocol import Gate, PolicyConfig
+from local_worker.core.policies.waiters import Waiters
 from local_worker.core.request import Request
 
 # Admissions that may pass a request whose client has credit but which does not fit; then it is a barrier.
 MAX_BYPASS = 32
+# Admissions of its own client that may pass over a client's earliest request.
+MAX_PASSED = 64
+# Requests tried in one step that do not fit.
+MAX_MISFITS = 32
+# Requests looked at in one step because their match may have changed.
+MAX_REMATCHED = 32
 
 
 class Dlpm:
-    """`balance` is the deficit counter q_i, always in `(-U, Q^u]`; a client that was never charged has 0."""
+    """`balance` is the deficit counter q_i, always in `(-U, Q^u]`; a client that was never charged has 0.
+
+    `strict_paper` leaves out what the paper does not have: interactions first, barriers, promotion.
+    """
 
     def __init__(self, config: PolicyConfig) -> None:
         self._charging = Charging(config.cost)
-        self._quantum = config.quantum_tokens * MICRO
-        self.bound_micro = 2 * (config.most_per_balance + self._quantum)
-        self._queues = ClientQueues()
-        self._balances: dict[str, int] = {}
+        quantum = config.quantum_tokens * MICRO
+        self.bound_micro = 2 * (config.most_per_balance + quantum)
+        self._strict = config.strict_paper
+        self._accounts = DeficitAccounts(quantum)
+        self._lines: dict[str, MatchOrder] = {}  # clients that wait
+        self._block_tokens = config.block_tokens
+        self._waiters = Waiters(config.block_tokens)
+        self._in_credit = ClientHeap()  # of clients that wait: best key
+        self._in_debt = ClientHeap()  # of clients that wait: the round that gives them credit
+        self._count = 0
+        self._running: dict[str, int] = {}
         self._bypassed: dict[Request, int] = {}
+        self._prepaid: dict[Request, int] = {}  # tokens charged to a request when it became a barrier
+        self._barrier: Request | None = None
+        self._last_barrier: dict[str, int] = {}  # client -> round
 
     @property
     def waiting(self) -> int:
         """See QueuePolicy."""
-        return len(self._queues)
+        return self._count
 
     def arrived(self, request: Request) -> None:
         """Lines 11-13."""
-        self._balances.setdefault(request.client, 0)
-        self._queues.add(request)
-
-    def withdrawn(self, request: Request) -> None:
-        """See QueuePolicy."""
-        self._queues.remove(request)
-        self._bypassed.pop(request, None)
+        client, matched = request.client, request.matched * self._block_tokens
+        self._accounts.busy(client)
+        line = self._lines.setdefault(client, MatchOrder(None if self._strict else MAX_PASSED))
+        line.add(request, self._key(request, matched))
+        self._waiters.arrived(request, matched)
+        self._count += 1
+        self._rank(client)
 
     def retracted(self, request: Request) -> None:
         """See QueuePolicy."""
-        self._queues.restore(request)
+        self._leave_batch(request)
+        self.arrived(request)
+
+    def withdrawn(self, request: Request) -> None:
+        """See QueuePolicy. What a barrier has been charged is not given back."""
+        self._lines[request.client].remove(request)
+        self._left(request)
+
+    def _left(self, request: Request) -> None:
+        client = request.client
+        self._count -= 1
+        self._waiters.left(request)
+        self._bypassed.pop(request, None)
+        self._prepaid.pop(request, None)
+        if self._barrier is request:
+            self._barrier = None
+        if self._lines[client]:
+            self._rank(client)
+        else:
+            del self._lines[client]
+            self._in_credit.discard(client)
+            self._in_debt.discard(client)
+            self._rest(client)
 
     def victim(self, running: Sequence[Request]) -> Request:
         """Of the client that is deepest in debt."""
-        return min(running, key=lambda request: (self._balances[request.client], -request.arrival))
+        return min(running, key=lambda request: (self.balance(request.client), -request.arrival))
+
+    def cached(self, digests: Sequence[int]) -> None:
+        """See QueuePolicy."""
+        self._waiters.cached(digests)
 
     def select(self, gate: Gate) -> list[Request]:
-        """Lines 16-25: passes over the queue in prefix order until a pass admits nothing."""
-        order = sorted(self._queues.requests(), key=lambda r: (not r.in_interaction, -gate.match(r), r.arrival))
+        """Lines 16-25."""
+        for request in self._waiters.take(MAX_REMATCHED):
+            self._rematch(request, gate)
         admitted: list[Request] = []
-        before = -1
-        while order and len(admitted) > before:
-            before = len(admitted)
-            order = self._pass(order, gate, admitted)
+        if self._barrier is not None and not self._admit(self._barrier, gate, admitted):
+            return admitted
+        misfits: list[Request] = []
+        rematches = MAX_REMATCHED
+        while len(misfits) < MAX_MISFITS and self._barrier is None:
+            candidate = self._next(misfits)
+            if candidate is None:
+                break
+            if rematches and self._rematch(candidate, gate):
+                rematches -= 1
+            elif self._admit(candidate, gate, admitted):
+                self._pass(misfits, gate)
+            else:
+                # Out of the order until the step's end; its client may have others that fit.
+                misfits.append(candidate)
+                self._lines[candidate.client].hold(candidate)
+                self._rank(candidate.client)
+        for request in misfits:
+            self._lines[request.client].release()
+            self._rank(request.client)
         return admitted
 
-    def _pass(self, order: list[Request], gate: Gate, admitted: list[Request]) -> list[Request]:
-        """One pass of lines 18-25; returns what is left, in order, empty after a barrier."""
-        left: list[Request] = []
-        unfit: list[Request] = []
-        for request in order:
-            if self._balances[request.client] <= 0:
-                self._check_refill()
-            if self._balances[request.client] <= 0:
-                left.append(request)
-                continue
-            extend = gate.admit(request)
-            if extend is None:
-                if self._bypassed.get(request, 0) >= MAX_BYPASS:
-                    return []
-                left.append(request)
-                unfit.append(request)
-                continue
-            self.withdrawn(request)
-            self._charge(request, self._charging.extend(request, extend))
-            admitted.append(request)
-            for passed in unfit:
-                self._bypassed[passed] = self._bypassed.get(passed, 0) + 1
-        return left
+    def _next(self, misfits: Sequence[Request]) -> Request | None:
+        """In the order of the best match among clients with credit; CHECKREFILL when nobody who waits has any."""
+        client = self._in_credit.least()
+        if client is None and not misfits:
+            self._refill()
+            client = self._in_credit.least()
+        return None if client is None else self._lines[client].next()
 
-    def _check_refill(self) -> None:
-        """CHECKREFILL, lines 3-8, as often as it takes for a queued client to have credit, in closed form.
-
-        A client in debt has credit after `n_i = floor(-q_i / Q) + 1` rounds; the first queued one decides how many
-        rounds pass, and every client in debt takes part until it has credit.
-        """
-        rounds = min(self._rounds(self._balances[client]) for client in self._queues.clients)
-        if not rounds:
+    def _refill(self) -> None:
+        """Lines 3-8 as often as it takes for a queued client to have credit: the one with the least debt decides."""
+        client = self._in_debt.least()
+        if client is None:
             return
-        for client, balance in self._balances.items():
-            if balance <= 0:
-                self._balances[client] += min(rounds, self._rounds(balance)) * self._quantum
+        self._accounts.advance(self._accounts.in_credit_after(client) - self._accounts.rounds)
+        while client is not None and self._accounts.balance(client) > 0:
+            self._rank(client)
+            client = self._in_debt.least()
 
-    def _rounds(self, balance: int) -> int:
-        return -balance // self._quantum + 1 if balance <= 0 else 0
+    def _admit(self, request: Request, gate: Gate, admitted: list[Request]) -> bool:
+        tokens = gate.admit(request)
+        if tokens is None:
+            return False
+        owed = max(0, tokens - self._prepaid.get(request, 0))
+        self._lines[request.client].admitted(request)
+        self._running[request.client] = self._running.get(request.client, 0) + 1
+        self._left(request)
+        self._charge(request, self._charging.extend(request, owed))
+        admitted.append(request)
+        return True
+
+    def _pass(self, misfits: Sequence[Request], gate: Gate) -> None:
+        """Somebody was admitted before `misfits`; one who has been passed often enough becomes a barrier."""
+        if self._strict:
+            return
+        for request in misfits:
+            self._bypassed[request] = self._bypassed.get(request, 0) + 1
+            fresh = self._last_barrier.get(request.client) != self._accounts.rounds
+            if self._bypassed[request] >= MAX_BYPASS and self._barrier is None and fresh:
+                self._raise_barrier(request, gate)
+
+    def _raise_barrier(self, request: Request, gate: Gate) -> None:
+        """Paid for at once, and one per client and round: else submitting and cancelling would drain the batch."""
+        self._barrier = request
+        self._last_barrier[request.client] = self._accounts.rounds
+        self._prepaid[request] = len(request.tokens) - gate.match(request)
+        self._charge(request, self._charging.extend(request, self._prepaid[request]))
+
+    def _rematch(self, request: Request, gate: Gate) -> bool:
+        """Look up the match anew; True when that changed the request's place."""
+        line, matched = self._lines[request.client], gate.match(request)
+        self._waiters.place(request, matched)
+        key = self._key(request, matched)
+        if line.key(request) == key:
+            return False
+        line.move(request, key)
+        self._rank(request.client)
+        return True
+
+    def _key(self, request: Request, matched: int) -> Key:
+        return (not request.in_interaction and not self._strict, -matched, request.arrival)
+
+    def _rank(self, client: str) -> None:
+        """Put a waiting client where its balance and its best request have it."""
+        if self._accounts.balance(client) <= 0:
+            self._in_credit.discard(client)
+            self._in_debt.put(client, (self._accounts.in_credit_after(client),))
+            return
+        self._in_debt.discard(client)
+        best = self._lines[client].first_key()
+        if best is None:
+            self._in_credit.discard(client)
+        else:
+            self._in_credit.put(client, best)
 
     def generated(self, request: Request, tokens: int) -> None:
         """Line 27; the first token is charged too."""
         self._charge(request, self._charging.decode(request, tokens))
 
     def _charge(self, request: Request, micro: int) -> None:
-        self._balances[request.client] -= charge(micro, request.weight)
+        client = request.client
+        self._accounts.charge(client, charge(micro, request.weight))
+        if client in self._lines:
+            self._rank(client)
 
     def finished(self, request: Request) -> None:
         """Deficits stay until refills have paid them."""
+        self._leave_batch(request)
+        self._rest(request.client)
+
+    def _leave_batch(self, request: Request) -> None:
+        self._running[request.client] -= 1
+        if not self._running[request.client]:
+            del self._running[request.client]
+
+    def _rest(self, client: str) -> None:
+        if client not in self._lines and client not in self._running:
+            self._last_barrier.pop(client, None)
+            self._accounts.idle(client)
 
     def balance(self, client: str) -> int:
         """q_i in micro-units."""
-        return self._balances.get(client, 0)
+        return self._accounts.balance(client)
 
     def check_invariants(self) -> None:
-        """No balance above a quantum, every waiting client has one; the lower end holds for weights of at least one."""
-        for client, balance in self._balances.items():
-            assert balance <= self._quantum, f"{client}: balance {balance} above the quantum {self._quantum}"
-        missing = [client for client in self._queues.clients if client not in self._balances]
-        assert not missing, f"clients without balances: {missing}"
+        """No balance above a quantum; every waiting client is ranked, in credit or in debt as its balance says."""
+        quantum = self._accounts.quantum
+        for client in self._accounts.known():
+            balance = self._accounts.balance(client)
+            assert balance <= quantum, f"{client}: balance {balance} above the quantum {quantum}"
+        for client, line in self._lines.items():
+            assert line, f"{client} waits with nothing"
+            in_credit = self._accounts.balance(client) > 0
+            assert (client in self._in_credit, client in self._in_debt) == (in_credit, not in_credit), client
+        waiting = sum(len(line) for line in self._lines.values())
+        assert waiting == self._count, f"{waiting} requests in lines, {self._count} counted"
+        self._waiters.check_invariants([request for line in self._lines.values() for request in line.requests()])

@@ -50,6 +50,9 @@ class Drr:
         """Of the client that is deepest in debt."""
         return min(running, key=lambda request: (self._balances[request.client], -request.arrival))
 
+    def cached(self, digests: Sequence[int]) -> None:
+        """The order does not depend on the cache."""
+
     def select(self, gate: Gate) -> list[Request]:
         """Visits in turn until a request does not fit; that client's visit goes on at the next step."""
         admitted: list[Request] = []

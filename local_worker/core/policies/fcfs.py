@@ -36,6 +36,9 @@ class Fcfs:
         """The last to have arrived."""
         return max(running, key=lambda request: request.arrival)
 
+    def cached(self, digests: Sequence[int]) -> None:
+        """The order does not depend on the cache."""
+
     def select(self, gate: Gate) -> list[Request]:
         """See QueuePolicy."""
         admitted = []

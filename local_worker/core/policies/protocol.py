@@ -33,7 +33,7 @@ class QueuePolicy(Protocol):
         """Requests in the queue."""
 
     def arrived(self, request: Request) -> None:
-        """`request` joins the queue."""
+        """`request` joins the queue; its `matched` is up to date."""
 
     def withdrawn(self, request: Request) -> None:
         """`request` leaves the queue without having been selected; at once, also for everybody's backlog."""
@@ -43,6 +43,9 @@ class QueuePolicy(Protocol):
 
     def victim(self, running: Sequence[Request]) -> Request:
         """Which of `running`, at least one, is to be retracted: of those with the least due to them, the latest."""
+
+    def cached(self, digests: Sequence[int]) -> None:
+        """These blocks have become available in the prefix cache since the last call."""
 
     def select(self, gate: Gate) -> list[Request]:
         """Admit in the policy's order what fits; those have left the queue and their extend cost is charged."""
@@ -71,6 +74,8 @@ class PolicyConfig:
     # What the requests that are admitted on one positive balance can still generate. Under reserve admission M, the
     # tokens that fit in a running batch; under optimistic admission memory is used more than once: n_max L_output.
     most_output_tokens: int
+    block_tokens: int
+    strict_paper: bool = False  # DLPM as printed, without what this project adds
     least_weight: int = WEIGHT_ONE  # thousandths: the smallest weight for which the bounds are stated
 
     @property

@@ -55,7 +55,7 @@ class Vtc:
             self._rank(request.client)
         else:
             self._last_left = request.client
-            self._ranks.remove(request.client)
+            self._ranks.discard(request.client)
 
     def retracted(self, request: Request) -> None:
         """Without a lift: the client has not been away."""
@@ -65,6 +65,9 @@ class Vtc:
     def victim(self, running: Sequence[Request]) -> Request:
         """Of the client that has received most."""
         return max(running, key=lambda request: (self._counters[request.client], request.arrival))
+
+    def cached(self, digests: Sequence[int]) -> None:
+        """The order does not depend on the cache."""
 
     def select(self, gate: Gate) -> list[Request]:
         """Lines 17-24: the least counter's earliest request, until one does not fit."""

@@ -35,7 +35,7 @@ class Wsc(Vtc):
         if request.in_interaction:
             self._continuing.remove(request)
             if request.client not in self._continuing:
-                self._continuing_ranks.remove(request.client)
+                self._continuing_ranks.discard(request.client)
         super()._dequeue(request)
 
     def retracted(self, request: Request) -> None:

@@ -41,20 +41,22 @@ class NaiveDlpm:
                 self.q[client] += Q
 
     def select(self, can_add: Callable[[Item], bool]) -> list[Item]:
-        """Until a pass adds nothing although every client in credit was tried."""
-        self.queue.sort(key=lambda item: (not item.in_interaction, -item.matched, item.arrival))
+        """Lines 17-25; after each admission and each refill again from the top, so that the longest match among all
+        who have credit is next. What did not fit is not tried again in this step: room only shrinks."""
+        order = sorted(self.queue, key=lambda item: (not item.in_interaction, -item.matched, item.arrival))
         added: list[Item] = []
-        while self.queue:
-            before = len(added)
-            for item in list(self.queue):
-                while self.q[item.client] <= 0 and not any(self.q[i.client] > 0 for i in self.queue):
-                    self.check_refill()
-                if self.q[item.client] > 0 and can_add(item):
-                    added.append(item)
-                    self.q[item.client] -= item.charge(item.extend)
-                    self.queue.remove(item)
-            if len(added) == before:
-                break
+        while order:
+            item = next((item for item in order if self.q[item.client] > 0), None)
+            if item is None:
+                if any(self.q[other.client] > 0 for other in self.queue):
+                    break
+                self.check_refill()
+                continue
+            order.remove(item)
+            if can_add(item):
+                added.append(item)
+                self.q[item.client] -= item.charge(item.extend)
+                self.queue.remove(item)
         return added
 
 

@@ -24,11 +24,16 @@ from tests.local_worker.core.models import (
     NaiveWsc,
     Q,
 )
-from tests.local_worker.engine.driving import make_request
+from tests.local_worker.engine.driving import BLOCK, make_request
 
 CLIENTS = "abc"
 CONFIG = PolicyConfig(
-    quantum_tokens=Q // MICRO, cost=WeightedTokens(), max_input_tokens=64, max_output_tokens=64, most_output_tokens=256
+    quantum_tokens=Q // MICRO,
+    cost=WeightedTokens(),
+    max_input_tokens=64,
+    max_output_tokens=64,
+    block_tokens=4,
+    most_output_tokens=256,
 )
 
 
@@ -40,11 +45,11 @@ class Room:
         self.order: list[Request] = []
 
     def match(self, request: Request) -> int:
-        tokens = request.tokens
-        return next((i for i, token in enumerate(tokens) if token != 1), len(tokens)) if len(tokens) > 1 else 0
+        ones = next((i for i, token in enumerate(request.tokens) if token != 1), len(request.tokens))
+        return min(ones, len(request.tokens) - 1) // BLOCK * BLOCK
 
     def admit(self, request: Request) -> int | None:
-        extend = len(request.tokens) - min(self.match(request), len(request.tokens) - 1)
+        extend = len(request.tokens) - self.match(request)
         if extend > self.left:
             return None
         self.left -= extend
@@ -95,6 +100,7 @@ class Driver:
         sampling = Sampling(max_tokens=1 + fresh)
         request = make_request([1] * cached + [0] * fresh, arrival=self.count, sampling=sampling)
         request.client, request.weight, request.in_interaction = client, weight, in_interaction
+        request.matched = self.room.match(request) // BLOCK
         self.count += 1
         self.policy.arrived(request)
         self.waiting.append(request)
@@ -170,7 +176,7 @@ def test_conformance_an_empty_batch_takes_something_that_fits(name: str, history
 
 def item(room: Room, request: Request) -> Item:
     matched = room.match(request)
-    extend = len(request.tokens) - min(matched, len(request.tokens) - 1)
+    extend = len(request.tokens) - matched
     return Item(
         request.client,
         request.arrival,

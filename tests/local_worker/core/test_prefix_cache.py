@@ -24,6 +24,7 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         self.written: dict[int, list[int]] = {}
         self.admitted: list[Request] = []
         self.announced: set[int] = set()
+        self.waiting: dict[tuple[int, ...], Request] = {}
         self.arrivals = 0
 
     @rule(target=running, tokens=TOKENS, output=st.integers(1, 9))
@@ -73,6 +74,13 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         self.announced |= set(cached)
         self.announced -= set(evicted)
         assert self.announced == set(self.cache.snapshot())
+
+    @rule(tokens=TOKENS)
+    def a_request_that_waits_matches_what_a_new_one_would(self, tokens: list[int]) -> None:
+        waiting = self.waiting.setdefault(tuple(tokens), make_request(tokens))
+        self.cache.match(waiting)
+        for prompt, known in self.waiting.items():
+            assert self.cache.match(known) == self.cache.match(make_request(list(prompt)))
 
     @invariant()
     def conserved(self) -> None:

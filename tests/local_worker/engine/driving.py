@@ -36,6 +36,7 @@ def make_batcher(
         max_input_tokens=max_prompt_tokens,
         max_output_tokens=max_output_tokens,
         least_weight=least_weight,
+        block_tokens=BLOCK,
         most_output_tokens=together if admission is Admission.OPTIMISTIC else min(together, pages * BLOCK),
     )
     limits = Limits(

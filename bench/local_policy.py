@@ -1,0 +1,196 @@
+"""Queue policies at any queue length: time per admitted request and per decoded token, side by side in one run.
+
+    python -m bench.local_policy [--waiting 100,1000,10000,100000] [--steps 60]
+
+Every step admits eight requests, which arrive anew, and each of them decodes eight tokens and finishes. Prompts are 512
+tokens. In the setting `own` each client has a prefix of its own, and one in four is cached; in `shared` all wait on one
+prefix, which is cached and evicted in turn, every five steps.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bench.machine import describe
+from bench.naive_dlpm import NaiveDlpm
+from fairlead.cost import WeightedTokens
+from fairlead.sampling import Sampling
+from local_worker.core.policies import POLICIES, PolicyConfig
+from local_worker.core.request import Request
+
+BLOCK = 16
+PROMPT_BLOCKS = 32
+PREFIX_BLOCKS = 24
+ADMITTED = 8
+OUTPUT_TOKENS = 8
+EVICTED_EVERY = 5
+WARM_UP = 20
+NAIVE_MOST = 10_000  # beyond that a run of the naive form takes minutes
+CONFIG = PolicyConfig(
+    quantum_tokens=512,
+    cost=WeightedTokens(),
+    max_input_tokens=512,
+    max_output_tokens=512,
+    most_output_tokens=100_000,
+    block_tokens=BLOCK,
+)
+FORMS: dict[str, Callable[[PolicyConfig], Any]] = {**POLICIES, "dlpm, naive": NaiveDlpm}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How prompts share prefixes."""
+
+    name: str
+    waiting: int
+    clients: int
+
+
+class Room:
+    """A gate with eight places, and a prefix cache as a set of digests."""
+
+    def __init__(self) -> None:
+        self.cached: dict[int, None] = {}
+        self.places = 0
+
+    def match(self, request: Request) -> int:
+        """As PrefixCache.match: on from where it stopped."""
+        blocks = request.matched
+        while blocks and request.digests[blocks - 1] not in self.cached:
+            blocks -= 1
+        while blocks < PREFIX_BLOCKS and request.digests[blocks] in self.cached:
+            blocks += 1
+        request.matched = blocks
+        return blocks * BLOCK
+
+    def admit(self, request: Request) -> int | None:
+        """One place less."""
+        if not self.places:
+            return None
+        self.places -= 1
+        return request.prompt_tokens - self.match(request)
+
+
+class Load:
+    """Arrivals of one setting; time spent in the policy, in nanoseconds."""
+
+    def __init__(self, setting: Setting, policy: Any) -> None:
+        self._setting = setting
+        self._policy = policy
+        self._room = Room()
+        self._arrivals = 0
+        self.select_ns = self.generated_ns = self.arrived_ns = self.admitted = 0
+
+    def run(self, steps: int) -> None:
+        """Fill the queue, warm up, then measure."""
+        self._room.cached = dict.fromkeys(self._prefixes())
+        for _ in range(self._setting.waiting):
+            self._arrive()
+        for number in range(WARM_UP):
+            self._step(number)
+        self.select_ns = self.generated_ns = self.arrived_ns = self.admitted = 0
+        for number in range(steps):
+            self._step(number)
+
+    def _prefixes(self) -> list[int]:
+        if self._setting.name == "shared":
+            return [self._digest(0, block) for block in range(PREFIX_BLOCKS)]
+        return [self._digest(c, b) for c in range(0, self._setting.clients, 4) for b in range(PREFIX_BLOCKS)]
+
+    def _digest(self, prefix: int, block: int) -> int:
+        return prefix * PROMPT_BLOCKS + block + 1
+
+    def _arrive(self) -> None:
+        number, clients = self._arrivals, self._setting.clients
+        prefix = 0 if self._setting.name == "shared" else number % clients
+        digests = [self._digest(prefix, block) for block in range(PREFIX_BLOCKS)]
+        digests += [-number * PROMPT_BLOCKS - block for block in range(PREFIX_BLOCKS, PROMPT_BLOCKS)]
+        request = Request(
+            id="",
+            client=f"c{number % clients}",
+            tokens=PROMPT,
+            prompt_tokens=len(PROMPT),
+            digests=digests,
+            chain_seed=0,
+            sampling=SAMPLING,
+            arrival=number,
+        )
+        self._arrivals += 1
+        self._room.match(request)
+        began = time.perf_counter_ns()
+        self._policy.arrived(request)
+        self.arrived_ns += time.perf_counter_ns() - began
+
+    def _step(self, number: int) -> None:
+        if self._setting.name == "shared" and number % EVICTED_EVERY == EVICTED_EVERY - 1:
+            self._turn_prefix()
+        self._room.places = ADMITTED
+        began = time.perf_counter_ns()
+        admitted = self._policy.select(self._room)
+        self.select_ns += time.perf_counter_ns() - began
+        self.admitted += len(admitted)
+        began = time.perf_counter_ns()
+        for request in admitted:
+            for _ in range(OUTPUT_TOKENS):
+                self._policy.generated(request, 1)
+        self.generated_ns += time.perf_counter_ns() - began
+        for request in admitted:
+            self._policy.finished(request)
+            self._arrive()
+
+    def _turn_prefix(self) -> None:
+        if self._room.cached:
+            self._room.cached.clear()
+            return
+        digests = self._prefixes()
+        self._room.cached = dict.fromkeys(digests)
+        began = time.perf_counter_ns()
+        self._policy.cached(digests)
+        self.select_ns += time.perf_counter_ns() - began
+
+
+PROMPT = [0] * (PROMPT_BLOCKS * BLOCK)
+SAMPLING = Sampling(max_tokens=OUTPUT_TOKENS)
+
+
+def measure(setting: Setting, make: Callable[[PolicyConfig], Any], steps: int) -> Load:
+    """One cell of the table."""
+    load = Load(setting, make(CONFIG))
+    load.run(steps)
+    return load
+
+
+def settings(waiting: Sequence[int]) -> list[Setting]:
+    """Few and many clients, own and shared prefixes."""
+    few = [Setting("own", count, 10) for count in waiting]
+    many = [Setting("own", count, count) for count in waiting if count > 10]
+    return few + many + [Setting("shared", count, 10) for count in waiting]
+
+
+def main() -> None:
+    """See the module's docstring."""
+    parser = argparse.ArgumentParser(prog="python -m bench.local_policy", description=__doc__)
+    numbers = lambda text: [int(part) for part in text.split(",")]  # noqa: E731
+    parser.add_argument("--waiting", type=numbers, default=[100, 1000, 10_000, 100_000])
+    parser.add_argument("--steps", type=int, default=60)
+    args = parser.parse_args()
+    print(describe("cpu"))
+    print("microseconds per admitted request (select) / nanoseconds per decoded token (generated)\n")
+    print("| prefixes | waiting | clients | " + " | ".join(FORMS) + " |")
+    print("|---|---|---|" + "---|" * len(FORMS))
+    for setting in settings(args.waiting):
+        cells = []
+        for name, make in FORMS.items():
+            if name in ("lpm", "dlpm, naive") and setting.waiting > NAIVE_MOST:
+                cells.append("-")
+                continue
+            load = measure(setting, make, args.steps if setting.waiting <= NAIVE_MOST or name != "drr" else 5)
+            tokens = load.admitted * OUTPUT_TOKENS
+            cells.append(f"{load.select_ns / load.admitted / 1e3:.1f} / {load.generated_ns / tokens:.0f}")
+        print(f"| {setting.name} | {setting.waiting:,} | {setting.clients:,} | " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
