@@ -6,6 +6,7 @@ optimistic admission pages come as tokens do; when they run out, a request is re
 again, and what it had computed is computed anew where the prefix cache has lost it.
 """
 
+import heapq
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -71,6 +72,7 @@ class Batcher:
         self._ledger = Ledger(cost)
         self._waiting: dict[Request, float] = {}  # request -> when it was queued
         self._running: dict[Request, None] = {}
+        self._deadlines: list[tuple[float, int, Request]] = []  # a heap; of some that have left already
 
     @property
     def running(self) -> int:
@@ -105,6 +107,8 @@ class Batcher:
         """Queue `request`; raises TooLong, ClientLimit or QueueFull and then has changed nothing."""
         self._check(request)
         self._waiting[request] = now
+        if request.deadline is not None:
+            heapq.heappush(self._deadlines, (request.deadline, request.arrival, request))
         self.cache.match(request)
         self.policy.arrived(request)
         self._ledger.arrived(request)
@@ -248,15 +252,20 @@ class Batcher:
 
     def expired(self, now: float) -> list[Request]:
         """Give up every request whose deadline has passed."""
-        late = [r for r in (*self._waiting, *self._running) if r.deadline is not None and r.deadline <= now]
-        for request in late:
-            self.abort(request)
+        late = []
+        while (deadline := self.next_deadline()) is not None and deadline <= now:
+            late.append(heapq.heappop(self._deadlines)[2])
+            self.abort(late[-1])
         return late
 
     def next_deadline(self) -> float | None:
         """When `expired` has something to do at the earliest."""
-        deadlines = [r.deadline for r in (*self._waiting, *self._running) if r.deadline is not None]
-        return min(deadlines, default=None)
+        while self._deadlines:
+            deadline, _, request = self._deadlines[0]
+            if request in self._waiting or request in self._running:
+                return deadline
+            heapq.heappop(self._deadlines)
+        return None
 
     def _retire(self, request: Request) -> None:
         del self._running[request]

@@ -51,7 +51,7 @@ class Dlpm:
         self._bypassed: dict[Request, int] = {}
         self._prepaid: dict[Request, int] = {}  # tokens charged to a request when it became a barrier
         self._barrier: Request | None = None
-        self._last_barrier: dict[str, int] = {}  # client -> round
+        self._barred: dict[str, None] = {}  # clients that raised a barrier in this round
 
     @property
     def waiting(self) -> int:
@@ -132,7 +132,7 @@ class Dlpm:
     def _next(self, misfits: Sequence[Request]) -> Request | None:
         """In the order of the best match among clients with credit; CHECKREFILL when nobody who waits has any."""
         client = self._in_credit.least()
-        if client is None and not misfits:
+        if client is None and not any(self._accounts.balance(misfit.client) > 0 for misfit in misfits):
             self._refill()
             client = self._in_credit.least()
         return None if client is None else self._lines[client].next()
@@ -142,6 +142,7 @@ class Dlpm:
         client = self._in_debt.least()
         if client is None:
             return
+        self._barred.clear()
         self._accounts.advance(self._accounts.in_credit_after(client) - self._accounts.rounds)
         while client is not None and self._accounts.balance(client) > 0:
             self._rank(client)
@@ -165,14 +166,14 @@ class Dlpm:
             return
         for request in misfits:
             self._bypassed[request] = self._bypassed.get(request, 0) + 1
-            fresh = self._last_barrier.get(request.client) != self._accounts.rounds
-            if self._bypassed[request] >= MAX_BYPASS and self._barrier is None and fresh:
+            often = self._bypassed[request] >= MAX_BYPASS
+            if often and self._barrier is None and request.client not in self._barred:
                 self._raise_barrier(request, gate)
 
     def _raise_barrier(self, request: Request, gate: Gate) -> None:
         """Paid for at once, and one per client and round: else submitting and cancelling would drain the batch."""
         self._barrier = request
-        self._last_barrier[request.client] = self._accounts.rounds
+        self._barred[request.client] = None
         self._prepaid[request] = len(request.tokens) - gate.match(request)
         self._charge(request, self._charging.extend(request, self._prepaid[request]))
 
@@ -225,7 +226,6 @@ class Dlpm:
 
     def _rest(self, client: str) -> None:
         if client not in self._lines and client not in self._running:
-            self._last_barrier.pop(client, None)
             self._accounts.idle(client)
 
     def balance(self, client: str) -> int:

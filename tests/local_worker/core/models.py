@@ -45,7 +45,7 @@ class NaiveDlpm:
         who have credit is next. What did not fit is not tried again in this step: room only shrinks."""
         order = sorted(self.queue, key=lambda item: (not item.in_interaction, -item.matched, item.arrival))
         added: list[Item] = []
-        while order:
+        while self.queue:
             item = next((item for item in order if self.q[item.client] > 0), None)
             if item is None:
                 if any(self.q[other.client] > 0 for other in self.queue):

@@ -1,6 +1,7 @@
 """Every policy against one conformance suite; DLPM and VTC against the pseudo-code written out."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from fairlead.cost import MICRO, WeightedTokens
 from fairlead.sampling import Sampling
 from local_worker.core.policies import POLICIES, PolicyConfig, QueuePolicy
+from local_worker.core.policies.dlpm import MAX_BYPASS, MAX_PASSED
 from local_worker.core.policies.vtc_predict import VtcOracle
 from local_worker.core.request import Request
 from tests.local_worker.core.models import (
@@ -281,3 +283,70 @@ def test_dlpm_lets_a_large_request_be_passed_a_bounded_number_of_times() -> None
         passed += len(admitted)
     assert large in driver.running
     assert 0 < passed < 1000
+
+
+def admissions_until_cold(config: PolicyConfig, most: int) -> int | None:
+    """A client's cold request waits; at each step a hot one of the same client arrives, and one request fits."""
+    driver = Driver(ALL["dlpm"](config))
+    cold = driver.arrive("a", 0, 4)
+    for admissions in range(most):
+        driver.arrive("a", 16, 4)
+        if driver.select(4) == [cold]:
+            return admissions
+    return None
+
+
+def test_dlpm_promotes_a_clients_earliest_request_when_its_own_admissions_passed_it_over() -> None:
+    assert admissions_until_cold(CONFIG, 3 * MAX_PASSED) == MAX_PASSED
+    assert admissions_until_cold(replace(CONFIG, strict_paper=True), 3 * MAX_PASSED) is None
+
+
+ROOMY = replace(CONFIG, quantum_tokens=1000)  # one round lasts
+CREDIT = 1000 * MICRO
+LARGE = 20
+
+
+def bar(driver: Driver) -> Request:
+    """A request of client b that does not fit, passed by those of a until it would be a barrier."""
+    large = driver.arrive("b", 0, LARGE)
+    for _ in range(2 * MAX_BYPASS):
+        driver.arrive("a", 0, 1)
+        if not driver.select(LARGE - 1):
+            break
+    return large
+
+
+def test_a_barrier_is_paid_for_when_it_becomes_one_and_once() -> None:
+    driver = Driver(ALL["dlpm"](ROOMY))
+    large = bar(driver)
+    assert driver.policy.balance("b") == CREDIT - LARGE * MICRO
+    assert driver.select(LARGE - 1) == [], "nobody passes a barrier"
+    assert driver.select(LARGE) == [large]
+    assert driver.policy.balance("b") == CREDIT - LARGE * MICRO
+
+
+def test_a_barrier_that_is_given_up_keeps_its_charge_and_lets_others_by() -> None:
+    driver = Driver(ALL["dlpm"](ROOMY))
+    large = bar(driver)
+    driver.waiting.remove(large)
+    driver.policy.withdrawn(large)
+    assert driver.policy.balance("b") == CREDIT - LARGE * MICRO
+    assert driver.select(LARGE - 1) == driver.running[-1:]
+
+
+def test_a_client_raises_one_barrier_per_round() -> None:
+    driver = Driver(ALL["dlpm"](ROOMY))
+    for _ in range(2):
+        large = bar(driver)
+        assert driver.policy.balance("b") == CREDIT - LARGE * MICRO
+        driver.waiting.remove(large)
+        driver.policy.withdrawn(large)
+
+
+def test_the_printed_form_knows_no_barriers_and_no_interactions_first() -> None:
+    driver = Driver(ALL["dlpm"](replace(ROOMY, strict_paper=True)))
+    large = bar(driver)
+    assert driver.policy.balance("b") == CREDIT
+    assert large in driver.waiting
+    first, hot = driver.arrive("a", 0, 1, in_interaction=True), driver.arrive("a", 8, 1)
+    assert driver.select(3) == [hot, first]
