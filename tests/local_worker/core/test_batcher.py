@@ -267,6 +267,19 @@ def test_nobody_gets_further_ahead_of_a_backlogged_client(
         assert worst_lead(rows, f, g, both=False) <= (bound if name == "dlpm" else 2 * bound)
 
 
+@pytest.mark.parametrize("admission", Admission)
+@settings(max_examples=60, deadline=None)
+@given(arrivals=REQUESTS)
+def test_what_a_policy_charges_is_the_service_given(
+    admission: Admission, arrivals: list[tuple[str, int, int, int, int]]
+) -> None:
+    """The first output token, every later one and the computed input, once each; LCF's counters are never lifted."""
+    batcher = tight("lcf", admission)
+    rows = histories(batcher, arrivals, TIERS)
+    for client in "abc":
+        assert batcher.policy.balance(client) == rows[-1][client][0]
+
+
 @settings(max_examples=120, deadline=None)
 @given(arrivals=REQUESTS)
 def test_balances_stay_in_the_proved_range(arrivals: list[tuple[str, int, int, int, int]]) -> None:

@@ -1,0 +1,97 @@
+"""What the papers claim of local policies, shown by real processes: two users who always have requests waiting.
+
+One floods with four times as many requests at a time. Each user's prompts share a long prefix of its own, and the cache
+has room for one of the two beside what is running.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fairlead import Client, Completion
+from tests.services import Stack
+
+PREFIX_BLOCKS, BLOCK = 10, 16
+TAIL, OUTPUT = 8, 8
+PARALLEL = {"flood": 32, "meek": 8}
+CALLS = 500
+# Service is measured in the unit that the policy shares out.
+COST = {"wsc": "normalized"}
+SETTINGS: dict[str, object] = {
+    "fake_step_seconds": 0.001,
+    "kv_tokens": 16 * BLOCK,
+    "max_running": 3,
+    "max_prompt_tokens": PREFIX_BLOCKS * BLOCK + TAIL,
+    "quantum_tokens": 256,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One policy's run."""
+
+    gap: float
+    bound: float
+    hit_rate: float
+
+
+def measure(directory: Path, policy: str) -> Result:
+    """Serve CALLS calls under `policy`; both users are backlogged from the first to the last."""
+    directory.mkdir()
+    stack = Stack(directory)
+    try:
+        stack.worker("w", policy=policy, cost=COST.get(policy, "weighted-tokens"), **SETTINGS)
+        gateway = stack.gateway(throttle="none")
+        completions = asyncio.run(contend(gateway.address))
+        status = stack.status()
+        services = {entry.client: entry.service for entry in status.services[0].clients}
+        usages = [completion.usage for completion in completions]
+        return Result(
+            gap=max(services.values()) - min(services.values()),
+            bound=status.cluster.members[0].model.fairness_bound,
+            hit_rate=sum(u.cached_tokens for u in usages) / sum(u.prompt_tokens for u in usages),
+        )
+    finally:
+        stack.close()
+
+
+async def contend(gateway: str) -> list[Completion]:
+    """Both users in closed loops until CALLS calls are done; what is then under way is cancelled."""
+    done: list[Completion] = []
+    enough = asyncio.Event()
+
+    async def ask(client: Client, user: str, loop: int) -> None:
+        for number in range(CALLS):
+            prompt = f"{user:*<{PREFIX_BLOCKS * BLOCK}}{loop:03}{number:05}"
+            done.append(await client.generate(prompt, max_tokens=OUTPUT, ignore_eos=True))
+            if len(done) >= CALLS:
+                enough.set()
+
+    async with Client(gateway, user="flood") as flood, Client(gateway, user="meek") as meek:
+        clients = {"flood": flood, "meek": meek}
+        tasks = [
+            asyncio.create_task(ask(clients[user], user, loop))
+            for user, parallel in PARALLEL.items()
+            for loop in range(parallel)
+        ]
+        await enough.wait()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return done
+
+
+@pytest.mark.e2e
+def test_the_policies_are_ordered_as_the_papers_claim(tmp_path: Path) -> None:
+    results = {name: measure(tmp_path / name, name) for name in ("fcfs", "vtc", "lpm", "dlpm", "wsc")}
+    print("\n".join(f"{name:<5} {result}" for name, result in results.items()))
+    bound = results["dlpm"].bound
+    assert results["dlpm"].gap <= bound
+    assert results["dlpm"].hit_rate >= 0.9 * results["lpm"].hit_rate
+    assert results["fcfs"].gap > bound
+    assert results["lpm"].gap > bound
+    assert results["vtc"].gap <= results["vtc"].bound
+    assert results["vtc"].hit_rate < results["dlpm"].hit_rate
+    assert results["wsc"].gap <= bound
