@@ -275,7 +275,7 @@ def test_what_a_policy_charges_is_the_service_given(
 ) -> None:
     """The first output token, every later one and the computed input, once each; LCF's counters are never lifted."""
     batcher = tight("lcf", admission)
-    rows = histories(batcher, arrivals, TIERS)
+    rows = histories(batcher, arrivals)
     for client in "abc":
         assert batcher.policy.balance(client) == rows[-1][client][0]
 
