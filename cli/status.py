@@ -39,14 +39,19 @@ def run(args: argparse.Namespace) -> int:
 
 def _members(status: scheduler_pb2.StatusResponse) -> list[str]:
     overloaded = {pool.model for pool in status.cluster.pools if pool.overloaded}
-    row = "{:<16} {:<24} {:<8} {:>7} {:>7} {:>13} {:>8}  {}"
+    row = "{:<16} {:<24} {:<11} {:>7} {:>7} {:>13} {:>8} {:>17}  {}"
     lines = [f"global policy: {status.policy}"]
-    lines.append(row.format("worker", "model", "policy", "running", "waiting", "KV tokens", "step ms", "state"))
+    lines.append(
+        row.format("worker", "model", "policy", "running", "waiting", "KV tokens", "step ms", "gap/bound", "state")
+    )
     for member in status.cluster.members:
         model, load = member.model, member.load
         state = "draining" if load.draining else "overloaded" if model.name in overloaded else "serving"
         used, step = f"{load.kv_tokens_used}/{model.kv_tokens}", f"{load.step_seconds * 1e3:.1f}"
-        lines.append(row.format(member.worker, model.name, model.policy, load.running, load.waiting, used, step, state))
+        bound = f"{model.fairness_bound:,.0f}" if model.fairness_bound else "-"
+        gap = f"{load.fairness_gap:,.0f}/{bound}"
+        figures = (load.running, load.waiting, used, step, gap, state)
+        lines.append(row.format(member.worker, model.name, model.policy, *figures))
     return lines
 
 

@@ -241,6 +241,8 @@ class EngineLoop:
             waiting=self._batcher.waiting,
             kv_tokens_used=self._batcher.kv_tokens_used,
             step_seconds=self._step_seconds,
+            fairness_gap=self._batcher.fairness_gap / MICRO,
+            recomputed_tokens=self._batcher.recomputed_tokens,
             services=self._changed_services(),
         )
         self._deliver(out)

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x66\x61irlead/v1/scheduler.proto\x12\x0b\x66\x61irlead.v1\"m\n\rDispatchBatch\x12.\n\x08requests\x18\x01 \x03(\x0b\x32\x1c.fairlead.v1.DispatchRequest\x12,\n\x0bwithdrawals\x18\x02 \x03(\x0b\x32\x17.fairlead.v1.Withdrawal\"\x9f\x01\n\x0f\x44ispatchRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x0e\n\x06\x63lient\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12\x0f\n\x07\x64igests\x18\x05 \x01(\x0c\x12\x15\n\rprompt_tokens\x18\x06 \x01(\r\x12\x10\n\x08\x65xcluded\x18\x07 \x03(\t\x12\x0e\n\x06weight\x18\x08 \x01(\x01\"1\n\nWithdrawal\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\">\n\x0f\x44ispatchReplies\x12+\n\x07replies\x18\x01 \x03(\x0b\x32\x1a.fairlead.v1.DispatchReply\"\x82\x01\n\rDispatchReply\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x0e\n\x06worker\x18\x03 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x16\n\x0ematched_tokens\x18\x05 \x01(\r\x12\x13\n\x0bselected_at\x18\x06 \x01(\x03\"\x89\x01\n\x0cWorkerReport\x12#\n\x05hello\x18\x01 \x01(\x0b\x32\x12.fairlead.v1.HelloH\x00\x12!\n\x04load\x18\x02 \x01(\x0b\x32\x11.fairlead.v1.LoadH\x00\x12)\n\x08progress\x18\x03 \x01(\x0b\x32\x15.fairlead.v1.ProgressH\x00\x42\x06\n\x04kind\"q\n\x05Hello\x12\x0e\n\x06worker\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12%\n\x05model\x18\x04 \x01(\x0b\x32\x16.fairlead.v1.ModelInfo\x12\x0e\n\x06\x63\x61\x63hed\x18\x05 \x01(\x0c\"\xc8\x01\n\tModelInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x18\n\x10max_model_tokens\x18\x02 \x01(\r\x12\x12\n\nvocab_size\x18\x03 \x01(\r\x12\x14\n\x0c\x62lock_tokens\x18\x04 \x01(\r\x12\x11\n\tkv_tokens\x18\x05 \x01(\r\x12\x13\n\x0bmax_running\x18\x06 \x01(\r\x12\x0e\n\x06policy\x18\x07 \x01(\t\x12\x16\n\x0e\x66\x61irness_bound\x18\x08 \x01(\x01\x12\x19\n\x11max_prompt_tokens\x18\t \x01(\r\"\xad\x01\n\x04Load\x12\x0f\n\x07running\x18\x01 \x01(\r\x12\x0f\n\x07waiting\x18\x02 \x01(\r\x12\x16\n\x0ekv_tokens_used\x18\x03 \x01(\r\x12\x14\n\x0cstep_seconds\x18\x04 \x01(\x01\x12\x10\n\x08\x64raining\x18\x05 \x01(\x08\x12\x15\n\rqueue_seconds\x18\x06 \x01(\x01\x12,\n\x08services\x18\x07 \x03(\x0b\x32\x1a.fairlead.v1.ClientService\"c\n\rClientService\x12\x0e\n\x06\x63lient\x18\x01 \x01(\t\x12\x0f\n\x07service\x18\x02 \x01(\x01\x12\x0f\n\x07\x62\x61lance\x18\x03 \x01(\x01\x12\x0f\n\x07waiting\x18\x04 \x01(\r\x12\x0f\n\x07running\x18\x05 \x01(\r\"S\n\x08Progress\x12\x0e\n\x06\x63\x61\x63hed\x18\x01 \x01(\x0c\x12\x0f\n\x07\x65victed\x18\x02 \x01(\x0c\x12&\n\x05\x65nded\x18\x03 \x03(\x0b\x32\x17.fairlead.v1.RequestEnd\"Y\n\nRequestEnd\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x0f\n\x07started\x18\x03 \x01(\x08\x12\x15\n\routput_tokens\x18\x04 \x01(\r\"n\n\rWorkerCommand\x12)\n\x08\x61ttached\x18\x01 \x01(\x0b\x32\x15.fairlead.v1.AttachedH\x00\x12*\n\x05\x64rain\x18\x02 \x01(\x0b\x32\x19.fairlead.v1.DrainCommandH\x00\x42\x06\n\x04kind\"\n\n\x08\x41ttached\"\x0e\n\x0c\x44rainCommand\"\x0e\n\x0cWatchRequest\"V\n\x0c\x43lusterState\x12$\n\x07members\x18\x01 \x03(\x0b\x32\x13.fairlead.v1.Member\x12 \n\x05pools\x18\x02 \x03(\x0b\x32\x11.fairlead.v1.Pool\"\x83\x01\n\x06Member\x12\x0e\n\x06worker\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12%\n\x05model\x18\x04 \x01(\x0b\x32\x16.fairlead.v1.ModelInfo\x12\x1f\n\x04load\x18\x05 \x01(\x0b\x32\x11.fairlead.v1.Load\")\n\x04Pool\x12\r\n\x05model\x18\x01 \x01(\t\x12\x12\n\noverloaded\x18\x02 \x01(\x08\"\x0f\n\rStatusRequest\"z\n\x0eStatusResponse\x12*\n\x07\x63luster\x18\x01 \x01(\x0b\x32\x19.fairlead.v1.ClusterState\x12,\n\x08services\x18\x02 \x03(\x0b\x32\x1a.fairlead.v1.WorkerService\x12\x0e\n\x06policy\x18\x03 \x01(\t\"L\n\rWorkerService\x12\x0e\n\x06worker\x18\x01 \x01(\t\x12+\n\x07\x63lients\x18\x02 \x03(\x0b\x32\x1a.fairlead.v1.ClientService2\xdb\x01\n\tScheduler\x12H\n\x08\x44ispatch\x12\x1a.fairlead.v1.DispatchBatch\x1a\x1c.fairlead.v1.DispatchReplies(\x01\x30\x01\x12\x43\n\x06\x41ttach\x12\x19.fairlead.v1.WorkerReport\x1a\x1a.fairlead.v1.WorkerCommand(\x01\x30\x01\x12?\n\x05Watch\x12\x19.fairlead.v1.WatchRequest\x1a\x19.fairlead.v1.ClusterState0\x01\x32J\n\x05\x41\x64min\x12\x41\n\x06Status\x12\x1a.fairlead.v1.StatusRequest\x1a\x1b.fairlead.v1.StatusResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x66\x61irlead/v1/scheduler.proto\x12\x0b\x66\x61irlead.v1\"m\n\rDispatchBatch\x12.\n\x08requests\x18\x01 \x03(\x0b\x32\x1c.fairlead.v1.DispatchRequest\x12,\n\x0bwithdrawals\x18\x02 \x03(\x0b\x32\x17.fairlead.v1.Withdrawal\"\x9f\x01\n\x0f\x44ispatchRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x0e\n\x06\x63lient\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12\x0f\n\x07\x64igests\x18\x05 \x01(\x0c\x12\x15\n\rprompt_tokens\x18\x06 \x01(\r\x12\x10\n\x08\x65xcluded\x18\x07 \x03(\t\x12\x0e\n\x06weight\x18\x08 \x01(\x01\"1\n\nWithdrawal\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\">\n\x0f\x44ispatchReplies\x12+\n\x07replies\x18\x01 \x03(\x0b\x32\x1a.fairlead.v1.DispatchReply\"\x82\x01\n\rDispatchReply\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x0e\n\x06worker\x18\x03 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x16\n\x0ematched_tokens\x18\x05 \x01(\r\x12\x13\n\x0bselected_at\x18\x06 \x01(\x03\"\x89\x01\n\x0cWorkerReport\x12#\n\x05hello\x18\x01 \x01(\x0b\x32\x12.fairlead.v1.HelloH\x00\x12!\n\x04load\x18\x02 \x01(\x0b\x32\x11.fairlead.v1.LoadH\x00\x12)\n\x08progress\x18\x03 \x01(\x0b\x32\x15.fairlead.v1.ProgressH\x00\x42\x06\n\x04kind\"q\n\x05Hello\x12\x0e\n\x06worker\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12%\n\x05model\x18\x04 \x01(\x0b\x32\x16.fairlead.v1.ModelInfo\x12\x0e\n\x06\x63\x61\x63hed\x18\x05 \x01(\x0c\"\xc8\x01\n\tModelInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x18\n\x10max_model_tokens\x18\x02 \x01(\r\x12\x12\n\nvocab_size\x18\x03 \x01(\r\x12\x14\n\x0c\x62lock_tokens\x18\x04 \x01(\r\x12\x11\n\tkv_tokens\x18\x05 \x01(\r\x12\x13\n\x0bmax_running\x18\x06 \x01(\r\x12\x0e\n\x06policy\x18\x07 \x01(\t\x12\x16\n\x0e\x66\x61irness_bound\x18\x08 \x01(\x01\x12\x19\n\x11max_prompt_tokens\x18\t \x01(\r\"\xde\x01\n\x04Load\x12\x0f\n\x07running\x18\x01 \x01(\r\x12\x0f\n\x07waiting\x18\x02 \x01(\r\x12\x16\n\x0ekv_tokens_used\x18\x03 \x01(\r\x12\x14\n\x0cstep_seconds\x18\x04 \x01(\x01\x12\x10\n\x08\x64raining\x18\x05 \x01(\x08\x12\x15\n\rqueue_seconds\x18\x06 \x01(\x01\x12,\n\x08services\x18\x07 \x03(\x0b\x32\x1a.fairlead.v1.ClientService\x12\x14\n\x0c\x66\x61irness_gap\x18\x08 \x01(\x01\x12\x19\n\x11recomputed_tokens\x18\t \x01(\x04\"c\n\rClientService\x12\x0e\n\x06\x63lient\x18\x01 \x01(\t\x12\x0f\n\x07service\x18\x02 \x01(\x01\x12\x0f\n\x07\x62\x61lance\x18\x03 \x01(\x01\x12\x0f\n\x07waiting\x18\x04 \x01(\r\x12\x0f\n\x07running\x18\x05 \x01(\r\"S\n\x08Progress\x12\x0e\n\x06\x63\x61\x63hed\x18\x01 \x01(\x0c\x12\x0f\n\x07\x65victed\x18\x02 \x01(\x0c\x12&\n\x05\x65nded\x18\x03 \x03(\x0b\x32\x17.fairlead.v1.RequestEnd\"Y\n\nRequestEnd\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x0f\n\x07started\x18\x03 \x01(\x08\x12\x15\n\routput_tokens\x18\x04 \x01(\r\"n\n\rWorkerCommand\x12)\n\x08\x61ttached\x18\x01 \x01(\x0b\x32\x15.fairlead.v1.AttachedH\x00\x12*\n\x05\x64rain\x18\x02 \x01(\x0b\x32\x19.fairlead.v1.DrainCommandH\x00\x42\x06\n\x04kind\"\n\n\x08\x41ttached\"\x0e\n\x0c\x44rainCommand\"\x0e\n\x0cWatchRequest\"V\n\x0c\x43lusterState\x12$\n\x07members\x18\x01 \x03(\x0b\x32\x13.fairlead.v1.Member\x12 \n\x05pools\x18\x02 \x03(\x0b\x32\x11.fairlead.v1.Pool\"\x83\x01\n\x06Member\x12\x0e\n\x06worker\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12%\n\x05model\x18\x04 \x01(\x0b\x32\x16.fairlead.v1.ModelInfo\x12\x1f\n\x04load\x18\x05 \x01(\x0b\x32\x11.fairlead.v1.Load\")\n\x04Pool\x12\r\n\x05model\x18\x01 \x01(\t\x12\x12\n\noverloaded\x18\x02 \x01(\x08\"\x0f\n\rStatusRequest\"z\n\x0eStatusResponse\x12*\n\x07\x63luster\x18\x01 \x01(\x0b\x32\x19.fairlead.v1.ClusterState\x12,\n\x08services\x18\x02 \x03(\x0b\x32\x1a.fairlead.v1.WorkerService\x12\x0e\n\x06policy\x18\x03 \x01(\t\"L\n\rWorkerService\x12\x0e\n\x06worker\x18\x01 \x01(\t\x12+\n\x07\x63lients\x18\x02 \x03(\x0b\x32\x1a.fairlead.v1.ClientService2\xdb\x01\n\tScheduler\x12H\n\x08\x44ispatch\x12\x1a.fairlead.v1.DispatchBatch\x1a\x1c.fairlead.v1.DispatchReplies(\x01\x30\x01\x12\x43\n\x06\x41ttach\x12\x19.fairlead.v1.WorkerReport\x1a\x1a.fairlead.v1.WorkerCommand(\x01\x30\x01\x12?\n\x05Watch\x12\x19.fairlead.v1.WatchRequest\x1a\x19.fairlead.v1.ClusterState0\x01\x32J\n\x05\x41\x64min\x12\x41\n\x06Status\x12\x1a.fairlead.v1.StatusRequest\x1a\x1b.fairlead.v1.StatusResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -48,35 +48,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MODELINFO']._serialized_start=821
   _globals['_MODELINFO']._serialized_end=1021
   _globals['_LOAD']._serialized_start=1024
-  _globals['_LOAD']._serialized_end=1197
-  _globals['_CLIENTSERVICE']._serialized_start=1199
-  _globals['_CLIENTSERVICE']._serialized_end=1298
-  _globals['_PROGRESS']._serialized_start=1300
-  _globals['_PROGRESS']._serialized_end=1383
-  _globals['_REQUESTEND']._serialized_start=1385
-  _globals['_REQUESTEND']._serialized_end=1474
-  _globals['_WORKERCOMMAND']._serialized_start=1476
-  _globals['_WORKERCOMMAND']._serialized_end=1586
-  _globals['_ATTACHED']._serialized_start=1588
-  _globals['_ATTACHED']._serialized_end=1598
-  _globals['_DRAINCOMMAND']._serialized_start=1600
-  _globals['_DRAINCOMMAND']._serialized_end=1614
-  _globals['_WATCHREQUEST']._serialized_start=1616
-  _globals['_WATCHREQUEST']._serialized_end=1630
-  _globals['_CLUSTERSTATE']._serialized_start=1632
-  _globals['_CLUSTERSTATE']._serialized_end=1718
-  _globals['_MEMBER']._serialized_start=1721
-  _globals['_MEMBER']._serialized_end=1852
-  _globals['_POOL']._serialized_start=1854
-  _globals['_POOL']._serialized_end=1895
-  _globals['_STATUSREQUEST']._serialized_start=1897
-  _globals['_STATUSREQUEST']._serialized_end=1912
-  _globals['_STATUSRESPONSE']._serialized_start=1914
-  _globals['_STATUSRESPONSE']._serialized_end=2036
-  _globals['_WORKERSERVICE']._serialized_start=2038
-  _globals['_WORKERSERVICE']._serialized_end=2114
-  _globals['_SCHEDULER']._serialized_start=2117
-  _globals['_SCHEDULER']._serialized_end=2336
-  _globals['_ADMIN']._serialized_start=2338
-  _globals['_ADMIN']._serialized_end=2412
+  _globals['_LOAD']._serialized_end=1246
+  _globals['_CLIENTSERVICE']._serialized_start=1248
+  _globals['_CLIENTSERVICE']._serialized_end=1347
+  _globals['_PROGRESS']._serialized_start=1349
+  _globals['_PROGRESS']._serialized_end=1432
+  _globals['_REQUESTEND']._serialized_start=1434
+  _globals['_REQUESTEND']._serialized_end=1523
+  _globals['_WORKERCOMMAND']._serialized_start=1525
+  _globals['_WORKERCOMMAND']._serialized_end=1635
+  _globals['_ATTACHED']._serialized_start=1637
+  _globals['_ATTACHED']._serialized_end=1647
+  _globals['_DRAINCOMMAND']._serialized_start=1649
+  _globals['_DRAINCOMMAND']._serialized_end=1663
+  _globals['_WATCHREQUEST']._serialized_start=1665
+  _globals['_WATCHREQUEST']._serialized_end=1679
+  _globals['_CLUSTERSTATE']._serialized_start=1681
+  _globals['_CLUSTERSTATE']._serialized_end=1767
+  _globals['_MEMBER']._serialized_start=1770
+  _globals['_MEMBER']._serialized_end=1901
+  _globals['_POOL']._serialized_start=1903
+  _globals['_POOL']._serialized_end=1944
+  _globals['_STATUSREQUEST']._serialized_start=1946
+  _globals['_STATUSREQUEST']._serialized_end=1961
+  _globals['_STATUSRESPONSE']._serialized_start=1963
+  _globals['_STATUSRESPONSE']._serialized_end=2085
+  _globals['_WORKERSERVICE']._serialized_start=2087
+  _globals['_WORKERSERVICE']._serialized_end=2163
+  _globals['_SCHEDULER']._serialized_start=2166
+  _globals['_SCHEDULER']._serialized_end=2385
+  _globals['_ADMIN']._serialized_start=2387
+  _globals['_ADMIN']._serialized_end=2461
 # @@protoc_insertion_point(module_scope)

@@ -16,6 +16,7 @@ from fairlead.errors import ClientLimit, QueueFull, TooLong
 from fairlead.outcomes import FinishReason
 from local_worker.core.batch import Batch, Slice, StepResult
 from local_worker.core.ledger import Account, Ledger
+from local_worker.core.live_gap import LiveGap
 from local_worker.core.policies.protocol import QueuePolicy
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
@@ -70,6 +71,7 @@ class Batcher:
         self._limits = limits
         self._eos = frozenset(eos_token_ids)
         self._ledger = Ledger(cost)
+        self._gap = LiveGap()
         self._waiting: dict[Request, float] = {}  # request -> when it was queued
         self._running: dict[Request, None] = {}
         self._deadlines: list[tuple[float, int, Request]] = []  # a heap; of some that have left already
@@ -88,6 +90,11 @@ class Batcher:
     def recomputed_tokens(self) -> int:
         """Tokens computed once more because of retractions, since the start."""
         return self._ledger.recomputed_tokens
+
+    @property
+    def fairness_gap(self) -> int:
+        """See LiveGap: to be compared with the policy's `bound_micro`."""
+        return self._gap.worst
 
     @property
     def kv_tokens_used(self) -> int:
@@ -112,6 +119,7 @@ class Batcher:
         self.cache.match(request)
         self.policy.arrived(request)
         self._ledger.arrived(request)
+        self._gap.watch(request.client)
 
     def _check(self, request: Request) -> None:
         limits, capacity = self._limits, self.cache.pages * self.cache.block_tokens
@@ -166,6 +174,7 @@ class Batcher:
         # Nobody enters in the step in which somebody had to leave: it would have to leave again soon.
         if not self._make_room(now) and self._waiting and len(self._running) < self._limits.max_running:
             admitted = self.policy.select(self)
+        self._gap.observe(self._ledger.backlogged)
         slices = tuple(self._slices())
         return Plan(Batch(slices), tuple(admitted)) if slices else None
 

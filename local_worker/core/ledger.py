@@ -3,17 +3,18 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fairlead.cost import Cost
+from fairlead.cost import Cost, charge
 from local_worker.core.charging import Charging
 from local_worker.core.request import Request
 
 
 @dataclass(slots=True)
 class Account:
-    """One client's row. `service` in micro-units, not divided by weights."""
+    """One client's row, in micro-units: `service` as it is, `weighted` over the requests' weights."""
 
     client: str
     service: int = 0
+    weighted: int = 0
     waiting: int = 0
     running: int = 0
 
@@ -45,7 +46,7 @@ class Ledger:
         account = self._account(request)
         account.waiting -= 1
         account.running += 1
-        account.service += self._charging.extend(request, request.prompt_tokens - request.cached)
+        self._serve(account, request, self._charging.extend(request, request.prompt_tokens - request.cached))
 
     def retracted(self, request: Request) -> None:
         """`request` left the running batch for the queue."""
@@ -62,7 +63,16 @@ class Ledger:
 
     def generated(self, request: Request, tokens: int) -> None:
         """`request` was given output tokens."""
-        self._account(request).service += self._charging.decode(request, tokens)
+        self._serve(self._account(request), request, self._charging.decode(request, tokens))
+
+    def _serve(self, account: Account, request: Request, micro: int) -> None:
+        account.service += micro
+        account.weighted += charge(micro, request.weight)
+
+    def backlogged(self, client: str) -> int | None:
+        """The client's service over weight while it has requests in the queue; None otherwise."""
+        account = self._accounts[client]
+        return account.weighted if account.waiting else None
 
     def finished(self, request: Request) -> None:
         """`request` left the running batch."""

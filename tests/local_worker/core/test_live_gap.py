@@ -1,0 +1,60 @@
+"""The gap that a running worker reports is the exact one over all intervals in which two clients were backlogged."""
+
+from collections import Counter
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+
+from local_worker.core.live_gap import SAMPLED, LiveGap
+from tests.local_worker.core.test_batcher import REQUESTS, TIERS, histories, tight
+
+
+def exact(rows: list[dict[str, tuple[int, bool]]]) -> int:
+    """Every pair, every interval."""
+    worst = 0
+    for f, g in combinations("abc", 2):
+        for start in range(len(rows)):
+            for end in range(start, len(rows)):
+                if not (rows[end][f][1] and rows[end][g][1]):
+                    break
+                gained = [rows[end][client][0] - rows[start][client][0] for client in (f, g)]
+                worst = max(worst, abs(gained[0] - gained[1]))
+    return worst
+
+
+@pytest.mark.parametrize("name", ["dlpm", "lcf", "vtc"])
+@settings(max_examples=60, deadline=None)
+@given(arrivals=REQUESTS)
+def test_it_is_the_exact_gap(name: str, arrivals: list[tuple[str, int, int, int, int]]) -> None:
+    batcher = tight(name)
+    rows: list[dict[str, tuple[int, bool]]] = []
+    plan = batcher.plan
+
+    def observed(now: float) -> object:
+        made = plan(now)
+        waiting = Counter(request.client for request in batcher._waiting)
+        accounts = batcher._ledger._accounts
+        rows.append({c: (accounts[c].weighted if c in accounts else 0, waiting[c] > 0) for c in "abc"})
+        return made
+
+    batcher.plan = observed  # type: ignore[assignment, method-assign]
+    histories(batcher, arrivals, TIERS)
+    assert batcher.fairness_gap == exact(rows)
+
+
+def test_a_bounded_number_of_clients_is_watched_and_others_take_their_place() -> None:
+    gap, service = LiveGap(), {f"c{number}": 0 for number in range(SAMPLED + 1)}
+    for client in service:
+        gap.watch(client)
+    gap.observe(service.get)
+    service[f"c{SAMPLED}"] += 100
+    gap.observe(service.get)
+    assert gap.worst == 0, "the ninth is not watched"
+    del service["c0"]
+    gap.observe(service.get)
+    gap.watch(f"c{SAMPLED}")
+    gap.observe(service.get)
+    service[f"c{SAMPLED}"] += 7
+    gap.observe(service.get)
+    assert gap.worst == 7
