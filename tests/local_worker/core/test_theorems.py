@@ -1,0 +1,73 @@
+"""The papers' theorems beyond the gap of backlogged clients, which test_batcher.py holds to its bound."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead.cost import MICRO
+from fairlead.sampling import Sampling
+from local_worker.core.policies import POLICIES
+from tests.local_worker.core.test_batcher import PAGES, REQUESTS, histories, serve_step, tight
+from tests.local_worker.engine.driving import BLOCK, make_request
+
+CAPACITY = PAGES * BLOCK  # M
+
+
+@settings(max_examples=120, deadline=None)
+@given(arrivals=REQUESTS)
+def test_counters_of_backlogged_clients_stay_within_u(arrivals: list[tuple[str, int, int, int, int]]) -> None:
+    """VTC Lemma 4.3, at every step."""
+    batcher = tight("vtc")
+    bound, plan, spreads = batcher.policy.bound_micro, batcher.plan, [0]
+    assert bound is not None
+
+    def observed(now: float) -> object:
+        made = plan(now)
+        counters = [batcher.policy.balance(request.client) for request in batcher._waiting]
+        spreads.append(max(counters, default=0) - min(counters, default=0))
+        return made
+
+    batcher.plan = observed  # type: ignore[assignment, method-assign]
+    histories(batcher, arrivals)
+    assert max(spreads) <= bound // 2
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_no_work_conserving_policy_does_better_than_half_of_vtcs_bound(name: str) -> None:
+    """VTC Theorem 4.8, its construction: an output as long as the memory, and two clients that wait meanwhile."""
+    batcher = tight(name)
+    whole = Sampling(max_tokens=CAPACITY - 1, ignore_eos=True)
+    for arrival in (0, 3, 1):  # clients c0, c0, c1
+        batcher.submit(make_request([arrival], arrival=arrival, sampling=whole), 0.0)
+    before = {"c0": 0, "c1": 0} | serve_step(batcher)
+    leader = max(before, key=lambda client: before[client])
+    service = dict(before)
+    while batcher.waiting == 2:
+        last = dict(service)
+        service |= serve_step(batcher)
+    other = "c1" if leader == "c0" else "c0"
+    assert last[leader] - last[other] >= 2 * (CAPACITY - 2) * MICRO
+
+
+FLOODS = st.lists(
+    st.tuples(st.sampled_from("bc"), st.integers(0, 3), st.integers(1, 14), st.integers(1, 20), st.integers(0, 40)),
+    min_size=20,
+    max_size=40,
+)
+
+
+@pytest.mark.parametrize("name", ["dlpm", "drr", "vtc"])
+@settings(max_examples=100, deadline=None)
+@given(floods=FLOODS, length=st.integers(1, 14), at=st.integers(0, 40))
+def test_a_newcomer_is_dispatched_after_a_bounded_amount_of_service_to_others(
+    name: str, floods: list[tuple[str, int, int, int, int]], length: int, at: int
+) -> None:
+    """VTC Theorem 4.11 and DLPM A.2, with service for time: their `a` is the capacity. n = 3 clients."""
+    batcher = tight(name)
+    rows = histories(batcher, [*floods, ("a", 9, length, 1, at)])
+    waiting = [row for row in rows if row["a"][1]]
+    bound = batcher.policy.bound_micro
+    assert bound is not None
+    if waiting:
+        served = sum(waiting[-1][client][0] - waiting[0][client][0] for client in "bc")
+        assert served <= 2 * bound
