@@ -33,7 +33,11 @@ class MatchOrder:
     def move(self, request: Request, key: Key) -> None:
         """Another place for `request`."""
         self._keys[request] = key
-        heapq.heappush(self._by_key, (key, request))
+        if len(self._by_key) > 2 * len(self._keys) + 16:
+            self._by_key = [(place, waiting) for waiting, place in self._keys.items()]
+            heapq.heapify(self._by_key)
+        else:
+            heapq.heappush(self._by_key, (key, request))
 
     def remove(self, request: Request) -> None:
         """`request` waits no more."""

@@ -71,3 +71,20 @@ def test_a_newcomer_is_dispatched_after_a_bounded_amount_of_service_to_others(
     if waiting:
         served = sum(waiting[-1][client][0] - waiting[0][client][0] for client in "bc")
         assert served <= 2 * bound
+
+
+def test_a_client_that_asks_for_less_than_its_share_has_everything_dispatched() -> None:
+    """VTC Theorem 4.13: for every t, what f asks for in [t, t2) is less than T(t, t2) / n - 5 U."""
+    batcher = tight("vtc")
+    floods = [(client, 1, 10, 10, 0) for client in "bc" for _ in range(250)]
+    asks = range(0, 480, 24)
+    rows = histories(batcher, [*floods, *(("a", 2, 6, 5, step) for step in asks)])
+    bound = batcher.policy.bound_micro
+    assert bound is not None
+    most = (2 * 4 + 6 + 2 * 5) * MICRO  # what one of its requests costs
+    end = next(step for step, row in enumerate(rows) if not (row["b"][1] and row["c"][1]))
+    total = [sum(row[client][0] for client in "abc") for row in rows]
+    for start in asks:
+        share = (total[end] - total[start]) // 3 - 5 * bound // 2
+        assert most * sum(1 for at in asks if at >= start) < share, "the theorem's premise"
+    assert not rows[end]["a"][1], "everything that it asked for is dispatched"
