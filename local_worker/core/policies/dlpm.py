@@ -26,7 +26,7 @@ MAX_PASSED = 64
 # Requests tried in one step that do not fit.
 MAX_MISFITS = 32
 # Requests looked at in one step because their match may have changed.
-MAX_REMATCHED = 32
+MAX_REMATCHED = 16
 
 
 class Dlpm:
