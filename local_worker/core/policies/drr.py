@@ -1,7 +1,7 @@
 """Deficit round robin for outputs of unknown length (VTC Appendix C.2). Unit of fairness: service per client.
 
 Bound: 2 (U + Q) + Q for two continuously backlogged clients, U as for DLPM: visits alternate, each grants one quantum
-to a client in debt, and a balance stays in (-U, Q]. Trade-off: as VTC, the order is by client and the cache suffers;
+at most, and a balance stays in (-U, Q]. Trade-off: as VTC, the order is by client and the cache suffers;
 with a quantum below one token's cost it is VTC.
 """
 
@@ -23,6 +23,7 @@ class Drr:
         self._charging = Charging(config.cost)
         self._queues = ClientQueues()
         self._balances: dict[str, int] = {}
+        self._visited: str | None = None  # whose visit memory interrupted: it goes on, but grants nothing again
         # Who is visited in turn, the next first: clients that wait, and others until their debt is paid.
         self._circle: dict[str, None] = {}
 
@@ -59,8 +60,10 @@ class Drr:
         while len(self._queues):
             self._skip_empty_rounds()
             client = next(iter(self._circle))
-            if self._balances[client] < 0 or (self._balances[client] == 0 and client in self._queues):
+            owes = self._balances[client] < 0 or (self._balances[client] == 0 and client in self._queues)
+            if owes and client != self._visited:
                 self._balances[client] += self._quantum
+            self._visited = client
             while client in self._queues and self._balances[client] > 0:
                 request = self._queues.first(client)
                 tokens = gate.admit(request)
@@ -69,6 +72,7 @@ class Drr:
                 self._queues.remove(request)
                 self._charge(request, self._charging.extend(request, tokens))
                 admitted.append(request)
+            self._visited = None
             del self._circle[client]
             if client in self._queues or self._balances[client] < 0:
                 self._circle[client] = None

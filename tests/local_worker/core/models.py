@@ -196,6 +196,7 @@ class NaiveDrr(NaiveCounters):
     """VTC Appendix C.2, one visit at a time."""
 
     circle: list[str] = field(default_factory=list)
+    interrupted: str | None = None
 
     def arrived(self, item: Item) -> None:
         self.c.setdefault(item.client, 0)
@@ -210,8 +211,9 @@ class NaiveDrr(NaiveCounters):
         added: list[Item] = []
         while self.queue:
             client = self.circle[0]
-            if self.c[client] < 0 or (self.c[client] == 0 and self.waits(client)):
+            if self.interrupted != client and (self.c[client] < 0 or (self.c[client] == 0 and self.waits(client))):
                 self.c[client] += Q
+            self.interrupted = client
             while self.c[client] > 0 and self.waits(client):
                 item = min((item for item in self.queue if item.client == client), key=lambda i: i.arrival)
                 if not can_add(item):
@@ -219,6 +221,7 @@ class NaiveDrr(NaiveCounters):
                 self.admit(item)
                 self.c[client] -= item.charge(item.extend)
                 added.append(item)
+            self.interrupted = None
             self.circle.pop(0)
             if self.waits(client) or self.c[client] < 0:
                 self.circle.append(client)

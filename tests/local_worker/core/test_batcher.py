@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -229,12 +229,24 @@ def worst_lead(rows: list[dict[str, tuple[int, bool]]], behind: str, ahead: str,
     return worst
 
 
+# Broke DRR's bound when a visit that memory had interrupted was granted a second quantum.
+INTERRUPTED_VISIT = [
+    *[("a", 0, 1, 1, 0), ("c", 0, 1, 1, 0), ("b", 0, 1, 2, 0), ("b", 0, 1, 2, 2), ("a", 1, 2, 1, 1), ("b", 0, 3, 1, 1)],
+    *[("a", 0, 4, 7, 0), ("a", 2, 1, 1, 1), ("a", 2, 2, 1, 3), ("c", 0, 2, 1, 1), ("a", 0, 3, 1, 1), ("b", 0, 3, 1, 0)],
+    *[("b", 1, 1, 7, 1), ("b", 2, 2, 12, 9), ("b", 0, 1, 13, 11), ("b", 2, 8, 1, 16), ("b", 1, 14, 8, 11)],
+    *[("c", 3, 5, 3, 18), ("b", 0, 8, 15, 8), ("b", 0, 9, 12, 1), ("b", 0, 10, 19, 0), ("b", 0, 11, 3, 13)],
+    *[("b", 1, 8, 17, 0), ("b", 1, 10, 11, 13), ("b", 1, 11, 10, 17), ("b", 1, 13, 15, 8), ("b", 2, 12, 13, 11)],
+    *[("b", 2, 1, 14, 1), ("b", 1, 1, 13, 11), ("a", 2, 1, 1, 3)],
+]
+
+
 @pytest.mark.parametrize("weights", [EQUAL, TIERS], ids=["equal", "tiers"])
 @pytest.mark.parametrize("cost", COSTS)
 @pytest.mark.parametrize("admission", Admission)
 @pytest.mark.parametrize("name", ["dlpm", "drr", "vtc"])
 @settings(max_examples=40, deadline=None)
 @given(arrivals=REQUESTS)
+@example(arrivals=INTERRUPTED_VISIT)
 def test_two_backlogged_clients_differ_by_at_most_the_bound(
     name: str,
     admission: Admission,
