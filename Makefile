@@ -6,7 +6,8 @@ PROTOS := $(wildcard protos/fairlead/v1/*.proto)
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test lint format protos clean
+.PHONY: help setup demo up test simulate-faults lint format protos clean
+SEEDS ?= 1000
 
 help: ## show this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
@@ -29,6 +30,9 @@ up: setup ## start gateway, scheduler and workers on this machine, until Ctrl-C
 
 test: setup ## run the whole test suite
 	$(BIN)/pytest -q
+
+simulate-faults: setup ## break SEEDS=1000 small simulated systems at random and check every promise
+	$(BIN)/python -m simulation.rehearsal --seeds $(SEEDS)
 
 lint: setup ## check style, formatting, types, import contracts and that the generated protos are current
 	$(BIN)/ruff check

@@ -1,0 +1,22 @@
+"""A worker's core, made from its specification."""
+
+from local_worker.core.batcher import Batcher, Limits
+from local_worker.core.prefix_cache import PrefixCache
+from simulation.prompts import EOS
+from simulation.slora import SloraBatcher
+from simulation.spec import WorkerSpec
+
+
+def make_batcher(spec: WorkerSpec) -> Batcher:
+    """An empty queue, batch and cache."""
+    limits = Limits(
+        max_running=spec.max_running,
+        token_budget=spec.token_budget,
+        max_prompt_tokens=spec.max_prompt_tokens,
+        max_waiting=spec.max_waiting,
+        max_waiting_per_client=spec.max_waiting,
+        admission=spec.admission,
+    )
+    cache = PrefixCache(spec.kv_tokens // spec.block_tokens, spec.block_tokens)
+    batcher = SloraBatcher if spec.slora else Batcher
+    return batcher(spec.make_policy(), cache, spec.make_cost(), limits, [EOS])

@@ -1,0 +1,112 @@
+"""The whole system under virtual time: gateway, scheduler, workers, and the delays between them."""
+
+from collections.abc import Callable
+from functools import partial
+
+from fairlead.cost import WeightedTokens
+from global_scheduler.core.block_index import BlockIndex
+from global_scheduler.core.dispatcher import Dispatcher
+from global_scheduler.core.fleet import Fleet, Identity, Load, Member
+from global_scheduler.core.policies import POLICIES, PolicyConfig
+from simulation.call import Call
+from simulation.clock import Clock
+from simulation.gateway import MODEL, Gateway
+from simulation.journal import Journal
+from simulation.spec import ClusterSpec
+from simulation.worker import News, Worker
+from simulation.workload import Workload
+
+
+class Cluster:
+    """Runs one workload once. What is tested or broken is public; the rest happens in `run`."""
+
+    def __init__(self, spec: ClusterSpec, workload: Workload) -> None:
+        self.spec = spec
+        self.clock = Clock()
+        self.journal = Journal()
+        names = [f"worker-{number}" for number in range(spec.workers)]
+        self.workers = {name: Worker(name, spec.worker, self.clock, self.journal) for name in names}
+        policy = POLICIES[spec.route](PolicyConfig(spec.route_quantum_tokens, WeightedTokens()))
+        self.dispatcher = Dispatcher(policy, BlockIndex(spec.index_blocks), Fleet(spec.stall_timeout))
+        self.gateway = Gateway(spec, self.clock, self.dispatcher, self.workers, self._done)
+        self.members: dict[str, Member] = {}
+        self.reachable = dict.fromkeys(names, True)  # by the scheduler
+        self.keeps_events: Callable[[], bool] = lambda: True
+        self._workload = workload
+        self._open = 0
+
+    def run(self) -> Journal:
+        """Until every call has its outcome; raises AssertionError when something is lost, doubled or impossible."""
+        for worker in self.workers.values():
+            worker.tell = self._tell
+            self.attach(worker)
+            self._report(worker)
+        for call in self._workload.first():
+            self._expect(call)
+        self.clock.run()
+        lost = [call.number for call in self.journal.calls if call.outcome is None]
+        assert not lost, f"calls without an outcome: {lost[:20]}"
+        self.journal.calls.sort(key=lambda call: (call.arrival, call.number))
+        for worker in self.workers.values():
+            self.journal.worst_gap = max(self.journal.worst_gap, worker.batcher.fairness_gap)
+            self.journal.bound = worker.batcher.policy.bound_micro
+        return self.journal
+
+    @property
+    def idle(self) -> bool:
+        """Whether no call is under way or expected."""
+        return not self._open
+
+    def attach(self, worker: Worker) -> None:
+        """The worker's stream to the scheduler opens, with a snapshot of its cache, if there is a way."""
+        if not (worker.alive and self.reachable[worker.name]):
+            return
+        spec = worker.spec
+        identity = Identity(
+            worker.name, str(worker.life), "", MODEL, spec.block_tokens, spec.kv_tokens, spec.max_running
+        )
+        worker.batcher.cache.take_events()
+        snapshot = worker.batcher.cache.snapshot()
+        self.members[worker.name] = self.dispatcher.attached(identity, snapshot, self.clock.now)
+
+    def detach(self, worker: Worker) -> None:
+        """That stream broke."""
+        self.dispatcher.lost(self.members[worker.name])
+
+    def _expect(self, call: Call) -> None:
+        self._open += 1
+        self.journal.calls.append(call)
+        self.clock.at(call.arrival, partial(self.gateway.arrived, call))
+
+    def _done(self, call: Call) -> None:
+        self._open -= 1
+        self.journal.seconds = self.clock.now
+        for following in self._workload.ended(call):
+            self._expect(following)
+
+    def _tell(self, worker: Worker, news: News) -> None:
+        if self.gateway.streaming[worker.name]:
+            self.clock.after(self.spec.network_seconds, partial(self.gateway.told, news))
+        if news.ended or news.cached or news.evicted:
+            delay = self.spec.network_seconds + self.spec.event_lag_seconds
+            self.clock.after(delay, partial(self._progressed, worker, self.members[worker.name], news))
+
+    def _progressed(self, worker: Worker, member: Member, news: News) -> None:
+        if not self.reachable[worker.name]:
+            return
+        if self.keeps_events():
+            self.dispatcher.progressed(member, news.cached, news.evicted)
+        for end in news.ended:
+            session = end.session
+            self.dispatcher.ended(member, str(session.call.number), session.attempt, session.admitted, end.produced)
+
+    def _report(self, worker: Worker) -> None:
+        if worker.alive and self.clock.now >= worker.stalled_until and self.reachable[worker.name]:
+            batcher, now = worker.batcher, self.clock.now
+            oldest = batcher.oldest_queued_at
+            queued = 0.0 if oldest is None else now - oldest
+            load = Load(batcher.running, batcher.waiting, batcher.kv_tokens_used, queued)
+            member = self.members[worker.name]
+            self.clock.after(self.spec.network_seconds, lambda: self.dispatcher.reported(member, load, self.clock.now))
+        if not self.idle or self.clock.now == 0:
+            self.clock.after(self.spec.report_seconds, partial(self._report, worker))

@@ -1,0 +1,121 @@
+"""What can break, and when it is noticed."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from simulation.cluster import Cluster
+from simulation.worker import Worker
+
+DETECTED_SECONDS = 0.05  # until a broken stream is noticed at its other end
+SHORTEST_SECONDS = 0.2  # a fault outlasts its detection, or it was none
+SLOWDOWN = 10.0
+
+
+class Kind(StrEnum):
+    """Of faults. A partition cuts a worker off from the gateway or from the scheduler."""
+
+    CRASH = "crash"
+    STALL = "stall"
+    SLOW = "slow"
+    GATEWAY_PARTITION = "gateway-partition"
+    SCHEDULER_PARTITION = "scheduler-partition"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`kind` strikes `worker` at second `at`, for `seconds`."""
+
+    kind: Kind
+    worker: str
+    at: float
+    seconds: float
+
+
+def draw(rng: random.Random, cluster: Cluster, count: int, until: float) -> list[Fault]:
+    """`count` faults in the first `until` seconds; those of one worker may overlap."""
+    names = list(cluster.workers)
+    return [
+        Fault(rng.choice(list(Kind)), rng.choice(names), rng.uniform(0, until), rng.uniform(SHORTEST_SECONDS, 5.0))
+        for _ in range(count)
+    ]
+
+
+def inject(cluster: Cluster, faults: list[Fault]) -> None:
+    """Plan the faults; to be called before the run."""
+    strike: dict[Kind, Callable[[Cluster, Worker, float], None]] = {
+        Kind.CRASH: _crash,
+        Kind.STALL: _stall,
+        Kind.SLOW: _slow,
+        Kind.GATEWAY_PARTITION: _cut_from_gateway,
+        Kind.SCHEDULER_PARTITION: _cut_from_scheduler,
+    }
+    for fault in faults:
+        worker = cluster.workers[fault.worker]
+        cluster.clock.at(fault.at, lambda f=fault, w=worker: strike[f.kind](cluster, w, f.seconds))  # type: ignore[misc]
+
+
+def lose_events(cluster: Cluster, rng: random.Random, share: float) -> None:
+    """The scheduler misses that share of the cache events."""
+    cluster.keeps_events = lambda: rng.random() >= share
+
+
+def _crash(cluster: Cluster, worker: Worker, seconds: float) -> None:
+    def noticed() -> None:
+        cluster.gateway.lost(worker)
+        cluster.detach(worker)
+
+    def back() -> None:
+        worker.restart()
+        cluster.attach(worker)
+
+    if not worker.alive:
+        return
+    worker.crash()
+    cluster.clock.after(DETECTED_SECONDS, noticed)
+    cluster.clock.after(seconds, back)
+
+
+def _stall(cluster: Cluster, worker: Worker, seconds: float) -> None:
+    until = cluster.clock.now + seconds
+    worker.stalled_until = max(worker.stalled_until, until)
+
+    def noticed() -> None:
+        if cluster.clock.now < worker.stalled_until:
+            cluster.gateway.lost(worker)
+
+    cluster.clock.after(cluster.spec.stall_timeout, noticed)
+
+
+def _slow(cluster: Cluster, worker: Worker, seconds: float) -> None:
+    def recover() -> None:
+        worker.slowdown = 1.0
+
+    worker.slowdown = SLOWDOWN
+    cluster.clock.after(seconds, recover)
+
+
+def _cut_from_gateway(cluster: Cluster, worker: Worker, seconds: float) -> None:
+    streaming = cluster.gateway.streaming
+
+    def heal() -> None:
+        streaming[worker.name] = True
+
+    if not streaming[worker.name]:
+        return
+    streaming[worker.name] = False
+    cluster.clock.after(DETECTED_SECONDS, lambda: cluster.gateway.lost(worker))
+    cluster.clock.after(seconds, heal)
+
+
+def _cut_from_scheduler(cluster: Cluster, worker: Worker, seconds: float) -> None:
+    def heal() -> None:
+        cluster.reachable[worker.name] = True
+        cluster.attach(worker)
+
+    if not cluster.reachable[worker.name]:
+        return
+    cluster.reachable[worker.name] = False
+    cluster.clock.after(DETECTED_SECONDS, lambda: cluster.detach(worker))
+    cluster.clock.after(seconds, heal)

@@ -1,0 +1,161 @@
+"""The gateway's part: throttle, place, receive, place again; every call ends exactly once."""
+
+from collections.abc import Callable
+from functools import partial
+
+from fairlead.outcomes import Outcome
+from global_scheduler.core.dispatcher import Dispatcher
+from global_scheduler.core.policies import Request
+from simulation.call import Call
+from simulation.clock import Clock
+from simulation.prompts import digests_of, output_of, output_token
+from simulation.spec import ClusterSpec
+from simulation.worker import End, News, Session, Worker
+from throttler.core.interactions import Interactions
+from throttler.core.registry import THROTTLES
+from throttler.core.throttle import Rejected
+from throttler.core.tokens import Key
+
+MODEL = "model"
+MAX_ATTEMPTS = 3
+OVERLOAD_SECONDS = 0.1  # between looks at the pool
+
+
+class Gateway:
+    """`done` is called once per call, at its end."""
+
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        clock: Clock,
+        dispatcher: Dispatcher,
+        workers: dict[str, Worker],
+        done: Callable[[Call], None],
+    ) -> None:
+        self._delay = spec.network_seconds
+        self._clock = clock
+        self._dispatcher = dispatcher
+        self._workers = workers
+        self._done = done
+        self._throttle = THROTTLES[spec.throttle](spec.limits)
+        self._interactions = Interactions("simulation", spec.limits)
+        self._interaction_tokens: dict[Key, bytes] = {}
+        self.streaming = dict.fromkeys(workers, True)  # whether the stream to each worker stands
+        self._overloaded = False
+        self._looked_at = -OVERLOAD_SECONDS
+        self._protected: dict[Call, bool] = {}
+        self._sessions: dict[Call, Session] = {}  # the current attempt of each call
+        self._excluded: dict[Call, list[str]] = {}
+
+    def arrived(self, call: Call) -> None:
+        """A client's call."""
+        now = self._clock.now
+        key = Key(call.client, call.app, call.interaction)
+        token = self._interaction_tokens.get(key, b"")
+        continues = bool(call.interaction) and self._interactions.continues(key, token, now)
+        decision = self._throttle.admit(call.client, call.app, continues, self._is_overloaded(), now)
+        if isinstance(decision, Rejected):
+            self._end(call, decision.outcome)
+            return
+        if call.interaction:
+            self._interactions.admitted(key, token, now)
+            self._interaction_tokens[key] = self._interactions.token(key)
+        self._protected[call] = decision.protected
+        self._place(call)
+
+    def _is_overloaded(self) -> bool:
+        if self._clock.now - self._looked_at >= OVERLOAD_SECONDS:
+            self._looked_at = self._clock.now
+            self._overloaded = self._dispatcher.overloaded(self._clock.now).get(MODEL, False)
+        return self._overloaded
+
+    def _place(self, call: Call) -> None:
+        call.attempts += 1
+        self._clock.after(self._delay, partial(self._dispatch, call))
+
+    def _dispatch(self, call: Call) -> None:
+        prompt = [*call.prompt, *output_of(call.number, call.received)] if call.received else call.prompt
+        if not call.digests:
+            call.digests = digests_of(call.prompt, next(iter(self._workers.values())).spec.block_tokens)
+        request = Request(
+            request_id=str(call.number),
+            attempt=call.attempts,
+            client=call.client,
+            model=MODEL,
+            digests=tuple(call.digests),
+            prompt_tokens=len(prompt),
+            weight=call.weight,
+            excluded=tuple(self._excluded.get(call, ())),
+        )
+        assignment = self._dispatcher.dispatch(request, self._clock.now)
+        if assignment is None:
+            self._end(call, Outcome.UNAVAILABLE)
+            return
+        call.worker = assignment.member.identity.worker
+        session = Session(call, call.attempts, self._workers[call.worker], self._protected[call], call.received)
+        self._sessions[call] = session
+        self._clock.after(2 * self._delay, partial(self._submit, session))
+
+    def _submit(self, session: Session) -> None:
+        if self.streaming[session.worker.name]:
+            session.worker.submit(session)
+        else:
+            self.told(News(ended=[End(session, Outcome.UNAVAILABLE)]))
+
+    def told(self, news: News) -> None:
+        """A worker's news; those of older attempts are ignored."""
+        for session, cached in news.started:
+            if self._sessions.get(session.call) is session and not session.started:
+                session.started = True
+                session.call.cached_tokens = cached
+        for session, token in news.tokens:
+            if self._sessions.get(session.call) is session:
+                self._receive(session.call, token)
+        for end in news.ended:
+            if self._sessions.get(end.session.call) is not end.session:
+                continue
+            if end.outcome is Outcome.UNAVAILABLE:
+                self._place_again(end.session)
+            else:
+                self._end(end.session.call, end.outcome)
+
+    def _receive(self, call: Call, token: int) -> None:
+        expected = output_token(call.number, call.received)
+        assert token == expected, f"call {call.number}: token {token:x} at {call.received}, not {expected:x}"
+        if not call.received:
+            call.first_token_at = self._clock.now
+        call.received += 1
+
+    def lost(self, worker: Worker) -> None:
+        """The stream to `worker` broke, or the worker stalls: its calls are placed anew."""
+        for session in [s for s in self._sessions.values() if s.worker is worker]:
+            self._clock.after(self._delay, partial(worker.abort, session))
+            self._place_again(session)
+
+    def _place_again(self, session: Session) -> None:
+        call = session.call
+        del self._sessions[call]
+        if not session.started:
+            self._dispatcher.withdrawn(str(call.number), session.attempt)
+        self._excluded.setdefault(call, []).append(call.worker)
+        if call.attempts == MAX_ATTEMPTS:
+            self._end(call, Outcome.UNAVAILABLE)
+        else:
+            self._place(call)
+
+    def _end(self, call: Call, outcome: Outcome) -> None:
+        assert call.outcome is None, f"call {call.number} ends twice: {call.outcome}, {outcome}"
+        if outcome is Outcome.COMPLETED:
+            assert call.received == call.output_tokens, f"call {call.number}: {call.received} of {call.output_tokens}"
+        call.outcome, call.ended_at = outcome, self._clock.now
+        self._sessions.pop(call, None)
+        self._excluded.pop(call, None)
+        if self._protected.pop(call, None) is not None and call.interaction:
+            key = Key(call.client, call.app, call.interaction)
+            self._interactions.finished(key, end=call.last, now=self._clock.now)
+        self._done(call)
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError when an account or a window is impossible."""
+        self._throttle.check_invariants()
+        self._interactions.check_invariants()

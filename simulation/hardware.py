@@ -1,0 +1,48 @@
+"""GPUs and models, as their makers publish them."""
+
+from dataclasses import dataclass
+
+BYTES = 2  # per weight and per KV element, float16
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """Peak figures, dense float16."""
+
+    flops: float  # per second
+    bandwidth: float  # bytes per second
+    memory: float  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A decoder-only transformer."""
+
+    parameters: float
+    layers: int
+    hidden: int  # query heads x head size
+    kv_hidden: int  # KV heads x head size
+
+    @property
+    def weight_bytes(self) -> float:
+        """Read once per step."""
+        return self.parameters * BYTES
+
+    @property
+    def kv_bytes(self) -> int:
+        """Per token in the cache."""
+        return 2 * self.layers * self.kv_hidden * BYTES
+
+
+GPUS = {
+    "a10g": Gpu(flops=125e12 / 2, bandwidth=600e9, memory=24e9),  # 125 TFLOPS with FP16 accumulation, half with FP32
+    "a100-80g": Gpu(flops=312e12, bandwidth=2039e9, memory=80e9),
+    "h100": Gpu(flops=989e12, bandwidth=3350e9, memory=80e9),
+}
+
+MODELS = {
+    "llama-2-7b": Model(parameters=6.74e9, layers=32, hidden=4096, kv_hidden=4096),
+    "llama-2-13b": Model(parameters=13.02e9, layers=40, hidden=5120, kv_hidden=5120),
+    "llama-3.1-8b": Model(parameters=8.03e9, layers=32, hidden=4096, kv_hidden=1024),
+    "llama-3.2-3b": Model(parameters=3.21e9, layers=28, hidden=3072, kv_hidden=1024),
+}

@@ -1,0 +1,58 @@
+"""What a run leaves behind."""
+
+import hashlib
+from dataclasses import dataclass, field
+
+from simulation.call import Call
+
+MICRO = 1_000_000
+
+
+@dataclass(slots=True)
+class Journal:
+    """Every call, and each client's service over time as the workers' ledgers count it.
+
+    `service[client][second]` is what the client had received by the end of that second, in cost units, where it
+    changed; `steps` counts engine steps, `seconds` is when the last call ended.
+    """
+
+    calls: list[Call] = field(default_factory=list)
+    service: dict[str, dict[int, float]] = field(default_factory=dict)
+    steps: int = 0
+    seconds: float = 0.0
+    worst_gap: int = 0  # micro-units, of any worker's sampled backlogged pair
+    bound: int | None = None
+    _last: dict[tuple[str, int, str], int] = field(default_factory=dict)
+    _totals: dict[str, int] = field(default_factory=dict)
+
+    def served(self, worker: str, life: int, client: str, micro: int, now: float) -> None:
+        """A worker's account of `client` stands at `micro`; accounts begin at 0 with each life of a worker."""
+        key = worker, life, client
+        total = self._totals.get(client, 0) + micro - self._last.get(key, 0)
+        self._last[key] = micro
+        self._totals[client] = total
+        self.service.setdefault(client, {})[int(now)] = total / MICRO
+
+    def service_at(self, client: str, second: int) -> float:
+        """What `client` had received by the end of `second`."""
+        known = self.service.get(client, {})
+        return max((value for at, value in known.items() if at <= second), default=0.0)
+
+    @property
+    def clients(self) -> list[str]:
+        """Sorted."""
+        return sorted({call.client for call in self.calls})
+
+    def of(self, client: str) -> list[Call]:
+        """The client's calls in order of arrival."""
+        return [call for call in self.calls if call.client == client]
+
+    def digest(self) -> str:
+        """Equal for equal runs, byte for byte."""
+        text = hashlib.sha256()
+        for call in self.calls:
+            fields = (call.number, call.client, call.worker, call.attempts, call.outcome, call.received)
+            times = (call.arrival, call.admitted_at, call.first_token_at, call.ended_at, call.cached_tokens)
+            text.update(repr((*fields, *times)).encode())
+        text.update(repr((self.steps, self.seconds, list(self.service.items()))).encode())
+        return text.hexdigest()

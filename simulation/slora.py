@@ -1,0 +1,70 @@
+"""How the engine behind the VTC measurements batches (S-LoRA, on LightLLM; VTC section 5.1).
+
+It is the measured system's own admission around a policy of ours: new requests enter only every tenth decoding step, by
+an estimate of the most memory that the batch will ever need, and a prefill runs alone while the others wait.
+"""
+
+from collections.abc import Collection
+
+from fairlead.cost import Cost
+from local_worker.core.batch import Batch, StepResult
+from local_worker.core.batcher import Advance, Batcher, Limits, Plan
+from local_worker.core.policies.protocol import QueuePolicy
+from local_worker.core.prefix_cache import PrefixCache
+from local_worker.core.request import Request
+
+DECODES_BETWEEN_PREFILLS = 10
+PREFILL_SHARE = 6  # at most 1/6 of the memory, or the longest request, in new prompts at a time
+LONGEST_REQUEST = 3072
+
+
+class SloraBatcher(Batcher):
+    """Needs optimistic admission with pages given as tokens come; the estimate keeps it from ever retracting."""
+
+    def __init__(
+        self, policy: QueuePolicy, cache: PrefixCache, cost: Cost, limits: Limits, eos_token_ids: Collection[int]
+    ) -> None:
+        super().__init__(policy, cache, cost, limits, eos_token_ids)
+        self._capacity = cache.pages * cache.block_tokens
+        self._prefill_limit = max(self._capacity // PREFILL_SHARE, LONGEST_REQUEST)
+        self._decodes = 0
+        self._prefill = 0
+        self._due = True
+
+    def plan(self, now: float) -> Plan | None:
+        """The prompts that enter, alone; without such, a decoding step."""
+        self._due = not self._running or self._decodes >= DECODES_BETWEEN_PREFILLS
+        self._prefill = 0
+        plan = super().plan(now)
+        if plan is None:
+            return None
+        prompts = tuple(piece for piece in plan.batch.slices if piece.start < piece.request.prompt_tokens)
+        return Plan(Batch(prompts), plan.admitted) if prompts else plan
+
+    def admit(self, request: Request) -> int | None:
+        """Gate: see the module's first lines."""
+        if not self._due or self._prefill + request.prompt_tokens > self._prefill_limit or not self._fits(request):
+            return None
+        extend = super().admit(request)
+        if extend is not None:
+            self._prefill += request.prompt_tokens
+        return extend
+
+    def _fits(self, request: Request) -> bool:
+        """Requests end in order of what they have left; memory is fullest just before one of these ends."""
+        sizes = [(_left(other), len(other.tokens)) for other in (*self._running, request)]
+        held = most = 0
+        for number, (left, tokens) in enumerate(sorted(sizes, reverse=True), start=1):
+            held += tokens
+            most = max(most, held + number * left)
+        return most < self._capacity
+
+    def commit(self, plan: Plan, result: StepResult) -> list[Advance]:
+        """See Batcher."""
+        prefill = any(piece.start < piece.request.prompt_tokens for piece in plan.batch.slices)
+        self._decodes = 0 if prefill else self._decodes + 1
+        return super().commit(plan, result)
+
+
+def _left(request: Request) -> int:
+    return request.sampling.max_tokens - request.output_tokens

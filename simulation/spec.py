@@ -1,0 +1,72 @@
+"""What is simulated: frozen, picklable, named after the options of the real services."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from fairlead.cost import COSTS, Cost
+from local_worker.core.batcher import Admission
+from local_worker.core.policies import POLICIES, PolicyConfig, QueuePolicy
+from local_worker.core.policies.vtc_predict import VtcOracle
+from simulation.prompts import BLOCK_TOKENS
+from simulation.step_time import Profile, profile
+from throttler.core.profiles import Limits
+
+# The registry's, and the one that must know the future.
+LOCAL_POLICIES: Mapping[str, Callable[[PolicyConfig], QueuePolicy]] = {**POLICIES, "vtc-oracle": VtcOracle}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSpec:
+    """One worker. `kv_tokens` None: what the profile's GPU has room for."""
+
+    profile: Profile = field(default_factory=lambda: profile("a100-80g", "llama-3.1-8b"))
+    policy: str = "dlpm"
+    cost: str = "weighted-tokens"
+    quantum_tokens: int = 512
+    kv_tokens: int = 100_000
+    block_tokens: int = BLOCK_TOKENS
+    max_running: int = 256
+    token_budget: int = 2048
+    max_prompt_tokens: int = 65_536
+    max_output_tokens: int = 4096
+    max_waiting: int = 1_000_000
+    admission: Admission = Admission.RESERVE
+    strict_paper: bool = False
+    slora: bool = False  # batches as the engine of the VTC measurements did, see simulation.slora
+
+    def make_cost(self) -> Cost:
+        """The configured cost function."""
+        return COSTS[self.cost]()
+
+    def make_policy(self) -> QueuePolicy:
+        """A queue policy without history; raises KeyError for an unknown name."""
+        most = self.kv_tokens
+        if self.admission is Admission.OPTIMISTIC:
+            most = self.max_running * self.max_output_tokens
+        config = PolicyConfig(
+            quantum_tokens=self.quantum_tokens,
+            cost=self.make_cost(),
+            max_input_tokens=self.max_prompt_tokens,
+            max_output_tokens=self.max_output_tokens,
+            most_output_tokens=most,
+            block_tokens=self.block_tokens,
+            strict_paper=self.strict_paper,
+        )
+        return LOCAL_POLICIES[self.policy](config)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSpec:
+    """A pool of equal workers behind one scheduler and one gateway. Times in seconds."""
+
+    workers: int = 1
+    worker: WorkerSpec = field(default_factory=WorkerSpec)
+    route: str = "doubleq"
+    route_quantum_tokens: int = 4096
+    index_blocks: int = 1_000_000
+    throttle: str = "none"
+    limits: Limits = field(default_factory=Limits)
+    network_seconds: float = 0.0005  # one way, between any two
+    event_lag_seconds: float = 0.0  # added to what workers tell the scheduler
+    report_seconds: float = 0.25  # between load reports: as stale as the scheduler's view may be
+    stall_timeout: float = 5.0

@@ -1,0 +1,58 @@
+"""How long an engine step takes: a roofline, and what an engine adds to it."""
+
+from dataclasses import dataclass
+
+from local_worker.core.batch import Batch
+from simulation.hardware import GPUS, MODELS, Gpu, Model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """A model on a GPU under some engine. Efficiencies are shares of the published peaks.
+
+    `step_seconds` is the fixed part of a step, `sequence_seconds` what each sequence in the batch adds to it.
+    """
+
+    gpu: Gpu
+    model: Model
+    compute: float = 0.6
+    weights: float = 0.8
+    kv: float = 0.6
+    step_seconds: float = 0.004
+    sequence_seconds: float = 0.00005
+
+    @property
+    def kv_tokens(self) -> int:
+        """Tokens that fit beside the weights when a tenth of the memory is left to activations."""
+        return int((0.9 * self.gpu.memory - self.model.weight_bytes) / self.model.kv_bytes)
+
+
+class StepTime:
+    """Seconds per step. Compute and memory traffic overlap: the slower one counts."""
+
+    def __init__(self, profile: Profile) -> None:
+        gpu, model = profile.gpu, profile.model
+        self._fixed, self._sequence = profile.step_seconds, profile.sequence_seconds
+        self._weights = model.weight_bytes / (gpu.bandwidth * profile.weights)
+        self._kv = model.kv_bytes / (gpu.bandwidth * profile.kv)
+        self._token = 2 * model.parameters / (gpu.flops * profile.compute)
+        # Scores and their use: two products of `hidden` per layer and pair of tokens, two operations each.
+        self._pair = 4 * model.layers * model.hidden / (gpu.flops * profile.compute)
+
+    def __call__(self, batch: Batch) -> float:
+        """Seconds for one step of `batch`."""
+        tokens = context = pairs = 0
+        for piece in batch.slices:
+            length = piece.stop - piece.start
+            tokens += length
+            context += piece.stop
+            if length > 1:
+                pairs += length * (piece.start + piece.stop) // 2
+        compute = tokens * self._token + pairs * self._pair
+        memory = self._weights + context * self._kv
+        return self._fixed + len(batch.slices) * self._sequence + max(compute, memory)
+
+
+def profile(gpu: str, model: str) -> Profile:
+    """The general profile of a pair; raises KeyError for an unknown name."""
+    return Profile(gpu=GPUS[gpu], model=MODELS[model])

@@ -1,0 +1,175 @@
+"""A worker under virtual time: the batching core, and steps that take as long as the profile says."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from fairlead.errors import FairleadError
+from fairlead.outcomes import Outcome
+from fairlead.sampling import Sampling
+from local_worker.core.batch import StepResult
+from local_worker.core.batcher import Plan
+from local_worker.core.request import Request
+from simulation.batchers import make_batcher
+from simulation.call import Call
+from simulation.clock import Clock
+from simulation.journal import Journal
+from simulation.prompts import CHAIN_SEED, digests_of, output_of, output_token
+from simulation.spec import WorkerSpec
+from simulation.step_time import StepTime
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One attempt of a call at a worker. What an older attempt still says is ignored."""
+
+    call: Call
+    attempt: int
+    worker: "Worker"
+    in_interaction: bool
+    generated: int  # output tokens of earlier attempts
+    admitted: bool = False  # worker: it has entered the running batch
+    started: bool = False  # gateway: it knows
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """An attempt's end at its worker, with the output tokens that it made there."""
+
+    session: Session
+    outcome: Outcome
+    produced: int = 0
+
+
+@dataclass(slots=True)
+class News:
+    """What one turn of a worker's loop has to tell: to the gateway and, ends and blocks, to the scheduler."""
+
+    started: list[tuple[Session, int]] = field(default_factory=list)  # cached prompt tokens
+    tokens: list[tuple[Session, int]] = field(default_factory=list)
+    ended: list[End] = field(default_factory=list)
+    cached: tuple[int, ...] = ()
+    evicted: tuple[int, ...] = ()
+
+
+class Worker:
+    """`tell` receives the news. A life ends with a crash; what was planned in an earlier one never happens."""
+
+    def __init__(self, name: str, spec: WorkerSpec, clock: Clock, journal: Journal) -> None:
+        self.name = name
+        self.spec = spec
+        self.life = 0
+        self.alive = True
+        self.slowdown = 1.0
+        self.stalled_until = 0.0
+        self.batcher = make_batcher(spec)
+        self.tell: Callable[[Worker, News], None] = lambda worker, news: None
+        self.checked: Callable[[Worker], None] = lambda worker: None
+        self._clock = clock
+        self._journal = journal
+        self._seconds = StepTime(spec.profile)
+        self._sessions: dict[Request, Session] = {}
+        self._arrivals = 0
+        self._busy = False
+
+    def submit(self, session: Session) -> None:
+        """Queue the attempt; a refusal is told like any end, and a dead worker's connection refuses too."""
+        if self._clock.now < self.stalled_until:
+            self._clock.at(self.stalled_until, partial(self.submit, session))
+            return
+        if not self.alive:
+            self.tell(self, News(ended=[End(session, Outcome.UNAVAILABLE)]))
+            return
+        self._arrivals += 1
+        request = self._request(session)
+        try:
+            self.batcher.submit(request, self._clock.now)
+        except FairleadError as error:
+            self.tell(self, News(ended=[End(session, error.outcome)]))
+            return
+        self._sessions[request] = session
+        if not self._busy:
+            self._step()
+
+    def _request(self, session: Session) -> Request:
+        call = session.call
+        if not call.digests:
+            call.digests = digests_of(call.prompt, self.spec.block_tokens)
+        tokens, digests = list(call.prompt), list(call.digests)
+        if session.generated:
+            tokens += output_of(call.number, session.generated)
+            digests = digests_of(tokens, self.spec.block_tokens)
+        return Request(
+            id=str(call.number),
+            client=call.client,
+            tokens=tokens,
+            prompt_tokens=len(tokens),
+            digests=digests,
+            chain_seed=CHAIN_SEED,
+            sampling=Sampling(max_tokens=call.output_tokens - session.generated, ignore_eos=True),
+            arrival=self._arrivals,
+            system_tokens=call.system_tokens,
+            weight=call.weight,
+            seed_position=session.generated,
+            in_interaction=session.in_interaction,
+        )
+
+    def abort(self, session: Session) -> None:
+        """The gateway gave the attempt up; does nothing when it has ended."""
+        if self._clock.now < self.stalled_until:
+            self._clock.at(self.stalled_until, partial(self.abort, session))
+            return
+        for request in [request for request, other in self._sessions.items() if other is session]:
+            del self._sessions[request]
+            self.batcher.abort(request)
+            self.tell(self, News(ended=[End(session, Outcome.CANCELLED, request.output_tokens)]))
+
+    def crash(self) -> None:
+        """Everything here is gone, the cache included."""
+        self.life += 1
+        self.alive = False
+        self._sessions.clear()
+        self.batcher = make_batcher(self.spec)
+        self._busy = False
+
+    def restart(self) -> None:
+        """Empty, after a crash."""
+        self.alive = True
+
+    def _step(self) -> None:
+        plan = self.batcher.plan(self._clock.now)
+        self._busy = plan is not None
+        if plan is None:
+            return
+        for request in plan.admitted:
+            session = self._sessions[request]
+            session.admitted, call = True, session.call
+            call.admitted_at = self._clock.now if call.admitted_at is None else call.admitted_at
+        seconds = self._seconds(plan.batch) * self.slowdown
+        self._clock.after(seconds, partial(self._commit, self.life, plan))
+
+    def _commit(self, life: int, plan: Plan) -> None:
+        if life != self.life:
+            return
+        if self._clock.now < self.stalled_until:
+            self._clock.at(self.stalled_until, partial(self._commit, life, plan))
+            return
+        self._journal.steps += 1
+        # Aborted while the step ran: no session any more, and the batcher passes them over.
+        news = News(started=[(self._sessions[r], r.cached) for r in plan.admitted if r in self._sessions])
+        tokens = tuple(self._sample(piece.request) for piece in plan.batch.slices if piece.samples)
+        for advance in self.batcher.commit(plan, StepResult(tokens)):
+            session = self._sessions[advance.request]
+            news.tokens.append((session, advance.token))
+            if advance.finish is not None:
+                del self._sessions[advance.request]
+                news.ended.append(End(session, Outcome.COMPLETED, advance.request.output_tokens))
+        news.cached, news.evicted = self.batcher.cache.take_events()
+        for account, _ in self.batcher.take_changed_accounts():
+            self._journal.served(self.name, life, account.client, account.service, self._clock.now)
+        self.checked(self)
+        self.tell(self, news)
+        self._step()
+
+    def _sample(self, request: Request) -> int:
+        return output_token(int(request.id), request.seed_position + request.output_tokens)

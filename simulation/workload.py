@@ -1,0 +1,61 @@
+"""Where calls come from: fixed in advance, or each after the answers it depends on."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from simulation.call import Call
+
+Next = Callable[[Call], Iterable[Call]]
+
+
+class Workload(Protocol):
+    """Deterministic: the same seed, the same calls."""
+
+    def first(self) -> Iterable[Call]:
+        """The calls that wait for nobody, in any order of `arrival`."""
+
+    def ended(self, call: Call) -> Iterable[Call]:
+        """The calls that `call`'s end sets free; their `arrival` is not before it."""
+
+
+@dataclass(slots=True)
+class OpenLoop:
+    """Calls at given times, whatever happens to them."""
+
+    calls: list[Call]
+
+    def first(self) -> Iterable[Call]:
+        """See Workload."""
+        return self.calls
+
+    def ended(self, call: Call) -> Iterable[Call]:
+        """See Workload."""
+        return ()
+
+
+@dataclass(slots=True)
+class ClosedLoop:
+    """Calls that start programs, and by call what follows its end."""
+
+    starts: list[Call] = field(default_factory=list)
+    followers: dict[Call, Next] = field(default_factory=dict)
+
+    def start(self, call: Call, then: Next) -> None:
+        """Add a program that begins with `call`."""
+        self.starts.append(call)
+        self.followers[call] = then
+
+    def follow(self, call: Call, then: Next) -> Call:
+        """Register what follows `call`, which some program is about to make; returns it."""
+        self.followers[call] = then
+        return call
+
+    def first(self) -> Iterable[Call]:
+        """See Workload."""
+        return self.starts
+
+    def ended(self, call: Call) -> Iterable[Call]:
+        """See Workload."""
+        then = self.followers.pop(call, None)
+        return () if then is None else then(call)

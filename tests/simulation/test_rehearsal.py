@@ -1,0 +1,105 @@
+"""Random systems broken at random keep their promises; and the oracle would notice if they did not."""
+
+import random
+
+import pytest
+
+from fairlead.outcomes import Outcome
+from global_scheduler.core.dispatcher import Dispatcher
+from local_worker.core.policies.dlpm import Dlpm
+from local_worker.core.prefix_cache import PrefixCache
+from local_worker.core.request import Request
+from simulation import worker
+from simulation.call import Call
+from simulation.cluster import Cluster
+from simulation.faults import Fault, Kind, inject
+from simulation.oracle import run_watched
+from simulation.prompts import Segments
+from simulation.rehearsal import rehearse
+from simulation.spec import ClusterSpec, WorkerSpec
+from simulation.workload import OpenLoop
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_seed(seed: int) -> None:
+    rehearse(seed)
+
+
+def system(workers: int = 2) -> Cluster:
+    segments, rng = Segments(), random.Random(3)
+    calls = [
+        Call(
+            number=n, client=f"c{n % 3}", prompt=segments.fresh(rng.randint(1, 200)), output_tokens=60, arrival=n * 0.02
+        )
+        for n in range(60)
+    ]
+    spec = WorkerSpec(kv_tokens=2048, max_prompt_tokens=512, max_output_tokens=64)
+    return Cluster(ClusterSpec(workers=workers, worker=spec, stall_timeout=1.0), OpenLoop(calls))
+
+
+@pytest.mark.parametrize("kind", [Kind.CRASH, Kind.STALL, Kind.GATEWAY_PARTITION])
+def test_what_a_lost_worker_had_is_finished_by_another_with_every_token_once(kind: Kind) -> None:
+    cluster = system()
+    inject(cluster, [Fault(kind, "worker-0", at=0.5, seconds=3.0)])
+    calls = run_watched(cluster).calls
+    assert all(call.outcome is Outcome.COMPLETED for call in calls)
+    moved = [call for call in calls if call.attempts == 2]
+    assert moved, "the fault struck nothing"
+    assert any(call.first_token_at is not None and call.first_token_at < 0.5 for call in moved), "none was mid-stream"
+
+
+def test_a_slow_worker_and_a_deaf_scheduler_lose_nothing() -> None:
+    cluster = system()
+    faults = [Fault(Kind.SLOW, "worker-0", 0.2, 2.0), Fault(Kind.SCHEDULER_PARTITION, "worker-1", 0.3, 2.0)]
+    inject(cluster, faults)
+    calls = run_watched(cluster).calls
+    assert all(call.outcome is Outcome.COMPLETED and call.attempts == 1 for call in calls)
+
+
+def test_without_workers_left_a_call_is_unavailable() -> None:
+    cluster = system(workers=1)
+    inject(cluster, [Fault(Kind.CRASH, "worker-0", at=1.1, seconds=30.0)])
+    outcomes = {call.outcome for call in run_watched(cluster).calls}
+    assert outcomes == {Outcome.COMPLETED, Outcome.UNAVAILABLE}
+
+
+def test_the_oracle_sees_a_wrong_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = worker.output_token
+    monkeypatch.setattr(worker, "output_token", lambda call, position: right(call, position + (position == 7)))
+    with pytest.raises(AssertionError, match="token"):
+        run_watched(system())
+
+
+def test_the_oracle_sees_a_lost_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = PrefixCache.release
+
+    def leaky(cache: PrefixCache, request: Request) -> None:
+        request.pages = request.pages[:-1]
+        release(cache, request)
+
+    monkeypatch.setattr(PrefixCache, "release", leaky)
+    with pytest.raises(AssertionError, match="references"):
+        run_watched(system())
+
+
+def test_the_oracle_sees_an_unfair_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    generated = Dlpm.generated
+
+    def favours(policy: Dlpm, request: Request, tokens: int) -> None:
+        if request.client != "c0":
+            generated(policy, request, tokens)
+
+    monkeypatch.setattr(Dlpm, "generated", favours)
+    segments = Segments()
+    calls = [
+        Call(number=n, client=f"c{n % 2}", prompt=segments.fresh(4), output_tokens=60, arrival=0.0) for n in range(400)
+    ]
+    spec = WorkerSpec(kv_tokens=256, max_prompt_tokens=16, max_output_tokens=64, quantum_tokens=16)
+    with pytest.raises(AssertionError, match="above the bound"):
+        run_watched(Cluster(ClusterSpec(worker=spec), OpenLoop(calls)))
+
+
+def test_the_oracle_sees_an_assignment_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Dispatcher, "ended", lambda *_: None)
+    with pytest.raises(AssertionError, match="never ended"):
+        run_watched(system())
