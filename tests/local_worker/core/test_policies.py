@@ -270,6 +270,12 @@ def test_dlpm_serves_interactions_in_progress_first() -> None:
     assert driver.select(1000) == [continuing, cached]
 
 
+def test_wsc_serves_interactions_in_progress_first() -> None:
+    driver = Driver(ALL["wsc"](CONFIG))
+    plain, continuing = driver.arrive("a", 0, 3), driver.arrive("b", 0, 3, in_interaction=True)
+    assert driver.select(1000) == [continuing, plain]
+
+
 def test_dlpm_lets_a_large_request_be_passed_a_bounded_number_of_times() -> None:
     driver = Driver(POLICIES["dlpm"](CONFIG))
     large = driver.arrive("a", 0, 20)
