@@ -69,14 +69,8 @@ class NaiveCounters:
     running: dict[int, Item] = field(default_factory=dict)
     outputs: dict[int, int] = field(default_factory=dict)
 
-    def arrived(self, item: Item) -> None:
-        raise NotImplementedError
-
     def left(self, item: Item) -> None:
         self.queue.remove(item)
-
-    def select(self, can_add: Callable[[Item], bool]) -> list[Item]:
-        raise NotImplementedError
 
     def admit(self, item: Item) -> None:
         self.left(item)

@@ -16,7 +16,6 @@ from local_worker.core.policies.vtc_predict import VtcOracle
 from local_worker.core.request import Request
 from tests.local_worker.core.models import (
     Item,
-    NaiveCounters,
     NaiveDlpm,
     NaiveDrr,
     NaiveLcf,
@@ -211,7 +210,7 @@ def test_dlpm_is_algorithm_1(history: list[tuple[Any, ...]]) -> None:
     play(driver, history, heard)
 
 
-MODELS: dict[str, Callable[[], NaiveCounters]] = {
+MODELS: dict[str, Callable[[], NaiveVtc | NaiveDrr]] = {
     "vtc": NaiveVtc,
     "lcf": NaiveLcf,
     "vtc-predict": NaivePredict,
