@@ -7,12 +7,20 @@ as packed little-endian uint64.
 
 import struct
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import xxhash
 
 TOKEN_BYTES = 4
 DIGEST_BYTES = 8
+
+
+class Run(NamedTuple):
+    """Blocks that follow each other in a chain."""
+
+    parent: int  # digest of the block before the first; 0: the first begins a chain
+    digests: bytes  # packed
 
 
 def root_seed(secret: str, model: str, scope: str) -> int:
@@ -52,3 +60,16 @@ def unpack_digests(packed: bytes) -> tuple[int, ...]:
     if len(packed) % DIGEST_BYTES:
         raise ValueError(f"packed digests must be a multiple of {DIGEST_BYTES} bytes, got {len(packed)}")
     return struct.unpack(f"<{len(packed) // DIGEST_BYTES}Q", packed)
+
+
+def runs(links: Iterable[tuple[int, int]]) -> list[Run]:
+    """(digest, its parent's or 0) pairs as runs; consecutive pairs that follow each other share one."""
+    starts: list[tuple[int, list[int]]] = []
+    last = 0
+    for digest, parent in links:
+        if starts and parent and parent == last:
+            starts[-1][1].append(digest)
+        else:
+            starts.append((parent, [digest]))
+        last = digest
+    return [Run(parent, pack_digests(digests)) for parent, digests in starts]

@@ -11,11 +11,12 @@ from fairlead.cost import COSTS
 from fairlead.process import configure_logging, run
 from fairlead.rpc.server import Server
 from fairlead.v1 import scheduler_pb2_grpc
+from global_scheduler.admin import AdminService
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Fleet
 from global_scheduler.core.policies import POLICIES, PolicyConfig
-from global_scheduler.service import AdminService, SchedulerService
+from global_scheduler.service import SchedulerService
 
 log = logging.getLogger(__name__)
 MIN_SECRET = 16
@@ -32,21 +33,26 @@ class SchedulerConfig:
     policy: str = option("doubleq", "how workers are chosen", choices=tuple(POLICIES))
     quantum_tokens: int = option(4096, "Q^w: service that a client may take from a worker before it must move on")
     cost: str = option("weighted-tokens", "what service costs; the workers' own", choices=tuple(COSTS))
-    stall_timeout: float = option(5.0, "seconds without a report after which a worker gets no requests")
+    stall_timeout: float = option(5.0, "seconds without a report after which a worker counts as lost")
+    step_timeout: float = option(30.0, "seconds without a step, with requests, after which a worker counts as lost")
     max_index_blocks: int = option(1_000_000, "most blocks in the prefix index")
     log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))
 
     def __post_init__(self) -> None:
         require(len(self.secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")
-        for name in ("quantum_tokens", "stall_timeout", "max_index_blocks"):
+        for name in ("quantum_tokens", "stall_timeout", "step_timeout", "max_index_blocks"):
             require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
 
 
-def make_server(config: SchedulerConfig) -> Server:
-    """The server with its services, not started."""
+def make_service(config: SchedulerConfig) -> SchedulerService:
+    """The scheduler as configured."""
     policy = POLICIES[config.policy](PolicyConfig(config.quantum_tokens, COSTS[config.cost]()))
-    dispatcher = Dispatcher(policy, BlockIndex(config.max_index_blocks), Fleet(config.stall_timeout))
-    scheduler = SchedulerService(dispatcher)
+    fleet = Fleet(config.stall_timeout, config.step_timeout)
+    return SchedulerService(Dispatcher(policy, BlockIndex(config.max_index_blocks), fleet))
+
+
+def make_server(config: SchedulerConfig, scheduler: SchedulerService) -> Server:
+    """The server with its services, not started."""
     server = Server(config.listen, secret=config.secret)
     server.add(scheduler_pb2_grpc.add_SchedulerServicer_to_server, scheduler, "fairlead.v1.Scheduler")
     admin = AdminService(scheduler, config.policy)
@@ -56,11 +62,17 @@ def make_server(config: SchedulerConfig) -> Server:
 
 async def serve(config: SchedulerConfig, stop: asyncio.Event) -> None:
     """Serve until `stop`."""
-    server = make_server(config)
+    scheduler = make_service(config)
+    server = make_server(config, scheduler)
     await server.start()
+    watching = asyncio.create_task(scheduler.run())
     await server.set_ready(True)
     log.info("listening", extra={"service": "global_scheduler", "port": server.port})
-    await stop.wait()
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait([watching, stopping], return_when=asyncio.FIRST_COMPLETED)
+    if watching.done():
+        watching.result()  # without it nobody would notice workers that stall
+    watching.cancel()
     await server.set_ready(False)
     await server.stop(STOP_SECONDS)
 

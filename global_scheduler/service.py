@@ -1,41 +1,27 @@
-"""The scheduler on the wire: Dispatch, Attach, Watch and Admin.Status."""
+"""The scheduler on the wire: Dispatch, Attach, Watch."""
 
 import asyncio
 import contextlib
-import math
+import itertools
+import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from fairlead.blocks import unpack_digests
-from fairlead.cost import weight_thousandths
 from fairlead.errors import InvalidRequest
 from fairlead.rpc.status import to_status
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
+from global_scheduler.attachment import Attachment
 from global_scheduler.core.dispatcher import Dispatcher
-from global_scheduler.core.fleet import Identity, Load, Member
 from global_scheduler.core.policies import Request
+from global_scheduler.messages import identity_from, load_from, packed, request_from, runs_from
 
+log = logging.getLogger(__name__)
 # Load changes are coalesced to this period; members that come or go are told at once.
 WATCH_SECONDS = 0.1
-MAX_WEIGHT = 1e6
-
-
-class Attachment:
-    """What is known of one attached worker beyond the core's needs."""
-
-    def __init__(self, hello: scheduler_pb2.Hello, member: Member) -> None:
-        self.member = member
-        self.services: dict[str, scheduler_pb2.ClientService] = {}
-        self.view = scheduler_pb2.Member(
-            worker=hello.worker, instance=hello.instance, address=hello.address, model=hello.model
-        )
-
-    def loaded(self, load: scheduler_pb2.Load) -> None:
-        """Services are cumulative since the worker's start: the latest per client stands."""
-        self.services.update((service.client, service) for service in load.services)
-        self.view.load.CopyFrom(load)
-        self.view.load.ClearField("services")
+# After a Dispatch stream's end: what was on its way to a worker has arrived by then, or never will.
+ORPHAN_SECONDS = 2.0
+CLIPPED = 128  # characters of an unknown worker's name that an error repeats
 
 
 class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
@@ -46,42 +32,70 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         self._clock = clock
         self._attachments: dict[str, Attachment] = {}
         self._changed = asyncio.Event()
+        self._sources = itertools.count(1)
+
+    async def run(self) -> None:
+        """Give up workers that are stale, until cancelled."""
+        while True:
+            for member in self._dispatcher.expired(self._clock()):
+                attachment = self._attachments[member.identity.worker]
+                log.warning("worker stalls", extra={"worker": member.identity.worker})
+                self._detach(attachment)
+                attachment.close()
+            await asyncio.sleep(WATCH_SECONDS)
 
     async def Dispatch(
-        self, batches: AsyncIterator[scheduler_pb2.DispatchBatch], context: Any
+        self, request_iterator: AsyncIterator[scheduler_pb2.DispatchBatch], context: Any
     ) -> AsyncIterator[scheduler_pb2.DispatchReplies]:
         """All replies for a message in one message."""
+        source = next(self._sources)
         try:
-            async for batch in batches:
+            async for batch in request_iterator:
                 # All are read before any is booked: a malformed one must not leave others booked without a reply.
-                requests = [_request(message) for message in batch.requests]
+                requests = [request_from(message) for message in batch.requests]
                 for withdrawal in batch.withdrawals:
                     self._dispatcher.withdrawn(withdrawal.request_id, withdrawal.attempt)
                 if requests:
-                    yield scheduler_pb2.DispatchReplies(replies=[self._reply(request) for request in requests])
-        except InvalidRequest as error:
-            await context.abort_with_status(to_status(error))
-
-    async def Attach(
-        self, reports: AsyncIterator[scheduler_pb2.WorkerReport], context: Any
-    ) -> AsyncIterator[scheduler_pb2.WorkerCommand]:
-        """A member for as long as the stream lasts."""
-        attachment: Attachment | None = None
-        try:
-            async for report in reports:
-                if attachment is None:
-                    attachment = self._attach(report)
-                    yield scheduler_pb2.WorkerCommand(attached=scheduler_pb2.Attached())
-                else:
-                    self._report(attachment, report)
+                    replies = [self._reply(request, source) for request in requests]
+                    yield scheduler_pb2.DispatchReplies(replies=replies)
         except InvalidRequest as error:
             await context.abort_with_status(to_status(error))
         finally:
+            asyncio.get_running_loop().call_later(ORPHAN_SECONDS, self._dispatcher.gone, source)
+
+    async def Attach(
+        self, request_iterator: AsyncIterator[scheduler_pb2.WorkerReport], context: Any
+    ) -> AsyncIterator[scheduler_pb2.WorkerCommand]:
+        """A member for as long as the stream lasts."""
+        attachment: Attachment | None = None
+        reader: asyncio.Task[None] | None = None
+        try:
+            async for report in request_iterator:
+                attachment = self._attach(report)
+                break
+            if attachment is not None:
+                reader = asyncio.create_task(self._read(attachment, request_iterator))
+                async for command in attachment.commands():
+                    yield command
+                if reader.done():
+                    reader.result()
+        except InvalidRequest as error:
+            await context.abort_with_status(to_status(error))
+        finally:
+            if reader is not None:
+                reader.cancel()
             if attachment is not None:
                 self._detach(attachment)
 
+    async def _read(self, attachment: Attachment, reports: AsyncIterator[scheduler_pb2.WorkerReport]) -> None:
+        try:
+            async for report in reports:
+                self._report(attachment, report)
+        finally:
+            attachment.close()
+
     async def Watch(
-        self, _request: scheduler_pb2.WatchRequest, _context: Any
+        self, request: scheduler_pb2.WatchRequest, context: Any
     ) -> AsyncIterator[scheduler_pb2.ClusterState]:
         """At once, and on every change."""
         last: scheduler_pb2.ClusterState | None = None
@@ -113,9 +127,19 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
             for worker, attachment in sorted(self._attachments.items())
         ]
 
-    def _reply(self, request: Request) -> scheduler_pb2.DispatchReply:
+    def drain(self, worker: str) -> None:
+        """Ask `worker` to leave, and count it as leaving; raises InvalidRequest when it is not attached."""
+        attachment = self._attachments.get(worker)
+        if attachment is None:
+            known = ", ".join(sorted(self._attachments)) or "none"
+            raise InvalidRequest(f"no worker {worker[:CLIPPED]!r} is attached; attached: {known}", "worker")
+        attachment.drain()
+        self._loaded(attachment)
+        self._notify()
+
+    def _reply(self, request: Request, source: int) -> scheduler_pb2.DispatchReply:
         reply = scheduler_pb2.DispatchReply(request_id=request.request_id, attempt=request.attempt)
-        assignment = self._dispatcher.dispatch(request, self._clock())
+        assignment = self._dispatcher.dispatch(request, self._clock(), source)
         if assignment is not None:
             reply.worker = assignment.member.identity.worker
             reply.address = assignment.member.identity.address
@@ -127,34 +151,43 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         if report.WhichOneof("kind") != "hello":
             raise InvalidRequest("the first message of a worker must be its hello", "hello")
         hello = report.hello
-        cached = _digests(hello.cached, "hello.cached")
-        member = self._dispatcher.attached(_identity(hello), cached, self._clock())
+        identity, cached = identity_from(hello), runs_from(hello.cached, "hello.cached")
+        earlier = self._attachments.get(hello.worker)
+        if earlier is not None:
+            self._detach(earlier)
+            earlier.close()
+        member = self._dispatcher.attached(identity, cached, self._clock())
+        for request in hello.requests:
+            self._dispatcher.accepted(member, request.request_id, request.attempt)
         attachment = self._attachments[hello.worker] = Attachment(hello, member)
         self._notify()
         return attachment
 
     def _report(self, attachment: Attachment, report: scheduler_pb2.WorkerReport) -> None:
-        member, kind = attachment.member, report.WhichOneof("kind")
+        kind = report.WhichOneof("kind")
         if kind == "load":
-            self._loaded(attachment, report.load)
+            was_draining = attachment.view.load.draining
+            attachment.loaded(report.load)
+            self._loaded(attachment)
+            if was_draining != attachment.view.load.draining:
+                self._notify()
         elif kind == "progress":
-            progress = report.progress
-            cached = _digests(progress.cached, "progress.cached")
-            evicted = _digests(progress.evicted, "progress.evicted")
-            for end in progress.ended:
-                self._dispatcher.ended(member, end.request_id, end.attempt, end.started, end.output_tokens)
-            self._dispatcher.progressed(member, cached, evicted)
+            self._progressed(attachment, report.progress)
         else:
             raise InvalidRequest(f"expected load or progress, got {kind}", "kind")
 
-    def _loaded(self, attachment: Attachment, load: scheduler_pb2.Load) -> None:
+    def _progressed(self, attachment: Attachment, progress: scheduler_pb2.Progress) -> None:
         member = attachment.member
-        was_draining = member.load.draining
-        attachment.loaded(load)
-        core = Load(load.running, load.waiting, load.kv_tokens_used, load.queue_seconds, load.draining)
-        self._dispatcher.reported(member, core, self._clock())
-        if was_draining != load.draining:
-            self._notify()
+        cached = runs_from(progress.cached, "progress.cached")
+        evicted = packed(progress.evicted, "progress.evicted")
+        for request in progress.accepted:
+            self._dispatcher.accepted(member, request.request_id, request.attempt)
+        for end in progress.ended:
+            self._dispatcher.ended(member, end.request_id, end.attempt, end.started, end.output_tokens)
+        self._dispatcher.progressed(member, cached, evicted)
+
+    def _loaded(self, attachment: Attachment) -> None:
+        self._dispatcher.reported(attachment.member, load_from(attachment.view.load), self._clock())
 
     def _detach(self, attachment: Attachment) -> None:
         self._dispatcher.lost(attachment.member)
@@ -166,58 +199,3 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
     def _notify(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
-
-
-class AdminService(scheduler_pb2_grpc.AdminServicer):
-    """fairlead.v1.Admin."""
-
-    def __init__(self, scheduler: SchedulerService, policy: str) -> None:
-        self._scheduler = scheduler
-        self._policy = policy
-
-    async def Status(self, _request: scheduler_pb2.StatusRequest, _context: Any) -> scheduler_pb2.StatusResponse:
-        """The cluster as watchers see it, with each worker's service per client."""
-        return scheduler_pb2.StatusResponse(
-            cluster=self._scheduler.state(), services=self._scheduler.services(), policy=self._policy
-        )
-
-
-def _request(message: scheduler_pb2.DispatchRequest) -> Request:
-    if not message.request_id:
-        raise InvalidRequest("must not be empty", "requests.request_id")
-    if not (math.isfinite(message.weight) and 0 < message.weight <= MAX_WEIGHT):
-        raise InvalidRequest(f"must be above 0 and at most {MAX_WEIGHT:g}, got {message.weight}", "requests.weight")
-    return Request(
-        request_id=message.request_id,
-        attempt=message.attempt,
-        client=message.client,
-        model=message.model,
-        digests=_digests(message.digests, "requests.digests"),
-        prompt_tokens=message.prompt_tokens,
-        weight=weight_thousandths(message.weight),
-        excluded=tuple(message.excluded),
-    )
-
-
-def _identity(hello: scheduler_pb2.Hello) -> Identity:
-    model = hello.model
-    identity = Identity(
-        worker=hello.worker,
-        instance=hello.instance,
-        address=hello.address,
-        model=model.name,
-        block_tokens=model.block_tokens,
-        kv_tokens=model.kv_tokens,
-        max_running=model.max_running,
-    )
-    for name in Identity.__slots__:
-        if not getattr(identity, name):
-            raise InvalidRequest("must be given", f"hello.{name}")
-    return identity
-
-
-def _digests(packed: bytes, field: str) -> tuple[int, ...]:
-    try:
-        return unpack_digests(packed)
-    except ValueError as error:
-        raise InvalidRequest(str(error), field) from error

@@ -76,7 +76,6 @@ class Worker:
             worker=config.name or f"{socket.gethostname()}-{self._server.port}",
             address=address,
             model=self._model_info(model),
-            snapshot=self._batcher.cache.snapshot,
             drain=self.begin_drain,
         )
         self._healthy = True

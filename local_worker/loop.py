@@ -17,6 +17,7 @@ from fairlead.outcomes import FinishReason, Outcome
 from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
 from local_worker.core.batch import Engine, TokenLogprobs
 from local_worker.core.batcher import Advance, Batcher, Plan
+from local_worker.core.prefix_cache import Link
 from local_worker.core.request import Request
 from local_worker.job import Job
 
@@ -34,8 +35,9 @@ class Outbox:
     """What one turn of the loop has to say."""
 
     events: dict[Sink, worker_pb2.StepEvents] = field(default_factory=dict)
+    accepted: list[scheduler_pb2.RequestKey] = field(default_factory=list)
     ended: list[scheduler_pb2.RequestEnd] = field(default_factory=list)
-    cached: tuple[int, ...] = ()
+    cached: tuple[Link, ...] = ()
     evicted: tuple[int, ...] = ()
     load: scheduler_pb2.Load = field(default_factory=scheduler_pb2.Load)
     oldest_queued_at: float | None = None  # the loop's clock
@@ -185,6 +187,7 @@ class EngineLoop:
             return  # a repeated message is not a second request
         self._jobs[request] = (sink, job)
         self._by_key[key] = request
+        self._out.accepted.append(scheduler_pb2.RequestKey(request_id=request.id, attempt=job.attempt))
         try:
             self._batcher.submit(request, time.monotonic())
         except FairleadError as error:

@@ -75,18 +75,36 @@ class WorkerReport(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("worker", "instance", "address", "model", "cached")
+    __slots__ = ("worker", "instance", "address", "model", "cached", "requests")
     WORKER_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     CACHED_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
     worker: str
     instance: str
     address: str
     model: ModelInfo
-    cached: bytes
-    def __init__(self, worker: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., cached: _Optional[bytes] = ...) -> None: ...
+    cached: _containers.RepeatedCompositeFieldContainer[BlockRun]
+    requests: _containers.RepeatedCompositeFieldContainer[RequestKey]
+    def __init__(self, worker: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., cached: _Optional[_Iterable[_Union[BlockRun, _Mapping]]] = ..., requests: _Optional[_Iterable[_Union[RequestKey, _Mapping]]] = ...) -> None: ...
+
+class BlockRun(_message.Message):
+    __slots__ = ("parent", "digests")
+    PARENT_FIELD_NUMBER: _ClassVar[int]
+    DIGESTS_FIELD_NUMBER: _ClassVar[int]
+    parent: int
+    digests: bytes
+    def __init__(self, parent: _Optional[int] = ..., digests: _Optional[bytes] = ...) -> None: ...
+
+class RequestKey(_message.Message):
+    __slots__ = ("request_id", "attempt")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    attempt: int
+    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ...) -> None: ...
 
 class ModelInfo(_message.Message):
     __slots__ = ("name", "max_model_tokens", "vocab_size", "block_tokens", "kv_tokens", "max_running", "policy", "fairness_bound", "max_prompt_tokens")
@@ -111,7 +129,7 @@ class ModelInfo(_message.Message):
     def __init__(self, name: _Optional[str] = ..., max_model_tokens: _Optional[int] = ..., vocab_size: _Optional[int] = ..., block_tokens: _Optional[int] = ..., kv_tokens: _Optional[int] = ..., max_running: _Optional[int] = ..., policy: _Optional[str] = ..., fairness_bound: _Optional[float] = ..., max_prompt_tokens: _Optional[int] = ...) -> None: ...
 
 class Load(_message.Message):
-    __slots__ = ("running", "waiting", "kv_tokens_used", "step_seconds", "draining", "queue_seconds", "services", "fairness_gap", "recomputed_tokens")
+    __slots__ = ("running", "waiting", "kv_tokens_used", "step_seconds", "draining", "queue_seconds", "services", "fairness_gap", "recomputed_tokens", "stalled_seconds")
     RUNNING_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
     KV_TOKENS_USED_FIELD_NUMBER: _ClassVar[int]
@@ -121,6 +139,7 @@ class Load(_message.Message):
     SERVICES_FIELD_NUMBER: _ClassVar[int]
     FAIRNESS_GAP_FIELD_NUMBER: _ClassVar[int]
     RECOMPUTED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    STALLED_SECONDS_FIELD_NUMBER: _ClassVar[int]
     running: int
     waiting: int
     kv_tokens_used: int
@@ -130,7 +149,8 @@ class Load(_message.Message):
     services: _containers.RepeatedCompositeFieldContainer[ClientService]
     fairness_gap: float
     recomputed_tokens: int
-    def __init__(self, running: _Optional[int] = ..., waiting: _Optional[int] = ..., kv_tokens_used: _Optional[int] = ..., step_seconds: _Optional[float] = ..., draining: _Optional[bool] = ..., queue_seconds: _Optional[float] = ..., services: _Optional[_Iterable[_Union[ClientService, _Mapping]]] = ..., fairness_gap: _Optional[float] = ..., recomputed_tokens: _Optional[int] = ...) -> None: ...
+    stalled_seconds: float
+    def __init__(self, running: _Optional[int] = ..., waiting: _Optional[int] = ..., kv_tokens_used: _Optional[int] = ..., step_seconds: _Optional[float] = ..., draining: _Optional[bool] = ..., queue_seconds: _Optional[float] = ..., services: _Optional[_Iterable[_Union[ClientService, _Mapping]]] = ..., fairness_gap: _Optional[float] = ..., recomputed_tokens: _Optional[int] = ..., stalled_seconds: _Optional[float] = ...) -> None: ...
 
 class ClientService(_message.Message):
     __slots__ = ("client", "service", "balance", "waiting", "running")
@@ -147,14 +167,16 @@ class ClientService(_message.Message):
     def __init__(self, client: _Optional[str] = ..., service: _Optional[float] = ..., balance: _Optional[float] = ..., waiting: _Optional[int] = ..., running: _Optional[int] = ...) -> None: ...
 
 class Progress(_message.Message):
-    __slots__ = ("cached", "evicted", "ended")
-    CACHED_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("evicted", "ended", "cached", "accepted")
     EVICTED_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
-    cached: bytes
+    CACHED_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     evicted: bytes
     ended: _containers.RepeatedCompositeFieldContainer[RequestEnd]
-    def __init__(self, cached: _Optional[bytes] = ..., evicted: _Optional[bytes] = ..., ended: _Optional[_Iterable[_Union[RequestEnd, _Mapping]]] = ...) -> None: ...
+    cached: _containers.RepeatedCompositeFieldContainer[BlockRun]
+    accepted: _containers.RepeatedCompositeFieldContainer[RequestKey]
+    def __init__(self, evicted: _Optional[bytes] = ..., ended: _Optional[_Iterable[_Union[RequestEnd, _Mapping]]] = ..., cached: _Optional[_Iterable[_Union[BlockRun, _Mapping]]] = ..., accepted: _Optional[_Iterable[_Union[RequestKey, _Mapping]]] = ...) -> None: ...
 
 class RequestEnd(_message.Message):
     __slots__ = ("request_id", "attempt", "started", "output_tokens")
@@ -217,6 +239,16 @@ class Pool(_message.Message):
     model: str
     overloaded: bool
     def __init__(self, model: _Optional[str] = ..., overloaded: _Optional[bool] = ...) -> None: ...
+
+class DrainWorkerRequest(_message.Message):
+    __slots__ = ("worker",)
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    worker: str
+    def __init__(self, worker: _Optional[str] = ...) -> None: ...
+
+class DrainWorkerResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class StatusRequest(_message.Message):
     __slots__ = ()

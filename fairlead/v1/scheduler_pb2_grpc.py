@@ -207,6 +207,11 @@ class AdminStub:
                 request_serializer=fairlead_dot_v1_dot_scheduler__pb2.StatusRequest.SerializeToString,
                 response_deserializer=fairlead_dot_v1_dot_scheduler__pb2.StatusResponse.FromString,
                 _registered_method=True)
+        self.DrainWorker = channel.unary_unary(
+                '/fairlead.v1.Admin/DrainWorker',
+                request_serializer=fairlead_dot_v1_dot_scheduler__pb2.DrainWorkerRequest.SerializeToString,
+                response_deserializer=fairlead_dot_v1_dot_scheduler__pb2.DrainWorkerResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServicer:
@@ -219,6 +224,13 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DrainWorker(self, request, context):
+        """The worker gets no requests any more, finishes those that run, and exits. Returns when it has been told.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -226,6 +238,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.Status,
                     request_deserializer=fairlead_dot_v1_dot_scheduler__pb2.StatusRequest.FromString,
                     response_serializer=fairlead_dot_v1_dot_scheduler__pb2.StatusResponse.SerializeToString,
+            ),
+            'DrainWorker': grpc.unary_unary_rpc_method_handler(
+                    servicer.DrainWorker,
+                    request_deserializer=fairlead_dot_v1_dot_scheduler__pb2.DrainWorkerRequest.FromString,
+                    response_serializer=fairlead_dot_v1_dot_scheduler__pb2.DrainWorkerResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -256,6 +273,33 @@ class Admin:
             '/fairlead.v1.Admin/Status',
             fairlead_dot_v1_dot_scheduler__pb2.StatusRequest.SerializeToString,
             fairlead_dot_v1_dot_scheduler__pb2.StatusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DrainWorker(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fairlead.v1.Admin/DrainWorker',
+            fairlead_dot_v1_dot_scheduler__pb2.DrainWorkerRequest.SerializeToString,
+            fairlead_dot_v1_dot_scheduler__pb2.DrainWorkerResponse.FromString,
             options,
             channel_credentials,
             insecure,

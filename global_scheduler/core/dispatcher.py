@@ -1,35 +1,46 @@
-"""The scheduler's decisions: index, fleet and policy moved together (DLPM Alg. 2)."""
+"""The scheduler's decisions: index, fleet and policy moved together (DLPM Alg. 2).
+
+A booking is what a decision leaves behind: a place in the worker's queue, a charge, and the blocks that are expected
+there. It ends when the worker reports the request's end, when the gateway withdraws it, or with the worker. A gateway
+that dies before it submits would leave it for ever: see `gone`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fairlead.blocks import Run
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.fleet import Fleet, Identity, Load, Member
 from global_scheduler.core.overload import Overload
-from global_scheduler.core.policies import Policy, Request
+from global_scheduler.core.policies import Choice, Policy, Request
+
+Key = tuple[str, int]  # request id, attempt
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Assignment:
-    """Where a request goes. `speculative`: the blocks that the index expects there because of it."""
+    """Where a request goes. `expected`: the index counts on its blocks; `source`: which stream asked."""
 
     request: Request
     member: Member
     matched_tokens: int
-    speculative: tuple[int, ...]
+    expected: bool
+    source: int
 
 
 class Dispatcher:
-    """Assignments are keyed by (request id, attempt): what is said twice, or of an unknown one, changes nothing."""
+    """What is said twice, or of an unknown request, changes nothing."""
 
     def __init__(self, policy: Policy, index: BlockIndex, fleet: Fleet) -> None:
         self._policy = policy
         self._index = index
         self._fleet = fleet
-        self._assignments: dict[tuple[str, int], Assignment] = {}
+        self._assignments: dict[Key, Assignment] = {}
+        self._unaccepted: dict[int, dict[Key, None]] = {}  # source -> its assignments that no worker has confirmed
+        self._foreign: dict[Key, Member] = {}  # requests that came to a worker without this scheduler
         self._overload: dict[str, Overload] = {}
 
-    def dispatch(self, request: Request, now: float) -> Assignment | None:
+    def dispatch(self, request: Request, now: float, source: int = 0) -> Assignment | None:
         """Alg. 2 lines 13-18, one atomic step; None when there is no candidate."""
         key = (request.request_id, request.attempt)
         if key in self._assignments:
@@ -37,61 +48,95 @@ class Dispatcher:
         candidates = self._fleet.candidates(request.model, request.excluded, now)
         if not candidates:
             return None
-        longest, _ = self._index.match(request.digests, sum(1 << m.slot for m in candidates))
-        member = self._policy.select(request, candidates, longest)
-        _, blocks = self._index.match(request.digests, 1 << member.slot)
-        speculative = self._index.insert(member.slot, request.digests)
-        member.outstanding += 1
+        longest, blocks = self._index.match(request.digests, candidates)
+        block_tokens = self._fleet.at(longest.bit_length() - 1).identity.block_tokens
+        slot = self._policy.select(request, Choice(candidates, longest, blocks * block_tokens, self._fleet.queues))
+        if not longest >> slot & 1:
+            _, blocks = self._index.match(request.digests, 1 << slot)
+        member = self._fleet.at(slot)
+        self._fleet.booked(member, 1)
+        expected = self._index.expect(slot, request.digests)
         matched = blocks * member.identity.block_tokens
-        assignment = self._assignments[key] = Assignment(request, member, matched, tuple(speculative))
+        assignment = self._assignments[key] = Assignment(request, member, matched, expected, source)
+        self._unaccepted.setdefault(source, {})[key] = None
         return assignment
 
     def withdrawn(self, request_id: str, attempt: int) -> None:
         """The gateway gave the assignment up: it never started."""
-        assignment = self._assignments.pop((request_id, attempt), None)
+        assignment = self._take((request_id, attempt))
         if assignment is not None:
             self._undo(assignment)
 
+    def gone(self, source: int) -> None:
+        """The stream `source` ended some time ago: what no worker has accepted since will never come to one."""
+        for key in list(self._unaccepted.get(source, ())):
+            self.withdrawn(*key)
+
+    def accepted(self, member: Member, request_id: str, attempt: int) -> None:
+        """`member` has the request. One that was placed without this scheduler counts in the worker's queue."""
+        key = (request_id, attempt)
+        assignment = self._assignments.get(key)
+        if assignment is not None:
+            if assignment.member is member:
+                self._is_accepted(key, assignment)
+        elif key not in self._foreign and self._fleet.is_current(member):
+            self._foreign[key] = member
+            self._fleet.booked(member, 1)
+
     def ended(self, member: Member, request_id: str, attempt: int, started: bool, output_tokens: int) -> None:
-        """Lines 20-23: `member` reports the end; ignored unless the assignment was its own."""
-        assignment = self._assignments.get((request_id, attempt))
+        """Lines 20-23: `member` reports the end; ignored unless the request was its own."""
+        key = (request_id, attempt)
+        if self._foreign.get(key) is member:
+            del self._foreign[key]
+            self._fleet.booked(member, -1)
+        assignment = self._assignments.get(key)
         if assignment is None or assignment.member is not member:
             return
-        del self._assignments[request_id, attempt]
+        self._take(key)
         if not started:
             self._undo(assignment)
             return
-        member.outstanding -= 1
+        self._fleet.booked(member, -1)
+        if assignment.expected:
+            # The first token comes after the whole prompt.
+            settle = self._index.confirm if output_tokens else self._index.withdraw
+            settle(member.slot, assignment.request.digests)
         self._policy.ended(assignment.request, member.slot, output_tokens)
 
-    def attached(self, identity: Identity, cached: Sequence[int], now: float) -> Member:
+    def attached(self, identity: Identity, cached: Sequence[Run], now: float) -> Member:
         """A worker came, with a snapshot of its blocks; an earlier member of that name is lost."""
         earlier = self._fleet.find(identity.worker)
         if earlier is not None:
             self.lost(earlier)
         member = self._fleet.attach(identity, now)
-        self._index.insert(member.slot, cached)
+        self._index.cached(member.slot, cached)
         return member
 
     def reported(self, member: Member, load: Load, now: float) -> None:
         """The worker's load."""
-        member.load, member.reported_at = load, now
+        self._fleet.reported(member, load, now)
 
-    def progressed(self, member: Member, cached: Sequence[int], evicted: Sequence[int]) -> None:
-        """Lines 25-27: the worker's cache changed."""
+    def progressed(self, member: Member, cached: Sequence[Run], evicted: bytes) -> None:
+        """Lines 25-27: the worker's cache changed. `evicted`: packed digests, the ends of chains first."""
         if self._fleet.is_current(member):
-            self._index.evict(member.slot, evicted)
-            self._index.insert(member.slot, cached)
+            self._index.evicted(member.slot, evicted)
+            self._index.cached(member.slot, cached)
 
     def lost(self, member: Member) -> None:
-        """The attachment ended: its assignments and blocks are dropped."""
+        """The attachment ended: its bookings and blocks are dropped."""
         if not self._fleet.is_current(member):
             return
         for key in [key for key, a in self._assignments.items() if a.member is member]:
-            del self._assignments[key]
+            self._take(key)
+        for key in [key for key, owner in self._foreign.items() if owner is member]:
+            del self._foreign[key]
         self._index.forget(member.slot)
         self._policy.forget(member.slot)
         self._fleet.remove(member)
+
+    def expired(self, now: float) -> list[Member]:
+        """The members that are stale: for who depends on them they are as good as lost."""
+        return self._fleet.stale(now)
 
     def live(self, now: float) -> list[Member]:
         """The members that are not stale, by slot."""
@@ -110,16 +155,35 @@ class Dispatcher:
         for part in (self._policy, self._index, self._fleet):
             part.check_invariants()
         outstanding: dict[str, int] = {}
-        for key, assignment in self._assignments.items():
-            assert self._fleet.is_current(assignment.member), f"{key} is assigned to a member that is gone"
-            name = assignment.member.identity.worker
+        members = [assignment.member for assignment in self._assignments.values()]
+        for member in [*members, *self._foreign.values()]:
+            name = member.identity.worker
+            assert self._fleet.is_current(member), f"{name} is gone and has bookings"
             outstanding[name] = outstanding.get(name, 0) + 1
         for member in self._fleet.live(float("-inf")):
             expected = outstanding.get(member.identity.worker, 0)
             assert member.outstanding == expected, f"{member.identity.worker}: {member.outstanding}, not {expected}"
+        for source, keys in self._unaccepted.items():
+            assert keys, f"source {source} is kept without bookings"
+            strangers = [key for key in keys if self._assignments[key].source != source]
+            assert not strangers, f"source {source}: {strangers}"
+
+    def _take(self, key: Key) -> Assignment | None:
+        assignment = self._assignments.pop(key, None)
+        if assignment is not None:
+            self._is_accepted(key, assignment)
+        return assignment
+
+    def _is_accepted(self, key: Key, assignment: Assignment) -> None:
+        waiting = self._unaccepted.get(assignment.source, {})
+        if key in waiting:
+            del waiting[key]
+            if not waiting:
+                del self._unaccepted[assignment.source]
 
     def _undo(self, assignment: Assignment) -> None:
         member = assignment.member
-        member.outstanding -= 1
+        self._fleet.booked(member, -1)
         self._policy.refunded(assignment.request, member.slot)
-        self._index.evict(member.slot, assignment.speculative)
+        if assignment.expected:
+            self._index.withdraw(member.slot, assignment.request.digests)

@@ -1,7 +1,10 @@
 """The workers attached to the scheduler."""
 
+from collections import OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass, field
+
+from global_scheduler.core.queues import Queues
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +22,15 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a worker says continually; `kv_tokens_used` are those referenced by running requests."""
+    """What a worker says continually; `kv_tokens_used` are those referenced by running requests; `stalled_seconds`:
+    since the last step, while there are requests."""
 
     running: int = 0
     waiting: int = 0
     kv_tokens_used: int = 0
     queue_seconds: float = 0.0
     draining: bool = False
+    stalled_seconds: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
@@ -40,27 +45,70 @@ class Member:
 
 
 class Fleet:
-    """Members by name. One that has not reported for more than `stall_timeout` seconds is stale: no candidate."""
+    """Members by name and slot; sets of them are bitmasks by slot.
 
-    def __init__(self, stall_timeout: float) -> None:
+    A member is stale, and no candidate, once it has been silent for more than `stall_timeout` seconds, or when it says
+    that its requests have made no step for `step_timeout` seconds.
+    """
+
+    def __init__(self, stall_timeout: float, step_timeout: float = 30.0) -> None:
         self._stall_timeout = stall_timeout
+        self._step_timeout = step_timeout
+        self.queues = Queues()
         self._members: dict[str, Member] = {}
+        self._by_slot: dict[int, Member] = {}
+        self._pools: dict[str, int] = {}  # model -> its members
+        self._fresh: OrderedDict[Member, None] = OrderedDict()  # longest silent first
+        self._available = 0  # fresh and not draining
 
     def attach(self, identity: Identity, now: float) -> Member:
         """A new member in the lowest free slot; an earlier one of that name must have been removed."""
         assert identity.worker not in self._members, f"{identity.worker} is attached already"
-        taken = [member.slot for member in self._members.values()]
-        slot = next(slot for slot in range(len(taken) + 1) if slot not in taken)
-        member = self._members[identity.worker] = Member(slot, identity, now)
+        slot = next(slot for slot in range(len(self._members) + 1) if slot not in self._by_slot)
+        member = self._members[identity.worker] = self._by_slot[slot] = Member(slot, identity, now)
+        self._pools[identity.model] = self._pools.get(identity.model, 0) | 1 << slot
+        self.queues.join(slot, identity.max_running)
+        self.reported(member, member.load, now)
         return member
 
     def remove(self, member: Member) -> None:
         """The member's slot becomes free."""
-        del self._members[member.identity.worker]
+        bit, model = 1 << member.slot, member.identity.model
+        del self._members[member.identity.worker], self._by_slot[member.slot]
+        self._pools[model] &= ~bit
+        if not self._pools[model]:
+            del self._pools[model]
+        self._fresh.pop(member, None)
+        self._available &= ~bit
+        self.queues.leave(member.slot)
+
+    def reported(self, member: Member, load: Load, now: float) -> None:
+        """The worker's load; nothing when the member has been removed."""
+        if not self.is_current(member):
+            return
+        member.load, member.reported_at = load, now
+        if load.stalled_seconds > self._step_timeout:
+            self._fresh.pop(member, None)
+        else:
+            self._fresh[member] = None
+            self._fresh.move_to_end(member)
+        if load.draining or member not in self._fresh:
+            self._available &= ~(1 << member.slot)
+        else:
+            self._available |= 1 << member.slot
+
+    def booked(self, member: Member, requests: int) -> None:
+        """`s_w` changes by so many requests."""
+        member.outstanding += requests
+        self.queues.add(member.slot, requests)
 
     def find(self, worker: str) -> Member | None:
         """The member of that name."""
         return self._members.get(worker)
+
+    def at(self, slot: int) -> Member:
+        """The member in a slot."""
+        return self._by_slot[slot]
 
     def is_current(self, member: Member) -> bool:
         """Whether this attachment still stands; a worker that came back has another."""
@@ -68,21 +116,43 @@ class Fleet:
 
     def live(self, now: float) -> list[Member]:
         """Members that are not stale, by slot."""
-        fresh = [m for m in self._members.values() if now - m.reported_at <= self._stall_timeout]
-        return sorted(fresh, key=lambda m: m.slot)
+        self._expire(now)
+        return sorted(self._fresh, key=lambda m: m.slot)
 
-    def candidates(self, model: str, excluded: Collection[str], now: float) -> list[Member]:
-        """Who may take a request of `model`: live, not draining, not excluded; by slot."""
-        return [
-            m
-            for m in self.live(now)
-            if m.identity.model == model and not m.load.draining and m.identity.worker not in excluded
-        ]
+    def stale(self, now: float) -> list[Member]:
+        """The other members, by slot."""
+        self._expire(now)
+        return [member for _, member in sorted(self._by_slot.items()) if member not in self._fresh]
+
+    def candidates(self, model: str, excluded: Collection[str], now: float) -> int:
+        """Who may take a request of `model`: live, not draining, not excluded."""
+        self._expire(now)
+        candidates = self._pools.get(model, 0) & self._available
+        for worker in excluded:
+            if worker in self._members:
+                candidates &= ~(1 << self._members[worker].slot)
+        return candidates
+
+    def _expire(self, now: float) -> None:
+        while self._fresh:
+            silent = next(iter(self._fresh))
+            if now - silent.reported_at <= self._stall_timeout:
+                return
+            del self._fresh[silent]
+            self._available &= ~(1 << silent.slot)
 
     def check_invariants(self) -> None:
         """Raises AssertionError."""
-        slots = sorted(m.slot for m in self._members.values())
-        assert len(slots) == len(set(slots)), f"slots given twice: {slots}"
+        self.queues.check_invariants()
+        assert len(self._by_slot) == len(self._members), "a slot is given twice"
+        pools: dict[str, int] = {}
         for name, member in self._members.items():
             assert member.identity.worker == name, f"{member.identity.worker} is kept as {name}"
-            assert member.outstanding >= 0, f"{name}: {member.outstanding} outstanding requests"
+            assert self._by_slot[member.slot] is member, f"{name} is not in slot {member.slot}"
+            length = self.queues.length(member.slot)
+            assert member.outstanding == length, f"{name}: {member.outstanding} outstanding, a queue of {length}"
+            pools[member.identity.model] = pools.get(member.identity.model, 0) | 1 << member.slot
+            available = member in self._fresh and not member.load.draining
+            assert available == bool(self._available >> member.slot & 1), f"{name}: available is not {available}"
+        assert pools == self._pools, f"pools {self._pools}, members {pools}"
+        assert all(self.is_current(member) for member in self._fresh), "a member that is gone counts as fresh"

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from fairlead.blocks import chain, pack_ids, unpack_digests
 from local_worker.core.request import Request
 
+Link = tuple[int, int]  # a cached block's digest, and its parent's or 0
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -34,7 +36,7 @@ class PrefixCache:
         # Least recently used first. A request's pages are released last block first, so a leaf is always older than
         # its parent, and the oldest idle page is a leaf.
         self._idle: OrderedDict[int, None] = OrderedDict()
-        self._news: dict[int, bool] = {}  # digest -> is it cached now
+        self._news: dict[int, int | None] = {}  # digest -> its parent (0: none), or None when evicted; as it happened
         self._new: list[int] = []  # digests that became available since `take_new`
 
     @property
@@ -98,7 +100,7 @@ class PrefixCache:
             if page is None:
                 self._by_digest[block.digest] = request.pages[index]
                 self._blocks[request.pages[index]] = block
-                self._news[block.digest] = True
+                self._tell(block.digest, self._parent(block))
                 self._new.append(block.digest)
             elif self._blocks[page] == block:
                 self._dereference(request.pages[index])
@@ -114,14 +116,25 @@ class PrefixCache:
             self._dereference(page)
         request.pages, request.shared = [], 0
 
-    def snapshot(self) -> tuple[int, ...]:
-        """Every cached digest."""
-        return tuple(self._by_digest)
+    def snapshot(self) -> tuple[Link, ...]:
+        """Every cached block, parents before their children."""
+        return tuple((block.digest, self._parent(block)) for block in self._blocks.values())
 
-    def take_events(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Digests that became available and digests that were evicted since the last call; the last word of each."""
+    def take_events(self) -> tuple[tuple[Link, ...], tuple[int, ...]]:
+        """Blocks that became available and digests that were evicted since the last call; the last word of each.
+
+        In the order in which it happened: a parent comes before, and goes after, its children.
+        """
         news, self._news = self._news, {}
-        return tuple(d for d, cached in news.items() if cached), tuple(d for d, cached in news.items() if not cached)
+        cached = tuple((digest, parent) for digest, parent in news.items() if parent is not None)
+        return cached, tuple(digest for digest, parent in news.items() if parent is None)
+
+    def _tell(self, digest: int, parent: int | None) -> None:
+        self._news.pop(digest, None)
+        self._news[digest] = parent
+
+    def _parent(self, block: Block) -> int:
+        return 0 if block.parent is None else self._blocks[block.parent].digest
 
     def take_new(self) -> list[int]:
         """Digests that became available since the last call; some may be gone again."""
@@ -155,7 +168,7 @@ class PrefixCache:
             page, _ = self._idle.popitem(last=False)
             block = self._blocks.pop(page)
             del self._by_digest[block.digest]
-            self._news[block.digest] = False
+            self._tell(block.digest, None)
             self._free.append(page)
         page = self._free.pop()
         self._references[page] = 1

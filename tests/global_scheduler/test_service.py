@@ -1,5 +1,6 @@
 """The scheduler as gateways and workers meet it: a real process, real gRPC."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -13,19 +14,24 @@ from fairlead.rpc.channel import open_channel, secret_metadata
 from fairlead.rpc.server import Server
 from fairlead.v1 import scheduler_pb2 as pb
 from fairlead.v1 import scheduler_pb2_grpc
-from global_scheduler.app import SchedulerConfig, main, make_server
+from global_scheduler.app import SchedulerConfig, main, make_server, make_service
 
 SECRET = "a-secret-for-tests-only"
 METADATA = secret_metadata(SECRET)
 CHAIN = pack_digests([1, 2, 3])
+STALL = 2.0
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[Server]:
-    made = make_server(SchedulerConfig(listen="127.0.0.1:0", secret=SECRET))
+    config = SchedulerConfig(listen="127.0.0.1:0", secret=SECRET, stall_timeout=STALL)
+    scheduler = make_service(config)
+    made = make_server(config, scheduler)
     await made.start()
     await made.set_ready(True)
+    watching = asyncio.create_task(scheduler.run())
     yield made
+    watching.cancel()
     await made.stop(0)
 
 
@@ -111,7 +117,7 @@ async def test_progress_moves_the_index(channel: grpc.aio.Channel) -> None:
     worker = await attach(channel)
     gateway = scheduler_pb2_grpc.SchedulerStub(channel).Dispatch(metadata=METADATA)
     watch = scheduler_pb2_grpc.SchedulerStub(channel).Watch(pb.WatchRequest(), metadata=METADATA)
-    steps = [(pb.Progress(cached=CHAIN), 48), (pb.Progress(evicted=pack_digests([3])), 32)]
+    steps = [(pb.Progress(cached=[pb.BlockRun(digests=CHAIN)]), 48), (pb.Progress(evicted=pack_digests([3])), 32)]
     for number, (progress, matched) in enumerate(steps, start=1):
         await worker.write(pb.WorkerReport(progress=progress))
         # A load behind it on the same stream says when the progress has been read.
@@ -142,8 +148,16 @@ async def test_malformed_requests_are_refused_and_the_service_goes_on(
     assert len(await dispatch(stub.Dispatch(metadata=METADATA), request("2"))) == 1
 
 
-BAD_REPORTS = [[pb.WorkerReport(load=pb.Load())], [pb.WorkerReport()], [hello(address="")], [hello(cached=b"odd")],
-               [hello(), hello()], [hello(), pb.WorkerReport(progress=pb.Progress(evicted=b"odd"))]]  # fmt: skip
+ODD = pb.BlockRun(digests=b"odd")
+BAD_REPORTS = [
+    [pb.WorkerReport(load=pb.Load())],
+    [pb.WorkerReport()],
+    [hello(address="")],
+    [hello(cached=[ODD])],
+    [hello(), hello()],
+    [hello(), pb.WorkerReport(progress=pb.Progress(evicted=b"odd"))],
+    [hello(), pb.WorkerReport(progress=pb.Progress(cached=[ODD]))],
+]
 
 
 @pytest.mark.parametrize("reports", BAD_REPORTS)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from fairlead.blocks import pack_digests
 from fairlead.rpc.server import Server
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from local_worker.attachment import Attachment
@@ -19,13 +20,20 @@ class Listener(scheduler_pb2_grpc.SchedulerServicer):
 
     def __init__(self) -> None:
         self.reports: asyncio.Queue[scheduler_pb2.WorkerReport] = asyncio.Queue()
+        self.hang_up = asyncio.Event()
 
     async def Attach(
         self, request_iterator: AsyncIterator[scheduler_pb2.WorkerReport], context: object
     ) -> AsyncIterator[scheduler_pb2.WorkerCommand]:
-        async for report in request_iterator:
+        reading = asyncio.create_task(self._read(request_iterator))
+        yield scheduler_pb2.WorkerCommand(attached=scheduler_pb2.Attached())
+        await self.hang_up.wait()
+        self.hang_up.clear()
+        reading.cancel()
+
+    async def _read(self, reports: AsyncIterator[scheduler_pb2.WorkerReport]) -> None:
+        async for report in reports:
             self.reports.put_nowait(report)
-        yield scheduler_pb2.WorkerCommand()
 
     async def load(self, wanted: Callable[[scheduler_pb2.Load], bool]) -> scheduler_pb2.Load:
         """The next report of a load that is as `wanted`."""
@@ -49,7 +57,6 @@ async def attached() -> AsyncIterator[tuple[Listener, Attachment]]:
         worker="w",
         address="127.0.0.1:1",
         model=scheduler_pb2.ModelInfo(name="m"),
-        snapshot=lambda: (7,),
         drain=lambda: None,
     )
     running = asyncio.create_task(attachment.run())
@@ -82,13 +89,39 @@ async def test_a_worker_that_rests_asks_again_by_itself(
 async def test_events_come_as_they_happen_and_the_last_word_counts(attached: tuple[Listener, Attachment]) -> None:
     listener, attachment = attached
     async with asyncio.timeout(WAIT):
-        hello = (await listener.reports.get()).hello
-        assert hello.worker == "w"
-        assert len(hello.cached) == 8
+        assert (await listener.reports.get()).hello.worker == "w"
         await listener.load(lambda load: True)
-        attachment.deliver(Outbox(cached=(1, 2), evicted=()))
-        attachment.deliver(Outbox(cached=(), evicted=(1,)))
+        key = scheduler_pb2.RequestKey(request_id="r", attempt=1)
+        attachment.deliver(Outbox(cached=((1, 0), (2, 1), (5, 0)), evicted=(), accepted=[key]))
+        attachment.deliver(Outbox(cached=((3, 2),), evicted=(5,)))
         while not (report := await listener.reports.get()).HasField("progress"):
             pass
-    assert report.progress.cached == (2).to_bytes(8, "little")
-    assert report.progress.evicted == (1).to_bytes(8, "little")
+    (run,) = report.progress.cached
+    assert (run.parent, run.digests) == (0, pack_digests([1, 2, 3]))
+    assert report.progress.evicted == pack_digests([5])
+    assert list(report.progress.accepted) == [key]
+
+
+async def test_a_new_stream_begins_with_what_is_cached_and_running(
+    attached: tuple[Listener, Attachment],
+) -> None:
+    listener, attachment = attached
+    keys = [scheduler_pb2.RequestKey(request_id=name, attempt=1) for name in "ab"]
+    ended = scheduler_pb2.RequestEnd(request_id="a", attempt=1)
+    async with asyncio.timeout(WAIT):
+        await listener.load(lambda load: True)
+        attachment.deliver(Outbox(cached=((1, 0), (2, 1), (4, 1)), evicted=(), accepted=keys))
+        attachment.deliver(Outbox(cached=(), evicted=(2,), ended=[ended]))
+        listener.hang_up.set()
+        while not (report := await listener.reports.get()).HasField("hello") or not report.hello.requests:
+            pass
+    assert list(report.hello.requests) == [keys[1]]
+    assert [(run.parent, run.digests) for run in report.hello.cached] == [(0, pack_digests([1, 4]))]
+
+
+async def test_requests_without_steps_are_told(attached: tuple[Listener, Attachment]) -> None:
+    listener, attachment = attached
+    attachment.deliver(Outbox(load=scheduler_pb2.Load(running=1)))
+    await listener.load(lambda load: load.stalled_seconds > 0.1)
+    attachment.deliver(Outbox(load=scheduler_pb2.Load()))
+    await listener.load(lambda load: load.stalled_seconds == 0)

@@ -1,22 +1,21 @@
 """What every global policy is: a choice among candidates, and accounts that follow it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from fairlead.cost import Cost
-from global_scheduler.core.fleet import Member
+from global_scheduler.core.queues import Queues
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One attempt to place a request. `weight` in thousandths (fairlead.cost)."""
+    """One attempt to place a request. `digests` packed, `weight` in thousandths (fairlead.cost)."""
 
     request_id: str
     attempt: int
     client: str
     model: str
-    digests: tuple[int, ...]
+    digests: bytes
     prompt_tokens: int
     weight: int
     excluded: tuple[str, ...] = ()
@@ -30,11 +29,21 @@ class PolicyConfig:
     cost: Cost
 
 
-class Policy(Protocol):
-    """A policy reads `Member.outstanding` but never writes it: the dispatcher counts."""
+@dataclass(slots=True)
+class Choice:
+    """Among whom to choose. Sets of workers are bitmasks by slot."""
 
-    def select(self, request: Request, candidates: Sequence[Member], longest: int) -> Member:
-        """Choose and charge. `candidates`: not empty, by slot; `longest`: mask of those with the longest match."""
+    candidates: int  # not empty
+    longest: int  # those of them with the longest match
+    matched_tokens: int
+    queues: Queues
+
+
+class Policy(Protocol):
+    """A policy reads queues but never writes them: the dispatcher books."""
+
+    def select(self, request: Request, choice: Choice) -> int:
+        """Choose a slot, and charge for it."""
 
     def ended(self, request: Request, slot: int, output_tokens: int) -> None:
         """The request started at `slot` and has ended."""
@@ -47,8 +56,3 @@ class Policy(Protocol):
 
     def check_invariants(self) -> None:
         """Raises AssertionError."""
-
-
-def least_outstanding(members: Sequence[Member]) -> Member:
-    """`argmin s_w`; the lower slot where equal."""
-    return min(members, key=lambda m: (m.outstanding, m.slot))

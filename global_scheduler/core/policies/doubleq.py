@@ -1,14 +1,22 @@
-"""DoubleQ: locality until a client's quantum at a worker is spent, then the shortest queue (DLPM Alg. 2)."""
+"""DoubleQ: locality until a client's quantum at a worker is spent, then the shortest queue (DLPM Alg. 2).
 
-from collections.abc import Sequence
+Unit of fairness: with DLPM in the workers, service per client over the pool; two clients that are backlogged on every
+worker differ by at most 2 |W| (U + Q^u) (Theorem 5.1). Q^w is no part of the bound: it trades locality for balance.
+"""
+
+from functools import partial
 
 from fairlead.cost import MICRO, charge
-from global_scheduler.core.fleet import Member
-from global_scheduler.core.policies.base import PolicyConfig, Request, least_outstanding
+from global_scheduler.core.policies.base import Choice, PolicyConfig, Request
+from global_scheduler.core.policies.by_client import ByClient
+from global_scheduler.core.policies.credit import Credit
+
+# What a request that never started still costs, so that submitting and cancelling moves nobody about for free.
+KEPT_TOKENS = 16
 
 
 class DoubleQ:
-    """Accounts `q_{i,w}` per (client, model) and worker slot, in micro-units; never above Q^w.
+    """Accounts per (client, model), at most `ByClient.MOST`; forgetting one gives back a quantum per worker.
 
     Two misprints of SELECTWORKER are corrected after the text of section 5.2: replenish while *no* worker is
     available (line 5), and prefer the candidates with the longest match if any is available (line 8).
@@ -16,51 +24,47 @@ class DoubleQ:
     """
 
     def __init__(self, config: PolicyConfig) -> None:
-        self._quantum = config.quantum_tokens * MICRO
         self._cost = config.cost
-        self._accounts: dict[tuple[str, str], dict[int, int]] = {}
+        self._credits: ByClient[Credit] = ByClient(partial(Credit, config.quantum_tokens * MICRO))
+        self._quantum = config.quantum_tokens * MICRO
 
-    def select(self, request: Request, candidates: Sequence[Member], longest: int) -> Member:
+    def select(self, request: Request, choice: Choice) -> int:
         """SELECTWORKER and the charge of line 16."""
-        q = self._accounts.setdefault((request.client, request.model), {})
-        self._replenish(q, candidates)
-        available = [m for m in candidates if q[m.slot] > 0]
-        chosen = least_outstanding([m for m in available if longest >> m.slot & 1] or available)
-        q[chosen.slot] -= self._input_charge(request)
+        credit = self._credits.of(request.client, request.model)
+        available = credit.available(choice.candidates)
+        chosen = choice.queues.least(choice.longest & available or available)
+        credit.charge(chosen, self._input_charge(request))
         return chosen
 
     def ended(self, request: Request, slot: int, output_tokens: int) -> None:
         """Line 22."""
-        q = self._accounts[request.client, request.model]
-        q[slot] -= charge(self._cost.decode(output_tokens, request.prompt_tokens, 0), request.weight)
+        credit = self._credits.find(request.client, request.model)
+        if credit is not None:
+            cost = self._cost.decode(output_tokens, request.prompt_tokens, 0)
+            credit.charge(slot, charge(cost, request.weight))
 
     def refunded(self, request: Request, slot: int) -> None:
-        """The input's charge returns, clamped at Q^w: replenishment may have paid for part of it already."""
-        q = self._accounts[request.client, request.model]
-        q[slot] = min(self._quantum, q[slot] + self._input_charge(request))
+        """The input's charge returns, but for a small fixed cost."""
+        credit = self._credits.find(request.client, request.model)
+        if credit is not None:
+            kept = charge(self._cost.extend(min(KEPT_TOKENS, request.prompt_tokens), 0), request.weight)
+            credit.charge(slot, min(0, kept - self._input_charge(request)))
 
     def forget(self, slot: int) -> None:
-        """A slot's next owner starts without debts."""
-        for q in self._accounts.values():
-            q.pop(slot, None)
+        """A slot's next owner starts without debts. O(clients): workers leave rarely."""
+        for _, credit in self._credits:
+            credit.forget(slot)
 
     def balance(self, client: str, model: str, slot: int) -> int:
-        """`q_{i,w}`; 0 before the client's first request."""
-        return self._accounts.get((client, model), {}).get(slot, 0)
+        """`q_{i,w}` in micro-units; a full quantum before the client's first request there."""
+        credit = self._credits.find(client, model)
+        return self._quantum if credit is None else credit.balance(slot)
 
     def check_invariants(self) -> None:
         """Raises AssertionError."""
-        for key, q in self._accounts.items():
-            for slot, balance in q.items():
-                assert balance <= self._quantum, f"{key} at slot {slot}: {balance} is above {self._quantum}"
-
-    def _replenish(self, q: dict[int, int], candidates: Sequence[Member]) -> None:
-        """Lines 5 and 6 in closed form: as many quanta as the least indebted candidate needs to become positive."""
-        best = max(q.setdefault(m.slot, 0) for m in candidates)
-        if best <= 0:
-            quanta = -best // self._quantum + 1
-            for member in candidates:
-                q[member.slot] += quanta * self._quantum
+        for _, credit in self._credits:
+            credit.check_invariants()
 
     def _input_charge(self, request: Request) -> int:
+        # What is a system prompt only the worker can tell.
         return charge(self._cost.extend(request.prompt_tokens, 0), request.weight)

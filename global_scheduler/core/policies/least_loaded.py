@@ -1,18 +1,15 @@
-"""Least loaded: the shortest queue, whatever it holds."""
+"""Least loaded: the shortest queue, whatever it holds. Unit of fairness: none."""
 
-from collections.abc import Sequence
-
-from global_scheduler.core.fleet import Member
-from global_scheduler.core.policies.base import PolicyConfig, Request, least_outstanding
+from global_scheduler.core.policies.base import Choice, PolicyConfig, Request
 from global_scheduler.core.policies.stateless import WithoutAccounts
 
 
 class LeastLoaded(WithoutAccounts):
-    """`argmin s_w` over all candidates."""
+    """`argmin s_w / capacity` over all candidates."""
 
     def __init__(self, _config: PolicyConfig) -> None:
         pass
 
-    def select(self, request: Request, candidates: Sequence[Member], longest: int) -> Member:
+    def select(self, request: Request, choice: Choice) -> int:
         """See Policy."""
-        return least_outstanding(candidates)
+        return choice.queues.least(choice.candidates)

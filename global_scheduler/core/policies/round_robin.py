@@ -1,9 +1,7 @@
-"""Round robin: each pool's workers in turn, whatever they hold."""
+"""Round robin: each pool's workers in turn, whatever they hold; SGLang's default (DLPM section 6.1). Unit of fairness:
+none."""
 
-from collections.abc import Sequence
-
-from global_scheduler.core.fleet import Member
-from global_scheduler.core.policies.base import PolicyConfig, Request
+from global_scheduler.core.policies.base import Choice, PolicyConfig, Request
 from global_scheduler.core.policies.stateless import WithoutAccounts
 
 
@@ -13,9 +11,14 @@ class RoundRobin(WithoutAccounts):
     def __init__(self, _config: PolicyConfig) -> None:
         self._last: dict[str, int] = {}
 
-    def select(self, request: Request, candidates: Sequence[Member], longest: int) -> Member:
+    def select(self, request: Request, choice: Choice) -> int:
         """See Policy."""
-        last = self._last.get(request.model, -1)
-        chosen = next((m for m in candidates if m.slot > last), candidates[0])
-        self._last[request.model] = chosen.slot
+        chosen = self._last[request.model] = following(choice.candidates, self._last.get(request.model))
         return chosen
+
+
+def following(workers: int, last: int | None) -> int:
+    """The slot after `last` in a mask, cyclically; the lowest when there is no last one."""
+    later = 0 if last is None else workers >> (last + 1) << (last + 1)
+    chosen = later or workers
+    return (chosen & -chosen).bit_length() - 1

@@ -23,7 +23,7 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         self.cache = PrefixCache(PAGES, BLOCK)
         self.written: dict[int, list[int]] = {}
         self.admitted: list[Request] = []
-        self.announced: set[int] = set()
+        self.announced: dict[int, int] = {}
         self.waiting: dict[tuple[int, ...], Request] = {}
         self.arrivals = 0
 
@@ -71,9 +71,13 @@ class PrefixCacheMachine(RuleBasedStateMachine):
     @rule()
     def events_add_up_to_the_snapshot(self) -> None:
         cached, evicted = self.cache.take_events()
-        self.announced |= set(cached)
-        self.announced -= set(evicted)
-        assert self.announced == set(self.cache.snapshot())
+        for digest in evicted:
+            assert digest not in self.announced.values(), "a parent goes after its children"
+            self.announced.pop(digest, None)
+        for digest, parent in cached:
+            assert not parent or parent in self.announced, "a parent comes before its children"
+            self.announced[digest] = parent
+        assert self.announced == dict(self.cache.snapshot())
 
     @rule(tokens=TOKENS)
     def a_request_that_waits_matches_what_a_new_one_would(self, tokens: list[int]) -> None:

@@ -1,0 +1,42 @@
+"""What is known of one attached worker beyond the core's needs, and what it is to be told."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from fairlead.v1 import scheduler_pb2
+from global_scheduler.core.fleet import Member
+
+
+class Attachment:
+    """One Attach stream; `commands` is its only writer."""
+
+    def __init__(self, hello: scheduler_pb2.Hello, member: Member) -> None:
+        self.member = member
+        self.services: dict[str, scheduler_pb2.ClientService] = {}
+        self.view = scheduler_pb2.Member(
+            worker=hello.worker, instance=hello.instance, address=hello.address, model=hello.model
+        )
+        self._leaving = False
+        self._commands: asyncio.Queue[scheduler_pb2.WorkerCommand | None] = asyncio.Queue()
+        self._commands.put_nowait(scheduler_pb2.WorkerCommand(attached=scheduler_pb2.Attached()))
+
+    def loaded(self, load: scheduler_pb2.Load) -> None:
+        """Services are cumulative since the worker's start: the latest per client stands."""
+        self.services.update((service.client, service) for service in load.services)
+        self.view.load.CopyFrom(load)
+        self.view.load.ClearField("services")
+        self.view.load.draining |= self._leaving
+
+    def drain(self) -> None:
+        """Ask the worker to leave. It counts as draining from now on, whatever it reports until it has heard."""
+        self._leaving = self.view.load.draining = True
+        self._commands.put_nowait(scheduler_pb2.WorkerCommand(drain=scheduler_pb2.DrainCommand()))
+
+    def close(self) -> None:
+        """End the stream after what has been said; a worker that is still there attaches again."""
+        self._commands.put_nowait(None)
+
+    async def commands(self) -> AsyncIterator[scheduler_pb2.WorkerCommand]:
+        """Until `close`."""
+        while (command := await self._commands.get()) is not None:
+            yield command

@@ -1,0 +1,27 @@
+"""Preble, as far as the DLPM paper describes it (section 6.1): exploit a long match, else explore. Unit of fairness:
+none."""
+
+from global_scheduler.core.policies.base import Choice, PolicyConfig, Request
+from global_scheduler.core.policies.stateless import WithoutAccounts
+
+
+class Preble(WithoutAccounts):
+    """More than half of the prompt matched: the least loaded of those with the longest match; otherwise of all.
+
+    Rebalancing: a match whose queue, per capacity, is more than 1.5 times the shortest one with this request in it is
+    passed over for the shortest.
+    """
+
+    def __init__(self, _config: PolicyConfig) -> None:
+        pass
+
+    def select(self, request: Request, choice: Choice) -> int:
+        """See Policy."""
+        queues = choice.queues
+        shortest = queues.least(choice.candidates)
+        if 2 * choice.matched_tokens <= request.prompt_tokens:
+            return shortest
+        match = queues.least(choice.longest)
+        length, capacity = queues.load(match)
+        other, other_capacity = queues.load(shortest)
+        return shortest if 2 * length * other_capacity > 3 * (other + 1) * capacity else match

@@ -1,0 +1,73 @@
+"""Messages as the core's values; raises InvalidRequest for what cannot be one."""
+
+import math
+from collections.abc import Iterable
+
+from fairlead.blocks import DIGEST_BYTES, Run
+from fairlead.cost import weight_thousandths
+from fairlead.errors import InvalidRequest
+from fairlead.v1 import scheduler_pb2
+from global_scheduler.core.fleet import Identity, Load
+from global_scheduler.core.policies import Request
+
+MAX_WEIGHT = 1e6
+
+
+def request_from(message: scheduler_pb2.DispatchRequest) -> Request:
+    """One attempt to place a request."""
+    if not message.request_id:
+        raise InvalidRequest("must not be empty", "requests.request_id")
+    if not (math.isfinite(message.weight) and 0 < message.weight <= MAX_WEIGHT):
+        raise InvalidRequest(f"must be above 0 and at most {MAX_WEIGHT:g}, got {message.weight}", "requests.weight")
+    return Request(
+        request_id=message.request_id,
+        attempt=message.attempt,
+        client=message.client,
+        model=message.model,
+        digests=packed(message.digests, "requests.digests"),
+        prompt_tokens=message.prompt_tokens,
+        weight=weight_thousandths(message.weight),
+        excluded=tuple(message.excluded),
+    )
+
+
+def identity_from(hello: scheduler_pb2.Hello) -> Identity:
+    """Who a worker is."""
+    model = hello.model
+    identity = Identity(
+        worker=hello.worker,
+        instance=hello.instance,
+        address=hello.address,
+        model=model.name,
+        block_tokens=model.block_tokens,
+        kv_tokens=model.kv_tokens,
+        max_running=model.max_running,
+    )
+    for name in Identity.__slots__:
+        if not getattr(identity, name):
+            raise InvalidRequest("must be given", f"hello.{name}")
+    return identity
+
+
+def load_from(message: scheduler_pb2.Load) -> Load:
+    """How loaded a worker is."""
+    return Load(
+        running=message.running,
+        waiting=message.waiting,
+        kv_tokens_used=message.kv_tokens_used,
+        queue_seconds=message.queue_seconds,
+        draining=message.draining,
+        stalled_seconds=message.stalled_seconds,
+    )
+
+
+def runs_from(messages: Iterable[scheduler_pb2.BlockRun], field: str) -> list[Run]:
+    """Runs of blocks."""
+    return [Run(message.parent, packed(message.digests, field)) for message in messages]
+
+
+def packed(digests: bytes, field: str) -> bytes:
+    """`digests`, checked."""
+    if len(digests) % DIGEST_BYTES:
+        raise InvalidRequest(f"packed digests are a multiple of {DIGEST_BYTES} bytes, got {len(digests)}", field)
+    return digests

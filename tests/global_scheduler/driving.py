@@ -1,0 +1,40 @@
+"""A dispatcher with made-up workers and requests."""
+
+from typing import Any
+
+from fairlead.cost import WeightedTokens
+from global_scheduler.core.block_index import BlockIndex
+from global_scheduler.core.dispatcher import Assignment, Dispatcher
+from global_scheduler.core.fleet import Fleet, Identity, Member
+from global_scheduler.core.policies import POLICIES, PolicyConfig, Request
+
+QUANTUM = 100
+CONFIG = PolicyConfig(QUANTUM, WeightedTokens())
+STALL = 5
+
+
+def identity(worker: str, model: str = "m", instance: str = "1", max_running: int = 10) -> Identity:
+    return Identity(worker, instance, f"{worker}:1", model, block_tokens=16, kv_tokens=1000, max_running=max_running)
+
+
+def request(name: str, **fields: Any) -> Request:
+    """One of 10 tokens by ann, unless said otherwise."""
+    values: dict[str, Any] = {
+        "attempt": 1,
+        "client": "ann",
+        "model": "m",
+        "digests": b"",
+        "prompt_tokens": 10,
+        "weight": 1000,
+    }
+    return Request(name, **(values | fields))
+
+
+def dispatcher(policy: str = "doubleq", workers: tuple[str, ...] = ("a", "b")) -> tuple[Dispatcher, list[Member]]:
+    made = Dispatcher(POLICIES[policy](CONFIG), BlockIndex(1000), Fleet(STALL))
+    return made, [made.attached(identity(worker), (), now=0) for worker in workers]
+
+
+def placed(assignment: Assignment | None) -> str:
+    assert assignment is not None
+    return assignment.member.identity.worker

@@ -1,0 +1,246 @@
+"""The block index against one set of blocks per worker, under the histories that real workers tell."""
+
+from functools import cache
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from fairlead import blocks
+from fairlead.blocks import Run, pack_digests, pack_ids, runs, unpack_digests
+from global_scheduler.core.block_index import BlockIndex
+
+SLOTS = 3
+ROOM = 10_000
+Path = tuple[int, ...]
+PATHS = st.lists(st.integers(1, 3), max_size=7).map(tuple)
+
+
+def chain(path: Path) -> tuple[int, ...]:
+    """The digests of blocks of one token each."""
+    return unpack_digests(packed(path))
+
+
+@cache
+def packed(path: Path) -> bytes:
+    return blocks.chain(pack_ids(path), 1, seed=1)
+
+
+class NaiveWorker:
+    """Blocks that the worker holds, and those that requests on their way there announce."""
+
+    def __init__(self) -> None:
+        self.held: dict[int, int] = {}  # digest -> parent
+        self.expected: list[Path] = []
+
+    def has(self, digest: int) -> bool:
+        return digest in self.held or any(digest in chain(path) for path in self.expected)
+
+    def matches(self, path: Path) -> int:
+        missing = [n for n, digest in enumerate(chain(path)) if not self.has(digest)]
+        return missing[0] if missing else len(path)
+
+
+class IndexMachine(RuleBasedStateMachine):
+    """Requests are dispatched, withdrawn or run; workers generate blocks, evict leaves, die and come back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.index = BlockIndex(ROOM)
+        self.workers = [NaiveWorker() for _ in range(SLOTS)]
+        self.generated = 100
+
+    @rule(slot=st.integers(0, SLOTS - 1), path=PATHS)
+    def dispatched(self, slot: int, path: Path) -> None:
+        assert self.index.expect(slot, packed(path))
+        self.workers[slot].expected.append(path)
+
+    def outstanding(self) -> bool:
+        return any(worker.expected for worker in self.workers)
+
+    def take(self, pick: int) -> tuple[int, Path]:
+        slots = [slot for slot, worker in enumerate(self.workers) if worker.expected]
+        slot = slots[pick % len(slots)]
+        expected = self.workers[slot].expected
+        return slot, expected.pop(pick % len(expected))
+
+    @precondition(outstanding)
+    @rule(pick=st.integers(0, 99))
+    def withdrawn(self, pick: int) -> None:
+        slot, path = self.take(pick)
+        self.index.withdraw(slot, packed(path))
+
+    @precondition(outstanding)
+    @rule(pick=st.integers(0, 99), cut=st.integers(0, 7), output=st.integers(0, 2), tells=st.booleans())
+    def ran(self, pick: int, cut: int, output: int, tells: bool) -> None:
+        """Prefilled in two chunks, of which the worker tells or not; then some blocks that nobody else generates."""
+        slot, path = self.take(pick)
+        worker, digests = self.workers[slot], chain(path)
+        self.workers[slot].expected.append(path)
+        links = list(zip(digests, (0, *digests), strict=False))
+        for part in (links[:cut], links[cut:]) if tells else ():
+            self.cached(slot, part)
+        worker.held |= dict(links)
+        for _ in range(output):
+            self.generated += 1
+            parent, path = chain(path)[-1] if path else 0, (*path, self.generated)
+            self.cached(slot, [(chain(path)[-1], parent)])
+            if tells:
+                self.probe(path)
+        worker.expected.remove(path[: len(digests)])
+        self.index.confirm(slot, packed(path[: len(digests)]))
+
+    def cached(self, slot: int, links: list[tuple[int, int]]) -> None:
+        self.workers[slot].held |= dict(links)
+        self.index.cached(slot, runs(links))
+
+    def evictable(self) -> bool:
+        return any(worker.held for worker in self.workers)
+
+    @precondition(evictable)
+    @rule(pick=st.integers(0, 999), count=st.integers(1, 6))
+    def evicted(self, pick: int, count: int) -> None:
+        """Leaves first, as a worker must: of one chain, or of several in turn."""
+        slots = [slot for slot, worker in enumerate(self.workers) if worker.held]
+        slot = slots[pick % len(slots)]
+        held, gone = self.workers[slot].held, []
+        for number in range(min(count, len(held))):
+            parents = set(held.values())
+            leaves = sorted(digest for digest in held if digest not in parents)
+            gone.append(leaves[(pick + number * (pick % 2)) % len(leaves)])
+            del held[gone[-1]]
+        self.index.evicted(slot, pack_digests(gone))
+
+    @rule(slot=st.integers(0, SLOTS - 1), comes_back=st.booleans())
+    def died(self, slot: int, comes_back: bool) -> None:
+        """A snapshot replaces everything that was known of the slot."""
+        held = self.workers[slot].held
+        self.index.forget(slot)
+        self.workers[slot] = NaiveWorker()
+        if comes_back:
+            self.cached(slot, list(held.items()))
+
+    @rule(path=PATHS, eligible=st.integers(1, 2**SLOTS - 1))
+    def matched(self, path: Path, eligible: int) -> None:
+        self.compare(path, eligible)
+
+    def probe(self, path: Path) -> None:
+        self.compare(path, 2**SLOTS - 1)
+
+    def compare(self, path: Path, eligible: int) -> None:
+        lengths = {s: worker.matches(path) for s, worker in enumerate(self.workers) if eligible >> s & 1}
+        longest = max(lengths.values())
+        expected = sum(1 << slot for slot, length in lengths.items() if length == longest)
+        assert self.index.match(packed(path), eligible) == (expected, longest)
+
+    @invariant()
+    def holds(self) -> None:
+        self.index.check_invariants()
+        known = {digest for worker in self.workers for digest in worker.held}
+        known |= {digest for worker in self.workers for path in worker.expected for digest in chain(path)}
+        assert len(self.index) == len(known)
+
+
+class SmallIndexMachine(RuleBasedStateMachine):
+    """Too small for what happens: it never says that a worker has what it has not, and never outgrows its limit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.index = BlockIndex(6)
+        self.told: list[set[int]] = [set() for _ in range(SLOTS)]
+        self.outstanding: list[tuple[int, Path]] = []
+
+    @rule(slot=st.integers(0, SLOTS - 1), path=PATHS)
+    def dispatched(self, slot: int, path: Path) -> None:
+        if self.index.expect(slot, packed(path)):
+            self.outstanding.append((slot, path))
+            _, matched = self.index.match(packed(path), 1 << slot)
+            assert matched == len(path), "what was accepted is there"
+
+    @precondition(lambda self: self.outstanding)
+    @rule(pick=st.integers(0, 99), ran=st.booleans())
+    def left(self, pick: int, ran: bool) -> None:
+        slot, path = self.outstanding.pop(pick % len(self.outstanding))
+        _, matched = self.index.match(packed(path), 1 << slot)
+        assert matched == len(path), "outstanding requests are spared"
+        if ran:
+            self.told[slot] |= set(chain(path))
+            self.index.confirm(slot, packed(path))
+        else:
+            self.index.withdraw(slot, packed(path))
+
+    @rule(slot=st.integers(0, SLOTS - 1), path=PATHS)
+    def cached(self, slot: int, path: Path) -> None:
+        self.told[slot] |= set(chain(path))
+        self.index.cached(slot, [Run(0, packed(path))])
+
+    @rule(path=PATHS, slot=st.integers(0, SLOTS - 1))
+    def matched(self, path: Path, slot: int) -> None:
+        known = self.told[slot] | {d for s, p in self.outstanding if s == slot for d in chain(p)}
+        _, matched = self.index.match(packed(path), 1 << slot)
+        assert all(digest in known for digest in chain(path)[:matched])
+
+    @invariant()
+    def holds(self) -> None:
+        self.index.check_invariants()
+
+
+TestIndex = IndexMachine.TestCase
+TestIndex.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestSmallIndex = SmallIndexMachine.TestCase
+TestSmallIndex.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+
+
+def test_a_full_index_drops_the_end_of_the_run_used_longest_ago() -> None:
+    index = BlockIndex(max_blocks=5)
+    for path in ((1, 1, 1), (2, 2, 2)):
+        index.cached(0, [Run(0, packed(path))])
+    assert index.match(packed((1, 1, 1)), 1) == (1, 2)
+    assert index.match(packed((2, 2, 2)), 1) == (1, 3)
+    index.expect(0, packed((1, 1)))
+    index.withdraw(0, packed((1, 1)))
+    index.cached(0, [Run(0, packed((3,)))])
+    assert index.match(packed((1, 1, 1)), 1) == (1, 2), "used since"
+    assert index.match(packed((2, 2, 2)), 1) == (1, 2)
+
+
+def test_an_index_full_of_outstanding_requests_takes_no_more() -> None:
+    index = BlockIndex(max_blocks=3)
+    assert index.expect(0, packed((1, 1, 1)))
+    assert not index.expect(0, packed((2,)))
+    index.cached(0, [Run(0, packed((2,)))])
+    assert index.match(packed((2,)), 1) == (1, 0)
+    index.confirm(0, packed((1, 1, 1)))
+    assert index.expect(0, packed((2,)))
+
+
+def test_a_withdrawn_request_leaves_what_another_announces() -> None:
+    index = BlockIndex(ROOM)
+    index.expect(0, packed((1, 1)))
+    index.expect(0, packed((1, 1, 2)))
+    index.withdraw(0, packed((1, 1)))
+    assert index.match(packed((1, 1, 2)), 1) == (1, 3)
+    index.withdraw(0, packed((1, 1, 2)))
+    assert len(index) == 0
+
+
+def test_a_run_after_blocks_that_end_no_node_waits_for_a_prompt_that_contains_it() -> None:
+    index = BlockIndex(ROOM)
+    index.cached(0, [Run(0, packed((1, 2, 3)))])
+    index.cached(0, runs([(chain((1, 2, 9))[-1], chain((1, 2))[-1])]))
+    assert index.match(packed((1, 2, 9)), 1) == (1, 2)
+    index.expect(0, packed((1, 2, 9)))
+    index.confirm(0, packed((1, 2, 9)))
+    assert index.match(packed((1, 2, 9)), 1) == (1, 3)
+    index.check_invariants()
+
+
+def test_a_digest_known_after_another_prefix_ends_the_chain() -> None:
+    index = BlockIndex(ROOM)
+    index.cached(0, [Run(0, pack_digests([1, 2]))])
+    index.cached(0, [Run(0, pack_digests([7]))])
+    index.cached(1, [Run(7, pack_digests([1]))])
+    index.expect(1, pack_digests([7, 1]))
+    index.withdraw(1, pack_digests([7, 1]))
+    index.check_invariants()
+    assert index.match(pack_digests([1, 2]), 3) == (1, 2)

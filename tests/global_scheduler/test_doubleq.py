@@ -1,0 +1,258 @@
+"""DoubleQ within a dispatcher against Algorithm 2 written out, loops and all, with its two misprints corrected."""
+
+from fractions import Fraction
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from fairlead.blocks import pack_digests, runs
+from fairlead.cost import MICRO
+from global_scheduler.core.block_index import BlockIndex
+from global_scheduler.core.dispatcher import Dispatcher
+from global_scheduler.core.fleet import Fleet, Load, Member
+from global_scheduler.core.policies import DoubleQ
+from global_scheduler.core.policies.doubleq import KEPT_TOKENS
+from tests.global_scheduler.driving import CONFIG, QUANTUM, dispatcher, identity, placed, request
+
+CLIENTS, WORKERS = "xyz", "abcd"
+CAPACITY = {"a": 10, "b": 10, "c": 20, "d": 10}
+MODEL = {"a": "m", "b": "m", "c": "m", "d": "n"}
+# Chains with shared beginnings: a digest is its whole prefix, as in the real block chain.
+CHAINS = st.lists(st.integers(0, 1), max_size=4).map(
+    lambda path: tuple(int("1" + "".join(map(str, path[: n + 1])), 2) for n in range(len(path)))
+)
+
+
+class NaiveWorker:
+    """One attachment. `q` by client: what is absent has never been used and is a full quantum."""
+
+    def __init__(self, member: Member) -> None:
+        self.member = member
+        self.q: dict[str, int] = {}
+        self.s = 0
+        self.held: set[int] = set()
+        self.expected: list[tuple[int, ...]] = []
+        self.draining = False
+
+    def matches(self, chain: tuple[int, ...]) -> int:
+        known = self.held.union(*self.expected)
+        return next((n for n, digest in enumerate(chain) if digest not in known), len(chain))
+
+
+class DispatchMachine(RuleBasedStateMachine):
+    """Requests of three clients for two models; workers drain, are excluded, die and come back; gateways die."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.policy = DoubleQ(CONFIG)
+        self.dispatcher = Dispatcher(self.policy, BlockIndex(1000), Fleet(stall_timeout=5))
+        self.workers: dict[str, NaiveWorker] = {}
+        for name in WORKERS:
+            self.joins(name)
+        # Request -> client, worker, input tokens, chain, the asking gateway while no worker has confirmed.
+        self.running: dict[str, tuple[str, str, int, tuple[int, ...], int]] = {}
+        self.foreign: dict[str, str] = {}
+        self.count = 0
+
+    def joins(self, name: str) -> None:
+        who = identity(name, MODEL[name], max_running=CAPACITY[name])
+        self.workers[name] = NaiveWorker(self.dispatcher.attached(who, (), now=0))
+
+    def name(self) -> str:
+        self.count += 1
+        return str(self.count)
+
+    @rule(
+        client=st.sampled_from(CLIENTS),
+        model=st.sampled_from("mmmn"),
+        tokens=st.integers(1, 250),
+        chain=CHAINS,
+        excluded=st.sampled_from(["", "", "a", "ab"]),
+        source=st.integers(1, 2),
+    )
+    def arrived(self, client: str, model: str, tokens: int, chain: tuple[int, ...], excluded: str, source: int) -> None:
+        pool = {name: worker for name, worker in sorted(self.workers.items()) if MODEL[name] == model}
+        candidates = {n: w for n, w in pool.items() if not w.draining and n not in excluded}
+        asked = request(
+            self.name(),
+            client=client,
+            model=model,
+            prompt_tokens=tokens,
+            digests=pack_digests(chain),
+            excluded=tuple(excluded),
+        )
+        assignment = self.dispatcher.dispatch(asked, 0, source)
+        if not candidates:
+            assert assignment is None
+            return
+        expected = self.select(client, chain, pool, candidates)
+        worker = self.workers[expected]
+        assert placed(assignment) == expected
+        assert assignment is not None
+        assert assignment.matched_tokens == 16 * worker.matches(chain)
+        worker.q[client] = worker.q.get(client, QUANTUM) - tokens
+        worker.s += 1
+        worker.expected.append(chain)
+        self.running[asked.request_id] = (client, expected, tokens, chain, source)
+
+    def select(
+        self, client: str, chain: tuple[int, ...], pool: dict[str, NaiveWorker], candidates: dict[str, NaiveWorker]
+    ) -> str:
+        """SELECTWORKER."""
+        longest = max(worker.matches(chain) for worker in candidates.values())
+        while not any(worker.q.get(client, QUANTUM) > 0 for worker in candidates.values()):
+            for worker in pool.values():
+                if worker.q.get(client, QUANTUM) <= 0:
+                    worker.q[client] += QUANTUM
+        available = [name for name, worker in candidates.items() if worker.q.get(client, QUANTUM) > 0]
+        sticky = [name for name in available if candidates[name].matches(chain) == longest]
+        return min(sticky or available, key=self.order)
+
+    def order(self, name: str) -> tuple[Fraction, int]:
+        worker = self.workers[name]
+        return Fraction(worker.s, CAPACITY[name]), worker.member.slot
+
+    @precondition(lambda self: self.running)
+    @rule(pick=st.integers(0, 1000), output=st.integers(0, 200))
+    def ended(self, pick: int, output: int) -> None:
+        name = sorted(self.running)[pick % len(self.running)]
+        client, at, _, chain, _ = self.running.pop(name)
+        worker = self.workers[at]
+        self.dispatcher.accepted(worker.member, name, 1)
+        self.dispatcher.ended(worker.member, name, 1, True, output)
+        worker.s -= 1
+        worker.q[client] -= 2 * output
+        worker.expected.remove(chain)
+        if output:
+            worker.held |= set(chain)
+
+    @precondition(lambda self: self.running)
+    @rule(pick=st.integers(0, 1000), told=st.booleans())
+    def never_started(self, pick: int, told: bool) -> None:
+        """The worker says so, or the gateway."""
+        name = sorted(self.running)[pick % len(self.running)]
+        if told:
+            self.dispatcher.ended(self.workers[self.running[name][1]].member, name, 1, False, 0)
+        else:
+            self.dispatcher.withdrawn(name, 1)
+        self.undone(name)
+
+    def undone(self, name: str) -> None:
+        client, at, tokens, chain, _ = self.running.pop(name)
+        worker = self.workers[at]
+        worker.s -= 1
+        worker.q[client] = min(QUANTUM, worker.q[client] + max(0, tokens - KEPT_TOKENS))
+        worker.expected.remove(chain)
+
+    @precondition(lambda self: self.running)
+    @rule(pick=st.integers(0, 1000))
+    def accepted(self, pick: int) -> None:
+        name = sorted(self.running)[pick % len(self.running)]
+        client, at, tokens, chain, _ = self.running[name]
+        self.dispatcher.accepted(self.workers[at].member, name, 1)
+        self.running[name] = (client, at, tokens, chain, 0)
+
+    @rule(source=st.integers(1, 2))
+    def a_gateway_died(self, source: int) -> None:
+        self.dispatcher.gone(source)
+        for name in [name for name, entry in self.running.items() if entry[4] == source]:
+            self.undone(name)
+
+    @rule(at=st.sampled_from(WORKERS), ends=st.booleans())
+    def placed_by_a_gateway_alone(self, at: str, ends: bool) -> None:
+        worker, name = self.workers[at], self.name()
+        self.dispatcher.accepted(worker.member, name, 1)
+        if ends:
+            self.dispatcher.ended(worker.member, name, 1, True, 5)
+        else:
+            worker.s += 1
+            self.foreign[name] = at
+
+    @rule(at=st.sampled_from(WORKERS))
+    def drains_or_returns(self, at: str) -> None:
+        worker = self.workers[at]
+        worker.draining = not worker.draining
+        self.dispatcher.reported(worker.member, Load(draining=worker.draining), 0)
+
+    @rule(at=st.sampled_from(WORKERS))
+    def dies_and_comes_back(self, at: str) -> None:
+        self.dispatcher.lost(self.workers[at].member)
+        self.joins(at)
+        self.running = {name: entry for name, entry in self.running.items() if entry[1] != at}
+        self.foreign = {name: worker for name, worker in self.foreign.items() if worker != at}
+
+    @rule(at=st.sampled_from(WORKERS), chain=CHAINS)
+    def cached(self, at: str, chain: tuple[int, ...]) -> None:
+        worker = self.workers[at]
+        worker.held |= set(chain)
+        self.dispatcher.progressed(worker.member, runs(zip(chain, (0, *chain), strict=False)), b"")
+
+    @precondition(lambda self: any(worker.held for worker in self.workers.values()))
+    @rule(pick=st.integers(0, 99))
+    def evicted(self, pick: int) -> None:
+        names = sorted(name for name, worker in self.workers.items() if worker.held)
+        worker = self.workers[names[pick % len(names)]]
+        leaf = max(worker.held)  # longer paths are larger numbers
+        worker.held.remove(leaf)
+        self.dispatcher.progressed(worker.member, (), pack_digests([leaf]))
+
+    @invariant()
+    def accounts_agree(self) -> None:
+        self.dispatcher.check_invariants()
+        for name, worker in self.workers.items():
+            assert worker.member.outstanding == worker.s, name
+            for client in CLIENTS:
+                balance = self.policy.balance(client, MODEL[name], worker.member.slot)
+                assert balance == worker.q.get(client, QUANTUM) * MICRO, (name, client)
+
+
+TestDispatch = DispatchMachine.TestCase
+TestDispatch.settings = settings(max_examples=120, stateful_step_count=50, deadline=None)
+
+
+def test_a_prefix_sticks_to_its_worker_until_the_quantum_is_spent() -> None:
+    made, _ = dispatcher()
+    prompt = {"prompt_tokens": 40, "digests": pack_digests([7])}
+    placements = [placed(made.dispatch(request(str(n), **prompt), 0)) for n in range(4)]
+    assert placements == ["a", "a", "a", "b"]
+
+
+def test_models_have_separate_accounts() -> None:
+    made, _ = dispatcher(workers=("a",))
+    other = made.attached(identity("n1", model="n"), (), 0)
+    made.dispatch(request("1", prompt_tokens=1000), 0)
+    assert placed(made.dispatch(request("2", model="n"), 0)) == other.identity.worker
+    policy = made._policy
+    assert isinstance(policy, DoubleQ)
+    assert policy.balance("ann", "m", 0) == (QUANTUM - 1000) * MICRO
+    assert policy.balance("ann", "n", other.slot) == (QUANTUM - 10) * MICRO
+
+
+def test_a_weight_divides_what_is_charged() -> None:
+    made, _ = dispatcher(workers=("a",))
+    made.dispatch(request("1", prompt_tokens=60, weight=2000), 0)
+    policy = made._policy
+    assert isinstance(policy, DoubleQ)
+    assert policy.balance("ann", "m", 0) == (QUANTUM - 30) * MICRO
+
+
+def test_submitting_and_cancelling_is_not_free() -> None:
+    made, _ = dispatcher(workers=("a",))
+    policy = made._policy
+    assert isinstance(policy, DoubleQ)
+    for number in range(3):
+        made.dispatch(request(str(number), prompt_tokens=90), 0)
+        made.withdrawn(str(number), 1)
+    assert policy.balance("ann", "m", 0) == (QUANTUM - 3 * KEPT_TOKENS) * MICRO
+
+
+def test_a_worker_that_was_away_does_not_hoard_credit() -> None:
+    made, (a, b) = dispatcher()
+    policy = made._policy
+    assert isinstance(policy, DoubleQ)
+    made.dispatch(request("0", prompt_tokens=150, excluded=("b",)), 0)
+    for number in range(1, 20):
+        made.dispatch(request(str(number), prompt_tokens=100, excluded=("a",)), 0)
+    assert 0 < policy.balance("ann", "m", a.slot) <= QUANTUM * MICRO
+    assert policy.balance("ann", "m", b.slot) <= QUANTUM * MICRO

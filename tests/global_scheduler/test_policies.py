@@ -1,0 +1,137 @@
+"""What every global policy must do, and what tells them apart."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead.blocks import pack_digests, runs
+from global_scheduler.core.fleet import Load
+from global_scheduler.core.policies import POLICIES
+from global_scheduler.core.policies.by_client import ByClient
+from tests.global_scheduler.driving import dispatcher, identity, placed, request
+
+WORKERS = ("a", "b", "c")
+STEPS = st.lists(
+    st.tuples(st.sampled_from("xyz"), st.integers(1, 200), st.integers(0, 3), st.sampled_from(["keep", "end", "undo"])),
+    max_size=40,
+)
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+class TestEveryPolicy:
+    def test_never_chooses_who_is_no_candidate(self, policy: str) -> None:
+        made, (_, b) = dispatcher(policy, ("a", "b"))
+        other = made.attached(identity("other", model="n"), (), 0)
+        assert placed(made.dispatch(request("1", excluded=("a",)), 0)) == "b"
+        assert placed(made.dispatch(request("2", model="n"), 0)) == other.identity.worker
+        made.reported(b, Load(draining=True), 0)
+        assert [placed(made.dispatch(request(str(n)), 0)) for n in range(3, 6)] == ["a", "a", "a"]
+        assert made.dispatch(request("6", model="nobody's"), 0) is None
+        made.check_invariants()
+
+    def test_stale_members_get_nothing_until_they_report(self, policy: str) -> None:
+        made, (a, b) = dispatcher(policy)
+        assert made.dispatch(request("1"), now=6) is None
+        made.reported(a, Load(), now=6)
+        assert placed(made.dispatch(request("1"), now=6)) == "a"
+        made.reported(b, Load(stalled_seconds=31), now=6)
+        assert made.expired(6) == [b], "it talks, but makes no steps"
+        made.check_invariants()
+
+    def test_what_is_said_twice_or_of_the_unknown_changes_nothing(self, policy: str) -> None:
+        made, members = dispatcher(policy)
+        first = made.dispatch(request("1"), 0)
+        assert made.dispatch(request("1"), 0) is first
+        assert first is not None
+        stranger = next(m for m in members if m is not first.member)
+        made.accepted(stranger, "1", 1)
+        made.ended(stranger, "1", 1, True, 5)
+        assert first.member.outstanding == 1
+        for _ in range(2):
+            made.ended(first.member, "1", 1, True, 5)
+            made.withdrawn("1", 1)
+            made.withdrawn("unknown", 1)
+        assert [m.outstanding for m in members] == [0, 0]
+        made.check_invariants()
+
+    def test_a_returning_worker_is_a_new_one(self, policy: str) -> None:
+        made, (old,) = dispatcher(policy, ("a",))
+        chain = pack_digests([7])
+        made.dispatch(request("1", digests=chain), 0)
+        new = made.attached(identity("a", instance="2"), (), 0)
+        made.lost(old)
+        made.reported(old, Load(draining=True), 0)
+        made.accepted(old, "0", 1)
+        made.ended(old, "1", 1, True, 5)
+        made.progressed(old, runs([(7, 0)]), b"")
+        again = made.dispatch(request("1", digests=chain), 0)
+        assert again is not None
+        assert (again.member, again.matched_tokens, new.outstanding) == (new, 0, 1)
+        made.check_invariants()
+
+    def test_a_larger_worker_gets_no_less(self, policy: str) -> None:
+        made, _ = dispatcher(policy, ())
+        for name, capacity in (("a", 10), ("b", 30)):
+            made.attached(identity(name, max_running=capacity), (), 0)
+        placements = [placed(made.dispatch(request(str(n), client=str(n % 7)), 0)) for n in range(84)]
+        assert placements.count("b") >= 42
+        if policy in ("least-loaded", "preble", "doubleq"):
+            assert placements.count("b") == 63, "in proportion to capacity"
+
+    @settings(max_examples=40, deadline=None)
+    @given(steps=STEPS)
+    def test_the_same_history_gives_the_same_choices(self, policy: str, steps: list[tuple[str, int, int, str]]) -> None:
+        first, second = self.choices(policy, steps), self.choices(policy, steps)
+        assert first == second
+        assert len(first) == len(steps), "somebody is always chosen"
+
+    def choices(self, policy: str, steps: list[tuple[str, int, int, str]]) -> list[str]:
+        made, _ = dispatcher(policy, WORKERS)
+        chosen = []
+        for number, (client, tokens, blocks, fate) in enumerate(steps):
+            chain = pack_digests(range(1, blocks + 1))
+            assignment = made.dispatch(request(str(number), client=client, prompt_tokens=tokens, digests=chain), 0)
+            chosen.append(placed(assignment))
+            assert assignment is not None
+            if fate != "keep":
+                made.ended(assignment.member, str(number), 1, fate == "end", 3)
+            made.check_invariants()
+        return chosen
+
+
+def test_round_robin_takes_turns_and_least_loaded_the_shortest_queue() -> None:
+    turns, _ = dispatcher("round-robin", WORKERS)
+    assert [placed(turns.dispatch(request(str(n)), 0)) for n in range(4)] == ["a", "b", "c", "a"]
+    least, (_, b) = dispatcher("least-loaded")
+    assert [placed(least.dispatch(request(str(n)), 0)) for n in range(2)] == ["a", "b"]
+    least.ended(b, "1", 1, True, 1)
+    assert placed(least.dispatch(request("2"), 0)) == "b"
+
+
+def test_per_client_round_robin_spreads_each_client_whatever_others_do() -> None:
+    made, _ = dispatcher("per-client-round-robin", WORKERS)
+    order = [placed(made.dispatch(request(str(n), client="xxy"[n % 3]), 0)) for n in range(9)]
+    assert [worker for n, worker in enumerate(order) if n % 3 == 2] == ["a", "b", "c"]
+    assert [worker for n, worker in enumerate(order) if n % 3 != 2] == ["a", "b", "c", "a", "b", "c"]
+
+
+def test_preble_exploits_a_long_match_explores_with_a_short_one_and_rebalances() -> None:
+    made, (a, _) = dispatcher("preble")
+    made.progressed(a, runs([(7, 0), (8, 7)]), b"")
+    chain = pack_digests([7, 8])
+    assert placed(made.dispatch(request("0", digests=chain, prompt_tokens=40), 0)) == "a"
+    assert placed(made.dispatch(request("1", digests=chain, prompt_tokens=40), 0)) == "a"
+    half = request("2", digests=pack_digests([7]), prompt_tokens=32)
+    assert placed(made.dispatch(half, 0)) == "b", "half is not more than half"
+    assert placed(made.dispatch(request("3", digests=chain, prompt_tokens=40), 0)) == "a"
+    assert placed(made.dispatch(request("4", digests=chain, prompt_tokens=40), 0)) == "a", "3 is at most 1.5 times 2"
+    assert placed(made.dispatch(request("5", digests=chain, prompt_tokens=40), 0)) == "b"
+
+
+def test_of_too_many_clients_the_one_unused_longest_is_forgotten() -> None:
+    states: ByClient[list[str]] = ByClient(list, most=2)
+    states.of("x", "m").append("first")
+    states.of("y", "m")
+    states.of("x", "m")
+    states.of("z", "m")
+    assert (states.find("x", "m"), states.find("y", "m"), len(states)) == (["first"], None, 2)

@@ -1,0 +1,82 @@
+"""Queue sizes against a scan over all workers."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from global_scheduler.core.queues import Queues, level, slots
+
+LENGTHS, CAPACITIES = st.integers(0, 100_000), st.integers(1, 512)
+
+
+@given(LENGTHS, CAPACITIES, LENGTHS, CAPACITIES)
+def test_levels_order_queues_by_length_per_capacity(a: int, a_capacity: int, b: int, b_capacity: int) -> None:
+    """Never the wrong way round, and never one level for queues that differ by much."""
+    low, high = sorted([(Fraction(a, a_capacity), a, a_capacity), (Fraction(b, b_capacity), b, b_capacity)])
+    first, second = level(*low[1:]), level(*high[1:])
+    assert first <= second
+    if high[0] - low[0] > max(Fraction(1, 32), high[0] / 64):
+        assert first < second
+
+
+class QueuesMachine(RuleBasedStateMachine):
+    """Twelve workers of two capacities that come and go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queues = Queues()
+        self.lengths: dict[int, int] = {}
+
+    @rule(slot=st.integers(0, 11))
+    def joins_or_leaves(self, slot: int) -> None:
+        if slot in self.lengths:
+            del self.lengths[slot]
+            self.queues.leave(slot)
+        else:
+            self.lengths[slot] = 0
+            self.queues.join(slot, 4 + 4 * (slot % 2))
+
+    @precondition(lambda self: self.lengths)
+    @rule(pick=st.integers(0, 99), requests=st.integers(-3, 6))
+    def changes(self, pick: int, requests: int) -> None:
+        slot = sorted(self.lengths)[pick % len(self.lengths)]
+        requests = max(requests, -self.lengths[slot])
+        self.lengths[slot] += requests
+        self.queues.add(slot, requests)
+
+    @precondition(lambda self: self.lengths)
+    @rule(mask=st.integers(1, 2**12 - 1))
+    def least(self, mask: int) -> None:
+        asked = [slot for slot in sorted(self.lengths) if mask >> slot & 1]
+        if asked:
+            found = self.queues.least(sum(1 << slot for slot in asked))
+            assert found == min(asked, key=lambda slot: (level(self.lengths[slot], 4 + 4 * (slot % 2)), slot))
+
+    @invariant()
+    def holds(self) -> None:
+        self.queues.check_invariants()
+
+
+TestQueues = QueuesMachine.TestCase
+TestQueues.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_many_workers_are_not_asked_one_by_one() -> None:
+    queues = Queues()
+    for slot in range(100):
+        queues.join(slot, 10)
+        queues.add(slot, 1 + slot % 7)
+    assert queues.least(2**100 - 1) == 0
+    assert queues.least(2**100 - 1 & ~(2**50 - 1)) == 56
+    queues.add(99, -2)
+    assert queues.least(2**100 - 1) == 99
+    with pytest.raises(ValueError, match="no worker"):
+        queues.least(2**200 - 2**101)
+
+
+@given(st.sets(st.integers(0, 200)))
+def test_slots_of_a_mask(members: set[int]) -> None:
+    assert slots(sum(1 << slot for slot in members)) == sorted(members)
