@@ -204,13 +204,15 @@ async def test_the_scheduler_learns_identity_load_blocks_and_ends(start_service:
         await gateway.send(submit("one", max_tokens=20, ignore_eos=True))
         await gateway.until_ended("one")
         services: dict[str, float] = {}
-        cached, ended = b"", []
+        accepted, cached, ended = [], b"", []
         # Two service units per output token, one per prompt token.
         while not ended or services.get("ann") != len(PROMPT) + 40:
             report = await scheduler.reports.get()
             services.update({service.client: service.service for service in report.load.services})
-            cached += report.progress.cached
+            accepted += report.progress.accepted
+            cached += b"".join(run.digests for run in report.progress.cached)
             ended += report.progress.ended
+    assert [key.request_id for key in accepted] == ["one"]
     assert len(cached) == 8 * ((len(PROMPT) + 19) // 16)
     assert (ended[0].request_id, ended[0].started, ended[0].output_tokens) == ("one", True, 20)
     assert await asyncio.to_thread(service.terminate) == 0
