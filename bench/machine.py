@@ -12,12 +12,18 @@ def describe(device: str) -> str:
     """Machine, versions and commit, one line each."""
     import torch
 
-    processor = torch.cuda.get_device_name() if device == "cuda" else _processor()
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], check=True, capture_output=True, text=True).stdout
-    return f"{processor}; Python {platform.python_version()}, torch {torch.__version__}; commit {commit.strip()}"
+    name = torch.cuda.get_device_name() if device == "cuda" else processor()
+    return f"{name}; Python {platform.python_version()}, torch {torch.__version__}; commit {commit()}"
 
 
-def _processor() -> str:
+def commit() -> str:
+    """The checked-out commit, short."""
+    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def processor() -> str:
+    """The processor's name."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()

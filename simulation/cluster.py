@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
+from fairlead.blocks import pack_digests, runs
 from fairlead.cost import WeightedTokens
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.dispatcher import Dispatcher
@@ -66,8 +67,10 @@ class Cluster:
             worker.name, str(worker.life), "", MODEL, spec.block_tokens, spec.kv_tokens, spec.max_running
         )
         worker.batcher.cache.take_events()
-        snapshot = worker.batcher.cache.snapshot()
-        self.members[worker.name] = self.dispatcher.attached(identity, snapshot, self.clock.now)
+        snapshot = runs(worker.batcher.cache.snapshot())
+        member = self.members[worker.name] = self.dispatcher.attached(identity, snapshot, self.clock.now)
+        for session in worker.sessions:
+            self.dispatcher.accepted(member, str(session.call.number), session.attempt)
 
     def detach(self, worker: Worker) -> None:
         """That stream broke."""
@@ -87,18 +90,20 @@ class Cluster:
     def _tell(self, worker: Worker, news: News) -> None:
         if self.gateway.streaming[worker.name]:
             self.clock.after(self.spec.network_seconds, partial(self.gateway.told, news))
-        if news.ended or news.cached or news.evicted:
+        if news.accepted or news.ended or news.cached or news.evicted:
             delay = self.spec.network_seconds + self.spec.event_lag_seconds
             self.clock.after(delay, partial(self._progressed, worker, self.members[worker.name], news))
 
     def _progressed(self, worker: Worker, member: Member, news: News) -> None:
         if not self.reachable[worker.name]:
             return
-        if self.keeps_events():
-            self.dispatcher.progressed(member, news.cached, news.evicted)
+        for session in news.accepted:
+            self.dispatcher.accepted(member, str(session.call.number), session.attempt)
         for end in news.ended:
             session = end.session
             self.dispatcher.ended(member, str(session.call.number), session.attempt, session.admitted, end.produced)
+        if self.keeps_events():
+            self.dispatcher.progressed(member, runs(news.cached), pack_digests(news.evicted))
 
     def _report(self, worker: Worker) -> None:
         if worker.alive and self.clock.now >= worker.stalled_until and self.reachable[worker.name]:

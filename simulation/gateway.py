@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
+from fairlead.blocks import pack_digests
 from fairlead.outcomes import Outcome
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.policies import Request
@@ -82,7 +83,7 @@ class Gateway:
             attempt=call.attempts,
             client=call.client,
             model=MODEL,
-            digests=tuple(call.digests),
+            digests=pack_digests(call.digests),
             prompt_tokens=len(prompt),
             weight=call.weight,
             excluded=tuple(self._excluded.get(call, ())),

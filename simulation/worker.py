@@ -9,6 +9,7 @@ from fairlead.outcomes import Outcome
 from fairlead.sampling import Sampling
 from local_worker.core.batch import StepResult
 from local_worker.core.batcher import Plan
+from local_worker.core.prefix_cache import Link
 from local_worker.core.request import Request
 from simulation.batchers import make_batcher
 from simulation.call import Call
@@ -45,10 +46,11 @@ class End:
 class News:
     """What one turn of a worker's loop has to tell: to the gateway and, ends and blocks, to the scheduler."""
 
+    accepted: list[Session] = field(default_factory=list)
     started: list[tuple[Session, int]] = field(default_factory=list)  # cached prompt tokens
     tokens: list[tuple[Session, int]] = field(default_factory=list)
     ended: list[End] = field(default_factory=list)
-    cached: tuple[int, ...] = ()
+    cached: tuple[Link, ...] = ()
     evicted: tuple[int, ...] = ()
 
 
@@ -72,6 +74,11 @@ class Worker:
         self._arrivals = 0
         self._busy = False
 
+    @property
+    def sessions(self) -> list[Session]:
+        """Waiting and running."""
+        return list(self._sessions.values())
+
     def submit(self, session: Session) -> None:
         """Queue the attempt; a refusal is told like any end, and a dead worker's connection refuses too."""
         if self._clock.now < self.stalled_until:
@@ -88,6 +95,7 @@ class Worker:
             self.tell(self, News(ended=[End(session, error.outcome)]))
             return
         self._sessions[request] = session
+        self.tell(self, News(accepted=[session]))
         if not self._busy:
             self._step()
 

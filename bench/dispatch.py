@@ -1,0 +1,251 @@
+"""One dispatch decision: microseconds and memory, for every policy, beside the paper's design in the same run.
+
+    python -m bench.dispatch [--blocks 10000,1000000] [--workers 8,64,1024] [--rounds 300]
+
+The index is full of conversations of one length, spread over the workers; they share a system prompt of 64 tokens and
+belong to 100 clients. What is timed is one turn with all that it brings: match, choose, book and insert for a prompt
+that goes on where the conversation stopped, the worker's word that it has it, the blocks that it generated, the end,
+and as many blocks evicted elsewhere as were added. The reference does the same by DLPM Algorithm 2 as printed: one
+radix tree over tokens per worker, matched one by one, deficits and queue sizes in lists (bench/token_trees.py). It is
+measured where its trees fit into memory.
+"""
+
+import argparse
+import gc
+import random
+import statistics
+import time
+import tracemalloc
+from dataclasses import dataclass
+from functools import partial
+
+from bench.machine import commit, processor
+from bench.token_trees import TokenTrees
+from fairlead.blocks import Run, pack_digests, unpack_digests
+from fairlead.cost import WeightedTokens
+from global_scheduler.core.block_index import BlockIndex
+from global_scheduler.core.dispatcher import Dispatcher
+from global_scheduler.core.fleet import Fleet, Identity
+from global_scheduler.core.policies import POLICIES, PolicyConfig, Request
+
+BLOCK = 16
+SYSTEM = 4  # blocks
+HALF_TURN = 2  # blocks: a turn adds as many to the prompt, and as many are generated
+CLIENTS = 100
+QUANTUM = 40_000
+PROMPTS = (128, 2048, 21_000)
+REFERENCE_MOST = 100_000
+BUDGETS = {128: 15, 2048: 40, 21_000: 90}
+
+
+@dataclass(slots=True)
+class Conversation:
+    """What was said so far, as packed digests or, for the reference, as tokens."""
+
+    client: str
+    worker: int
+    digests: bytes
+    tokens: tuple[int, ...]
+
+
+class Text:
+    """Random content, the same for the same seed; tokens only for the reference."""
+
+    def __init__(self, wants_tokens: bool) -> None:
+        self._random = random.Random(1)
+        self._wants_tokens = wants_tokens
+        self._system = self.more(SYSTEM)
+
+    def more(self, blocks: int) -> tuple[bytes, tuple[int, ...]]:
+        """So many new blocks."""
+        count = blocks * BLOCK if self._wants_tokens else 0
+        return self._random.randbytes(8 * blocks), tuple(self._random.randrange(1 << 17) for _ in range(count))
+
+    def conversations(self, count: int, blocks: int, workers: int) -> list[Conversation]:
+        """So many, each of so many blocks."""
+        made = []
+        for number in range(count):
+            digests, tokens = self.more(blocks - SYSTEM)
+            digests, tokens = self._system[0] + digests, self._system[1] + tokens
+            made.append(Conversation(f"client {number % CLIENTS}", number % workers, digests, tokens))
+        return made
+
+
+class Fairlead:
+    """The scheduler's core under one policy."""
+
+    def __init__(self, policy: str, workers: int, most_blocks: int) -> None:
+        made = POLICIES[policy](PolicyConfig(QUANTUM, WeightedTokens()))
+        self._dispatcher = Dispatcher(made, BlockIndex(most_blocks), Fleet(1e9))
+        names = [f"w{number}" for number in range(workers)]
+        identities = [Identity(name, "1", f"{name}:1", "m", BLOCK, 1 << 20, 32) for name in names]
+        self._members = [self._dispatcher.attached(identity, (), 0.0) for identity in identities]
+        self._requests = 0
+
+    def fill(self, talk: Conversation) -> None:
+        """As a worker's snapshot does."""
+        self._dispatcher.progressed(self._members[talk.worker], [Run(0, talk.digests)], b"")
+
+    def turn(self, talk: Conversation, victim: Conversation, text: Text) -> int:
+        """Nanoseconds."""
+        talk.digests += text.more(HALF_TURN)[0]
+        output = text.more(HALF_TURN)[0]
+        self._requests += 1
+        name, tokens = str(self._requests), len(talk.digests) // 8 * BLOCK
+        run = Run(unpack_digests(talk.digests[-8:])[0], output)
+        evicted = pack_digests(unpack_digests(victim.digests)[: -2 * HALF_TURN - 1 : -1])
+        dispatcher = self._dispatcher
+        began = time.perf_counter_ns()
+        request = Request(name, 1, talk.client, "m", talk.digests, tokens, 1000)
+        assignment = dispatcher.dispatch(request, 0.0)
+        assert assignment is not None
+        dispatcher.accepted(assignment.member, name, 1)
+        dispatcher.progressed(assignment.member, [run], b"")
+        dispatcher.ended(assignment.member, name, 1, True, HALF_TURN * BLOCK)
+        dispatcher.progressed(self._members[victim.worker], (), evicted)
+        took = time.perf_counter_ns() - began
+        talk.worker = assignment.member.slot
+        talk.digests += output
+        victim.digests = victim.digests[: -8 * 2 * HALF_TURN]
+        return took
+
+
+class Paper:
+    """Algorithm 2 with a tree per worker."""
+
+    def __init__(self, workers: int) -> None:
+        self._trees = TokenTrees(workers)
+        self._sizes = [0] * workers
+        self._deficits = {f"client {number}": [0] * workers for number in range(CLIENTS)}
+
+    def fill(self, talk: Conversation) -> None:
+        """The same content."""
+        self._trees.trees[talk.worker].insert(talk.tokens)
+
+    def turn(self, talk: Conversation, victim: Conversation, text: Text) -> int:
+        """Nanoseconds."""
+        talk.tokens += text.more(HALF_TURN)[1]
+        output = text.more(HALF_TURN)[1]
+        began = time.perf_counter_ns()
+        longest = self._trees.longest(talk.tokens)
+        q = self._deficits[talk.client]
+        while not any(balance > 0 for balance in q):
+            q[:] = [balance + QUANTUM for balance in q]
+        available = [worker for worker, balance in enumerate(q) if balance > 0]
+        sticky = [worker for worker in longest if q[worker] > 0]
+        chosen = min(sticky or available, key=lambda worker: (self._sizes[worker], worker))
+        q[chosen] -= len(talk.tokens)
+        self._sizes[chosen] += 1
+        self._trees.trees[chosen].insert(talk.tokens)
+        talk.tokens += output
+        self._trees.trees[chosen].insert(talk.tokens)
+        q[chosen] -= 2 * len(output)
+        self._sizes[chosen] -= 1
+        self._trees.trees[victim.worker].evict(victim.tokens, 2 * HALF_TURN * BLOCK)
+        took = time.perf_counter_ns() - began
+        talk.worker = chosen
+        victim.tokens = victim.tokens[: -2 * HALF_TURN * BLOCK]
+        return took
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row of the table."""
+
+    prompt: int
+    workers: int
+    indexed: int
+    rounds: int
+
+    def talks(self, text: Text) -> list[Conversation]:
+        """As many conversations as fill the index."""
+        blocks = self.prompt // BLOCK
+        return text.conversations(max(4, self.indexed // blocks), blocks, self.workers)
+
+    def times(self, made: Fairlead | Paper, wants_tokens: bool) -> list[int]:
+        """Nanoseconds of each turn, sorted."""
+        text = Text(wants_tokens)
+        talks = self.talks(text)
+        for talk in talks:
+            made.fill(talk)
+        gc.collect()
+        gc.freeze()
+        half, times, warm_up = len(talks) // 2, [], self.rounds // 5
+        for number in range(warm_up + self.rounds):
+            talk, victim = talks[number % half], talks[half + number % half]
+            if number // half % 2:  # who grew shrinks
+                talk, victim = victim, talk
+            times.append(made.turn(talk, victim, text))
+        gc.unfreeze()
+        return sorted(times[warm_up:])
+
+    def index_bytes(self) -> float:
+        """Memory of the index per block."""
+        talks, index = self.talks(Text(False)), BlockIndex(2 * self.indexed)
+        gc.collect()
+        tracemalloc.start()
+        for talk in talks:
+            # A copy, as a message from the wire is one.
+            index.cached(talk.worker, [Run(0, bytes(bytearray(talk.digests)))])
+        used, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return used / len(index)
+
+    def tree_bytes(self) -> float:
+        """Memory of the reference per block, its tokens included."""
+        talks, trees = self.talks(Text(True)), TokenTrees(self.workers)
+        blocks = sum(len(talk.digests) // 8 for talk in talks)
+        gc.collect()
+        tracemalloc.start()
+        for talk in talks:
+            trees.trees[talk.worker].insert(tuple(token + 0 for token in talk.tokens))
+        used, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return used / blocks
+
+
+def cell(times: list[int]) -> str:
+    """Median / 99th percentile in microseconds."""
+    return f"{statistics.median(times) / 1e3:.1f} / {times[len(times) * 99 // 100] / 1e3:.0f}"
+
+
+def row(setting: Setting) -> list[str]:
+    """Every policy, and the reference where it fits."""
+    cells = [f"{setting.prompt:,}", f"{setting.workers:,}", f"{setting.indexed:,}"]
+    medians = {}
+    for name in POLICIES:
+        times = setting.times(Fairlead(name, setting.workers, 2 * setting.indexed), wants_tokens=False)
+        medians[name] = statistics.median(times)
+        cells.append(cell(times))
+    if setting.indexed <= REFERENCE_MOST:
+        times = setting.times(Paper(setting.workers), wants_tokens=True)
+        ratio = statistics.median(times) / medians["doubleq"]
+        cells += [cell(times), f"{ratio:.0f}", f"{setting.index_bytes():.1f}", f"{setting.tree_bytes():.0f}"]
+    else:
+        cells += ["-", "-", f"{setting.index_bytes():.1f}", "-"]
+    return [*cells, f"{BUDGETS[setting.prompt]}"]
+
+
+def main() -> None:
+    """See the module's docstring."""
+    parser = argparse.ArgumentParser(prog="python -m bench.dispatch", description=__doc__)
+    numbers = partial(map, int)
+    parser.add_argument("--blocks", type=lambda text: list(numbers(text.split(","))), default=[10_000, 1_000_000])
+    parser.add_argument("--workers", type=lambda text: list(numbers(text.split(","))), default=[8, 64, 1024])
+    parser.add_argument("--rounds", type=int, default=300)
+    args = parser.parse_args()
+    print(f"{processor()}; commit {commit()}")
+    print("microseconds per decision with its news, median / 99th percentile\n")
+    titles = ["tokens", "workers", "blocks", *POLICIES, "paper's design", "times doubleq"]
+    titles += ["bytes per block", "paper's", "budget"]
+    print("| " + " | ".join(titles) + " |")
+    print("|---" * len(titles) + "|")
+    for indexed in args.blocks:
+        for prompt in PROMPTS:
+            for workers in args.workers:
+                setting = Setting(prompt, workers, indexed, args.rounds)
+                print("| " + " | ".join(row(setting)) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
