@@ -99,7 +99,7 @@ class Fairlead:
         request = Request(name, 1, talk.client, "m", talk.digests, tokens, 1000)
         assignment = dispatcher.dispatch(request, 0.0)
         assert assignment is not None
-        dispatcher.accepted(assignment.member, name, 1)
+        dispatcher.accepted(assignment.member, request, 0.0)
         dispatcher.progressed(assignment.member, [run], b"")
         dispatcher.ended(assignment.member, name, 1, True, HALF_TURN * BLOCK)
         dispatcher.progressed(self._members[victim.worker], (), evicted)

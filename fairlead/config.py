@@ -59,6 +59,15 @@ def require(condition: bool, message: str) -> None:
         raise ConfigError(message)
 
 
+def addresses(text: str, name: str) -> list[str]:
+    """The addresses in `host:port,host:port`; raises ConfigError for the option `name`."""
+    found = [part.strip() for part in text.split(",")]
+    for address in found:
+        host, _, port = address.rpartition(":")
+        require(bool(host) and port.isdecimal(), f"{name}: expected host:port[,host:port], got {text!r}")
+    return found
+
+
 def _parser(fields: Mapping[str, dataclasses.Field[Any]], prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=prog, allow_abbrev=False)
     parser.add_argument("--config", metavar="FILE", help="YAML file with any of the keys below")

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fairlead.config import ConfigError, load, option, require
+from fairlead.config import ConfigError, addresses, load, option, require
 from fairlead.process import configure_logging, run
 from fairlead.rpc.channel import MAX_REQUEST_BYTES
 from fairlead.rpc.server import Server
@@ -33,7 +33,7 @@ class GatewayConfig:
     """See fairlead.config for where values come from."""
 
     listen: str = option("127.0.0.1:7000", "address to listen on, host:port; port 0 picks a free one")
-    scheduler: str = option("127.0.0.1:7050", "address of the global scheduler")
+    scheduler: str = option("127.0.0.1:7050", "address of the global scheduler, or of several: host:port,host:port")
     secret: str = option("", "the cluster secret, at least 16 characters")
     keys: str = option("", "YAML file of API keys; default: one tenant, no keys")
     insecure: bool = option(False, "allow to listen beyond this machine without API keys")
@@ -47,6 +47,7 @@ class GatewayConfig:
 
     def __post_init__(self) -> None:
         require(len(self.secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")
+        addresses(self.scheduler, "scheduler")
         for name in ("user_per_minute", "app_per_minute", "max_streams_per_client", "max_streams", "drain_seconds"):
             require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
         require(
@@ -72,7 +73,7 @@ class Gateway:
         self._config = config
         self._telemetry = telemetry
         self._changed = asyncio.Event()
-        self._cluster = Cluster(config.scheduler, config.secret, self._changed.set)
+        self._cluster = Cluster(addresses(config.scheduler, "scheduler"), config.secret, self._changed.set)
         limits = Limits(user_per_minute=config.user_per_minute, app_per_minute=config.app_per_minute)
         self._journal = Journal(telemetry)
         self._interactions = Interactions(config.secret, limits)

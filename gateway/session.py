@@ -54,6 +54,7 @@ class Session:
         self._lost: list[str] = []
         self._attempt: Attempt | None = None
         self._started = False  # this attempt has entered a running batch
+        self._charged = False  # some attempt has
         self._accepted = False  # the caller has been told so, once
         self._chunk = Coalescer(work.tokens_per_message)
         self._clock = asyncio.get_running_loop().time
@@ -65,7 +66,7 @@ class Session:
             event = await self._next_event()
             match event:
                 case worker_pb2.Started():
-                    self._started = True
+                    self._started = self._charged = True
                     if not self._accepted:
                         yield self._accept(event)
                 case worker_pb2.Tokens():
@@ -142,6 +143,7 @@ class Session:
             weight=work.weight,
             system_tokens=work.system_tokens,
             in_interaction=work.in_interaction,
+            charged=self._charged,
             cache_scope=work.cache_scope,
             timeout_seconds=0.0 if work.deadline is None else max(0.001, work.deadline - self._clock()),
         )

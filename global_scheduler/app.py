@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import os
+import socket
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +18,7 @@ from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Fleet
 from global_scheduler.core.policies import POLICIES, PolicyConfig
+from global_scheduler.leadership import Alone, Leadership, Lease
 from global_scheduler.service import SchedulerService
 
 log = logging.getLogger(__name__)
@@ -35,20 +38,32 @@ class SchedulerConfig:
     cost: str = option("weighted-tokens", "what service costs; the workers' own", choices=tuple(COSTS))
     stall_timeout: float = option(5.0, "seconds without a report after which a worker counts as lost")
     step_timeout: float = option(30.0, "seconds without a step, with requests, after which a worker counts as lost")
+    redis: str = option("", "URL of the Redis that holds the lease of several schedulers; default: this one is alone")
+    lease_seconds: float = option(1.5, "how long a leader that died keeps the lead")
     max_index_blocks: int = option(1_000_000, "most blocks in the prefix index")
     log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))
 
     def __post_init__(self) -> None:
         require(len(self.secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")
-        for name in ("quantum_tokens", "stall_timeout", "step_timeout", "max_index_blocks"):
+        for name in ("quantum_tokens", "stall_timeout", "step_timeout", "lease_seconds", "max_index_blocks"):
             require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
+
+    @property
+    def leadership(self) -> Leadership:
+        """As configured; raises ConfigError."""
+        if not self.redis:
+            return Alone()
+        try:
+            return Lease(self.redis, holder=f"{socket.gethostname()}-{uuid.uuid4().hex}", seconds=self.lease_seconds)
+        except ValueError as error:
+            raise ConfigError(f"redis: {error}") from error
 
 
 def make_service(config: SchedulerConfig) -> SchedulerService:
     """The scheduler as configured."""
     policy = POLICIES[config.policy](PolicyConfig(config.quantum_tokens, COSTS[config.cost]()))
     fleet = Fleet(config.stall_timeout, config.step_timeout)
-    return SchedulerService(Dispatcher(policy, BlockIndex(config.max_index_blocks), fleet))
+    return SchedulerService(Dispatcher(policy, BlockIndex(config.max_index_blocks), fleet), config.leadership)
 
 
 def make_server(config: SchedulerConfig, scheduler: SchedulerService) -> Server:
@@ -60,20 +75,21 @@ def make_server(config: SchedulerConfig, scheduler: SchedulerService) -> Server:
     return server
 
 
-async def serve(config: SchedulerConfig, stop: asyncio.Event) -> None:
+async def serve(config: SchedulerConfig, scheduler: SchedulerService, stop: asyncio.Event) -> None:
     """Serve until `stop`."""
-    scheduler = make_service(config)
     server = make_server(config, scheduler)
     await server.start()
-    watching = asyncio.create_task(scheduler.run())
+    running = asyncio.create_task(scheduler.run())
     await server.set_ready(True)
     log.info("listening", extra={"service": "global_scheduler", "port": server.port})
     stopping = asyncio.create_task(stop.wait())
-    await asyncio.wait([watching, stopping], return_when=asyncio.FIRST_COMPLETED)
-    if watching.done():
-        watching.result()  # without it nobody would notice workers that stall
-    watching.cancel()
+    await asyncio.wait([running, stopping], return_when=asyncio.FIRST_COMPLETED)
+    if running.done():
+        running.result()  # without it nobody would notice workers that stall
     await server.set_ready(False)
+    # First the lease, then the streams: whoever stands by leads before anybody misses us.
+    running.cancel()
+    await asyncio.wait([running])
     await server.stop(STOP_SECONDS)
 
 
@@ -81,7 +97,8 @@ def main(argv: Sequence[str]) -> int:
     """Entry point; returns the exit status."""
     try:
         config = load(SchedulerConfig, argv, os.environ, prog="python -m global_scheduler")
+        scheduler = make_service(config)
     except ConfigError as error:
         raise SystemExit(f"configuration: {error}") from error
     configure_logging(config.log_level)
-    return run(lambda stop: serve(config, stop))
+    return run(lambda stop: serve(config, scheduler, stop))

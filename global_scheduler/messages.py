@@ -17,8 +17,6 @@ def request_from(message: scheduler_pb2.DispatchRequest) -> Request:
     """One attempt to place a request."""
     if not message.request_id:
         raise InvalidRequest("must not be empty", "requests.request_id")
-    if not (math.isfinite(message.weight) and 0 < message.weight <= MAX_WEIGHT):
-        raise InvalidRequest(f"must be above 0 and at most {MAX_WEIGHT:g}, got {message.weight}", "requests.weight")
     return Request(
         request_id=message.request_id,
         attempt=message.attempt,
@@ -26,8 +24,21 @@ def request_from(message: scheduler_pb2.DispatchRequest) -> Request:
         model=message.model,
         digests=packed(message.digests, "requests.digests"),
         prompt_tokens=message.prompt_tokens,
-        weight=weight_thousandths(message.weight),
+        weight=_weight(message.weight, "requests.weight"),
         excluded=tuple(message.excluded),
+    )
+
+
+def accepted_from(message: scheduler_pb2.AcceptedRequest, model: str) -> Request:
+    """A request that a worker has, wherever it was placed. Its blocks come as the worker's news."""
+    return Request(
+        request_id=message.request_id,
+        attempt=message.attempt,
+        client=message.client,
+        model=model,
+        digests=b"",
+        prompt_tokens=message.prompt_tokens,
+        weight=_weight(message.weight, "accepted.weight"),
     )
 
 
@@ -71,3 +82,9 @@ def packed(digests: bytes, field: str) -> bytes:
     if len(digests) % DIGEST_BYTES:
         raise InvalidRequest(f"packed digests are a multiple of {DIGEST_BYTES} bytes, got {len(digests)}", field)
     return digests
+
+
+def _weight(weight: float, field: str) -> int:
+    if not (math.isfinite(weight) and 0 < weight <= MAX_WEIGHT):
+        raise InvalidRequest(f"must be above 0 and at most {MAX_WEIGHT:g}, got {weight}", field)
+    return weight_thousandths(weight)

@@ -14,7 +14,8 @@ from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from global_scheduler.attachment import Attachment
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.policies import Request
-from global_scheduler.messages import identity_from, load_from, packed, request_from, runs_from
+from global_scheduler.leadership import STANDBY, Leadership
+from global_scheduler.messages import accepted_from, identity_from, load_from, packed, request_from, runs_from
 
 log = logging.getLogger(__name__)
 # Load changes are coalesced to this period; members that come or go are told at once.
@@ -25,17 +26,29 @@ CLIPPED = 128  # characters of an unknown worker's name that an error repeats
 
 
 class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
-    """fairlead.v1.Scheduler; the only place that reads clocks."""
+    """fairlead.v1.Scheduler; the only place that reads clocks.
 
-    def __init__(self, dispatcher: Dispatcher, clock: Callable[[], float] = time.monotonic) -> None:
+    Workers attach to every scheduler, gateways watch every one and ask the one that leads: a standby knows all that the
+    leader knows, but for what no worker has heard of yet.
+    """
+
+    def __init__(
+        self, dispatcher: Dispatcher, leadership: Leadership, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._dispatcher = dispatcher
+        self._leadership = leadership
         self._clock = clock
         self._attachments: dict[str, Attachment] = {}
         self._changed = asyncio.Event()
         self._sources = itertools.count(1)
 
     async def run(self) -> None:
-        """Give up workers that are stale, until cancelled."""
+        """Keep the lead if it is ours, and give up workers that are stale, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._leadership.run(self._notify))
+            tasks.create_task(self._expire())
+
+    async def _expire(self) -> None:
         while True:
             for member in self._dispatcher.expired(self._clock()):
                 attachment = self._attachments[member.identity.worker]
@@ -98,6 +111,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         self, request: scheduler_pb2.WatchRequest, context: Any
     ) -> AsyncIterator[scheduler_pb2.ClusterState]:
         """At once, and on every change."""
+        self._leadership.heard(request.epoch)
         last: scheduler_pb2.ClusterState | None = None
         while True:
             changed = self._changed
@@ -118,6 +132,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         return scheduler_pb2.ClusterState(
             members=[self._attachments[worker].view for worker in sorted(live)],
             pools=[scheduler_pb2.Pool(model=model, overloaded=overloaded) for model, overloaded in pools.items()],
+            epoch=self._leadership.epoch,
         )
 
     def services(self) -> list[scheduler_pb2.WorkerService]:
@@ -139,10 +154,11 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
 
     def _reply(self, request: Request, source: int) -> scheduler_pb2.DispatchReply:
         reply = scheduler_pb2.DispatchReply(request_id=request.request_id, attempt=request.attempt)
-        assignment = self._dispatcher.dispatch(request, self._clock(), source)
+        leads = self._leadership.epoch != STANDBY
+        assignment = self._dispatcher.dispatch(request, self._clock(), source) if leads else None
         if assignment is not None:
-            reply.worker = assignment.member.identity.worker
-            reply.address = assignment.member.identity.address
+            identity = assignment.member.identity
+            reply.worker, reply.instance, reply.address = identity.worker, identity.instance, identity.address
             reply.matched_tokens = assignment.matched_tokens
             reply.selected_at = time.time_ns()
         return reply
@@ -152,13 +168,14 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
             raise InvalidRequest("the first message of a worker must be its hello", "hello")
         hello = report.hello
         identity, cached = identity_from(hello), runs_from(hello.cached, "hello.cached")
+        requests = [accepted_from(request, identity.model) for request in hello.requests]
         earlier = self._attachments.get(hello.worker)
         if earlier is not None:
             self._detach(earlier)
             earlier.close()
         member = self._dispatcher.attached(identity, cached, self._clock())
-        for request in hello.requests:
-            self._dispatcher.accepted(member, request.request_id, request.attempt)
+        for request in requests:
+            self._dispatcher.accepted(member, request, self._clock())
         attachment = self._attachments[hello.worker] = Attachment(hello, member)
         self._notify()
         return attachment
@@ -180,8 +197,8 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         member = attachment.member
         cached = runs_from(progress.cached, "progress.cached")
         evicted = packed(progress.evicted, "progress.evicted")
-        for request in progress.accepted:
-            self._dispatcher.accepted(member, request.request_id, request.attempt)
+        for message in progress.accepted:
+            self._dispatcher.accepted(member, accepted_from(message, member.identity.model), self._clock())
         for end in progress.ended:
             self._dispatcher.ended(member, end.request_id, end.attempt, end.started, end.output_tokens)
         self._dispatcher.progressed(member, cached, evicted)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import socket
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from local_worker.config import WorkerConfig
 from local_worker.core.batcher import Admission, Batcher, Limits
 from local_worker.core.policies import POLICIES, PolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
+from local_worker.inventory import Inventory
 from local_worker.loop import EngineLoop, Outbox
 from local_worker.model import Model, load_model
 from local_worker.prompts import Prompts
@@ -70,14 +72,17 @@ class Worker:
         self._server.add(worker_pb2_grpc.add_WorkerServicer_to_server, self._service, _name("Worker"))
         self._server.add(worker_pb2_grpc.add_TokenizerServicer_to_server, TokenizerService(prompts), _name("Tokenizer"))
         address = config.advertise or f"{config.listen.rpartition(':')[0]}:{self._server.port}"
-        self._attachment = Attachment(
-            scheduler=config.scheduler,
-            secret=config.secret,
+        hello = scheduler_pb2.Hello(
             worker=config.name or f"{socket.gethostname()}-{self._server.port}",
+            instance=uuid.uuid4().hex,
             address=address,
             model=self._model_info(model),
-            drain=self.begin_drain,
         )
+        self._inventory = Inventory(hello)
+        self._attachments = [
+            Attachment(scheduler=address, secret=config.secret, inventory=self._inventory, drain=self.begin_drain)
+            for address in config.schedulers
+        ]
         self._healthy = True
         self._stop = asyncio.Event()
 
@@ -87,26 +92,27 @@ class Worker:
         self._engine_loop.start()
         await self._server.start()
         log.info("listening", extra={"service": "local_worker", "port": self._server.port})
-        attachment = asyncio.create_task(self._attachment.run())
+        attaching = [asyncio.create_task(attachment.run()) for attachment in self._attachments]
         stopping = asyncio.create_task(stop.wait())
         try:
             await self._server.set_ready(True)
-            ends: list[asyncio.Future[Any]] = [attachment, self._loop_end, stopping]
+            ends: list[asyncio.Future[Any]] = [*attaching, self._loop_end, stopping]
             done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             for ended in done:
                 ended.result()
             await self._finish()
         finally:
-            attachment.cancel()
+            for attachment in attaching:
+                attachment.cancel()
             self._engine_loop.stop()
 
     def begin_drain(self) -> None:
-        """The scheduler asks this worker to leave: the same as SIGTERM."""
+        """A scheduler asks this worker to leave: the same as SIGTERM."""
         self._stop.set()
 
     async def _finish(self) -> None:
         log.info("draining")
-        self._attachment.draining = True
+        self._inventory.draining = True
         await self._server.set_ready(False)
         try:
             async with asyncio.timeout(self._config.drain_seconds):
@@ -123,7 +129,9 @@ class Worker:
 
     def _delivered(self, out: Outbox) -> None:
         self._service.deliver(out)
-        self._attachment.deliver(out)
+        self._inventory.deliver(out)
+        for attachment in self._attachments:
+            attachment.deliver(out)
         if out.healthy != self._healthy:
             self._healthy = out.healthy
             self._event_loop.create_task(self._server.set_ready(out.healthy))

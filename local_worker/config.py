@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass
 
-from fairlead.config import option, require
+from fairlead.config import addresses, option, require
 from fairlead.cost import COSTS
 from local_worker.core.batcher import Admission
 from local_worker.core.policies import POLICIES
@@ -20,7 +20,7 @@ class WorkerConfig:
 
     listen: str = option("127.0.0.1:7100", "address to listen on, host:port; port 0 picks a free one")
     advertise: str = option("", "address that gateways reach this worker at; default: the one listened on")
-    scheduler: str = option("127.0.0.1:7050", "address of the global scheduler")
+    scheduler: str = option("127.0.0.1:7050", "address of the global scheduler, or of several: host:port,host:port")
     secret: str = option("", "the cluster secret, at least 16 characters")
     name: str = option("", "stable name of this worker; default: host name and port")
     engine: str = option(
@@ -58,6 +58,7 @@ class WorkerConfig:
 
     def __post_init__(self) -> None:
         require(len(self.secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")
+        addresses(self.scheduler, "scheduler")
         positive = ("block_tokens", "max_prompt_tokens", "max_running", "token_budget", "quantum_tokens")
         for name in (*positive, "threads", "max_waiting", "max_waiting_per_client"):
             require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
@@ -70,6 +71,11 @@ class WorkerConfig:
             self.advertise != "" or self.listen.rpartition(":")[0] not in WILDCARDS,
             f"advertise: must be given, since gateways cannot reach a worker at {self.listen}",
         )
+
+    @property
+    def schedulers(self) -> list[str]:
+        """Every scheduler's address."""
+        return addresses(self.scheduler, "scheduler")
 
     @property
     def model_name(self) -> str:

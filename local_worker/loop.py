@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
-from fairlead.cost import MICRO
+from fairlead.cost import MICRO, WEIGHT_ONE
 from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
@@ -35,7 +35,7 @@ class Outbox:
     """What one turn of the loop has to say."""
 
     events: dict[Sink, worker_pb2.StepEvents] = field(default_factory=dict)
-    accepted: list[scheduler_pb2.RequestKey] = field(default_factory=list)
+    accepted: list[scheduler_pb2.AcceptedRequest] = field(default_factory=list)
     ended: list[scheduler_pb2.RequestEnd] = field(default_factory=list)
     cached: tuple[Link, ...] = ()
     evicted: tuple[int, ...] = ()
@@ -187,7 +187,15 @@ class EngineLoop:
             return  # a repeated message is not a second request
         self._jobs[request] = (sink, job)
         self._by_key[key] = request
-        self._out.accepted.append(scheduler_pb2.RequestKey(request_id=request.id, attempt=job.attempt))
+        self._out.accepted.append(
+            scheduler_pb2.AcceptedRequest(
+                request_id=request.id,
+                attempt=job.attempt,
+                client=request.client,
+                prompt_tokens=request.prompt_tokens - request.seed_position,
+                weight=request.weight / WEIGHT_ONE,
+            )
+        )
         try:
             self._batcher.submit(request, time.monotonic())
         except FairleadError as error:

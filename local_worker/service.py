@@ -117,6 +117,7 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
             weight=weight_thousandths(submit.weight),
             seed_position=submit.generated_tokens,
             in_interaction=submit.in_interaction,
+            paid=submit.charged,
             deadline=time.monotonic() + submit.timeout_seconds if submit.timeout_seconds > 0 else None,
         )
         job = Job(

@@ -11,7 +11,7 @@ from global_scheduler.core.fleet import Fleet, Identity, Load, Member
 from global_scheduler.core.policies import POLICIES, PolicyConfig
 from simulation.call import Call
 from simulation.clock import Clock
-from simulation.gateway import MODEL, Gateway
+from simulation.gateway import MODEL, Gateway, placed_request
 from simulation.journal import Journal
 from simulation.spec import ClusterSpec
 from simulation.worker import News, Worker
@@ -70,7 +70,7 @@ class Cluster:
         snapshot = runs(worker.batcher.cache.snapshot())
         member = self.members[worker.name] = self.dispatcher.attached(identity, snapshot, self.clock.now)
         for session in worker.sessions:
-            self.dispatcher.accepted(member, str(session.call.number), session.attempt)
+            self.dispatcher.accepted(member, placed_request(session), self.clock.now)
 
     def detach(self, worker: Worker) -> None:
         """That stream broke."""
@@ -98,7 +98,7 @@ class Cluster:
         if not self.reachable[worker.name]:
             return
         for session in news.accepted:
-            self.dispatcher.accepted(member, str(session.call.number), session.attempt)
+            self.dispatcher.accepted(member, placed_request(session), self.clock.now)
         for end in news.ended:
             session = end.session
             self.dispatcher.ended(member, str(session.call.number), session.attempt, session.admitted, end.produced)

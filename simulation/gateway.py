@@ -47,6 +47,7 @@ class Gateway:
         self._protected: dict[Call, bool] = {}
         self._sessions: dict[Call, Session] = {}  # the current attempt of each call
         self._excluded: dict[Call, list[str]] = {}
+        self._started: dict[Call, None] = {}  # calls of which some attempt has entered a batch
 
     def arrived(self, call: Call) -> None:
         """A client's call."""
@@ -93,7 +94,14 @@ class Gateway:
             self._end(call, Outcome.UNAVAILABLE)
             return
         call.worker = assignment.member.identity.worker
-        session = Session(call, call.attempts, self._workers[call.worker], self._protected[call], call.received)
+        session = Session(
+            call,
+            call.attempts,
+            self._workers[call.worker],
+            in_interaction=self._protected[call],
+            generated=call.received,
+            charged=call in self._started,
+        )
         self._sessions[call] = session
         self._clock.after(2 * self._delay, partial(self._submit, session))
 
@@ -108,6 +116,7 @@ class Gateway:
         for session, cached in news.started:
             if self._sessions.get(session.call) is session and not session.started:
                 session.started = True
+                self._started[session.call] = None
                 session.call.cached_tokens = cached
         for session, token in news.tokens:
             if self._sessions.get(session.call) is session:
@@ -151,6 +160,7 @@ class Gateway:
         call.outcome, call.ended_at = outcome, self._clock.now
         self._sessions.pop(call, None)
         self._excluded.pop(call, None)
+        self._started.pop(call, None)
         if self._protected.pop(call, None) is not None and call.interaction:
             key = Key(call.client, call.app, call.interaction)
             self._interactions.finished(key, end=call.last, now=self._clock.now)
@@ -160,3 +170,17 @@ class Gateway:
         """Raise AssertionError when an account or a window is impossible."""
         self._throttle.check_invariants()
         self._interactions.check_invariants()
+
+
+def placed_request(session: Session) -> Request:
+    """What a worker tells the scheduler of a request that came to it."""
+    call = session.call
+    return Request(
+        request_id=str(call.number),
+        attempt=session.attempt,
+        client=call.client,
+        model=MODEL,
+        digests=b"",
+        prompt_tokens=len(call.prompt),
+        weight=call.weight,
+    )

@@ -29,6 +29,7 @@ class Session:
     worker: "Worker"
     in_interaction: bool
     generated: int  # output tokens of earlier attempts
+    charged: bool  # an earlier attempt has started
     admitted: bool = False  # worker: it has entered the running batch
     started: bool = False  # gateway: it knows
 
@@ -120,6 +121,7 @@ class Worker:
             weight=call.weight,
             seed_position=session.generated,
             in_interaction=session.in_interaction,
+            paid=session.charged,
         )
 
     def abort(self, session: Session) -> None:

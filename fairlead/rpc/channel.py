@@ -12,11 +12,11 @@ MAX_REQUEST_BYTES = 4 * 1024 * 1024
 OPTIONS: list[tuple[str, int]] = [
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    # A cut network path is noticed within seconds, not at TCP's leisure.
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
+    # A cut network path, or a process that stands still, is noticed within six seconds, not at TCP's leisure.
+    ("grpc.keepalive_time_ms", 3_000),
+    ("grpc.keepalive_timeout_ms", 3_000),
     ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
 ]
 CHANNEL_OPTIONS: list[tuple[str, int]] = [
     *OPTIONS,

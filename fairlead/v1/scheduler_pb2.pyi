@@ -49,20 +49,22 @@ class DispatchReplies(_message.Message):
     def __init__(self, replies: _Optional[_Iterable[_Union[DispatchReply, _Mapping]]] = ...) -> None: ...
 
 class DispatchReply(_message.Message):
-    __slots__ = ("request_id", "attempt", "worker", "address", "matched_tokens", "selected_at")
+    __slots__ = ("request_id", "attempt", "worker", "address", "matched_tokens", "selected_at", "instance")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     WORKER_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     MATCHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     SELECTED_AT_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     attempt: int
     worker: str
     address: str
     matched_tokens: int
     selected_at: int
-    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., worker: _Optional[str] = ..., address: _Optional[str] = ..., matched_tokens: _Optional[int] = ..., selected_at: _Optional[int] = ...) -> None: ...
+    instance: str
+    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., worker: _Optional[str] = ..., address: _Optional[str] = ..., matched_tokens: _Optional[int] = ..., selected_at: _Optional[int] = ..., instance: _Optional[str] = ...) -> None: ...
 
 class WorkerReport(_message.Message):
     __slots__ = ("hello", "load", "progress")
@@ -87,8 +89,8 @@ class Hello(_message.Message):
     address: str
     model: ModelInfo
     cached: _containers.RepeatedCompositeFieldContainer[BlockRun]
-    requests: _containers.RepeatedCompositeFieldContainer[RequestKey]
-    def __init__(self, worker: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., cached: _Optional[_Iterable[_Union[BlockRun, _Mapping]]] = ..., requests: _Optional[_Iterable[_Union[RequestKey, _Mapping]]] = ...) -> None: ...
+    requests: _containers.RepeatedCompositeFieldContainer[AcceptedRequest]
+    def __init__(self, worker: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., cached: _Optional[_Iterable[_Union[BlockRun, _Mapping]]] = ..., requests: _Optional[_Iterable[_Union[AcceptedRequest, _Mapping]]] = ...) -> None: ...
 
 class BlockRun(_message.Message):
     __slots__ = ("parent", "digests")
@@ -98,13 +100,19 @@ class BlockRun(_message.Message):
     digests: bytes
     def __init__(self, parent: _Optional[int] = ..., digests: _Optional[bytes] = ...) -> None: ...
 
-class RequestKey(_message.Message):
-    __slots__ = ("request_id", "attempt")
+class AcceptedRequest(_message.Message):
+    __slots__ = ("request_id", "attempt", "client", "prompt_tokens", "weight")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     attempt: int
-    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ...) -> None: ...
+    client: str
+    prompt_tokens: int
+    weight: float
+    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., client: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., weight: _Optional[float] = ...) -> None: ...
 
 class ModelInfo(_message.Message):
     __slots__ = ("name", "max_model_tokens", "vocab_size", "block_tokens", "kv_tokens", "max_running", "policy", "fairness_bound", "max_prompt_tokens")
@@ -175,8 +183,8 @@ class Progress(_message.Message):
     evicted: bytes
     ended: _containers.RepeatedCompositeFieldContainer[RequestEnd]
     cached: _containers.RepeatedCompositeFieldContainer[BlockRun]
-    accepted: _containers.RepeatedCompositeFieldContainer[RequestKey]
-    def __init__(self, evicted: _Optional[bytes] = ..., ended: _Optional[_Iterable[_Union[RequestEnd, _Mapping]]] = ..., cached: _Optional[_Iterable[_Union[BlockRun, _Mapping]]] = ..., accepted: _Optional[_Iterable[_Union[RequestKey, _Mapping]]] = ...) -> None: ...
+    accepted: _containers.RepeatedCompositeFieldContainer[AcceptedRequest]
+    def __init__(self, evicted: _Optional[bytes] = ..., ended: _Optional[_Iterable[_Union[RequestEnd, _Mapping]]] = ..., cached: _Optional[_Iterable[_Union[BlockRun, _Mapping]]] = ..., accepted: _Optional[_Iterable[_Union[AcceptedRequest, _Mapping]]] = ...) -> None: ...
 
 class RequestEnd(_message.Message):
     __slots__ = ("request_id", "attempt", "started", "output_tokens")
@@ -207,16 +215,20 @@ class DrainCommand(_message.Message):
     def __init__(self) -> None: ...
 
 class WatchRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("epoch",)
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    def __init__(self, epoch: _Optional[int] = ...) -> None: ...
 
 class ClusterState(_message.Message):
-    __slots__ = ("members", "pools")
+    __slots__ = ("members", "pools", "epoch")
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     POOLS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     members: _containers.RepeatedCompositeFieldContainer[Member]
     pools: _containers.RepeatedCompositeFieldContainer[Pool]
-    def __init__(self, members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., pools: _Optional[_Iterable[_Union[Pool, _Mapping]]] = ...) -> None: ...
+    epoch: int
+    def __init__(self, members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., pools: _Optional[_Iterable[_Union[Pool, _Mapping]]] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class Member(_message.Message):
     __slots__ = ("worker", "instance", "address", "model", "load")

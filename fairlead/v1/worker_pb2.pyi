@@ -16,7 +16,7 @@ class SessionCommands(_message.Message):
     def __init__(self, submits: _Optional[_Iterable[_Union[Submit, _Mapping]]] = ..., aborts: _Optional[_Iterable[_Union[Abort, _Mapping]]] = ...) -> None: ...
 
 class Submit(_message.Message):
-    __slots__ = ("request_id", "attempt", "client", "token_ids", "generated_tokens", "sampling", "weight", "in_interaction", "cache_scope", "timeout_seconds", "system_tokens")
+    __slots__ = ("request_id", "attempt", "client", "token_ids", "generated_tokens", "sampling", "weight", "in_interaction", "cache_scope", "timeout_seconds", "system_tokens", "charged")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
@@ -28,6 +28,7 @@ class Submit(_message.Message):
     CACHE_SCOPE_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_SECONDS_FIELD_NUMBER: _ClassVar[int]
     SYSTEM_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    CHARGED_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     attempt: int
     client: str
@@ -39,7 +40,8 @@ class Submit(_message.Message):
     cache_scope: str
     timeout_seconds: float
     system_tokens: int
-    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., client: _Optional[str] = ..., token_ids: _Optional[bytes] = ..., generated_tokens: _Optional[int] = ..., sampling: _Optional[_Union[_common_pb2.SamplingParams, _Mapping]] = ..., weight: _Optional[float] = ..., in_interaction: _Optional[bool] = ..., cache_scope: _Optional[str] = ..., timeout_seconds: _Optional[float] = ..., system_tokens: _Optional[int] = ...) -> None: ...
+    charged: bool
+    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., client: _Optional[str] = ..., token_ids: _Optional[bytes] = ..., generated_tokens: _Optional[int] = ..., sampling: _Optional[_Union[_common_pb2.SamplingParams, _Mapping]] = ..., weight: _Optional[float] = ..., in_interaction: _Optional[bool] = ..., cache_scope: _Optional[str] = ..., timeout_seconds: _Optional[float] = ..., system_tokens: _Optional[int] = ..., charged: _Optional[bool] = ...) -> None: ...
 
 class Abort(_message.Message):
     __slots__ = ("request_id", "attempt")

@@ -2,13 +2,14 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fairlead.errors import Unavailable
 from fairlead.v1 import scheduler_pb2, worker_pb2
 from gateway.upstream.members import Members
-from gateway.upstream.scheduler import SchedulerAway, SchedulerLink
+from gateway.upstream.scheduler import SchedulerAway
+from gateway.upstream.schedulers import Schedulers
 from gateway.upstream.workers import WorkerLink, Workers
 
 log = logging.getLogger(__name__)
@@ -27,16 +28,16 @@ class Placement:
 class Cluster:
     """Owns the links to scheduler and workers. `changed` is called whenever membership or overload changed."""
 
-    def __init__(self, scheduler: str, secret: str, changed: Callable[[], None]) -> None:
+    def __init__(self, schedulers: Sequence[str], secret: str, changed: Callable[[], None]) -> None:
         self.members = Members()
         self._workers = Workers(secret)
         self._changed = changed
         self._overloaded: list[str] = []
-        self._scheduler = SchedulerLink(scheduler, secret, self.members, self._members_changed)
+        self._schedulers = Schedulers(schedulers, secret, self.members, self._members_changed)
 
     async def run(self) -> None:
-        """Keep the link to the scheduler until cancelled."""
-        await self._scheduler.run()
+        """Keep the links to the schedulers until cancelled."""
+        await self._schedulers.run()
 
     async def close(self) -> None:
         """Close the links to workers."""
@@ -49,20 +50,17 @@ class Cluster:
     async def place(self, request: scheduler_pb2.DispatchRequest) -> Placement:
         """The scheduler's choice; without one, the least loaded of the last known members. Raises Unavailable."""
         try:
-            reply = await self._scheduler.select(request)
+            reply = await self._schedulers.select(request)
         except SchedulerAway:
             return self._least_loaded(request)
         if not reply.worker:
             return self._least_loaded(request)
-        member = self.members.find(reply.worker)
-        instance = member.instance if member is not None and member.address == reply.address else ""
-        return Placement(
-            reply.worker, self._workers.link(reply.address, instance), reply.selected_at, reply.matched_tokens
-        )
+        link = self._workers.link(reply.address, reply.instance)
+        return Placement(reply.worker, link, reply.selected_at, reply.matched_tokens)
 
     def withdraw(self, request_id: str, attempt: int) -> None:
         """The attempt never started and its worker will not report it."""
-        self._scheduler.withdraw(request_id, attempt)
+        self._schedulers.withdraw(request_id, attempt)
 
     def _least_loaded(self, request: scheduler_pb2.DispatchRequest) -> Placement:
         candidates = [m for m in self.members.serving(request.model) if m.worker not in request.excluded]

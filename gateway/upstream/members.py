@@ -40,10 +40,6 @@ class Members:
         """The scheduler is away: overload is unknown, and unknown counts as not overloaded."""
         self._overloaded = {}
 
-    def find(self, worker: str) -> scheduler_pb2.Member | None:
-        """The member called `worker`."""
-        return self._by_worker.get(worker)
-
     def overloaded(self, model: str) -> bool:
         """Whether the model's pool is overloaded now."""
         return self._overloaded.get(model, False)

@@ -1,4 +1,4 @@
-"""The gateway's link to the global scheduler: dispatch decisions, and membership."""
+"""The gateway's link to one global scheduler: its dispatch decisions, and what it says of the cluster."""
 
 import asyncio
 import logging
@@ -9,18 +9,15 @@ import grpc
 from fairlead.rpc.cancellation import reraise_cancellation
 from fairlead.rpc.channel import open_channel, secret_metadata
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
-from gateway.upstream.members import Members
 from gateway.upstream.outbox import Outbox
 
 log = logging.getLogger(__name__)
 RECONNECT_SECONDS = 0.2
 # A scheduler that hangs must not hold requests: a decision takes well under a millisecond.
 DECISION_SECONDS = 1.0
-# How long after the scheduler's return workers may take to attach again before they count as gone.
-REATTACH_SECONDS = 5.0
-
 
 Stream = Callable[[scheduler_pb2_grpc.SchedulerStub], Awaitable[None]]
+Heard = Callable[["SchedulerLink", scheduler_pb2.ClusterState | None], None]
 
 
 class SchedulerAway(Exception):
@@ -28,13 +25,16 @@ class SchedulerAway(Exception):
 
 
 class SchedulerLink:
-    """One Dispatch and one Watch stream, reconnected for ever; `changed` is called after each change of `members`."""
+    """One Dispatch and one Watch stream, reconnected for ever.
 
-    def __init__(self, address: str, secret: str, members: Members, changed: Callable[[], None]) -> None:
-        self._address = address
+    `heard` is called with every state, and with None when the Watch stream broke; `epoch` says what was seen so far.
+    """
+
+    def __init__(self, address: str, secret: str, heard: Heard, epoch: Callable[[], int]) -> None:
+        self.address = address
         self._metadata = secret_metadata(secret)
-        self._members = members
-        self._changed = changed
+        self._heard = heard
+        self._epoch = epoch
         self._outbox: Outbox[scheduler_pb2.DispatchBatch] | None = None
         self._decisions: dict[tuple[str, int], asyncio.Future[scheduler_pb2.DispatchReply]] = {}
 
@@ -65,9 +65,15 @@ class SchedulerLink:
             self._outbox.pending.withdrawals.add(request_id=request_id, attempt=attempt)
             self._outbox.flush()
 
+    def give_up_decisions(self) -> None:
+        """Another scheduler leads: whoever waits for this one chooses for itself."""
+        for decision in self._decisions.values():
+            if not decision.done():
+                decision.set_exception(SchedulerAway())
+
     async def run(self) -> None:
         """Until cancelled."""
-        async with open_channel(self._address) as channel, asyncio.TaskGroup() as tasks:
+        async with open_channel(self.address) as channel, asyncio.TaskGroup() as tasks:
             tasks.create_task(self._for_ever(self._dispatch, channel))
             tasks.create_task(self._for_ever(self._watch, channel))
 
@@ -78,7 +84,7 @@ class SchedulerLink:
                 await stream(scheduler_pb2_grpc.SchedulerStub(channel))
             except grpc.aio.AioRpcError as error:
                 reraise_cancellation()
-                log.warning("scheduler is away", extra={"scheduler": self._address, "error": error.details()})
+                log.warning("scheduler is away", extra={"scheduler": self.address, "error": error.details()})
             await asyncio.sleep(RECONNECT_SECONDS)
 
     async def _dispatch(self, stub: scheduler_pb2_grpc.SchedulerStub) -> None:
@@ -94,29 +100,12 @@ class SchedulerLink:
         finally:
             self._outbox = None
             outbox.close()
-            for decision in self._decisions.values():
-                if not decision.done():
-                    decision.set_exception(SchedulerAway())
+            self.give_up_decisions()
 
     async def _watch(self, stub: scheduler_pb2_grpc.SchedulerStub) -> None:
-        call = stub.Watch(scheduler_pb2.WatchRequest(), metadata=self._metadata)
-        settled: asyncio.TimerHandle | None = None
-        latest: scheduler_pb2.ClusterState | None = None
-
-        def settle() -> None:
-            nonlocal settled
-            settled = None
-            if latest is not None:
-                self._members.replace(latest)
-                self._changed()
-
-        settled = asyncio.get_running_loop().call_later(REATTACH_SECONDS, settle)
+        request = scheduler_pb2.WatchRequest(epoch=self._epoch())
         try:
-            async for latest in call:
-                self._members.merge(latest) if settled else self._members.replace(latest)
-                self._changed()
+            async for state in stub.Watch(request, metadata=self._metadata):
+                self._heard(self, state)
         finally:
-            self._members.forget_overload()
-            self._changed()
-            if settled is not None:
-                settled.cancel()
+            self._heard(self, None)

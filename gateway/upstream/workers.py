@@ -17,6 +17,12 @@ from gateway.upstream.outbox import Outbox
 
 log = logging.getLogger(__name__)
 CLOSE_SECONDS = 5.0  # for prompts that are being tokenized
+# A worker that is no member any more, and says nothing for so long, is lost. One that still speaks has only lost its
+# scheduler: what it has begun it may finish.
+SILENT_SECONDS = 1.0
+
+
+Key = tuple[str, str]  # address and instance of a worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,7 @@ class WorkerLink:
     def __init__(self, address: str, secret: str) -> None:
         self.address = address
         self.attempts: dict[tuple[str, int], Attempt] = {}
+        self.heard = 0  # messages
         self._metadata = secret_metadata(secret)
         self._channel = open_channel(address)
         self._outbox: Outbox[worker_pb2.SessionCommands] | None = None
@@ -113,6 +120,7 @@ class WorkerLink:
 
     def _route(self, events: worker_pb2.StepEvents) -> None:
         """Events of attempts that are unknown here, because aborted or superseded, are ignored."""
+        self.heard += 1
         for started in events.started:
             if attempt := self.attempts.get((started.request_id, started.attempt)):
                 attempt.events.put_nowait(started)
@@ -129,7 +137,8 @@ class Workers:
 
     def __init__(self, secret: str) -> None:
         self._secret = secret
-        self._links: dict[tuple[str, str], WorkerLink] = {}
+        self._links: dict[Key, WorkerLink] = {}
+        self._suspects: dict[Key, asyncio.TimerHandle] = {}
         self._closing: list[asyncio.Task[None]] = []
 
     def link(self, address: str, instance: str) -> WorkerLink:
@@ -159,12 +168,34 @@ class Workers:
         raise failure
 
     def keep(self, members: Collection[scheduler_pb2.Member]) -> None:
-        """Close the idle links to workers that are no longer members."""
+        """Close the links to workers that are no longer members: idle ones at once, others when they fall silent."""
         live = {(member.address, member.instance) for member in members}
-        gone = [key for key, link in self._links.items() if key not in live and not link.attempts]
         self._closing = [task for task in self._closing if not task.done()]
-        self._closing += [asyncio.create_task(self._links.pop(key).close()) for key in gone]
+        for key in [key for key in self._suspects if key in live]:
+            self._suspects.pop(key).cancel()
+        for key in [key for key in self._links if key not in live and key not in self._suspects]:
+            self._doubt(key)
+
+    def _doubt(self, key: Key) -> None:
+        link = self._links[key]
+        if link.attempts:
+            later = asyncio.get_running_loop().call_later
+            self._suspects[key] = later(SILENT_SECONDS, self._decide, key, link.heard)
+        else:
+            self._drop(key)
+
+    def _decide(self, key: Key, heard: int) -> None:
+        del self._suspects[key]
+        if self._links[key].heard == heard:
+            self._drop(key)
+        else:
+            self._doubt(key)
+
+    def _drop(self, key: Key) -> None:
+        self._closing.append(asyncio.create_task(self._links.pop(key).close()))
 
     async def close(self) -> None:
         """Close every link."""
+        for timer in self._suspects.values():
+            timer.cancel()
         await asyncio.gather(*self._closing, *(link.close() for link in self._links.values()))

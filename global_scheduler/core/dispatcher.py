@@ -3,6 +3,9 @@
 A booking is what a decision leaves behind: a place in the worker's queue, a charge, and the blocks that are expected
 there. It ends when the worker reports the request's end, when the gateway withdraws it, or with the worker. A gateway
 that dies before it submits would leave it for ever: see `gone`.
+
+A worker reports the requests that came to it. Those of which nothing is known here, because a gateway chose for itself
+or another scheduler did, are booked then: so a standby's accounts are those of the scheduler that it stands by for.
 """
 
 from collections.abc import Sequence
@@ -19,13 +22,13 @@ Key = tuple[str, int]  # request id, attempt
 
 @dataclass(slots=True, eq=False)
 class Assignment:
-    """Where a request goes. `expected`: the index counts on its blocks; `source`: which stream asked."""
+    """Where a request goes. `expected`: the index counts on its blocks; `source`: which stream asked, if one did."""
 
     request: Request
     member: Member
     matched_tokens: int
     expected: bool
-    source: int
+    source: int | None
 
 
 class Dispatcher:
@@ -37,7 +40,6 @@ class Dispatcher:
         self._fleet = fleet
         self._assignments: dict[Key, Assignment] = {}
         self._unaccepted: dict[int, dict[Key, None]] = {}  # source -> its assignments that no worker has confirmed
-        self._foreign: dict[Key, Member] = {}  # requests that came to a worker without this scheduler
         self._overload: dict[str, Overload] = {}
 
     def dispatch(self, request: Request, now: float, source: int = 0) -> Assignment | None:
@@ -72,23 +74,22 @@ class Dispatcher:
         for key in list(self._unaccepted.get(source, ())):
             self.withdrawn(*key)
 
-    def accepted(self, member: Member, request_id: str, attempt: int) -> None:
-        """`member` has the request. One that was placed without this scheduler counts in the worker's queue."""
-        key = (request_id, attempt)
+    def accepted(self, member: Member, request: Request, now: float) -> None:
+        """`member` has the request; one that was placed without this scheduler is booked as if it had been here."""
+        key = (request.request_id, request.attempt)
         assignment = self._assignments.get(key)
         if assignment is not None:
             if assignment.member is member:
                 self._is_accepted(key, assignment)
-        elif key not in self._foreign and self._fleet.is_current(member):
-            self._foreign[key] = member
+        elif self._fleet.is_current(member):
             self._fleet.booked(member, 1)
+            candidates = self._fleet.candidates(request.model, (), now) | 1 << member.slot
+            self._policy.follow(request, member.slot, candidates)
+            self._assignments[key] = Assignment(request, member, 0, expected=False, source=None)
 
     def ended(self, member: Member, request_id: str, attempt: int, started: bool, output_tokens: int) -> None:
         """Lines 20-23: `member` reports the end; ignored unless the request was its own."""
         key = (request_id, attempt)
-        if self._foreign.get(key) is member:
-            del self._foreign[key]
-            self._fleet.booked(member, -1)
         assignment = self._assignments.get(key)
         if assignment is None or assignment.member is not member:
             return
@@ -128,8 +129,6 @@ class Dispatcher:
             return
         for key in [key for key, a in self._assignments.items() if a.member is member]:
             self._take(key)
-        for key in [key for key, owner in self._foreign.items() if owner is member]:
-            del self._foreign[key]
         self._index.forget(member.slot)
         self._policy.forget(member.slot)
         self._fleet.remove(member)
@@ -155,8 +154,7 @@ class Dispatcher:
         for part in (self._policy, self._index, self._fleet):
             part.check_invariants()
         outstanding: dict[str, int] = {}
-        members = [assignment.member for assignment in self._assignments.values()]
-        for member in [*members, *self._foreign.values()]:
+        for member in [assignment.member for assignment in self._assignments.values()]:
             name = member.identity.worker
             assert self._fleet.is_current(member), f"{name} is gone and has bookings"
             outstanding[name] = outstanding.get(name, 0) + 1
@@ -175,11 +173,11 @@ class Dispatcher:
         return assignment
 
     def _is_accepted(self, key: Key, assignment: Assignment) -> None:
-        waiting = self._unaccepted.get(assignment.source, {})
-        if key in waiting:
-            del waiting[key]
-            if not waiting:
-                del self._unaccepted[assignment.source]
+        source = assignment.source
+        if source is not None and key in self._unaccepted.get(source, {}):
+            del self._unaccepted[source][key]
+            if not self._unaccepted[source]:
+                del self._unaccepted[source]
 
     def _undo(self, assignment: Assignment) -> None:
         member = assignment.member

@@ -88,7 +88,7 @@ class Batcher:
 
     @property
     def recomputed_tokens(self) -> int:
-        """Tokens computed once more because of retractions, since the start."""
+        """Tokens computed once more because of retractions and lost workers, since the start."""
         return self._ledger.recomputed_tokens
 
     @property
@@ -145,7 +145,7 @@ class Batcher:
         return self.cache.match(request)
 
     def admit(self, request: Request) -> int | None:
-        """Gate: a place in the batch and pages. Tokens computed before a retraction are not to be paid again."""
+        """Gate: a place in the batch and pages. What was paid once, and is computed anew, is not to be paid again."""
         if len(self._running) >= self._limits.max_running:
             return None
         extend = self.cache.admit(request, self._room(request))
@@ -153,10 +153,12 @@ class Batcher:
             return None
         del self._waiting[request]
         self._running[request] = None
-        if request.retractions:
+        if not request.retractions:
+            request.cached = request.computed
+        if request.paid:
             self._ledger.readmitted(request, extend)
             return 0
-        request.cached = request.computed
+        request.paid = True
         self._ledger.admitted(request)
         return extend
 

@@ -23,7 +23,7 @@ class Ledger:
     """Counts as the papers measure service: tokens computed that no cache held, and tokens generated."""
 
     def __init__(self, cost: Cost) -> None:
-        self.recomputed_tokens = 0  # work that retraction cost, in tokens
+        self.recomputed_tokens = 0  # work that retractions and lost workers cost, in tokens
         self._charging = Charging(cost)
         self._accounts: dict[str, Account] = {}
         self._changed: dict[str, Account] = {}
@@ -55,7 +55,7 @@ class Ledger:
         account.running -= 1
 
     def readmitted(self, request: Request, recomputed: int) -> None:
-        """`request` entered the batch again. What is computed anew is not the client's fault, and no service to it."""
+        """`request` entered a batch again. What is computed anew is not the client's fault, and no service to it."""
         account = self._account(request)
         account.waiting -= 1
         account.running += 1

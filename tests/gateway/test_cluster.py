@@ -20,6 +20,7 @@ STATE = scheduler_pb2.ClusterState(
         scheduler_pb2.Member(worker="b", instance="1", address="127.0.0.1:2", model=MODEL),
     ],
     pools=[scheduler_pb2.Pool(model="m", overloaded=True)],
+    epoch=1,
 )
 
 
@@ -32,7 +33,12 @@ class ScriptedScheduler(scheduler_pb2_grpc.SchedulerServicer):
         self.address = f"127.0.0.1:{self.server.port}"
         self.batches: asyncio.Queue[scheduler_pb2.DispatchBatch] = asyncio.Queue()
         self.replies: asyncio.Queue[scheduler_pb2.DispatchReplies] = asyncio.Queue()
-        self._state = state
+        self._states: asyncio.Queue[scheduler_pb2.ClusterState] = asyncio.Queue()
+        self.say(state)
+
+    def say(self, state: scheduler_pb2.ClusterState) -> None:
+        """To the one who watches."""
+        self._states.put_nowait(state)
 
     async def Dispatch(
         self, request_iterator: AsyncIterator[scheduler_pb2.DispatchBatch], context: grpc.aio.ServicerContext
@@ -51,8 +57,8 @@ class ScriptedScheduler(scheduler_pb2_grpc.SchedulerServicer):
     async def Watch(
         self, request: scheduler_pb2.WatchRequest, context: grpc.aio.ServicerContext
     ) -> AsyncIterator[scheduler_pb2.ClusterState]:
-        yield self._state
-        await asyncio.Event().wait()
+        while True:
+            yield await self._states.get()
 
 
 class Linked:
@@ -61,7 +67,7 @@ class Linked:
     def __init__(self, scheduler: ScriptedScheduler) -> None:
         self.scheduler = scheduler
         self.changed = asyncio.Event()
-        self.cluster = Cluster(scheduler.address, SECRET, self.changed.set)
+        self.cluster = Cluster([scheduler.address], SECRET, self.changed.set)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         while not condition():
@@ -135,10 +141,43 @@ async def test_without_the_scheduler_the_least_loaded_known_worker_is_chosen(lin
 async def test_a_restarted_scheduler_is_found_again_and_takes_nobody_away_at_once(linked: Linked) -> None:
     await linked.scheduler.server.stop(0)
     await linked.until(lambda: not linked.cluster.members.overloaded("m"))
-    state = scheduler_pb2.ClusterState(members=STATE.members[1:], pools=STATE.pools)
+    state = scheduler_pb2.ClusterState(members=STATE.members[1:], pools=STATE.pools, epoch=1)
     restarted = ScriptedScheduler(linked.scheduler.address, state)
     await restarted.server.start()
     await linked.until(lambda: linked.cluster.members.overloaded("m"))
     assert linked.names() == ["a", "b"]
     await linked.until(lambda: linked.names() == ["b"])
     await restarted.server.stop(0)
+
+
+async def test_the_highest_epoch_is_followed_and_a_lower_one_ignored() -> None:
+    old = ScriptedScheduler("127.0.0.1:0", STATE)
+    new = ScriptedScheduler("127.0.0.1:0", scheduler_pb2.ClusterState(epoch=2, members=STATE.members[1:]))
+    standby = ScriptedScheduler("127.0.0.1:0", scheduler_pb2.ClusterState(epoch=0))
+    for scheduler in (old, standby):
+        await scheduler.server.start()
+    changed = asyncio.Event()
+    cluster = Cluster([old.address, new.address, standby.address], SECRET, changed.set)
+    running = asyncio.create_task(cluster.run())
+    while not cluster.members.overloaded("m"):
+        changed.clear()
+        await changed.wait()
+    await new.server.start()
+    while cluster.members.overloaded("m"):
+        changed.clear()
+        await changed.wait()
+    old.say(scheduler_pb2.ClusterState(epoch=1, members=STATE.members[:1]))
+    placing = asyncio.create_task(cluster.place(request("to the new one")))
+    assert (await new.batches.get()).requests[0].request_id == "to the new one"
+    reply = scheduler_pb2.DispatchReply(request_id="to the new one", attempt=1, worker="b", address="127.0.0.1:2")
+    new.replies.put_nowait(scheduler_pb2.DispatchReplies(replies=[reply]))
+    assert (await placing).worker == "b"
+    await new.server.stop(0)
+    assert (await cluster.place(request("to nobody"))).worker in ("a", "b")
+    assert old.batches.empty(), "an older epoch is not asked, not even for want of another"
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    await cluster.close()
+    for scheduler in (old, standby):
+        await scheduler.server.stop(0)

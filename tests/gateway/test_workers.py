@@ -131,3 +131,33 @@ async def test_links_to_former_members_are_closed_when_idle(workers: Workers, wo
     link = workers.link(worker.address, "")
     workers.keep([])
     assert workers.link(worker.address, "") is not link
+
+
+async def test_a_former_member_is_lost_when_it_falls_silent(
+    workers: Workers, worker: ScriptedWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.upstream.workers.SILENT_SECONDS", 0.3)
+    attempt = submit(workers, worker, "r")
+    await worker.commands.get()
+    workers.keep([])
+    for number in range(4):
+        worker.events.put_nowait(worker_pb2.StepEvents(tokens=[tokens("r", 1, str(number))]))
+        event = await attempt.events.get()
+        assert isinstance(event, worker_pb2.Tokens), "as long as it speaks it goes on"
+    assert isinstance(await attempt.events.get(), Lost)
+
+
+async def test_a_member_that_was_away_for_a_moment_keeps_its_requests(
+    workers: Workers, worker: ScriptedWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.upstream.workers.SILENT_SECONDS", 0.1)
+    member = scheduler_pb2.Member(worker="a", address=worker.address)
+    attempt, other = submit(workers, worker, "r"), Workers(SECRET)
+    bound = submit(other, worker, "s")
+    workers.keep([])
+    other.keep([])
+    workers.keep([member])
+    assert isinstance(await bound.events.get(), Lost), "the time is over"
+    worker.events.put_nowait(worker_pb2.StepEvents(tokens=[tokens("r", 1, "here")]))
+    assert isinstance(await attempt.events.get(), worker_pb2.Tokens)
+    await other.close()

@@ -50,9 +50,8 @@ class DispatchMachine(RuleBasedStateMachine):
         self.workers: dict[str, NaiveWorker] = {}
         for name in WORKERS:
             self.joins(name)
-        # Request -> client, worker, input tokens, chain, the asking gateway while no worker has confirmed.
-        self.running: dict[str, tuple[str, str, int, tuple[int, ...], int]] = {}
-        self.foreign: dict[str, str] = {}
+        # Request -> client, worker, input tokens, chain if placed here, the asking gateway until a worker confirms.
+        self.running: dict[str, tuple[str, str, int, tuple[int, ...] | None, int]] = {}
         self.count = 0
 
     def joins(self, name: str) -> None:
@@ -101,13 +100,17 @@ class DispatchMachine(RuleBasedStateMachine):
     ) -> str:
         """SELECTWORKER."""
         longest = max(worker.matches(chain) for worker in candidates.values())
+        self.replenish(client, pool, candidates)
+        available = [name for name, worker in candidates.items() if worker.q.get(client, QUANTUM) > 0]
+        sticky = [name for name in available if candidates[name].matches(chain) == longest]
+        return min(sticky or available, key=self.order)
+
+    def replenish(self, client: str, pool: dict[str, NaiveWorker], candidates: dict[str, NaiveWorker]) -> None:
+        """Lines 4 to 6."""
         while not any(worker.q.get(client, QUANTUM) > 0 for worker in candidates.values()):
             for worker in pool.values():
                 if worker.q.get(client, QUANTUM) <= 0:
                     worker.q[client] += QUANTUM
-        available = [name for name, worker in candidates.items() if worker.q.get(client, QUANTUM) > 0]
-        sticky = [name for name in available if candidates[name].matches(chain) == longest]
-        return min(sticky or available, key=self.order)
 
     def order(self, name: str) -> tuple[Fraction, int]:
         worker = self.workers[name]
@@ -119,13 +122,14 @@ class DispatchMachine(RuleBasedStateMachine):
         name = sorted(self.running)[pick % len(self.running)]
         client, at, _, chain, _ = self.running.pop(name)
         worker = self.workers[at]
-        self.dispatcher.accepted(worker.member, name, 1)
+        self.dispatcher.accepted(worker.member, request(name, client=client, model=MODEL[at]), 0)
         self.dispatcher.ended(worker.member, name, 1, True, output)
         worker.s -= 1
         worker.q[client] -= 2 * output
-        worker.expected.remove(chain)
-        if output:
-            worker.held |= set(chain)
+        if chain is not None:
+            worker.expected.remove(chain)
+            if output:
+                worker.held |= set(chain)
 
     @precondition(lambda self: self.running)
     @rule(pick=st.integers(0, 1000), told=st.booleans())
@@ -143,14 +147,15 @@ class DispatchMachine(RuleBasedStateMachine):
         worker = self.workers[at]
         worker.s -= 1
         worker.q[client] = min(QUANTUM, worker.q[client] + max(0, tokens - KEPT_TOKENS))
-        worker.expected.remove(chain)
+        if chain is not None:
+            worker.expected.remove(chain)
 
     @precondition(lambda self: self.running)
     @rule(pick=st.integers(0, 1000))
     def accepted(self, pick: int) -> None:
         name = sorted(self.running)[pick % len(self.running)]
         client, at, tokens, chain, _ = self.running[name]
-        self.dispatcher.accepted(self.workers[at].member, name, 1)
+        self.dispatcher.accepted(self.workers[at].member, request(name, client=client, model=MODEL[at]), 0)
         self.running[name] = (client, at, tokens, chain, 0)
 
     @rule(source=st.integers(1, 2))
@@ -159,15 +164,17 @@ class DispatchMachine(RuleBasedStateMachine):
         for name in [name for name, entry in self.running.items() if entry[4] == source]:
             self.undone(name)
 
-    @rule(at=st.sampled_from(WORKERS), ends=st.booleans())
-    def placed_by_a_gateway_alone(self, at: str, ends: bool) -> None:
+    @rule(at=st.sampled_from(WORKERS), client=st.sampled_from(CLIENTS), tokens=st.integers(1, 250))
+    def placed_by_somebody_else(self, at: str, client: str, tokens: int) -> None:
+        """A gateway that was alone, or a scheduler that this one stands by for."""
         worker, name = self.workers[at], self.name()
-        self.dispatcher.accepted(worker.member, name, 1)
-        if ends:
-            self.dispatcher.ended(worker.member, name, 1, True, 5)
-        else:
-            worker.s += 1
-            self.foreign[name] = at
+        asked = request(name, client=client, model=MODEL[at], prompt_tokens=tokens)
+        self.dispatcher.accepted(worker.member, asked, 0)
+        pool = {name: other for name, other in self.workers.items() if MODEL[name] == MODEL[at]}
+        self.replenish(client, pool, {n: w for n, w in pool.items() if n == at or not w.draining})
+        worker.q[client] = worker.q.get(client, QUANTUM) - tokens
+        worker.s += 1
+        self.running[name] = (client, at, tokens, None, 0)
 
     @rule(at=st.sampled_from(WORKERS))
     def drains_or_returns(self, at: str) -> None:
@@ -180,7 +187,6 @@ class DispatchMachine(RuleBasedStateMachine):
         self.dispatcher.lost(self.workers[at].member)
         self.joins(at)
         self.running = {name: entry for name, entry in self.running.items() if entry[1] != at}
-        self.foreign = {name: worker for name, worker in self.foreign.items() if worker != at}
 
     @rule(at=st.sampled_from(WORKERS), chain=CHAINS)
     def cached(self, at: str, chain: tuple[int, ...]) -> None:

@@ -44,7 +44,7 @@ class TestEveryPolicy:
         assert made.dispatch(request("1"), 0) is first
         assert first is not None
         stranger = next(m for m in members if m is not first.member)
-        made.accepted(stranger, "1", 1)
+        made.accepted(stranger, request("1"), 0)
         made.ended(stranger, "1", 1, True, 5)
         assert first.member.outstanding == 1
         for _ in range(2):
@@ -61,7 +61,7 @@ class TestEveryPolicy:
         new = made.attached(identity("a", instance="2"), (), 0)
         made.lost(old)
         made.reported(old, Load(draining=True), 0)
-        made.accepted(old, "0", 1)
+        made.accepted(old, request("0"), 0)
         made.ended(old, "1", 1, True, 5)
         made.progressed(old, runs([(7, 0)]), b"")
         again = made.dispatch(request("1", digests=chain), 0)
@@ -84,6 +84,29 @@ class TestEveryPolicy:
         first, second = self.choices(policy, steps), self.choices(policy, steps)
         assert first == second
         assert len(first) == len(steps), "somebody is always chosen"
+
+    @settings(max_examples=40, deadline=None)
+    @given(steps=STEPS)
+    def test_who_hears_what_workers_say_decides_as_the_leader_would(
+        self, policy: str, steps: list[tuple[str, int, int, str]]
+    ) -> None:
+        leader, _ = dispatcher(policy, WORKERS)
+        standby, (*members,) = dispatcher(policy, WORKERS)
+        for number, (client, tokens, blocks, fate) in enumerate(steps):
+            chain = range(1, blocks + 1)
+            asked = request(str(number), client=client, prompt_tokens=tokens, digests=pack_digests(chain))
+            assignment = leader.dispatch(asked, 0)
+            assert assignment is not None
+            here = members[assignment.member.slot]
+            for made, member in ((leader, assignment.member), (standby, here)):
+                made.accepted(member, request(str(number), client=client, prompt_tokens=tokens), 0)
+                if fate == "end":
+                    made.progressed(member, runs(zip(chain, (0, *chain), strict=False)), b"")
+                if fate != "keep":
+                    made.ended(member, str(number), 1, fate == "end", 3)
+                made.check_invariants()
+        probes = [request(f"probe {n}", client=client) for n, client in enumerate("xyzxyz")]
+        assert [placed(standby.dispatch(p, 0)) for p in probes] == [placed(leader.dispatch(p, 0)) for p in probes]
 
     def choices(self, policy: str, steps: list[tuple[str, int, int, str]]) -> list[str]:
         made, _ = dispatcher(policy, WORKERS)

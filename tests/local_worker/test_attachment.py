@@ -9,6 +9,7 @@ from fairlead.blocks import pack_digests
 from fairlead.rpc.server import Server
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from local_worker.attachment import Attachment
+from local_worker.inventory import Inventory
 from local_worker.loop import Outbox
 
 SECRET = "s" * 16
@@ -44,56 +45,64 @@ class Listener(scheduler_pb2_grpc.SchedulerServicer):
                     return report.load
 
 
+class Teller:
+    """The worker's side: what its loop delivers goes to the inventory, then to the stream."""
+
+    def __init__(self, scheduler: str, inventory: Inventory) -> None:
+        self.inventory = inventory
+        self.attachment = Attachment(scheduler=scheduler, secret=SECRET, inventory=inventory, drain=lambda: None)
+
+    def deliver(self, out: Outbox) -> None:
+        self.inventory.deliver(out)
+        self.attachment.deliver(out)
+
+
 @pytest.fixture
-async def attached() -> AsyncIterator[tuple[Listener, Attachment]]:
+async def attached() -> AsyncIterator[tuple[Listener, Teller]]:
     listener = Listener()
     server = Server("127.0.0.1:0", secret=SECRET)
     name = scheduler_pb2.DESCRIPTOR.services_by_name["Scheduler"].full_name
     server.add(scheduler_pb2_grpc.add_SchedulerServicer_to_server, listener, name)
     await server.start()
-    attachment = Attachment(
-        scheduler=f"127.0.0.1:{server.port}",
-        secret=SECRET,
-        worker="w",
-        address="127.0.0.1:1",
-        model=scheduler_pb2.ModelInfo(name="m"),
-        drain=lambda: None,
+    hello = scheduler_pb2.Hello(
+        worker="w", instance="1", address="127.0.0.1:1", model=scheduler_pb2.ModelInfo(name="m")
     )
-    running = asyncio.create_task(attachment.run())
-    yield listener, attachment
+    teller = Teller(f"127.0.0.1:{server.port}", Inventory(hello))
+    running = asyncio.create_task(teller.attachment.run())
+    yield listener, teller
     running.cancel()
     await server.stop(grace=0)
 
 
 async def test_a_worker_whose_steps_fail_asks_for_no_requests_until_one_succeeds(
-    attached: tuple[Listener, Attachment],
+    attached: tuple[Listener, Teller],
 ) -> None:
-    listener, attachment = attached
+    listener, teller = attached
     await listener.load(lambda load: not load.draining)
-    attachment.deliver(Outbox(healthy=False))
+    teller.deliver(Outbox(healthy=False))
     await listener.load(lambda load: load.draining)
-    attachment.deliver(Outbox())
+    teller.deliver(Outbox())
     await listener.load(lambda load: not load.draining)
 
 
 async def test_a_worker_that_rests_asks_again_by_itself(
-    attached: tuple[Listener, Attachment], monkeypatch: pytest.MonkeyPatch
+    attached: tuple[Listener, Teller], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listener, attachment = attached
-    monkeypatch.setattr("local_worker.attachment.REST_SECONDS", 0.2)
-    attachment.deliver(Outbox(healthy=False))
+    listener, teller = attached
+    monkeypatch.setattr("local_worker.inventory.REST_SECONDS", 0.2)
+    teller.deliver(Outbox(healthy=False))
     await listener.load(lambda load: load.draining)
     await listener.load(lambda load: not load.draining)
 
 
-async def test_events_come_as_they_happen_and_the_last_word_counts(attached: tuple[Listener, Attachment]) -> None:
-    listener, attachment = attached
+async def test_events_come_as_they_happen_and_the_last_word_counts(attached: tuple[Listener, Teller]) -> None:
+    listener, teller = attached
     async with asyncio.timeout(WAIT):
         assert (await listener.reports.get()).hello.worker == "w"
         await listener.load(lambda load: True)
-        key = scheduler_pb2.RequestKey(request_id="r", attempt=1)
-        attachment.deliver(Outbox(cached=((1, 0), (2, 1), (5, 0)), evicted=(), accepted=[key]))
-        attachment.deliver(Outbox(cached=((3, 2),), evicted=(5,)))
+        key = scheduler_pb2.AcceptedRequest(request_id="r", attempt=1)
+        teller.deliver(Outbox(cached=((1, 0), (2, 1), (5, 0)), evicted=(), accepted=[key]))
+        teller.deliver(Outbox(cached=((3, 2),), evicted=(5,)))
         while not (report := await listener.reports.get()).HasField("progress"):
             pass
     (run,) = report.progress.cached
@@ -103,15 +112,15 @@ async def test_events_come_as_they_happen_and_the_last_word_counts(attached: tup
 
 
 async def test_a_new_stream_begins_with_what_is_cached_and_running(
-    attached: tuple[Listener, Attachment],
+    attached: tuple[Listener, Teller],
 ) -> None:
-    listener, attachment = attached
-    keys = [scheduler_pb2.RequestKey(request_id=name, attempt=1) for name in "ab"]
+    listener, teller = attached
+    keys = [scheduler_pb2.AcceptedRequest(request_id=name, attempt=1) for name in "ab"]
     ended = scheduler_pb2.RequestEnd(request_id="a", attempt=1)
     async with asyncio.timeout(WAIT):
         await listener.load(lambda load: True)
-        attachment.deliver(Outbox(cached=((1, 0), (2, 1), (4, 1)), evicted=(), accepted=keys))
-        attachment.deliver(Outbox(cached=(), evicted=(2,), ended=[ended]))
+        teller.deliver(Outbox(cached=((1, 0), (2, 1), (4, 1)), evicted=(), accepted=keys))
+        teller.deliver(Outbox(cached=(), evicted=(2,), ended=[ended]))
         listener.hang_up.set()
         while not (report := await listener.reports.get()).HasField("hello") or not report.hello.requests:
             pass
@@ -119,9 +128,9 @@ async def test_a_new_stream_begins_with_what_is_cached_and_running(
     assert [(run.parent, run.digests) for run in report.hello.cached] == [(0, pack_digests([1, 4]))]
 
 
-async def test_requests_without_steps_are_told(attached: tuple[Listener, Attachment]) -> None:
-    listener, attachment = attached
-    attachment.deliver(Outbox(load=scheduler_pb2.Load(running=1)))
+async def test_requests_without_steps_are_told(attached: tuple[Listener, Teller]) -> None:
+    listener, teller = attached
+    teller.deliver(Outbox(load=scheduler_pb2.Load(running=1)))
     await listener.load(lambda load: load.stalled_seconds > 0.1)
-    attachment.deliver(Outbox(load=scheduler_pb2.Load()))
+    teller.deliver(Outbox(load=scheduler_pb2.Load()))
     await listener.load(lambda load: load.stalled_seconds == 0)

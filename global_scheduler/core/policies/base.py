@@ -45,6 +45,9 @@ class Policy(Protocol):
     def select(self, request: Request, choice: Choice) -> int:
         """Choose a slot, and charge for it."""
 
+    def follow(self, request: Request, slot: int, candidates: int) -> None:
+        """Somebody else chose `slot` among `candidates`: what `select` does to the accounts."""
+
     def ended(self, request: Request, slot: int, output_tokens: int) -> None:
         """The request started at `slot` and has ended."""
 

@@ -36,6 +36,12 @@ class DoubleQ:
         credit.charge(chosen, self._input_charge(request))
         return chosen
 
+    def follow(self, request: Request, slot: int, candidates: int) -> None:
+        """Lines 4 to 6, then line 16."""
+        credit = self._credits.of(request.client, request.model)
+        credit.available(candidates)
+        credit.charge(slot, self._input_charge(request))
+
     def ended(self, request: Request, slot: int, output_tokens: int) -> None:
         """Line 22."""
         credit = self._credits.find(request.client, request.model)

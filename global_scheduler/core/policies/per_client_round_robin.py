@@ -30,3 +30,7 @@ class PerClientRoundRobin(WithoutAccounts):
         turn = self._turns.of(request.client, request.model)
         turn.last = following(choice.candidates, turn.last)
         return turn.last
+
+    def follow(self, request: Request, slot: int, candidates: int) -> None:
+        """See Policy."""
+        self._turns.of(request.client, request.model).last = slot

@@ -16,6 +16,10 @@ class RoundRobin(WithoutAccounts):
         chosen = self._last[request.model] = following(choice.candidates, self._last.get(request.model))
         return chosen
 
+    def follow(self, request: Request, slot: int, candidates: int) -> None:
+        """See Policy."""
+        self._last[request.model] = slot
+
 
 def following(workers: int, last: int | None) -> int:
     """The slot after `last` in a mask, cyclically; the lowest when there is no last one."""

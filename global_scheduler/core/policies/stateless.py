@@ -4,7 +4,10 @@ from global_scheduler.core.policies.base import Request
 
 
 class WithoutAccounts:
-    """Nothing to charge, refund or forget."""
+    """Nothing to follow, charge, refund or forget."""
+
+    def follow(self, request: Request, slot: int, candidates: int) -> None:
+        """See Policy."""
 
     def ended(self, request: Request, slot: int, output_tokens: int) -> None:
         """See Policy."""

@@ -174,7 +174,7 @@ class Dlpm:
         """Paid for at once, and one per client and round: else submitting and cancelling would drain the batch."""
         self._barrier = request
         self._barred[request.client] = None
-        self._prepaid[request] = len(request.tokens) - gate.match(request)
+        self._prepaid[request] = 0 if request.paid else len(request.tokens) - gate.match(request)
         self._charge(request, self._charging.extend(request, self._prepaid[request]))
 
     def _rematch(self, request: Request, gate: Gate) -> bool:

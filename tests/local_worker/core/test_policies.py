@@ -55,7 +55,8 @@ class Room:
             return None
         self.left -= extend
         self.order.append(request)
-        return 0 if request.retractions else extend
+        owed, request.paid = 0 if request.paid else extend, True
+        return owed
 
 
 ARRIVE = st.tuples(

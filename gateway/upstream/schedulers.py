@@ -1,0 +1,87 @@
+"""The schedulers of the cluster, of which one leads: the one with the highest epoch."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from fairlead.v1 import scheduler_pb2
+from gateway.upstream.members import Members
+from gateway.upstream.scheduler import SchedulerAway, SchedulerLink
+
+log = logging.getLogger(__name__)
+# How long after a scheduler took the lead, or came back, workers may take to attach before they count as gone.
+REATTACH_SECONDS = 5.0
+
+
+class Schedulers:
+    """Follows the leader, and keeps `members` as it says; `changed` is called after each change of them.
+
+    An epoch below the highest that was ever seen is of a scheduler that only believes that it leads.
+    """
+
+    def __init__(self, addresses: Sequence[str], secret: str, members: Members, changed: Callable[[], None]) -> None:
+        self._members = members
+        self._changed = changed
+        self._epoch = 0
+        self._leader: SchedulerLink | None = None
+        self._latest = scheduler_pb2.ClusterState()
+        self._settling: asyncio.TimerHandle | None = None
+        self._links = [SchedulerLink(address, secret, self._heard, lambda: self._epoch) for address in addresses]
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for link in self._links:
+                    tasks.create_task(link.run())
+        finally:
+            self._stop_settling()
+
+    async def select(self, request: scheduler_pb2.DispatchRequest) -> scheduler_pb2.DispatchReply:
+        """The leader's choice; raises SchedulerAway."""
+        if self._leader is None:
+            raise SchedulerAway
+        return await self._leader.select(request)
+
+    def withdraw(self, request_id: str, attempt: int) -> None:
+        """Give an assignment back. One of an earlier leader the present one never knew, unless a worker has it."""
+        if self._leader is not None:
+            self._leader.withdraw(request_id, attempt)
+
+    def _heard(self, link: SchedulerLink, state: scheduler_pb2.ClusterState | None) -> None:
+        if state is None or state.epoch == 0 or state.epoch < self._epoch:
+            if link is self._leader:
+                self._lose()
+            return
+        if link is not self._leader or state.epoch > self._epoch:
+            self._follow(link, state.epoch)
+        self._latest = state
+        if self._settling is None:
+            self._members.replace(state)
+        else:
+            self._members.merge(state)
+        self._changed()
+
+    def _follow(self, link: SchedulerLink, epoch: int) -> None:
+        log.info("follows scheduler", extra={"scheduler": link.address, "epoch": epoch})
+        if self._leader is not None and self._leader is not link:
+            self._leader.give_up_decisions()
+        self._leader, self._epoch = link, epoch
+        self._stop_settling()
+        self._settling = asyncio.get_running_loop().call_later(REATTACH_SECONDS, self._settle)
+
+    def _lose(self) -> None:
+        self._leader = None
+        self._stop_settling()
+        self._members.forget_overload()
+        self._changed()
+
+    def _settle(self) -> None:
+        self._settling = None
+        self._members.replace(self._latest)
+        self._changed()
+
+    def _stop_settling(self) -> None:
+        if self._settling is not None:
+            self._settling.cancel()
+            self._settling = None
