@@ -1,39 +1,22 @@
 """`fairlead status`: members, their load, and each user's service."""
 
 import argparse
-import os
 
-import grpc
-
-from cli import endpoint
-from fairlead.rpc.channel import secret_metadata
-from fairlead.rpc.status import from_call
-from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
-
-TIMEOUT_SECONDS = 5.0
+from cli import admin
+from fairlead.v1 import scheduler_pb2
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Register the command."""
     parser = commands.add_parser("status", help="members, load and per-user service")
-    parser.add_argument("--scheduler", help="address (default: of the stack that `fairlead up` runs)")
-    parser.add_argument("--secret", default=os.environ.get("FAIRLEAD_SECRET"), help="or FAIRLEAD_SECRET")
+    admin.add_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print two tables; raises a FairleadError when the scheduler cannot be asked."""
-    running = endpoint.read()
-    address = args.scheduler or (running.scheduler if running else "127.0.0.1:7050")
-    secret = args.secret or (running.secret if running else "")
-    with grpc.insecure_channel(address) as channel:
-        admin = scheduler_pb2_grpc.AdminStub(channel)
-        try:
-            request, metadata = scheduler_pb2.StatusRequest(), secret_metadata(secret)
-            status = admin.Status(request, metadata=metadata, timeout=TIMEOUT_SECONDS)
-        except grpc.RpcError as error:
-            raise from_call(error) from error
-    print("\n".join([*_members(status), "", *_users(status)]))
+    with admin.leader(args) as (_, status):
+        print("\n".join([*_members(status), "", *_users(status)]))
     return 0
 
 

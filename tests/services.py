@@ -49,6 +49,11 @@ class Process:
         """The lines with this message."""
         return [line for line in self.lines() if line["message"] == message]
 
+    def wait_for(self, message: str) -> dict[str, Any]:
+        """The first line with this message."""
+        lines: list[dict[str, Any]] = eventually(lambda: self.logged(message), f"{message!r} in {self._log}")
+        return lines[0]
+
     @property
     def address(self) -> str:
         """Where it listens; waits until it does."""
@@ -58,6 +63,14 @@ class Process:
             return self.logged("listening")
 
         return f"127.0.0.1:{eventually(listening, 'the service listens')[0]['port']}"
+
+    def pause(self) -> None:
+        """SIGSTOP: it stands still and knows nothing of it."""
+        self._popen.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._popen.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """SIGKILL: no goodbye."""
@@ -73,15 +86,21 @@ class Process:
 class Stack:
     """The processes of one cluster."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path, **scheduler: object) -> None:
+        self.directory = directory
         self._processes: list[Process] = []
-        self.scheduler = self.start("global_scheduler")
+        self.scheduler = self.start("global_scheduler", **scheduler)
+        self.schedulers = [self.scheduler]
         self.workers: dict[str, Process] = {}
+
+    @property
+    def addresses(self) -> str:
+        """Every scheduler's."""
+        return ",".join(scheduler.address for scheduler in self.schedulers)
 
     def start(self, module: str, **settings: object) -> Process:
         """Start one more process; settings are its configuration."""
-        log = self._directory / f"{len(self._processes)}-{module}.log"
+        log = self.directory / f"{len(self._processes)}-{module}.log"
         process = Process(module, log, {"listen": "127.0.0.1:0", "secret": SECRET, **settings})
         self._processes.append(process)
         return process
@@ -89,12 +108,12 @@ class Stack:
     def worker(self, name: str, **settings: object) -> None:
         """Start a worker with the fake engine."""
         self.workers[name] = self.start(
-            "local_worker", name=name, engine="fake", scheduler=self.scheduler.address, **settings
+            "local_worker", **{"name": name, "engine": "fake", "scheduler": self.addresses, **settings}
         )
 
     def gateway(self, **settings: object) -> Process:
         """Start a gateway and wait until it knows every worker."""
-        gateway = self.start("gateway", scheduler=self.scheduler.address, **settings)
+        gateway = self.start("gateway", **{"scheduler": self.addresses, **settings})
         with grpc.insecure_channel(gateway.address) as channel:
             stub = inference_pb2_grpc.InferenceStub(channel)
 

@@ -1,0 +1,72 @@
+"""The operator's way to the global scheduler that leads."""
+
+import argparse
+import contextlib
+import os
+from collections.abc import Iterator
+
+import grpc
+
+from cli import endpoint
+from fairlead.errors import FairleadError, Unavailable
+from fairlead.rpc.channel import secret_metadata
+from fairlead.rpc.status import from_call
+from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
+
+TIMEOUT_SECONDS = 5.0
+
+
+class Admin:
+    """One scheduler's admin service; its calls raise a FairleadError."""
+
+    def __init__(self, channel: grpc.Channel, secret: str) -> None:
+        self._stub = scheduler_pb2_grpc.AdminStub(channel)
+        self._metadata = secret_metadata(secret)
+
+    def status(self) -> scheduler_pb2.StatusResponse:
+        """What the scheduler knows."""
+        try:
+            request = scheduler_pb2.StatusRequest()
+            status: scheduler_pb2.StatusResponse = self._stub.Status(
+                request, metadata=self._metadata, timeout=TIMEOUT_SECONDS
+            )
+        except grpc.RpcError as error:
+            raise from_call(error) from error
+        return status
+
+    def drain(self, worker: str) -> None:
+        """Ask a worker to leave."""
+        try:
+            request = scheduler_pb2.DrainWorkerRequest(worker=worker)
+            self._stub.DrainWorker(request, metadata=self._metadata, timeout=TIMEOUT_SECONDS)
+        except grpc.RpcError as error:
+            raise from_call(error) from error
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Which cluster."""
+    parser.add_argument(
+        "--scheduler", help="address, or several: host:port,host:port (default: the stack that `fairlead up` runs)"
+    )
+    parser.add_argument("--secret", default=os.environ.get("FAIRLEAD_SECRET"), help="or FAIRLEAD_SECRET")
+
+
+@contextlib.contextmanager
+def leader(args: argparse.Namespace) -> Iterator[tuple[Admin, scheduler_pb2.StatusResponse]]:
+    """The scheduler that leads, with its status; raises what the last one raised, or Unavailable when none leads."""
+    running = endpoint.read()
+    given = args.scheduler or (running.scheduler if running else "127.0.0.1:7050")
+    secret = args.secret or (running.secret if running else "")
+    failure: FairleadError = Unavailable(f"none of the schedulers {given} leads")
+    for address in given.split(","):
+        with grpc.insecure_channel(address.strip()) as channel:
+            admin = Admin(channel, secret)
+            try:
+                status = admin.status()
+            except FairleadError as error:
+                failure = error
+                continue
+            if status.cluster.epoch:
+                yield admin, status
+                return
+    raise failure
