@@ -77,9 +77,13 @@ class Process:
         self._popen.kill()
         self._popen.wait()
 
+    def begin_terminate(self) -> None:
+        """SIGTERM."""
+        self._popen.send_signal(signal.SIGTERM)
+
     def terminate(self) -> int:
         """SIGTERM; returns the exit status."""
-        self._popen.send_signal(signal.SIGTERM)
+        self.begin_terminate()
         return self._popen.wait(DEADLINE)
 
 
@@ -111,18 +115,33 @@ class Stack:
             "local_worker", **{"name": name, "engine": "fake", "scheduler": self.addresses, **settings}
         )
 
+    def replace_worker(self, name: str, **settings: object) -> None:
+        """Kill one, and start another of its name."""
+        self.workers[name].kill()
+        self.worker(name, **settings)
+
+    def restart_scheduler(self) -> None:
+        """Kill the only one, and start another where it listened."""
+        address = self.scheduler.address
+        self.scheduler.kill()
+        self.scheduler = self.start("global_scheduler", listen=address)
+        self.schedulers = [self.scheduler]
+
     def gateway(self, **settings: object) -> Process:
         """Start a gateway and wait until it knows every worker."""
         gateway = self.start("gateway", **{"scheduler": self.addresses, **settings})
         with grpc.insecure_channel(gateway.address) as channel:
-            stub = inference_pb2_grpc.InferenceStub(channel)
-
-            def all_known() -> bool:
-                models = stub.ListModels(inference_pb2.ListModelsRequest(), wait_for_ready=True).models
-                return sum(model.workers for model in models) == len(self.workers)
-
-            eventually(all_known, "the gateway knows every worker")
+            self.await_workers(inference_pb2_grpc.InferenceStub(channel))
         return gateway
+
+    def await_workers(self, stub: inference_pb2_grpc.InferenceStub) -> None:
+        """Wait until the gateway behind `stub` knows every worker."""
+
+        def all_known() -> bool:
+            models = stub.ListModels(inference_pb2.ListModelsRequest(), wait_for_ready=True).models
+            return sum(model.workers for model in models) == len(self.workers)
+
+        eventually(all_known, "the gateway knows every worker")
 
     def status(self) -> scheduler_pb2.StatusResponse:
         """What the scheduler knows."""

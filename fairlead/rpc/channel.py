@@ -15,6 +15,7 @@ OPTIONS: list[tuple[str, int]] = [
     # A cut network path, or a process that stands still, is noticed within six seconds, not at TCP's leisure.
     ("grpc.keepalive_time_ms", 3_000),
     ("grpc.keepalive_timeout_ms", 3_000),
+    ("grpc.http2.ping_timeout_ms", 3_000),  # of pings that measure bandwidth, during which no keepalive is sent
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
 ]

@@ -79,3 +79,9 @@ def caller(gateway: str) -> Iterator[inference_pb2_grpc.InferenceStub]:
     """The public service."""
     with grpc.insecure_channel(gateway) as channel:
         yield inference_pb2_grpc.InferenceStub(channel)
+
+
+def assert_all_completed(load: Load) -> None:
+    """Nothing lost, nothing doubled: one prompt, one answer."""
+    assert set(load.outcomes) == {"COMPLETED"}, load.outcomes
+    assert all(len(outputs) == 1 for outputs in load.outputs.values())

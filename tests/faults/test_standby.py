@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.faults.load import Load, caller, request_for
+from tests.faults.load import Load, assert_all_completed, caller, request_for
 from tests.redis_server import RedisServer
 from tests.services import SECRET, Process, Stack, eventually
 
@@ -22,11 +22,6 @@ def gateway(pair: Stack) -> Process:
 
 def epochs(process: Process) -> list[int]:
     return [line["epoch"] for line in process.logged("follows scheduler")]
-
-
-def assert_all_completed(load: Load) -> None:
-    assert set(load.outcomes) == {"COMPLETED"}, load.outcomes
-    assert all(len(outputs) == 1 for outputs in load.outputs.values()), "one prompt, one answer"
 
 
 def test_the_standby_takes_over_from_a_killed_leader(pair: Stack, gateway: Process) -> None:

@@ -1,0 +1,38 @@
+"""A scheduler or a gateway that dies: who depends on it goes on, and nothing is left behind."""
+
+import itertools
+
+from tests.faults.load import Load, assert_all_completed, caller, request_for
+from tests.services import Stack, eventually
+
+STEP = 0.01
+
+
+def test_a_scheduler_killed_under_load_and_started_again(stack: Stack) -> None:
+    for name in ("a", "b"):
+        stack.worker(name, fake_step_seconds=STEP)
+    gateway = stack.gateway(throttle="none")
+    with Load(gateway.address, threads=4, max_tokens=20) as load:
+        load.more(8)
+        stack.restart_scheduler()
+        load.more(8)
+        eventually(lambda: len(stack.status().cluster.members) == 2, "the workers attach again")
+        eventually(lambda: len(gateway.logged("follows scheduler")) == 2, "the gateway follows the new one")
+        load.more(8)
+    assert_all_completed(load)
+    assert {line["attempts"] for line in gateway.logged("call ended")} == {1}
+
+
+def test_what_a_dead_gateway_had_under_way_is_given_up(stack: Stack) -> None:
+    stack.worker("a", fake_step_seconds=STEP)
+    doomed, survivor = stack.gateway(throttle="none"), stack.gateway(throttle="none")
+    with caller(doomed.address) as stub:
+        calls = [stub.Generate(request_for(f"Story {number}", 4000), timeout=60) for number in range(2)]
+        for call in calls:
+            list(itertools.islice(call, 2))
+        assert stack.requests() == 2
+        doomed.kill()
+        eventually(lambda: stack.requests() == 0, "its requests are aborted")
+    with Load(survivor.address, threads=2, max_tokens=10) as load:
+        load.more(4)
+    assert_all_completed(load)

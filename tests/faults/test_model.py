@@ -1,0 +1,65 @@
+"""A worker with a real model dies in mid-stream: the text is that of the undisturbed run, greedy and sampled."""
+
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from fairlead.v1 import inference_pb2
+from local_worker.engine.model_files import built_in
+from tests.faults.load import caller, output_of, request_for
+from tests.services import Stack
+
+CALLS = 6
+TOKENS = 200
+MARK = 20  # responses of the first call after which its worker dies
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A small random model with the built-in one's tokenizer."""
+    folder = tmp_path / "tiny"
+    shutil.copytree(built_in(), folder, ignore=shutil.ignore_patterns("*.safetensors", "config.json"))
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=49152,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=1024,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+def test_the_text_survives_its_worker(stack: Stack, model: Path) -> None:
+    for name in ("a", "b"):
+        stack.worker(
+            name, engine="transformers", model=model, threads=1, batch_invariant=True, dtype="float32", kv_tokens=8192
+        )
+    gateway = stack.gateway(throttle="none")
+    died = threading.Event()
+
+    with caller(gateway.address) as stub, ThreadPoolExecutor(CALLS) as callers:
+
+        def call(number: int, kills: bool) -> list[inference_pb2.GenerateResponse]:
+            request = request_for(f"Once upon a time, number {number}", TOKENS, temperature=float(number % 2))
+            responses = []
+            for response in stub.Generate(request, timeout=120):
+                responses.append(response)
+                if kills and number == 0 and len(responses) == MARK:
+                    stack.workers[responses[0].accepted.worker].kill()
+                    died.set()
+            return responses
+
+        undisturbed = list(callers.map(lambda number: output_of(call(number, False)), range(CALLS)))
+        disturbed = list(callers.map(lambda number: output_of(call(number, True)), range(CALLS)))
+    assert died.is_set()
+    assert disturbed == undisturbed
+    assert max(line["attempts"] for line in gateway.logged("call ended")[CALLS:]) == 2

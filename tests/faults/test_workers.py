@@ -1,0 +1,165 @@
+"""Workers that die, freeze, drain or cannot be reached: callers notice nothing, or one clear status."""
+
+import itertools
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import pytest
+
+from fairlead.v1 import inference_pb2, inference_pb2_grpc
+from tests.faults.load import Load, assert_all_completed, caller, output_of, request_for
+from tests.faults.route import Route
+from tests.services import Process, Stack, eventually
+
+STEP = 0.01
+LONG = 150
+Inference = inference_pb2_grpc.InferenceStub
+
+
+@pytest.fixture
+def gateway(stack: Stack) -> Process:
+    """Before two slow workers."""
+    for name in ("a", "b"):
+        stack.worker(name, fake_step_seconds=STEP, drain_seconds=0.3)
+    return stack.gateway(throttle="none")
+
+
+@pytest.fixture
+def stub(gateway: Process) -> Iterator[Inference]:
+    with caller(gateway.address) as stub:
+        yield stub
+
+
+class Begun:
+    """A call of which a few tokens have come."""
+
+    def __init__(self, stub: Inference, prompt: str = "Tell me") -> None:
+        self.undisturbed = output_of(list(stub.Generate(request_for(prompt, LONG), timeout=60)))
+        self._call = stub.Generate(request_for(prompt, LONG), timeout=60)
+        self._begun: list[inference_pb2.GenerateResponse] = list(itertools.islice(self._call, 6))
+        self.worker = self._begun[0].accepted.worker
+
+    def assert_undisturbed(self) -> None:
+        """One unbroken stream: no token twice, none lost."""
+        responses = [*self._begun, *self._call]
+        assert output_of(responses) == self.undisturbed
+        assert len(self.undisturbed[1]) == LONG
+        kinds = [response.WhichOneof("event") for response in responses]
+        assert kinds.count("accepted") == kinds.count("finished") == 1
+
+
+def other(worker: str) -> str:
+    return "b" if worker == "a" else "a"
+
+
+def service(stack: Stack) -> dict[str, float]:
+    """What each attached worker has served in all."""
+    return {entry.worker: sum(client.service for client in entry.clients) for entry in stack.status().services}
+
+
+def test_killed_in_mid_stream_and_charged_once(stack: Stack, stub: Inference) -> None:
+    call = Begun(stub)
+    before = service(stack).get(other(call.worker), 0.0)
+    stack.workers[call.worker].kill()
+    call.assert_undisturbed()
+    charged = eventually(lambda: service(stack).get(other(call.worker), 0.0) - before, "the rest is served")
+    assert charged < 2 * LONG, "the rest of the output, and no prompt"
+
+
+def test_killed_before_the_first_token(stack: Stack) -> None:
+    for name in ("a", "b"):
+        stack.worker(name, fake_step_seconds=STEP, max_running=1)
+    gateway = stack.gateway(throttle="none")
+    with caller(gateway.address) as stub, ThreadPoolExecutor(4) as callers:
+
+        def call(number: int) -> list[inference_pb2.GenerateResponse]:
+            return list(stub.Generate(request_for(f"Story {number}", 60), timeout=60))
+
+        calls = [callers.submit(call, number) for number in range(4)]
+        eventually(lambda: sum(m.load.waiting for m in stack.status().cluster.members) == 2, "two wait in queues")
+        stack.workers["a"].kill()
+        outputs = [output_of(done.result()) for done in calls]
+        assert outputs == [output_of(call(number)) for number in range(4)]
+    attempts = [line["attempts"] for line in gateway.logged("call ended")[:4]]
+    assert sorted(attempts) == [1, 1, 2, 2], "the one that ran and the one that waited moved"
+
+
+def test_frozen_and_awake_again(stack: Stack, gateway: Process, stub: Inference) -> None:
+    call = Begun(stub)
+    stack.workers[call.worker].pause()
+    call.assert_undisturbed()
+    stack.workers[call.worker].resume()
+    eventually(lambda: len(stack.status().cluster.members) == 2, "it attaches again")
+    eventually(lambda: stack.requests() == 0, "what it had is aborted, not finished for nobody")
+    with Load(gateway.address, threads=4, max_tokens=10) as load:
+        load.more(12)
+    assert_all_completed(load)
+
+
+def test_drained_with_a_call_that_takes_too_long(stack: Stack, stub: Inference) -> None:
+    call = Begun(stub)
+    assert stack.workers[call.worker].terminate() == 0
+    call.assert_undisturbed()
+
+
+def test_killed_while_it_drains(stack: Stack) -> None:
+    for name in ("a", "b"):
+        stack.worker(name, fake_step_seconds=STEP, drain_seconds=60)
+    with caller(stack.gateway(throttle="none").address) as stub:
+        call = Begun(stub)
+        stack.workers[call.worker].begin_terminate()
+        stack.workers[call.worker].wait_for("draining")
+        stack.workers[call.worker].kill()
+        call.assert_undisturbed()
+
+
+def test_all_at_once_and_new_ones(stack: Stack, gateway: Process, stub: Inference) -> None:
+    call = stub.Generate(request_for("Tell me", LONG), timeout=60)
+    next(call)
+    for worker in stack.workers.values():
+        worker.kill()
+    with pytest.raises(grpc.RpcError) as caught:
+        list(call)
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    stack.worker("c", fake_step_seconds=STEP)
+
+    def served() -> bool:
+        try:
+            return bool(list(stub.Generate(request_for("Tell me", 4), timeout=60)))
+        except grpc.RpcError:
+            return False
+
+    eventually(served, "the new worker serves")
+    assert gateway.logged("call ended")[-1]["worker"] == "c"
+
+
+def test_cut_off_from_the_gateway(stack: Stack) -> None:
+    stack.worker("a", fake_step_seconds=STEP)
+    address = stack.workers["a"].address
+    with Route(address) as route:
+        stack.replace_worker("a", listen=address, advertise=route.address, fake_step_seconds=STEP)
+        with caller(stack.gateway(throttle="none").address) as stub:
+            call = Begun(stub)
+            stack.worker("b", fake_step_seconds=STEP)
+            stack.await_workers(stub)
+            route.cut()
+            call.assert_undisturbed()
+            eventually(lambda: stack.requests() == 0, "the worker gave up what nobody hears")
+
+
+def test_cut_off_from_the_scheduler(stack: Stack) -> None:
+    with Route(stack.scheduler.address) as route:
+        stack.worker("a", fake_step_seconds=STEP, scheduler=route.address)
+        stack.worker("b", fake_step_seconds=STEP)
+        gateway = stack.gateway(throttle="none")
+        with Load(gateway.address, threads=4, max_tokens=20) as load:
+            load.more(8)
+            route.cut()
+            eventually(lambda: len(stack.status().cluster.members) == 1, "the scheduler gives it up")
+            load.more(8)
+            route.heal()
+            eventually(lambda: len(stack.status().cluster.members) == 2, "it attaches again")
+            load.more(8)
+        assert_all_completed(load)
+        assert {line["attempts"] for line in gateway.logged("call ended")} == {1}, "what it had begun it finished"
