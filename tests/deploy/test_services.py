@@ -43,7 +43,9 @@ def test_services_accept_their_arguments_and_environment(render: Render, form: s
         known = {PREFIX + field.name.upper() for field in dataclasses.fields(config)}
         assert [name for name in values if name not in known and not FOREIGN.fullmatch(name)] == []
         loaded = load(config, arguments, values, prog=module)
-        assert loaded.listen == f"0.0.0.0:{container['ports'][0]['containerPort']}"
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        assert loaded.listen == f"0.0.0.0:{ports['grpc']}"
+        assert loaded.metrics == (f"0.0.0.0:{ports['metrics']}" if "metrics" in ports else "")
         seen.add(module)
     assert seen == set(CONFIGS)
 
