@@ -43,12 +43,27 @@ class Admin:
             raise from_call(error) from error
 
 
+def add_secret(parser: argparse.ArgumentParser) -> None:
+    """What every operator's command needs."""
+    parser.add_argument(
+        "--secret",
+        default=os.environ.get("FAIRLEAD_ADMIN_SECRET") or os.environ.get("FAIRLEAD_SECRET"),
+        help="the admin secret; or FAIRLEAD_ADMIN_SECRET, or FAIRLEAD_SECRET",
+    )
+
+
+def secret(args: argparse.Namespace) -> str:
+    """What operators' calls carry."""
+    running = endpoint.read()
+    return args.secret or (running.secret if running else "")
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Which cluster."""
     parser.add_argument(
         "--scheduler", help="address, or several: host:port,host:port (default: the stack that `fairlead up` runs)"
     )
-    parser.add_argument("--secret", default=os.environ.get("FAIRLEAD_SECRET"), help="or FAIRLEAD_SECRET")
+    add_secret(parser)
 
 
 @contextlib.contextmanager
@@ -56,11 +71,10 @@ def leader(args: argparse.Namespace) -> Iterator[tuple[Admin, scheduler_pb2.Stat
     """The scheduler that leads, with its status; raises what the last one raised, or Unavailable when none leads."""
     running = endpoint.read()
     given = args.scheduler or (running.scheduler if running else "127.0.0.1:7050")
-    secret = args.secret or (running.secret if running else "")
     failure: FairleadError = Unavailable(f"none of the schedulers {given} leads")
     for address in given.split(","):
         with grpc.insecure_channel(address.strip()) as channel:
-            admin = Admin(channel, secret)
+            admin = Admin(channel, secret(args))
             try:
                 status = admin.status()
             except FairleadError as error:

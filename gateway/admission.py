@@ -68,6 +68,7 @@ class Admission:
         model = self._cluster.members.resolve(request.model)
         sampling = check_request(request, model)
         call.model, call.policy, call.app = model.name, model.policy, request.app or DEFAULT_APP
+        call.tier = f"{identity.share:g}"
         identity.check_app(call.app)
         self._streams.open(identity.client)
         call.cleanup.callback(self._streams.close, identity.client)

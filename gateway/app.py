@@ -12,9 +12,14 @@ from fairlead.config import ConfigError, addresses, load, option, require
 from fairlead.process import configure_logging, run
 from fairlead.rpc.channel import MAX_REQUEST_BYTES
 from fairlead.rpc.server import Server
-from fairlead.telemetry import Telemetry
+from fairlead.telemetry.metrics import Metrics
+from fairlead.telemetry.records import GATEWAY
+from fairlead.telemetry.traces import Sampling, Traces, otlp_processor
+from fairlead.v1 import traces_pb2_grpc
 from gateway.admission import Admission
 from gateway.journal import Journal
+from gateway.metrics import CallMetrics, StateMetrics
+from gateway.operators import TracesService
 from gateway.service import InferenceService, add_inference_to_server
 from gateway.streams import Streams
 from gateway.tenants import Tenants
@@ -43,13 +48,20 @@ class GatewayConfig:
     max_streams_per_client: int = option(256, "most open calls of one client")
     max_streams: int = option(4096, "most open calls in all")
     drain_seconds: float = option(20.0, "how long open calls may take to finish after SIGTERM")
+    admin_secret: str = option("", "the secret that operators' calls carry; default: the cluster secret")
+    metrics: str = option("", "address of the Prometheus endpoint, host:port; default: none")
+    trace_ratio: float = option(1.0, "part of the traces exported of those that are neither failed nor slow")
+    slow_seconds: float = option(30.0, "a call that takes so long has its trace exported in any case")
+    remembered_traces: int = option(1000, "newest interactions kept in memory for `fairlead trace`")
     log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))
 
     def __post_init__(self) -> None:
         require(len(self.secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")
         addresses(self.scheduler, "scheduler")
-        for name in ("user_per_minute", "app_per_minute", "max_streams_per_client", "max_streams", "drain_seconds"):
+        positive = ("user_per_minute", "app_per_minute", "max_streams_per_client", "max_streams", "drain_seconds")
+        for name in (*positive, "slow_seconds", "remembered_traces"):
             require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
+        require(0 <= self.trace_ratio <= 1, f"trace_ratio: must be between 0 and 1, got {self.trace_ratio}")
         require(
             self.insecure or self.keys != "" or self.is_loopback,
             f"listen: {self.listen} is reachable from other machines and no keys are given: anyone could use the "
@@ -69,37 +81,52 @@ class GatewayConfig:
 class Gateway:
     """One process's objects and their order of start and end."""
 
-    def __init__(self, config: GatewayConfig, tenants: Tenants, telemetry: Telemetry) -> None:
+    def __init__(self, config: GatewayConfig, tenants: Tenants) -> None:
         self._config = config
-        self._telemetry = telemetry
+        sampling = Sampling(config.trace_ratio, config.slow_seconds)
+        self._traces = Traces(otlp_processor(os.environ), sampling, config.remembered_traces)
+        self._metrics = Metrics(GATEWAY, config.metrics, os.environ)
         self._changed = asyncio.Event()
         self._cluster = Cluster(addresses(config.scheduler, "scheduler"), config.secret, self._changed.set)
         limits = Limits(user_per_minute=config.user_per_minute, app_per_minute=config.app_per_minute)
-        self._journal = Journal(telemetry)
+        self._journal = Journal(self._traces, CallMetrics(self._metrics.meter))
         self._interactions = Interactions(config.secret, limits)
+        streams = Streams(per_client=config.max_streams_per_client, total=config.max_streams)
+        self._states = StateMetrics(self._metrics.meter, lambda: streams.count, lambda: len(self._cluster.members))
         admission = Admission(
             cluster=self._cluster,
             tenants=tenants,
             throttle=THROTTLES[config.throttle](limits),
             interactions=self._interactions,
-            streams=Streams(per_client=config.max_streams_per_client, total=config.max_streams),
+            streams=streams,
             closed=self._journal.closed,
         )
         self._server = Server(config.listen, max_request_bytes=MAX_REQUEST_BYTES)
         service = InferenceService(self._cluster, admission, self._journal)
         self._server.add(add_inference_to_server, service, "fairlead.v1.Inference")
+        operators = TracesService(self._traces, config.admin_secret or config.secret)
+        self._server.add(traces_pb2_grpc.add_TracesServicer_to_server, operators, "fairlead.v1.Traces")
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`, then let open calls finish."""
+        await self._metrics.start()
         await self._server.start()
-        log.info("listening", extra={"service": "gateway", "port": self._server.port})
+        log.info(
+            "listening",
+            extra={"service": "gateway", "port": self._server.port, "metrics_port": self._metrics.port},
+        )
         if not self._config.is_loopback:
             problem = "API keys cross it in clear" if self._config.keys else "anyone may use the models"
             log.warning("the listener is public and has no TLS: %s", problem, extra={"listen": self._config.listen})
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(task)
-                for task in (self._cluster.run(), self._report_readiness(), self._expire_interactions())
+                for task in (
+                    self._cluster.run(),
+                    self._report_readiness(),
+                    self._expire_interactions(),
+                    self._states.run(),
+                )
             ]
             await stop.wait()
             log.info("draining")
@@ -108,7 +135,7 @@ class Gateway:
             for task in background:
                 task.cancel()
         await self._cluster.close()
-        await asyncio.to_thread(self._telemetry.shutdown)
+        await asyncio.gather(asyncio.to_thread(self._traces.shutdown), self._metrics.shutdown())
 
     async def _report_readiness(self) -> None:
         """Ready while a worker is known; known through the scheduler, and still when that is away."""
@@ -138,6 +165,6 @@ def main(argv: Sequence[str]) -> int:
     configure_logging(config.log_level)
 
     async def service(stop: asyncio.Event) -> None:
-        await Gateway(config, tenants, Telemetry.from_environment(os.environ)).run(stop)
+        await Gateway(config, tenants).run(stop)
 
     return run(service)

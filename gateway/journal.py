@@ -7,8 +7,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from fairlead.outcomes import FinishReason, Outcome
-from fairlead.telemetry import CallRecord, InteractionRecord, Telemetry
+from fairlead.telemetry.records import CallRecord, InteractionRecord
+from fairlead.telemetry.traces import Traces
 from fairlead.v1 import common_pb2
+from gateway.metrics import CallMetrics
 from throttler.core.interactions import Closed
 from throttler.core.tokens import Key
 
@@ -26,6 +28,7 @@ class Call:
     app: str = ""
     model: str = ""
     policy: str = ""
+    tier: str = ""
     interaction: str = ""
     stage: int = 0
     worker: str = ""
@@ -42,9 +45,10 @@ class Call:
 class Journal:
     """Counts every call's outcome."""
 
-    def __init__(self, telemetry: Telemetry) -> None:
+    def __init__(self, traces: Traces, metrics: CallMetrics) -> None:
         self.outcomes: Counter[Outcome] = Counter()
-        self._telemetry = telemetry
+        self._traces = traces
+        self._metrics = metrics
         # Interactions whose root span is the caller's; only counted in and out.
         self._traced_by_caller: set[Key] = set()
 
@@ -72,7 +76,8 @@ class Journal:
                 "reason": call.message,
             },
         )
-        self._telemetry.record_call(record)
+        self._traces.call(record)
+        self._metrics.call(record)
 
     def closed(self, interaction: Closed) -> None:
         """Enter an interaction that is over."""
@@ -87,20 +92,20 @@ class Journal:
                 "reason": interaction.reason.value,
             },
         )
+        record = InteractionRecord(
+            client=key.client,
+            app=key.app,
+            interaction=key.id,
+            calls=interaction.calls,
+            reason=interaction.reason.value,
+            started=round(interaction.started * 1e9),
+            ended=round(interaction.ended * 1e9),
+        )
+        self._metrics.interaction(record)
         if key in self._traced_by_caller:
             self._traced_by_caller.remove(key)
-            return
-        self._telemetry.record_interaction(
-            InteractionRecord(
-                client=key.client,
-                app=key.app,
-                interaction=key.id,
-                calls=interaction.calls,
-                reason=interaction.reason.value,
-                started=round(interaction.started * 1e9),
-                ended=round(interaction.ended * 1e9),
-            )
-        )
+        else:
+            self._traces.interaction(record)
 
 
 def _record(call: Call, outcome: Outcome) -> CallRecord:
@@ -114,6 +119,7 @@ def _record(call: Call, outcome: Outcome) -> CallRecord:
         model=call.model,
         worker=call.worker,
         policy=call.policy,
+        tier=call.tier,
         traceparent=call.traceparent,
         outcome=outcome,
         finish_reason=call.finish_reason,
@@ -122,6 +128,7 @@ def _record(call: Call, outcome: Outcome) -> CallRecord:
         output_tokens=usage.output_tokens,
         system_tokens=usage.system_tokens,
         matched_tokens=call.matched_tokens,
+        service=usage.service,
         retries=max(0, call.attempts - 1),
         received=timings.received,
         admitted=timings.admitted,

@@ -1,6 +1,7 @@
 """One admitted request's life: placed on a worker, streamed, placed again when the worker is lost, ended once."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
@@ -67,6 +68,7 @@ class Session:
             match event:
                 case worker_pb2.Started():
                     self._started = self._charged = True
+                    self._call.timings.scheduled = self._call.timings.scheduled or time.time_ns()
                     if not self._accepted:
                         yield self._accept(event)
                 case worker_pb2.Tokens():
@@ -162,12 +164,17 @@ class Session:
         return inference_pb2.GenerateResponse(accepted=accepted)
 
     def _receive(self, tokens: worker_pb2.Tokens) -> None:
+        self._call.timings.first_token = self._call.timings.first_token or time.time_ns()
         self._call.usage.output_tokens += len(tokens.token_ids) // TOKEN_BYTES
         self._generated.append(tokens.token_ids)
         self._chunk.add(tokens.token_ids, tokens.text, self._clock(), tokens.logprobs)
 
     def _end(self, ended: worker_pb2.Ended) -> list[inference_pb2.GenerateResponse]:
-        self._call.timings.MergeFrom(ended.timings)
+        self._call.usage.service += ended.usage.service
+        if self._call.attempts == 1:
+            self._call.timings.MergeFrom(ended.timings)
+        else:  # what the last worker began, an earlier one had begun before
+            self._call.timings.finished = ended.timings.finished
         outcome = Outcome(ended.outcome)
         if outcome is not Outcome.COMPLETED:
             self._withdraw_unstarted()

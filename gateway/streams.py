@@ -16,6 +16,11 @@ class Streams:
         self._open: Counter[str] = Counter()
         self._count = 0
 
+    @property
+    def count(self) -> int:
+        """Open calls."""
+        return self._count
+
     def open(self, client: str) -> None:
         """Count a call in; raises ClientLimit or QueueFull."""
         if self._open[client] >= self._per_client:

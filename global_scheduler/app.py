@@ -12,6 +12,8 @@ from fairlead.config import ConfigError, load, option, require
 from fairlead.cost import COSTS
 from fairlead.process import configure_logging, run
 from fairlead.rpc.server import Server
+from fairlead.telemetry.metrics import Metrics
+from fairlead.telemetry.records import SCHEDULER
 from fairlead.v1 import scheduler_pb2_grpc
 from global_scheduler.admin import AdminService
 from global_scheduler.core.block_index import BlockIndex
@@ -19,6 +21,7 @@ from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Fleet
 from global_scheduler.core.policies import POLICIES, PolicyConfig
 from global_scheduler.leadership import Alone, Leadership, Lease
+from global_scheduler.metrics import SchedulerMetrics
 from global_scheduler.service import SchedulerService
 
 log = logging.getLogger(__name__)
@@ -41,6 +44,8 @@ class SchedulerConfig:
     redis: str = option("", "URL of the Redis that holds the lease of several schedulers; default: this one is alone")
     lease_seconds: float = option(1.5, "how long a leader that died keeps the lead")
     max_index_blocks: int = option(1_000_000, "most blocks in the prefix index")
+    admin_secret: str = option("", "the secret that operators' calls carry; default: the cluster secret")
+    metrics: str = option("", "address of the Prometheus endpoint, host:port; default: none")
     log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))
 
     def __post_init__(self) -> None:
@@ -68,7 +73,7 @@ def make_service(config: SchedulerConfig) -> SchedulerService:
 
 def make_server(config: SchedulerConfig, scheduler: SchedulerService) -> Server:
     """The server with its services, not started."""
-    server = Server(config.listen, secret=config.secret)
+    server = Server(config.listen, secret=config.secret, admin_secret=config.admin_secret)
     server.add(scheduler_pb2_grpc.add_SchedulerServicer_to_server, scheduler, "fairlead.v1.Scheduler")
     admin = AdminService(scheduler, config.policy)
     server.add(scheduler_pb2_grpc.add_AdminServicer_to_server, admin, "fairlead.v1.Admin")
@@ -77,20 +82,25 @@ def make_server(config: SchedulerConfig, scheduler: SchedulerService) -> Server:
 
 async def serve(config: SchedulerConfig, scheduler: SchedulerService, stop: asyncio.Event) -> None:
     """Serve until `stop`."""
+    metrics = Metrics(SCHEDULER, config.metrics, os.environ)
     server = make_server(config, scheduler)
+    await metrics.start()
     await server.start()
     running = asyncio.create_task(scheduler.run())
+    measuring = asyncio.create_task(SchedulerMetrics(metrics.meter, scheduler).run())
     await server.set_ready(True)
-    log.info("listening", extra={"service": "global_scheduler", "port": server.port})
+    log.info("listening", extra={"service": "global_scheduler", "port": server.port, "metrics_port": metrics.port})
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait([running, stopping], return_when=asyncio.FIRST_COMPLETED)
     if running.done():
         running.result()  # without it nobody would notice workers that stall
+    measuring.cancel()
     await server.set_ready(False)
     # First the lease, then the streams: whoever stands by leads before anybody misses us.
     running.cancel()
     await asyncio.wait([running])
     await server.stop(STOP_SECONDS)
+    await metrics.shutdown()
 
 
 def main(argv: Sequence[str]) -> int:

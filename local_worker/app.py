@@ -12,6 +12,8 @@ from fairlead.config import ConfigError, load
 from fairlead.cost import COSTS, weight_thousandths
 from fairlead.process import configure_logging, run
 from fairlead.rpc.server import Server
+from fairlead.telemetry.metrics import Metrics
+from fairlead.telemetry.records import WORKER
 from fairlead.v1 import scheduler_pb2, worker_pb2, worker_pb2_grpc
 from local_worker.attachment import Attachment
 from local_worker.config import WorkerConfig
@@ -20,6 +22,7 @@ from local_worker.core.policies import POLICIES, PolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.inventory import Inventory
 from local_worker.loop import EngineLoop, Outbox
+from local_worker.metrics import WorkerMetrics
 from local_worker.model import Model, load_model
 from local_worker.prompts import Prompts
 from local_worker.service import TokenizerService, WorkerService
@@ -78,6 +81,8 @@ class Worker:
             address=address,
             model=self._model_info(model),
         )
+        self._metrics = Metrics(WORKER, config.metrics, os.environ)
+        self._measured = WorkerMetrics(self._metrics.meter, hello.model, self._batcher.policy.balance_range_micro)
         self._inventory = Inventory(hello)
         self._attachments = [
             Attachment(scheduler=address, secret=config.secret, inventory=self._inventory, drain=self.begin_drain)
@@ -90,21 +95,27 @@ class Worker:
         """Serve until `stop`, then drain."""
         self._stop = stop
         self._engine_loop.start()
+        await self._metrics.start()
         await self._server.start()
-        log.info("listening", extra={"service": "local_worker", "port": self._server.port})
+        log.info(
+            "listening",
+            extra={"service": "local_worker", "port": self._server.port, "metrics_port": self._metrics.port},
+        )
+        measuring = asyncio.create_task(self._measured.run(self._inventory.load))
         attaching = [asyncio.create_task(attachment.run()) for attachment in self._attachments]
         stopping = asyncio.create_task(stop.wait())
         try:
             await self._server.set_ready(True)
-            ends: list[asyncio.Future[Any]] = [*attaching, self._loop_end, stopping]
+            ends: list[asyncio.Future[Any]] = [*attaching, measuring, self._loop_end, stopping]
             done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             for ended in done:
                 ended.result()
             await self._finish()
         finally:
-            for attachment in attaching:
-                attachment.cancel()
+            for task in (*attaching, measuring):
+                task.cancel()
             self._engine_loop.stop()
+            await self._metrics.shutdown()
 
     def begin_drain(self) -> None:
         """A scheduler asks this worker to leave: the same as SIGTERM."""
@@ -129,6 +140,7 @@ class Worker:
 
     def _delivered(self, out: Outbox) -> None:
         self._service.deliver(out)
+        self._measured.delivered(out.load)
         self._inventory.deliver(out)
         for attachment in self._attachments:
             attachment.deliver(out)

@@ -54,6 +54,7 @@ class WorkerConfig:
     cost: str = option("weighted-tokens", "what service costs", choices=tuple(COSTS))
     least_weight: float = option(1.0, "the smallest weight (share x norm) for which the fairness bound is stated")
     drain_seconds: float = option(20.0, "how long running requests may take to finish after SIGTERM")
+    metrics: str = option("", "address of the Prometheus endpoint, host:port; default: none")
     log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))
 
     def __post_init__(self) -> None:

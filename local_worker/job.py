@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from fairlead.cost import MICRO
 from fairlead.v1 import common_pb2
 from local_worker.core.request import Request
 from local_worker.stop_strings import StopStrings
@@ -42,6 +43,7 @@ class Job:
             prompt_tokens=request.prompt_tokens,
             cached_tokens=request.cached,
             output_tokens=request.output_tokens,
+            service=request.service / MICRO,
         )
 
     def timings(self, finished_unix_ns: int) -> common_pb2.Timings:

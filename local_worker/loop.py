@@ -247,6 +247,7 @@ class EngineLoop:
         out.cached, out.evicted = self._batcher.cache.take_events()
         out.healthy = self._failures < UNHEALTHY_AFTER
         out.oldest_queued_at = self._batcher.oldest_queued_at
+        prompt_tokens, cached_tokens = self._batcher.prompt_tokens
         out.load = scheduler_pb2.Load(
             running=self._batcher.running,
             waiting=self._batcher.waiting,
@@ -254,6 +255,8 @@ class EngineLoop:
             step_seconds=self._step_seconds,
             fairness_gap=self._batcher.fairness_gap / MICRO,
             recomputed_tokens=self._batcher.recomputed_tokens,
+            prompt_tokens=prompt_tokens,
+            cached_tokens=cached_tokens,
             services=self._changed_services(),
         )
         self._deliver(out)
@@ -263,6 +266,7 @@ class EngineLoop:
             scheduler_pb2.ClientService(
                 client=account.client,
                 service=account.service / MICRO,
+                weighted_service=account.weighted / MICRO,
                 balance=balance / MICRO,
                 waiting=account.waiting,
                 running=account.running,

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import grpc
 import pytest
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc as metrics_rpc
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as rpc
 
-from tests.otlp import Receiver
+from tests.otlp import MetricsReceiver, Receiver
 from tests.services import SECRET, Process, StartService
 
 
@@ -33,9 +34,15 @@ def receiver() -> Receiver:
 
 
 @pytest.fixture
-def endpoint(receiver: Receiver) -> Iterator[str]:
+def metrics_receiver() -> MetricsReceiver:
+    return MetricsReceiver()
+
+
+@pytest.fixture
+def endpoint(receiver: Receiver, metrics_receiver: MetricsReceiver) -> Iterator[str]:
     server = grpc.server(futures.ThreadPoolExecutor(1))
     rpc.add_TraceServiceServicer_to_server(receiver, server)  # type: ignore[no-untyped-call]
+    metrics_rpc.add_MetricsServiceServicer_to_server(metrics_receiver, server)  # type: ignore[no-untyped-call]
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     yield f"http://127.0.0.1:{port}"

@@ -1,6 +1,7 @@
 """A real OTLP/gRPC receiver, for tests of what is exported."""
 
 import grpc
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as pb
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as rpc
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
@@ -26,3 +27,18 @@ class Receiver(rpc.TraceServiceServicer):
     def below(self, parent: Span) -> list[tuple[str, Span]]:
         children = [(service, span) for service, span in self.spans if span.parent_span_id == parent.span_id]
         return sorted(children, key=lambda child: (child[1].start_time_unix_nano, child[1].end_time_unix_nano))
+
+
+class MetricsReceiver(metrics_service_pb2_grpc.MetricsServiceServicer):
+    """A real OTLP receiver that keeps (service, name) of every metric."""
+
+    def __init__(self) -> None:
+        self.metrics: set[tuple[str, str]] = set()
+
+    def Export(
+        self, request: metrics_service_pb2.ExportMetricsServiceRequest, context: grpc.ServicerContext
+    ) -> metrics_service_pb2.ExportMetricsServiceResponse:
+        for group in request.resource_metrics:
+            service = next(a.value.string_value for a in group.resource.attributes if a.key == "service.name")
+            self.metrics |= {(service, metric.name) for scope in group.scope_metrics for metric in scope.metrics}
+        return metrics_service_pb2.ExportMetricsServiceResponse()

@@ -88,9 +88,10 @@ class Process:
 
 
 class Stack:
-    """The processes of one cluster."""
+    """The processes of one cluster; `metrics` is the address of every service's Prometheus endpoint."""
 
-    def __init__(self, directory: Path, **scheduler: object) -> None:
+    def __init__(self, directory: Path, *, metrics: str = "", **scheduler: object) -> None:
+        self._metrics = metrics
         self.directory = directory
         self._processes: list[Process] = []
         self.scheduler = self.start("global_scheduler", **scheduler)
@@ -105,7 +106,9 @@ class Stack:
     def start(self, module: str, **settings: object) -> Process:
         """Start one more process; settings are its configuration."""
         log = self.directory / f"{len(self._processes)}-{module}.log"
-        process = Process(module, log, {"listen": "127.0.0.1:0", "secret": SECRET, **settings})
+        process = Process(
+            module, log, {"listen": "127.0.0.1:0", "secret": SECRET, "metrics": self._metrics, **settings}
+        )
         self._processes.append(process)
         return process
 

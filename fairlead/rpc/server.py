@@ -2,7 +2,7 @@
 
 import hmac
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import grpc
@@ -16,19 +16,28 @@ from fairlead.rpc.status import to_status
 
 log = logging.getLogger(__name__)
 INTERNAL_PREFIX = "/fairlead.v1."
+ADMIN_PREFIX = "/fairlead.v1.Admin/"
 # The health service's name that says SERVING while the process runs, ready or not: what liveness probes ask.
 LIVENESS = "live"
 Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler]]
 
 
-class SecretInterceptor(grpc.aio.ServerInterceptor):
-    """Refuses Fairlead methods without the cluster secret; health and reflection stay open."""
+def is_secret(metadata: Iterable[tuple[str, str | bytes]], secret: str) -> bool:
+    """Whether a call carries `secret`; compared in constant time."""
+    given = dict(metadata).get(SECRET_METADATA, "")
+    return isinstance(given, str) and hmac.compare_digest(given.encode(), secret.encode())
 
-    def __init__(self, secret: str) -> None:
-        self._secret = secret.encode()
+
+class SecretInterceptor(grpc.aio.ServerInterceptor):
+    """Refuses Fairlead methods without the cluster secret, and operators' without theirs; health and reflection stay
+    open."""
+
+    def __init__(self, secret: str, admin_secret: str) -> None:
+        self._secret = secret
+        self._admin_secret = admin_secret
 
         async def refuse(_request: Any, context: grpc.aio.ServicerContext) -> None:
-            message = f"metadata {SECRET_METADATA}: missing or wrong; internal calls carry the cluster secret"
+            message = f"metadata {SECRET_METADATA}: missing or wrong; this call carries the cluster's or admin's secret"
             await context.abort_with_status(to_status(Unauthenticated(message)))
 
         self._refuse = grpc.unary_unary_rpc_method_handler(refuse)
@@ -38,20 +47,25 @@ class SecretInterceptor(grpc.aio.ServerInterceptor):
     ) -> grpc.RpcMethodHandler:
         """Runs once per call; internal calls are few and long, so the cost does not show."""
         if details.method.startswith(INTERNAL_PREFIX):
-            given = dict(details.invocation_metadata).get(SECRET_METADATA, "")
-            if not hmac.compare_digest(given.encode(), self._secret):
+            needed = self._admin_secret if details.method.startswith(ADMIN_PREFIX) else self._secret
+            if not is_secret(details.invocation_metadata, needed):
                 return self._refuse
         return await continuation(details)
 
 
 class Server:
-    """A gRPC server with health and reflection. `secret` empty = a public listener, without the secret's check."""
+    """A gRPC server with health and reflection. `secret` empty = a public listener, without the secret's check.
 
-    def __init__(self, listen: str, *, secret: str = "", max_request_bytes: int = MAX_MESSAGE_BYTES) -> None:
+    `admin_secret` is what operators' calls carry; empty = the same.
+    """
+
+    def __init__(
+        self, listen: str, *, secret: str = "", admin_secret: str = "", max_request_bytes: int = MAX_MESSAGE_BYTES
+    ) -> None:
         # Of an option given twice, gRPC takes the first.
         own = {"grpc.max_receive_message_length": max_request_bytes, "grpc.so_reuseport": 0}
         options = list((dict(OPTIONS) | own).items())
-        interceptors = [SecretInterceptor(secret)] if secret else []
+        interceptors = [SecretInterceptor(secret, admin_secret or secret)] if secret else []
         self.grpc = grpc.aio.server(options=options, interceptors=interceptors)
         try:
             self.port = self.grpc.add_insecure_port(listen)

@@ -120,16 +120,18 @@ class TokenLogprobs(_message.Message):
     def __init__(self, logprob: _Optional[float] = ..., top_ids: _Optional[_Iterable[int]] = ..., top_logprobs: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class Usage(_message.Message):
-    __slots__ = ("prompt_tokens", "cached_tokens", "output_tokens", "system_tokens")
+    __slots__ = ("prompt_tokens", "cached_tokens", "output_tokens", "system_tokens", "service")
     PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     SYSTEM_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    SERVICE_FIELD_NUMBER: _ClassVar[int]
     prompt_tokens: int
     cached_tokens: int
     output_tokens: int
     system_tokens: int
-    def __init__(self, prompt_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., output_tokens: _Optional[int] = ..., system_tokens: _Optional[int] = ...) -> None: ...
+    service: float
+    def __init__(self, prompt_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., output_tokens: _Optional[int] = ..., system_tokens: _Optional[int] = ..., service: _Optional[float] = ...) -> None: ...
 
 class Timings(_message.Message):
     __slots__ = ("received", "admitted", "dispatched", "queued", "scheduled", "first_token", "finished")

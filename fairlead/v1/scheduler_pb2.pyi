@@ -137,7 +137,7 @@ class ModelInfo(_message.Message):
     def __init__(self, name: _Optional[str] = ..., max_model_tokens: _Optional[int] = ..., vocab_size: _Optional[int] = ..., block_tokens: _Optional[int] = ..., kv_tokens: _Optional[int] = ..., max_running: _Optional[int] = ..., policy: _Optional[str] = ..., fairness_bound: _Optional[float] = ..., max_prompt_tokens: _Optional[int] = ...) -> None: ...
 
 class Load(_message.Message):
-    __slots__ = ("running", "waiting", "kv_tokens_used", "step_seconds", "draining", "queue_seconds", "services", "fairness_gap", "recomputed_tokens", "stalled_seconds")
+    __slots__ = ("running", "waiting", "kv_tokens_used", "step_seconds", "draining", "queue_seconds", "services", "fairness_gap", "recomputed_tokens", "stalled_seconds", "prompt_tokens", "cached_tokens")
     RUNNING_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
     KV_TOKENS_USED_FIELD_NUMBER: _ClassVar[int]
@@ -148,6 +148,8 @@ class Load(_message.Message):
     FAIRNESS_GAP_FIELD_NUMBER: _ClassVar[int]
     RECOMPUTED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     STALLED_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     running: int
     waiting: int
     kv_tokens_used: int
@@ -158,21 +160,25 @@ class Load(_message.Message):
     fairness_gap: float
     recomputed_tokens: int
     stalled_seconds: float
-    def __init__(self, running: _Optional[int] = ..., waiting: _Optional[int] = ..., kv_tokens_used: _Optional[int] = ..., step_seconds: _Optional[float] = ..., draining: _Optional[bool] = ..., queue_seconds: _Optional[float] = ..., services: _Optional[_Iterable[_Union[ClientService, _Mapping]]] = ..., fairness_gap: _Optional[float] = ..., recomputed_tokens: _Optional[int] = ..., stalled_seconds: _Optional[float] = ...) -> None: ...
+    prompt_tokens: int
+    cached_tokens: int
+    def __init__(self, running: _Optional[int] = ..., waiting: _Optional[int] = ..., kv_tokens_used: _Optional[int] = ..., step_seconds: _Optional[float] = ..., draining: _Optional[bool] = ..., queue_seconds: _Optional[float] = ..., services: _Optional[_Iterable[_Union[ClientService, _Mapping]]] = ..., fairness_gap: _Optional[float] = ..., recomputed_tokens: _Optional[int] = ..., stalled_seconds: _Optional[float] = ..., prompt_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ...) -> None: ...
 
 class ClientService(_message.Message):
-    __slots__ = ("client", "service", "balance", "waiting", "running")
+    __slots__ = ("client", "service", "balance", "waiting", "running", "weighted_service")
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     SERVICE_FIELD_NUMBER: _ClassVar[int]
     BALANCE_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
     RUNNING_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTED_SERVICE_FIELD_NUMBER: _ClassVar[int]
     client: str
     service: float
     balance: float
     waiting: int
     running: int
-    def __init__(self, client: _Optional[str] = ..., service: _Optional[float] = ..., balance: _Optional[float] = ..., waiting: _Optional[int] = ..., running: _Optional[int] = ...) -> None: ...
+    weighted_service: float
+    def __init__(self, client: _Optional[str] = ..., service: _Optional[float] = ..., balance: _Optional[float] = ..., waiting: _Optional[int] = ..., running: _Optional[int] = ..., weighted_service: _Optional[float] = ...) -> None: ...
 
 class Progress(_message.Message):
     __slots__ = ("evicted", "ended", "cached", "accepted")

@@ -92,6 +92,11 @@ class Batcher:
         return self._ledger.recomputed_tokens
 
     @property
+    def prompt_tokens(self) -> tuple[int, int]:
+        """Of admitted requests since the start, and how many of these the prefix cache held."""
+        return self._ledger.prompt_tokens, self._ledger.cached_tokens
+
+    @property
     def fairness_gap(self) -> int:
         """See LiveGap: to be compared with the policy's `bound_micro`."""
         return self._gap.worst

@@ -24,6 +24,8 @@ class Ledger:
 
     def __init__(self, cost: Cost) -> None:
         self.recomputed_tokens = 0  # work that retractions and lost workers cost, in tokens
+        self.prompt_tokens = 0  # of requests that were admitted
+        self.cached_tokens = 0  # of these, those that the prefix cache held
         self._charging = Charging(cost)
         self._accounts: dict[str, Account] = {}
         self._changed: dict[str, Account] = {}
@@ -46,6 +48,8 @@ class Ledger:
         account = self._account(request)
         account.waiting -= 1
         account.running += 1
+        self.prompt_tokens += request.prompt_tokens
+        self.cached_tokens += request.cached
         self._serve(account, request, self._charging.extend(request, request.prompt_tokens - request.cached))
 
     def retracted(self, request: Request) -> None:
@@ -67,6 +71,7 @@ class Ledger:
 
     def _serve(self, account: Account, request: Request, micro: int) -> None:
         account.service += micro
+        request.service += micro
         account.weighted += charge(micro, request.weight)
 
     def backlogged(self, client: str) -> int | None:

@@ -52,6 +52,25 @@ def kubernetes_validate() -> Path:
 
 
 @pytest.fixture(scope="session")
+def prometheus() -> Path:
+    """The folder of Debian's prometheus and promtool, unpacked, not installed."""
+    folder = CACHE / "prometheus"
+    if not (folder / "usr" / "bin" / "promtool").exists():
+        if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
+            pytest.skip("Prometheus comes as a Debian package, and this machine has no apt")
+        with tempfile.TemporaryDirectory() as download:
+            subprocess.run(
+                ["apt-get", "update", "-qq"], capture_output=True, check=False
+            )  # the lists may do as they are
+            fetched = subprocess.run(["apt-get", "download", "-qq", "prometheus"], cwd=download, capture_output=True)
+            if fetched.returncode != 0:
+                pytest.skip(f"apt has no prometheus: {fetched.stderr.decode()}")
+            (package,) = Path(download).glob("prometheus_*.deb")
+            _run("dpkg-deb", "-x", str(package), str(folder))
+    return folder / "usr" / "bin"
+
+
+@pytest.fixture(scope="session")
 def render(kubectl: Path) -> Callable[[str], list[Manifest]]:
     """`render("deploy/k8s")` gives what `kubectl apply -k` would send."""
 

@@ -3,30 +3,34 @@
 from collections.abc import Iterator
 from typing import Any
 
-Manifest = dict[str, Any]
+from tests.deploy.forms import Manifest, containers, pod_template, templates
 
-
-def pod_template(manifest: Manifest) -> Manifest | None:
-    """The pod template of a workload; None for other kinds."""
-    template: Manifest | None = manifest.get("spec", {}).get("template")
-    return template
+SCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
 
 
 def misfits(manifests: list[Manifest], given: frozenset[tuple[str, str]] = frozenset()) -> list[str]:
     """Everything that would not work, in words. `given`: (kind, name) of objects made by somebody else."""
     workloads = [manifest for manifest in manifests if pod_template(manifest)]
-    templates = [template for manifest in workloads if (template := pod_template(manifest))]
+    pods = templates(manifests)
     names = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests} | given
     found = [problem for manifest in workloads for problem in _selector_misfits(manifest)]
     for manifest in manifests:
         if manifest["kind"] == "Service":
-            found += _service_misfits(manifest, templates)
-        if manifest["kind"] == "StatefulSet" and ("Service", manifest["spec"]["serviceName"]) not in names:
-            found.append(f"{manifest['metadata']['name']}: no Service {manifest['spec']['serviceName']}")
-    for template in templates:
+            found += _service_misfits(manifest, pods)
+        if manifest["kind"] == "PodDisruptionBudget":
+            found += _unmatched(manifest, manifest["spec"]["selector"], pods)
+        if manifest["kind"] == "NetworkPolicy":
+            found += _policy_misfits(manifest, pods)
+        if manifest["kind"] in SCALERS:
+            target = manifest["spec"]["scaleTargetRef"]
+            if (target["kind"], target["name"]) not in names:
+                found.append(f"{manifest['metadata']['name']}: no {target['kind']} {target['name']} to scale")
+        if manifest["kind"] == "StatefulSet":
+            found += _stateful_misfits(manifest, names)
+    for template in pods:
         found += [f"{kind} {name} does not exist" for kind, name in _references(template) if (kind, name) not in names]
         found += _probe_misfits(template)
-        found += _mount_misfits(template)
+    found += [problem for manifest in workloads for problem in _mount_misfits(manifest)]
     return found
 
 
@@ -37,20 +41,53 @@ def _selector_misfits(manifest: Manifest) -> Iterator[str]:
         yield f"{manifest['metadata']['name']}: selector {selector} misses its pods' labels {labels}"
 
 
-def _service_misfits(service: Manifest, templates: list[Manifest]) -> Iterator[str]:
-    name, selector = service["metadata"]["name"], service["spec"]["selector"]
-    chosen = [template for template in templates if selector.items() <= template["metadata"]["labels"].items()]
-    if not chosen:
-        yield f"Service {name}: selector {selector} matches no pod"
-    for template in chosen:
+def _selects(selector: Manifest, template: Manifest) -> bool:
+    labels = template["metadata"]["labels"]
+    if not selector.get("matchLabels", {}).items() <= labels.items():
+        return False
+    expressions = selector.get("matchExpressions", [])
+    assert all(expression["operator"] == "In" for expression in expressions), "the only operator used here"
+    return all(labels.get(expression["key"]) in expression["values"] for expression in expressions)
+
+
+def _unmatched(manifest: Manifest, selector: Manifest, pods: list[Manifest]) -> Iterator[str]:
+    if not any(_selects(selector, template) for template in pods):
+        yield f"{manifest['kind']} {manifest['metadata']['name']}: selector {selector} matches no pod"
+
+
+def _service_misfits(service: Manifest, pods: list[Manifest]) -> Iterator[str]:
+    name, selector = service["metadata"]["name"], {"matchLabels": service["spec"]["selector"]}
+    yield from _unmatched(service, selector, pods)
+    for template in pods:
         ports = {value for port in _ports(template) for value in (port["name"], port["containerPort"])}
-        for port in service["spec"]["ports"]:
+        for port in service["spec"]["ports"] if _selects(selector, template) else []:
             target = port.get("targetPort", port["port"])
             if target not in ports:
                 yield f"Service {name}: no container has port {target}"
 
 
+def _policy_misfits(policy: Manifest, pods: list[Manifest]) -> Iterator[str]:
+    """Selectors within the namespace match somebody, and ports that are let in are ports that somebody listens on."""
+    spec = policy["spec"]
+    yield from _unmatched(policy, spec["podSelector"], pods)
+    rules = [*spec.get("ingress", []), *spec.get("egress", [])]
+    for peer in [peer for rule in rules for peer in [*rule.get("from", []), *rule.get("to", [])]]:
+        if "namespaceSelector" not in peer:
+            yield from _unmatched(policy, peer["podSelector"], pods)
+    selected = [template for template in pods if _selects(spec["podSelector"], template)]
+    listening = {port["containerPort"] for template in selected for port in _ports(template)}
+    for port in [port["port"] for rule in spec.get("ingress", []) for port in rule["ports"]]:
+        if port not in listening:
+            yield f"NetworkPolicy {policy['metadata']['name']}: nobody listens on port {port}"
+
+
+def _stateful_misfits(manifest: Manifest, names: set[tuple[str, str]] | frozenset[tuple[str, str]]) -> Iterator[str]:
+    if ("Service", manifest["spec"]["serviceName"]) not in names:
+        yield f"{manifest['metadata']['name']}: no Service {manifest['spec']['serviceName']}"
+
+
 def _references(template: Manifest) -> Iterator[tuple[str, str]]:
+    yield "ServiceAccount", template["spec"]["serviceAccountName"]
     for volume in template["spec"].get("volumes", []):
         if "secret" in volume:
             yield "Secret", volume["secret"]["secretName"]
@@ -58,26 +95,33 @@ def _references(template: Manifest) -> Iterator[tuple[str, str]]:
             yield "ConfigMap", volume["configMap"]["name"]
     for container in template["spec"]["containers"]:
         sources = [*container.get("envFrom", []), *(entry.get("valueFrom", {}) for entry in container.get("env", []))]
-        for source in sources:
-            for key, reference in source.items():
-                if key.startswith("secret"):
-                    yield "Secret", reference["name"]
-                if key.startswith("configMap"):
-                    yield "ConfigMap", reference["name"]
+        yield from (reference for source in sources for reference in _source_references(source))
+
+
+def _source_references(source: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for key, reference in source.items():
+        if reference.get("optional"):
+            continue
+        if key.startswith("secret"):
+            yield "Secret", reference["name"]
+        if key.startswith("configMap"):
+            yield "ConfigMap", reference["name"]
 
 
 def _probe_misfits(template: Manifest) -> Iterator[str]:
-    for container in template["spec"]["containers"]:
+    for container in containers([{"spec": {"template": template}}]):
         ports = {port["containerPort"] for port in container["ports"]}
         for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
-            port = container[kind]["grpc"]["port"]
-            if port not in ports:
+            port = container[kind].get("grpc", {}).get("port")
+            if port is not None and port not in ports:
                 yield f"{container['name']}: {kind} asks port {port}, which the container does not have"
 
 
-def _mount_misfits(template: Manifest) -> Iterator[str]:
-    volumes = {volume["name"] for volume in template["spec"].get("volumes", [])}
-    for container in template["spec"]["containers"]:
+def _mount_misfits(manifest: Manifest) -> Iterator[str]:
+    pod = manifest["spec"]["template"]["spec"]
+    claims = manifest["spec"].get("volumeClaimTemplates", [])
+    volumes = {volume["name"] for volume in pod.get("volumes", [])} | {claim["metadata"]["name"] for claim in claims}
+    for container in pod["containers"]:
         for mount in container.get("volumeMounts", []):
             if mount["name"] not in volumes:
                 yield f"{container['name']}: no volume {mount['name']}"

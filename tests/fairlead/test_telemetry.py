@@ -5,7 +5,8 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from fairlead.outcomes import FinishReason, Outcome
-from fairlead.telemetry import CallRecord, InteractionRecord, Telemetry
+from fairlead.telemetry.records import CallRecord, InteractionRecord
+from fairlead.telemetry.traces import MOST_CALLS, Sampling, Traces, otlp_processor
 from tests.otlp import Receiver
 
 SECOND = 1_000_000_000
@@ -18,15 +19,18 @@ CALL = CallRecord(
     finished=NOW + 2000,
 )  # fmt: skip
 
+ALL = Sampling(ratio=1.0)
 
-def export(endpoint: str, *records: CallRecord | InteractionRecord) -> None:
-    telemetry = Telemetry.from_environment({"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint})
+
+def export(endpoint: str, *records: CallRecord | InteractionRecord, sampling: Sampling = ALL) -> Traces:
+    traces = Traces(otlp_processor({"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}), sampling)
     for record in records:
         if isinstance(record, CallRecord):
-            telemetry.record_call(record)
+            traces.call(record)
         else:
-            telemetry.record_interaction(record)
-    telemetry.shutdown()
+            traces.interaction(record)
+    traces.shutdown()
+    return traces
 
 
 def test_two_calls_and_their_interaction_are_one_trace(receiver: Receiver, endpoint: str) -> None:
@@ -110,7 +114,71 @@ def test_nothing_is_exported_unless_configured(
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)  # the SDK would find the receiver
     for environ in ({}, {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_SDK_DISABLED": "true"}):
-        telemetry = Telemetry.from_environment(environ)
-        telemetry.record_call(CALL)
-        telemetry.shutdown()
+        traces = Traces(otlp_processor(environ))
+        traces.call(CALL)
+        traces.shutdown()
+        assert traces.find("i1") == [CALL], "it is remembered all the same"
     assert receiver.spans == []
+
+
+NEVER = Sampling(ratio=0.0, slow_seconds=1.0)
+
+
+def test_of_ordinary_interactions_the_ratio_is_exported(receiver: Receiver, endpoint: str) -> None:
+    calls = [replace(CALL, interaction=f"i{number}") for number in range(400)]
+    export(endpoint, *calls, sampling=Sampling(ratio=0.25))
+    chosen = {span.trace_id for span in receiver.named("chat m")}
+    assert 50 < len(chosen) < 150, "ids are hashes: 100 and a little more or less"
+    again = export(endpoint, *calls, sampling=Sampling(ratio=0.25))
+    assert again.find("i399"), "what is not exported is remembered"
+    assert {span.trace_id for span in receiver.named("chat m")} == chosen, "every gateway chooses the same"
+
+
+@pytest.mark.parametrize(
+    "remarkable",
+    [
+        {"outcome": Outcome.THROTTLED_USER, "finish_reason": None},
+        {"outcome": Outcome.INTERNAL, "finish_reason": None},
+        {"finished": NOW + 2 * SECOND},
+    ],
+    ids=["throttled", "failed", "slow"],
+)
+def test_a_remarkable_call_keeps_its_whole_interaction(
+    receiver: Receiver, endpoint: str, remarkable: dict[str, Any]
+) -> None:
+    root = InteractionRecord(
+        client="acme/ann", app="agent", interaction="i1", calls=3, reason="end", started=NOW, ended=NOW + 9000
+    )
+    other = replace(CALL, interaction="i2", request_id="r9")
+    kept = (CALL, replace(CALL, request_id="r2", stage=1, **remarkable), replace(CALL, request_id="r3", stage=2))
+    export(endpoint, other, *kept, root, sampling=NEVER)
+    calls = receiver.named("chat m")
+    ids = {item.value.string_value for span in calls for item in span.attributes if item.key == "gen_ai.response.id"}
+    assert ids == {"r1", "r2", "r3"}, "also what came before it, and nothing of other interactions"
+    assert len(calls) == 3, "each once"
+    assert len(receiver.named("interaction")) == 1
+
+
+@pytest.mark.parametrize(("flags", "exported"), [("01", 1), ("00", 0)])
+def test_the_callers_decision_stands(receiver: Receiver, endpoint: str, flags: str, exported: int) -> None:
+    above = f"00-{'ab' * 16}-{'cd' * 8}-{flags}"
+    for ratio in (0.0, 1.0):
+        receiver.spans.clear()
+        export(endpoint, replace(CALL, traceparent=above), sampling=Sampling(ratio=ratio))
+        assert len(receiver.named("chat m")) == exported
+
+
+def test_the_newest_traces_are_remembered() -> None:
+    traces = Traces(most=2)
+    for number in (1, 2, 1, 3):
+        traces.call(replace(CALL, interaction=f"i{number}", request_id=f"r{number}"))
+    assert [call.request_id for call in traces.find("i1")] == ["r1", "r1"]
+    assert traces.find("i2") == []
+    assert [call.interaction for call in traces.find("r3")] == ["i3"]
+
+
+def test_of_an_endless_interaction_the_newest_calls_are_remembered() -> None:
+    traces = Traces()
+    for number in range(MOST_CALLS + 5):
+        traces.call(replace(CALL, request_id=f"r{number}"))
+    assert [call.request_id for call in traces.find("i1")] == [f"r{number}" for number in range(5, MOST_CALLS + 5)]

@@ -39,6 +39,7 @@ class Dlpm:
         self._charging = Charging(config.cost)
         quantum = config.quantum_tokens * MICRO
         self.bound_micro = 2 * (config.most_per_balance + quantum)
+        self.balance_range_micro = (-config.most_per_balance, quantum)  # Theorem A.1
         self._strict = config.strict_paper
         self._accounts = DeficitAccounts(quantum)
         self._lines: dict[str, MatchOrder] = {}  # clients that wait

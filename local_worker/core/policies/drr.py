@@ -17,6 +17,8 @@ from local_worker.core.request import Request
 class Drr:
     """`balance` is the debt variable C_i: positive while the client may schedule."""
 
+    balance_range_micro = None
+
     def __init__(self, config: PolicyConfig) -> None:
         self._quantum = config.quantum_tokens * MICRO
         self.bound_micro = 2 * (config.most_per_balance + self._quantum) + self._quantum

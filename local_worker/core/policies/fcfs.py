@@ -10,6 +10,7 @@ class Fcfs:
     """The queue in order of arrival; the first that does not fit holds up the rest."""
 
     bound_micro = None
+    balance_range_micro = None
 
     def __init__(self, config: PolicyConfig) -> None:
         self._queue: dict[Request, None] = {}

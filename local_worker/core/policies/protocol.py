@@ -29,6 +29,10 @@ class QueuePolicy(Protocol):
         """The most that two continuously backlogged clients' service may differ; None: the policy promises nothing."""
 
     @property
+    def balance_range_micro(self) -> tuple[int, int] | None:
+        """Within which every client's balance stays, both ends included; None: the policy promises no such thing."""
+
+    @property
     def waiting(self) -> int:
         """Requests in the queue."""
 

@@ -18,6 +18,8 @@ from local_worker.core.request import Request
 class Vtc:
     """`balance` is the counter c_i: the lower, the sooner served. Ties by earliest request."""
 
+    balance_range_micro = None  # counters grow for ever
+
     def __init__(self, config: PolicyConfig) -> None:
         self.bound_micro: int | None = 2 * max(config.most_extend, config.most_decode)
         self._charging = Charging(config.cost)

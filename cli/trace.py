@@ -1,0 +1,88 @@
+"""`fairlead trace ID`: where one interaction's time went."""
+
+import argparse
+
+import grpc
+
+from cli import admin, endpoint
+from fairlead.outcomes import FinishReason, Outcome
+from fairlead.rpc.channel import secret_metadata
+from fairlead.rpc.status import from_call
+from fairlead.v1 import traces_pb2, traces_pb2_grpc
+
+BAR = 40  # characters of the timeline
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Register the command."""
+    parser = commands.add_parser("trace", help="one interaction's timeline, while a gateway remembers it")
+    parser.add_argument("id", help="of the interaction, or of a single request")
+    parser.add_argument(
+        "--gateway", action="append", help="address, repeatable: each gateway knows the calls that it served"
+    )
+    admin.add_secret(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the timeline; raises a FairleadError when a gateway cannot be asked. 1 when nobody remembers the id."""
+    running = endpoint.read()
+    addresses = args.gateway or [running.gateway if running else "127.0.0.1:7000"]
+    calls = [call for address in addresses for call in _find(address, admin.secret(args), args.id)]
+    if not calls:
+        print(f"no gateway remembers {args.id}")
+        return 1
+    print("\n".join(timeline(sorted(calls, key=lambda call: call.received))))
+    return 0
+
+
+def timeline(calls: list[traces_pb2.TracedCall]) -> list[str]:
+    """The calls, at least one, in order of their arrival."""
+    began, ended = calls[0].received, max(call.finished for call in calls)
+    first = calls[0]
+    what = f"interaction {first.interaction}" if first.interaction else f"request {first.request_id}"
+    lines = [f"{what}: client {first.client}, app {first.app}, {len(calls)} calls, {_ms(began, ended)}"]
+    for call in calls:
+        lines += ["", *_call(call, began, ended)]
+    return lines
+
+
+def _call(call: traces_pb2.TracedCall, began: int, ended: int) -> list[str]:
+    usage = call.usage
+    reason = f" ({FinishReason(call.finish_reason).name.lower()})" if call.finish_reason else ""
+    facts = [
+        f"stage {call.stage}",
+        f"{Outcome(call.outcome).name}{reason}",
+        f"worker {call.worker or '-'}",
+        f"policy {call.policy or '-'}",
+        f"{usage.prompt_tokens} in ({usage.cached_tokens} cached, {call.matched_tokens} expected)",
+        f"{usage.output_tokens} out",
+        f"service {usage.service:,.0f}",
+        f"{call.retries} retries",
+    ]
+    row = "  {:<8} {:>12}  {}  {}"
+    return [
+        f"{call.request_id}  +{_ms(began, call.received)}  {', '.join(facts)}",
+        *(row.format(p.name, _ms(p.start, p.end), _bar(p, began, ended), p.service) for p in call.phases),
+        row.format("total", _ms(call.received, call.finished), "", "").rstrip(),
+    ]
+
+
+def _bar(phase: traces_pb2.Phase, began: int, ended: int) -> str:
+    whole = max(1, ended - began)
+    start, stop = (round((time - began) * BAR / whole) for time in (phase.start, phase.end))
+    return ("." * start + "#" * (stop - start)).ljust(BAR, ".")
+
+
+def _ms(start: int, end: int) -> str:
+    return f"{(end - start) / 1e6:,.2f} ms"
+
+
+def _find(address: str, secret: str, name: str) -> list[traces_pb2.TracedCall]:
+    with grpc.insecure_channel(address) as channel:
+        stub = traces_pb2_grpc.TracesStub(channel)
+        try:
+            request, metadata = traces_pb2.FindTraceRequest(id=name), secret_metadata(secret)
+            return list(stub.FindTrace(request, metadata=metadata, timeout=admin.TIMEOUT_SECONDS).calls)
+        except grpc.RpcError as error:
+            raise from_call(error) from error

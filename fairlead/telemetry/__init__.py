@@ -1,0 +1,1 @@
+"""OpenTelemetry, in one place: one trace per interaction, metrics, and where both go."""

@@ -1,0 +1,126 @@
+"""What a gateway measures: every call once, after its end, and a few states once a second."""
+
+import asyncio
+from collections.abc import Callable
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.metrics import Meter
+from opentelemetry.trace import NonRecordingSpan
+
+from fairlead.outcomes import Outcome
+from fairlead.telemetry.labels import CappedLabel
+from fairlead.telemetry.records import CallRecord, InteractionRecord, phases
+from fairlead.telemetry.spans import call_context
+
+MOST_APPS = 100
+STATE_SECONDS = 1.0
+# Of the GenAI semantic conventions.
+REQUEST_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+FIRST_TOKEN_SECONDS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
+TOKEN_SECONDS = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5)
+
+
+class CallMetrics:
+    """Instruments over ended calls. Users are no labels, and apps are capped: both are names that others choose."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._apps = CappedLabel(MOST_APPS)
+        self._calls = meter.create_counter("fairlead.calls", description="Calls that ended, by outcome")
+        self._retries = meter.create_counter("fairlead.retries", description="Dispatches of a call after its first")
+        self._tokens = meter.create_counter("fairlead.tokens", description="Tokens of calls: input, cached, output")
+        self._wasted = meter.create_counter(
+            "fairlead.tokens.wasted", description="Tokens computed for calls that did not complete"
+        )
+        self._service = meter.create_counter(
+            "fairlead.service", description="Service charged, in cost units, by the client's tier (its share)"
+        )
+        self._interactions = meter.create_counter("fairlead.interactions", description="Interactions that closed")
+        self._duration = meter.create_histogram(
+            "gen_ai.server.request.duration",
+            "s",
+            "From a call's arrival at the gateway to its end",
+            explicit_bucket_boundaries_advisory=REQUEST_SECONDS,
+        )
+        self._first = meter.create_histogram(
+            "gen_ai.server.time_to_first_token",
+            "s",
+            "From a call's arrival at the gateway to its first token",
+            explicit_bucket_boundaries_advisory=FIRST_TOKEN_SECONDS,
+        )
+        self._each = meter.create_histogram(
+            "gen_ai.server.time_per_output_token",
+            "s",
+            "Between output tokens after the first",
+            explicit_bucket_boundaries_advisory=TOKEN_SECONDS,
+        )
+        self._phases = meter.create_histogram(
+            "fairlead.phase.duration",
+            "s",
+            "Where completed calls' time went: admit, select, queue, prefill, decode",
+            explicit_bucket_boundaries_advisory=REQUEST_SECONDS,
+        )
+
+    def call(self, call: CallRecord) -> None:
+        """Count one call that has ended."""
+        app = self._apps.value(call.app)
+        self._calls.add(1, {"model": call.model, "app": app, "outcome": call.outcome.name})
+        if call.retries:
+            self._retries.add(call.retries, {"model": call.model})
+        self._count_tokens(call)
+        if call.service:
+            self._service.add(call.service, {"tier": call.tier, "app": app})
+        self._time(call)
+
+    def interaction(self, interaction: InteractionRecord) -> None:
+        """Count one interaction that has closed."""
+        self._interactions.add(1, {"app": self._apps.value(interaction.app), "reason": interaction.reason})
+
+    def _count_tokens(self, call: CallRecord) -> None:
+        if not call.scheduled:
+            return
+        kinds = {"input": call.prompt_tokens, "cached": call.cached_tokens, "output": call.output_tokens}
+        for kind, tokens in kinds.items():
+            self._tokens.add(tokens, {"model": call.model, "kind": kind})
+        if call.outcome is not Outcome.COMPLETED:
+            computed = call.prompt_tokens - call.cached_tokens + call.output_tokens
+            self._wasted.add(computed, {"outcome": call.outcome.name})
+
+    def _time(self, call: CallRecord) -> None:
+        attributes = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": "fairlead",
+            "gen_ai.request.model": call.model,
+        }
+        context = _exemplar(call)
+        if call.outcome is not Outcome.COMPLETED:
+            self._duration.record(call.seconds, {**attributes, "error.type": call.outcome.name}, context)
+            return
+        self._duration.record(call.seconds, attributes, context)
+        self._first.record(max(0.0, (call.first_token - call.received) / 1e9), attributes, context)
+        if call.output_tokens > 1:
+            decoding = max(0.0, (call.finished - call.first_token) / 1e9)
+            self._each.record(decoding / (call.output_tokens - 1), attributes, context)
+        for phase in phases(call):
+            self._phases.record((phase.end - phase.start) / 1e9, {"phase": phase.name}, context)
+
+
+class StateMetrics:
+    """Gauges of what is so now, read on the event loop."""
+
+    def __init__(self, meter: Meter, open_calls: Callable[[], int], members: Callable[[], int]) -> None:
+        self._open = meter.create_gauge("fairlead.calls.open", description="Calls in progress at this gateway")
+        self._members = meter.create_gauge("fairlead.gateway.workers", description="Workers that this gateway knows")
+        self._open_calls = open_calls
+        self._known_members = members
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            self._open.set(self._open_calls())
+            self._members.set(self._known_members())
+            await asyncio.sleep(STATE_SECONDS)
+
+
+def _exemplar(call: CallRecord) -> Context:
+    return trace.set_span_in_context(NonRecordingSpan(call_context(call)))

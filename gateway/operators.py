@@ -1,0 +1,57 @@
+"""What operators may ask of a gateway: where an interaction's time went."""
+
+from typing import Any
+
+from fairlead.errors import Unauthenticated
+from fairlead.rpc.channel import SECRET_METADATA
+from fairlead.rpc.server import is_secret
+from fairlead.rpc.status import to_status
+from fairlead.telemetry.records import CallRecord, phases
+from fairlead.telemetry.traces import Traces
+from fairlead.v1 import common_pb2, traces_pb2, traces_pb2_grpc
+
+
+class TracesService(traces_pb2_grpc.TracesServicer):
+    """fairlead.v1.Traces, on the public listener, for holders of the admin secret only."""
+
+    def __init__(self, traces: Traces, secret: str) -> None:
+        self._traces = traces
+        self._secret = secret
+
+    async def FindTrace(self, request: traces_pb2.FindTraceRequest, context: Any) -> traces_pb2.FindTraceResponse:
+        """See traces.proto."""
+        if not is_secret(context.invocation_metadata(), self._secret):
+            problem = f"metadata {SECRET_METADATA}: missing or wrong; operators' calls carry the admin secret"
+            await context.abort_with_status(to_status(Unauthenticated(problem)))
+        return traces_pb2.FindTraceResponse(calls=[_message(call) for call in self._traces.find(request.id)])
+
+
+def _message(call: CallRecord) -> traces_pb2.TracedCall:
+    return traces_pb2.TracedCall(
+        request_id=call.request_id,
+        client=call.client,
+        app=call.app,
+        interaction=call.interaction,
+        stage=call.stage,
+        model=call.model,
+        worker=call.worker,
+        policy=call.policy,
+        outcome=f"OUTCOME_{call.outcome.name}",
+        finish_reason=f"FINISH_REASON_{call.finish_reason.name}" if call.finish_reason else None,
+        usage=common_pb2.Usage(
+            prompt_tokens=call.prompt_tokens,
+            cached_tokens=call.cached_tokens,
+            output_tokens=call.output_tokens,
+            system_tokens=call.system_tokens,
+            service=call.service,
+        ),
+        matched_tokens=call.matched_tokens,
+        retries=call.retries,
+        traceparent=call.traceparent,
+        received=call.received,
+        finished=call.finished,
+        phases=[
+            traces_pb2.Phase(name=phase.name, service=phase.service, start=phase.start, end=phase.end)
+            for phase in phases(call)
+        ],
+    )

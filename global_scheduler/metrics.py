@@ -1,0 +1,66 @@
+"""What the scheduler measures: the cluster, once a second."""
+
+import asyncio
+import time
+from collections import Counter
+
+from opentelemetry.metrics import Meter
+
+from fairlead.v1 import scheduler_pb2
+from global_scheduler.core.recent_fairness import RecentFairness, Standing
+from global_scheduler.service import SchedulerService
+
+STATE_SECONDS = 1.0
+WINDOW_SECONDS = 60.0
+
+
+class SchedulerMetrics:
+    """Gauges over the scheduler's view. Clients are no labels; how equal they are is one number."""
+
+    def __init__(self, meter: Meter, scheduler: SchedulerService) -> None:
+        self._scheduler = scheduler
+        self._fairness = RecentFairness(WINDOW_SECONDS)
+        self._models: set[str] = set()
+        gauge = meter.create_gauge
+        self._members = gauge("fairlead.members", description="Attached workers, by model and state")
+        self._overloaded = gauge("fairlead.pool.overloaded", description="1 while the model's pool is overloaded")
+        self._clients = gauge("fairlead.clients.backlogged", description="Clients with requests waiting at workers")
+        self._compared = gauge("fairlead.fairness.clients", description="Clients that the Jain index compares")
+        self._jain = gauge(
+            "fairlead.fairness.jain", description="Jain index of weighted service over the last full minute"
+        )
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            self._set(self._scheduler.state(), self._scheduler.services())
+            await asyncio.sleep(STATE_SECONDS)
+
+    def _set(self, state: scheduler_pb2.ClusterState, services: list[scheduler_pb2.WorkerService]) -> None:
+        members = Counter(
+            (member.model.name, "draining" if member.load.draining else "serving") for member in state.members
+        )
+        overloaded = {pool.model: pool.overloaded for pool in state.pools}
+        self._models |= overloaded.keys()
+        for model in sorted(self._models):
+            for word in ("serving", "draining"):
+                self._members.set(members[model, word], {"model": model, "state": word})
+            self._overloaded.set(int(overloaded.get(model, False)), {"model": model})
+        standings = _standings(services)
+        self._clients.set(sum(standing.waiting for standing in standings.values()))
+        self._fairness.observe(standings, time.monotonic())
+        self._compared.set(self._fairness.clients)
+        if self._fairness.index is not None:
+            self._jain.set(self._fairness.index)
+
+
+def _standings(services: list[scheduler_pb2.WorkerService]) -> dict[str, Standing]:
+    """Each client over all workers."""
+    parts: dict[str, list[scheduler_pb2.ClientService]] = {}
+    for worker in services:
+        for client in worker.clients:
+            parts.setdefault(client.client, []).append(client)
+    return {
+        client: Standing(sum(p.weighted_service for p in held), any(p.waiting for p in held))
+        for client, held in parts.items()
+    }

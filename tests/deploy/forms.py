@@ -1,0 +1,45 @@
+"""The forms in which the manifests can be applied, and where to look in what they render."""
+
+from collections.abc import Iterable
+from typing import Any
+
+Manifest = dict[str, Any]
+
+EVALUATION = "deploy/k8s"
+BASE = "deploy/k8s/base"
+OVERLAYS = ["deploy/k8s/overlays/cpu", "deploy/k8s/overlays/gpu", "deploy/k8s/overlays/production"]
+FORMS = [EVALUATION, BASE, *OVERLAYS]
+# Made by the operator: see deploy/k8s/kustomization.yaml.
+OPERATORS_SECRETS = frozenset({("Secret", "fairlead-cluster"), ("Secret", "fairlead-keys")})
+
+
+def pod_template(manifest: Manifest) -> Manifest | None:
+    """The pod template of a workload; None for other kinds."""
+    template: Manifest | None = manifest.get("spec", {}).get("template")
+    return template
+
+
+def templates(manifests: Iterable[Manifest]) -> list[Manifest]:
+    """All pod templates."""
+    return [template for manifest in manifests if (template := pod_template(manifest))]
+
+
+def containers(manifests: Iterable[Manifest]) -> list[Manifest]:
+    """All containers of all workloads."""
+    return [container for template in templates(manifests) for container in template["spec"]["containers"]]
+
+
+def services(manifests: Iterable[Manifest]) -> list[Manifest]:
+    """The containers that run our services, not other people's software."""
+    return [container for container in containers(manifests) if container["command"][0] == "python"]
+
+
+def config_maps(manifests: Iterable[Manifest]) -> dict[str, dict[str, str]]:
+    """The data of every ConfigMap, by name."""
+    return {m["metadata"]["name"]: m.get("data", {}) for m in manifests if m["kind"] == "ConfigMap"}
+
+
+def named(manifests: Iterable[Manifest], kind: str, name: str) -> Manifest:
+    """The one object of that kind and name."""
+    [found] = [m for m in manifests if m["kind"] == kind and m["metadata"]["name"] == name]
+    return found

@@ -1,0 +1,73 @@
+"""A container without an image: this machine's programs in a read-only root with the pod's volumes, in its network."""
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+# Where the Dockerfiles put the virtual environment, and where this checkout stands instead of being installed.
+PREFIX, CHECKOUT = "/opt/fairlead", "/opt/checkout"
+BASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# $1 = the new root, then pairs of source and mount point up to "--", then the command.
+ENTER = """
+set -eu
+root=$1; shift
+mount -t tmpfs tmpfs "$root"
+mkdir -p "$root/usr" "$root/etc" "$root/proc" "$root/dev"
+for link in bin sbin lib lib64; do test ! -L "/$link" || ln -s "usr/$link" "$root/$link"; done
+for kept in /usr /proc /dev; do mount --rbind "$kept" "$root$kept"; done
+cp /etc/passwd /etc/nsswitch.conf /etc/ld.so.cache "$root/etc/"
+while [ "$1" != -- ]; do
+  if [ -d "$1" ]; then mkdir -p "$root$2"; else mkdir -p "$(dirname "$root$2")"; touch "$root$2"; fi
+  mount --rbind "$1" "$root$2"
+  shift 2
+done
+shift
+mount -o remount,ro "$root"
+exec chroot "$root" "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """Everything that is needed to start it, again and again."""
+
+    netns: str
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    mounts: Mapping[str, Path]  # mount point -> what is there
+    log: Path
+
+    async def start(self) -> asyncio.subprocess.Process:
+        """The process that runs the command; it can be signalled like a container's."""
+        root = self.log.with_suffix(".root")
+        root.mkdir(exist_ok=True)
+        pairs = [part for target, source in self._mounts().items() for part in (str(source), target)]
+        with self.log.open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                *("ip", "netns", "exec", self.netns, "sh", "-c", ENTER, "enter", str(root), *pairs, "--"),
+                *self.command,
+                env={**image_environment(), **self.environment, "PYTHONPATH": CHECKOUT},
+                cwd="/",
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def _mounts(self) -> dict[str, Path]:
+        python = {PREFIX: Path(sys.prefix), CHECKOUT: ROOT}
+        base = os.path.realpath(sys.base_prefix)
+        if not base.startswith("/usr"):
+            python[base] = Path(base)
+        return {**python, **self.mounts}
+
+
+def image_environment() -> dict[str, str]:
+    """What the images set, from the last stage of a Dockerfile."""
+    text = (ROOT / "deploy/docker/Dockerfile.control-plane").read_text()
+    pairs = re.findall(r"(\w+)=(\S+)", " ".join(re.findall(r"^ENV (.*)$", text.rpartition("\nFROM ")[2], re.MULTILINE)))
+    return {name: value.replace("$PATH", BASE_PATH) for name, value in pairs}

@@ -1,0 +1,116 @@
+"""What the manifests say to the services is what the services understand, and how they run is how it was meant."""
+
+import dataclasses
+import importlib.util
+import re
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlead.config import PREFIX, load
+from fairlead.rpc.server import LIVENESS
+from gateway.app import GatewayConfig
+from gateway.tenants import Tenants
+from global_scheduler.app import SchedulerConfig
+from local_worker.config import WorkerConfig
+from tests.deploy import kubelet
+from tests.deploy.forms import EVALUATION, FORMS, Manifest, config_maps, pod_template, services, templates
+
+Render = Callable[[str], list[Manifest]]
+CONFIGS: dict[str, Any] = {"gateway": GatewayConfig, "global_scheduler": SchedulerConfig, "local_worker": WorkerConfig}
+# Variables that other software reads; everything else has to be a field of the service's configuration.
+FOREIGN = re.compile(r"POD_NAME|HF_HOME|HF_TOKEN|FAIRLEAD_CACHE|FLASHINFER_WORKSPACE_BASE|OTEL_\w+")
+SECRETS: dict[str, dict[str, str]] = defaultdict(lambda: defaultdict(lambda: "a-secret-for-tests-only"))
+
+
+def environment(container: Manifest, manifests: list[Manifest]) -> dict[str, str]:
+    return kubelet.environment(container, config_maps(manifests), SECRETS, "fairlead-worker-0")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_services_accept_their_arguments_and_environment(render: Render, form: str) -> None:
+    manifests = render(form)
+    seen = set()
+    for container in services(manifests):
+        values = environment(container, manifests)
+        python, dash_m, module, *arguments = kubelet.command_line(container, values)
+        assert (python, dash_m) == ("python", "-m")
+        assert importlib.util.find_spec(f"{module}.__main__") is not None
+        config = CONFIGS[module]
+        known = {PREFIX + field.name.upper() for field in dataclasses.fields(config)}
+        assert [name for name in values if name not in known and not FOREIGN.fullmatch(name)] == []
+        loaded = load(config, arguments, values, prog=module)
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        assert loaded.listen == f"0.0.0.0:{ports['grpc']}"
+        assert loaded.metrics == (f"0.0.0.0:{ports['metrics']}" if "metrics" in ports else "")
+        seen.add(module)
+    assert seen == set(CONFIGS)
+
+
+def test_services_are_reached_where_they_listen(render: Render) -> None:
+    manifests = render(EVALUATION)
+    ports = {
+        m["metadata"]["name"]: [entry["port"] for entry in m["spec"]["ports"]]
+        for m in manifests
+        if m["kind"] == "Service"
+    }
+    found = [
+        match
+        for container in services(manifests)
+        for argument in container["args"]
+        if (match := re.fullmatch(r"(?:\$\(POD_NAME\)\.)?(fairlead-[a-z]+):(\d+)", argument))
+    ]
+    assert len(found) >= 3, "gateway and worker to the scheduler, gateways to a worker"
+    assert [match[0] for match in found if int(match[2]) not in ports[match[1]]] == []
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_grace_period_covers_the_drain(render: Render, form: str) -> None:
+    manifests = render(form)
+    for template in templates(manifests):
+        (container,) = template["spec"]["containers"]
+        drain = float(environment(container, manifests).get("FAIRLEAD_DRAIN_SECONDS", 0))
+        pre_stop = container.get("lifecycle", {}).get("preStop", {}).get("exec", {}).get("command", ["sleep", "0"])
+        assert template["spec"]["terminationGracePeriodSeconds"] >= drain + float(pre_stop[-1]) + 5
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_pods_are_restricted(render: Render, form: str) -> None:
+    for template in templates(render(form)):
+        pod = template["spec"]
+        assert pod["enableServiceLinks"] is False  # it would set FAIRLEAD_* variables that nobody configured
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in pod["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert container["resources"]["requests"].keys() >= {"cpu", "memory"}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_workload_may_be_disrupted_one_pod_at_a_time(render: Render, form: str) -> None:
+    manifests = render(form)
+    budgets = [m["spec"] for m in manifests if m["kind"] == "PodDisruptionBudget"]
+    for workload in [manifest for manifest in manifests if pod_template(manifest)]:
+        labels = workload["spec"]["selector"]
+        assert [budget["maxUnavailable"] for budget in budgets if budget["selector"] == labels] == [1]
+
+
+def test_liveness_does_not_depend_on_readiness(render: Render) -> None:
+    """A gateway without workers is not ready; a liveness probe that asked the same would restart it for ever."""
+    for container in services(render(EVALUATION)):
+        assert container["livenessProbe"]["grpc"]["service"] == LIVENESS
+        assert "service" not in container["readinessProbe"]["grpc"]
+
+
+def test_evaluation_keys_are_read(render: Render) -> None:
+    path = Path(__file__).parents[2] / EVALUATION / "evaluation-keys.yaml"
+    identity = Tenants.load(str(path)).identify([("authorization", "Bearer evaluation-only")])
+    assert identity.tenant == "evaluation"

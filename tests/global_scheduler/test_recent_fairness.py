@@ -1,0 +1,38 @@
+"""Jain's index of late, against its definition."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.metrics import jain_index
+from global_scheduler.core.recent_fairness import RecentFairness, Standing
+
+WINDOW = 4
+CLIENTS = "abc"
+# What each client gains in a second, and whether it waits at its end.
+SECONDS = st.lists(st.tuples(*(st.tuples(st.integers(0, 9), st.booleans()) for _ in CLIENTS)), max_size=20)
+
+
+@given(seconds=SECONDS)
+def test_it_compares_who_waited_all_the_window(seconds: list[tuple[tuple[int, bool], ...]]) -> None:
+    fairness = RecentFairness(WINDOW)
+    total = dict.fromkeys(CLIENTS, 0.0)
+    history = []
+    for at, second in enumerate(seconds):
+        total = {c: total[c] + gained for c, (gained, _) in zip(CLIENTS, second, strict=True)}
+        history.append({c: Standing(total[c], waits) for c, (_, waits) in zip(CLIENTS, second, strict=True)})
+        fairness.observe(history[-1], float(at))
+        fairness.check_invariants()
+        end = at - at % WINDOW  # of the last full window
+        if end:
+            window = history[end - WINDOW : end + 1]
+            always = [c for c in CLIENTS if all(moment[c].waiting for moment in window)]
+            gains = [window[-1][c].weighted - window[0][c].weighted for c in always]
+            assert fairness.clients == len(always)
+            assert fairness.index == (jain_index(gains) if len(gains) > 1 else None)
+
+
+def test_a_worker_that_was_replaced_took_nothing_back() -> None:
+    fairness = RecentFairness(1.0)
+    fairness.observe({"a": Standing(100.0, True), "b": Standing(0.0, True)}, 0.0)
+    fairness.observe({"a": Standing(0.0, True), "b": Standing(5.0, True)}, 1.0)
+    assert fairness.index == 0.5
