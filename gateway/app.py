@@ -20,7 +20,8 @@ from gateway.streams import Streams
 from gateway.tenants import Tenants
 from gateway.upstream.cluster import Cluster
 from throttler.core.interactions import Interactions
-from throttler.core.profiles import Limits
+from throttler.core.profiles import Limits, Profiles
+from throttler.core.quota import Whole
 from throttler.core.registry import THROTTLES
 
 log = logging.getLogger(__name__)
@@ -75,12 +76,13 @@ class Gateway:
         self._changed = asyncio.Event()
         self._cluster = Cluster(addresses(config.scheduler, "scheduler"), config.secret, self._changed.set)
         limits = Limits(user_per_minute=config.user_per_minute, app_per_minute=config.app_per_minute)
+        profiles = Profiles(limits=limits)
         self._journal = Journal(telemetry)
-        self._interactions = Interactions(config.secret, limits)
+        self._interactions = Interactions(config.secret, profiles)
         admission = Admission(
             cluster=self._cluster,
             tenants=tenants,
-            throttle=THROTTLES[config.throttle](limits),
+            throttle=THROTTLES[config.throttle](profiles, Whole()),
             interactions=self._interactions,
             streams=Streams(per_client=config.max_streams_per_client, total=config.max_streams),
             closed=self._journal.closed,
