@@ -91,7 +91,7 @@ def in_memory(count: int, profiles: Profiles, seconds: float, clock: Callable[[]
         ledger.beat(f"g{number}", clock())
     for gateway, store in zip(gateways, stores, strict=True):
         store.peers = [peer for peer in stores if peer is not store]
-        gateway.leases.gateways = ledger.beat(store._name, clock())
+        gateway.leases.heard(ledger.beat(store._name, clock()), clock())
         gateway.leases.restore(clock())
     return gateways
 

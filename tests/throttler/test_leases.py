@@ -55,56 +55,80 @@ class Gateway:
             self.asked = self.answer = None
 
 
-def run(seed: int, gateways: list[Gateway], late: Gateway, ledger: Ledger) -> list[float]:
-    """When arrivals were admitted. Traffic comes in phases, at changing gateways; `late` joins in the middle."""
-    rng, now, admitted = random.Random(seed), 1000.0, list[float]()
-    for phase in range(12):
-        demand = [rng.choice([0, 0, 1, 3, 10]) for _ in range(4)]
-        cut_off = rng.randrange(8)  # this one, if there is one, uses what it has and tells nobody
-        pause = rng.choice([0.0, 0.5 * SECONDS, 1.1 * SECONDS, 2.01 * SECONDS])
-        now += pause
-        if phase == 6:
-            gateways.append(late)
-            late.leases.restore(now)
-        for gateway in gateways:
-            ledger.beat(gateway.name, now)
-        for _ in range(80):
-            now += rng.choice([0.0, 0.0, 0.01, 1.0, 3.0])
-            for gateway in gateways:
-                gateway.leases.gateways = ledger.beat(gateway.name, now)
-            recent = sum(when > now - SECONDS for when in admitted[-2 * LIMIT :])
-            assert recent <= LIMIT, f"{recent} in the window that ends at {now}"
-            number = rng.randrange(len(gateways))
-            gateway = gateways[number]
-            for _ in range(demand[number] * rng.randrange(2)):
-                if gateway.window.fits(ACCOUNT, now) or rng.random() < 0.02:  # most of the refused do not insist
-                    admitted += [now] * gateway.arrives(now)
-            if number == cut_off:
-                continue
-            if demand[number] and rng.random() < 0.5:
-                gateway.send(1, now)
-            elif gateway.leases.take_due():
-                gateway.send(0, now)
-            if rng.random() < 0.7:
-                gateway.reach_ledger(gateways, now)
-            if rng.random() < 0.7:
-                gateway.hear(now)
-            for other in gateways:
-                other.leases.check_invariants()
-                other.window.check_invariants()
-            ledger.check_invariants()
-    return admitted
+class Traffic:
+    """Random arrivals in phases, at changing gateways; one of them may tell the ledger nothing for a while."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = random.Random(seed)
+        self._ledger = Ledger(SECONDS)
+        self._gateways = [Gateway(f"g{number}", self._ledger) for number in range(3)]
+        self._now = 1000.0
+        self.admitted: list[float] = []
+        for ago in (1.5 * SECONDS, 0.8 * SECONDS, 0.0):
+            for gateway in self._gateways:
+                self._beat(gateway, self._now - ago)
+        for gateway in self._gateways:
+            gateway.leases.restore(self._now - 1.4 * SECONDS)
+
+    def run(self) -> None:
+        for phase in range(12):
+            for _ in range(self._rng.choice([0, 32, 70, 129])):
+                self._now += 1.0
+                for gateway in self._gateways:
+                    self._beat(gateway, self._now)
+            if phase == 9:
+                del self._gateways[0]
+            if phase == 4:
+                late = Gateway("late", self._ledger)
+                late.leases.restore(self._now)
+                self._gateways.append(late)
+            demand = [self._rng.choice([0, 0, 1, 3, 10]) for _ in self._gateways]
+            cut_off = self._rng.randrange(8)
+            for _ in range(80):
+                self._now += self._rng.choice([0.0, 0.0, 0.01, 1.0, 3.0])
+                number = self._rng.randrange(len(self._gateways))
+                self._arrivals(self._gateways[number], demand[number])
+                if number != cut_off:
+                    self._talk(self._gateways[number], demand[number])
+                self._check()
+
+    def _beat(self, gateway: Gateway, now: float) -> None:
+        gateway.leases.heard(self._ledger.beat(gateway.name, now), now)
+
+    def _arrivals(self, gateway: Gateway, demand: int) -> None:
+        """Most of the refused do not insist."""
+        for each in self._gateways:
+            self._beat(each, self._now)
+        for _ in range(demand * self._rng.randrange(2)):
+            if gateway.window.fits(ACCOUNT, self._now) or self._rng.random() < 0.02:
+                self.admitted += [self._now] * gateway.arrives(self._now)
+
+    def _talk(self, gateway: Gateway, demand: int) -> None:
+        if demand and self._rng.random() < 0.5:
+            gateway.send(1, self._now)
+        elif gateway.leases.take_due():
+            gateway.send(0, self._now)
+        if self._rng.random() < 0.7:
+            gateway.reach_ledger(self._gateways, self._now)
+        if self._rng.random() < 0.7:
+            gateway.hear(self._now)
+
+    def _check(self) -> None:
+        for gateway in self._gateways:
+            gateway.leases.check_invariants()
+            gateway.window.check_invariants()
+        self._ledger.check_invariants()
+        recent = sum(when > self._now - SECONDS for when in self.admitted[-2 * LIMIT :])
+        assert recent <= LIMIT, f"{recent} in the window that ends at {self._now}"
 
 
-@pytest.mark.parametrize("seeds", range(10))
+@pytest.mark.parametrize("seeds", range(15))
 def test_never_more_than_the_limit_in_any_window(seeds: int) -> None:
     total = 0
     for seed in range(seeds * 20, seeds * 20 + 20):
-        ledger = Ledger(SECONDS)
-        gateways = [Gateway(f"g{number}", ledger) for number in range(3)]
-        for gateway in gateways:
-            gateway.leases.restore(1000.0 - 2 * SECONDS)
-        total += len(run(seed, gateways, Gateway("late", ledger), ledger))
+        traffic = Traffic(seed)
+        traffic.run()
+        total += len(traffic.admitted)
     assert total > 20 * 3 * LIMIT, "and much is admitted"
 
 
@@ -136,7 +160,7 @@ def test_steady_traffic_asks_no_more_once_capacity_is_where_it_is_needed() -> No
     gateways = [Gateway(name, ledger) for name in "ab"]
     for gateway in gateways:
         ledger.beat(gateway.name, 0.0)
-        gateway.leases.gateways = 2
+        gateway.leases.heard(2, 0.0)
         gateway.leases.restore(-SECONDS)
     account, asks, refused = Account("app:a", 640), 0, 0
     for tick in range(64 * 20 * 8):  # eight windows of 400 at one gateway, 100 at the other: 78 % of the limit
@@ -156,3 +180,18 @@ def test_steady_traffic_asks_no_more_once_capacity_is_where_it_is_needed() -> No
             refused += bool(gateway.window.arrived(account, now))
     assert refused == 0
     assert asks <= 2 * 6 * 2 + 10, "renewals, twice a window, and few more"
+
+
+def test_parts_of_gateways_that_left_are_taken_over_only_after_a_window() -> None:
+    leases, account = Leases(SECONDS), Account("app:a", 240)
+    leases.heard(4, 0.0)
+    leases.restore(0.0)
+    assert leases.allowance(account, SECONDS - 1) == 0, "one that has just joined has nothing without asking"
+    leases.heard(4, SECONDS)
+    assert leases.allowance(account, SECONDS) == 30
+    leases.heard(3, SECONDS + 1)
+    assert leases.allowance(account, SECONDS + 1) == 30, "leases given while there were four still count"
+    leases.heard(3, 2 * SECONDS)
+    assert leases.allowance(account, 2 * SECONDS) == 40
+    leases.heard(6, 2 * SECONDS)
+    assert leases.allowance(account, 2 * SECONDS) == 20, "newcomers reduce it at once"

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
-from tests.throttler.servers import RedisServer
+from tests.redis_server import RedisServer
 from tests.throttler.shared import Gateway, in_memory, on_redis
 from throttler.core.profiles import Limits, Profiles
 
@@ -21,7 +21,6 @@ LONG = 60.0
 @pytest.fixture(scope="module")
 def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     server = RedisServer(tmp_path_factory.mktemp("redis"))
-    server.start()
     yield server
     server.kill()
 
@@ -36,18 +35,11 @@ def share(request: pytest.FixtureRequest, redis: RedisServer) -> Share:
 
     @contextlib.asynccontextmanager
     async def shared(count: int, profiles: Profiles, seconds: float) -> AsyncIterator[list[Gateway]]:
-        await flush(redis)
+        redis.client.flushall()
         async with on_redis(redis.url, count, profiles, seconds) as gateways:
             yield gateways
 
     return memory if request.param == "memory" else shared
-
-
-async def flush(redis: RedisServer) -> None:
-    from redis.asyncio import Redis
-
-    async with Redis.from_url(redis.url) as link:
-        await link.flushall()
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])

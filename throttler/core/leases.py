@@ -57,6 +57,7 @@ class Leases:
         self.gateways = gateways
         self._seconds = seconds
         self._joined = 0.0
+        self._most = gateways, 0.0  # the most gateways heard of within a window, and until when they count
         self._leases: dict[str, _Lease] = {}  # the longest unanswered one first
         self._due: dict[str, Account] = {}
 
@@ -126,6 +127,12 @@ class Leases:
         self._due[account.key] = account
         return True
 
+    def heard(self, gateways: int, now: float) -> None:
+        """How many gateways there are. When some leave, the others take over their part only after a window."""
+        self.gateways = gateways
+        if gateways >= self._most[0] or now >= self._most[1]:
+            self._most = gateways, now + self._seconds
+
     def degrade(self) -> None:
         """The shared state is out of reach: what is held there is not known any more."""
         self.degraded = True
@@ -135,7 +142,7 @@ class Leases:
 
     def misjudged(self, account: Account, used: int) -> bool:
         """Whether the ledger would expect less than the `used` that was counted here while degraded."""
-        return account.key in self._leases or used > account.limit // (2 * self.gateways)
+        return account.key in self._leases or used > account.limit // (2 * self._most[0])
 
     def restore(self, now: float) -> None:
         """The shared state is back, or heard of for the first time."""
@@ -153,7 +160,7 @@ class Leases:
 
     def _unasked(self, limit: int, now: float) -> int:
         """A gateway that has just joined has nothing without asking: others may hold it still."""
-        return limit // (2 * self.gateways) if now >= self._joined + self._seconds else 0
+        return limit // (2 * self._most[0]) if now >= self._joined + self._seconds else 0
 
     def _forget(self, now: float) -> None:
         while self._leases:

@@ -1,7 +1,8 @@
 """Who holds how much of each limit: the rules that `throttler/lease_script.py` runs inside Redis, in Python.
 
-Gateways that hold nothing by name count as holding `limit / 2R`, which they may use without asking. Times are of one
-clock, the ledger's, in any unit.
+A gateway that is older than a window and holds nothing by name counts as holding `limit / 2R`, which it may use without
+asking; R are those gateways. While gateways come or go, this is no less than what it believes. Times are of one clock,
+the ledger's, in any unit.
 """
 
 from dataclasses import dataclass
@@ -23,13 +24,17 @@ class Ledger:
     def __init__(self, window: float) -> None:
         self._window = window
         self._beats: dict[str, float] = {}
+        self._joined: dict[str, float] = {}
         self._entries: dict[str, dict[str, _Entry]] = {}  # account -> gateway -> entry
         self._recalled: dict[str, float] = {}
 
     def beat(self, gateway: str, now: float) -> int:
         """`gateway` is alive; returns how many were within the last window."""
         self._beats[gateway] = now
-        return self._gateways(now)
+        self._joined.setdefault(gateway, now)
+        for name in [name for name, at in self._beats.items() if at + self._window <= now]:
+            del self._beats[name], self._joined[name]
+        return len(self._beats)
 
     def ask(self, gateway: str, ask: Ask, gateways: int, now: float) -> Answer:
         """Note what the gateway holds and used, and give it more if it wants and there is; see `room` below.
@@ -38,7 +43,7 @@ class Ledger:
         """
         limit, window = ask.account.limit, self._window
         entries = self._entries.setdefault(ask.account.key, {})
-        taken = unused = known = 0
+        taken = unused = 0
         for name, entry in list(entries.items()):
             if entry.at + 2 * window <= now:
                 del entries[name]
@@ -46,9 +51,9 @@ class Ledger:
                 used = entry.used if entry.at + window > now else 0
                 taken += max(entry.capacity, used)
                 unused += max(0, entry.capacity - used)
-                known += 1
-        gateways = max(gateways, self._gateways(now))
-        unasked = max(0, gateways - 1 - known) * (limit // (2 * gateways))
+        settled = [name for name, joined in self._joined.items() if joined + window <= now]
+        quiet = sum(name != gateway and name not in entries for name in settled)
+        unasked = quiet * (limit // (2 * max(1, len(settled))))
         room = limit - taken - unasked  # the most that this gateway may hold
         base = max(ask.held, ask.used)
         recalled = False
@@ -72,6 +77,3 @@ class Ledger:
             for gateway, entry in entries.items():
                 assert entry.capacity >= 0, f"{key}: {gateway} holds {entry.capacity}"
                 assert entry.used >= 0, f"{key}: {gateway} used {entry.used}"
-
-    def _gateways(self, now: float) -> int:
-        return max(1, sum(at + self._window > now for at in self._beats.values()))
