@@ -3,11 +3,11 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
 from fairlead.blocks import TOKEN_BYTES
-from fairlead.errors import error_for
+from fairlead.outcomes import Outcome
 from fairlead.sampling import Sampling
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
 from gateway.coalescing import TOKENS
@@ -15,51 +15,36 @@ from gateway.journal import Call
 from gateway.session import Work
 from gateway.streams import Streams
 from gateway.tenants import Identity, Tenants
+from gateway.throttling import Throttling
 from gateway.upstream.cluster import Cluster
 from gateway.validation import check_app, check_interaction, check_length, check_prompt, check_sampling
-from throttler.core.interactions import Closed, Interactions
-from throttler.core.throttle import Rejected, Throttle
 from throttler.core.tokens import Key
 
-DEFAULT_APP = "default"
 ENCODE_SECONDS = 30.0
 TRACEPARENT = "traceparent"
 Metadata = Iterable[tuple[str, str | bytes]]
 
 
 class Admission:
-    """Everything between a call's arrival and its dispatch. `closed` is told of interactions that a call ended."""
+    """Everything between a call's arrival and its dispatch."""
 
-    def __init__(
-        self,
-        *,
-        cluster: Cluster,
-        tenants: Tenants,
-        throttle: Throttle,
-        interactions: Interactions,
-        streams: Streams,
-        closed: Callable[[Closed], None],
-    ) -> None:
+    def __init__(self, *, cluster: Cluster, tenants: Tenants, throttling: Throttling, streams: Streams) -> None:
         self._cluster = cluster
         self._tenants = tenants
-        self._throttle = throttle
-        self._interactions = interactions
+        self._throttling = throttling
         self._streams = streams
-        self._closed = closed
 
     def identify(self, metadata: Metadata) -> Identity:
         """Who calls; raises Unauthenticated or PermissionDenied."""
-        return self._tenants.identify(metadata)
+        return self._tenants.identify(metadata, time.monotonic())
 
     def end_interaction(self, request: inference_pb2.EndInteractionRequest, metadata: Metadata) -> None:
         """The caller's word that an interaction is over; raises Unauthenticated, PermissionDenied or InvalidRequest."""
         identity = self.identify(metadata)
         check_app(request.app)
         check_interaction(request.interaction)
-        key = Key(identity.client, request.app or DEFAULT_APP, request.interaction.id)
-        closed = self._interactions.ended(key, request.interaction.token, time.time())
-        if closed is not None:
-            self._closed(closed)
+        key = Key(identity.client, self._app(identity, request.app), request.interaction.id)
+        self._throttling.end(key, request.interaction.token)
 
     async def admit(self, request: inference_pb2.GenerateRequest, metadata: Metadata, call: Call) -> Work:
         """The work to dispatch; raises the FairleadError that refuses it. What must be undone is in `call.cleanup`."""
@@ -67,16 +52,18 @@ class Admission:
         call.client, call.traceparent = identity.client, str(dict(metadata).get(TRACEPARENT, ""))
         model = self._cluster.members.resolve(request.model)
         sampling = check_request(request, model)
-        call.model, call.policy, call.app = model.name, model.policy, request.app or DEFAULT_APP
+        call.model, call.policy, call.app = model.name, model.policy, self._app(identity, request.app)
         call.tier = f"{identity.share:g}"
-        identity.check_app(call.app)
         self._streams.open(identity.client)
         call.cleanup.callback(self._streams.close, identity.client)
         key = Key(identity.client, call.app, request.interaction.id)
-        in_interaction = self._throttle_call(key, request.interaction.token, model.name)
+        overloaded = self._cluster.members.overloaded(model.name)
+        in_interaction = await self._throttling.check(key, request.interaction.token, overloaded)
         encoded = await self._encode(request.prompt, model.name, identity.tenant, call.deadline)
         check_length(len(encoded.token_ids) // TOKEN_BYTES, sampling.max_tokens, model)
         token = self._enter(key, request.interaction, call) if request.HasField("interaction") else b""
+        weight = identity.share * self._throttling.expectations.norm(call.app, call.stage)
+        call.cleanup.callback(self._learn, call)
         call.timings.admitted = time.time_ns()
         return Work(
             request_id=call.request_id,
@@ -86,7 +73,7 @@ class Admission:
             digests=encoded.digests,
             system_tokens=encoded.system_tokens,
             sampling=sampling,
-            weight=identity.share,
+            weight=weight,
             in_interaction=in_interaction,
             interaction_token=token,
             cache_scope=identity.tenant,
@@ -94,14 +81,8 @@ class Admission:
             tokens_per_message=1 if request.streaming == inference_pb2.STREAMING_EACH_TOKEN else TOKENS,
         )
 
-    def _throttle_call(self, key: Key, token: bytes, model: str) -> bool:
-        """Whether the call continues an interaction in progress; raises ThrottledUser or ThrottledApp."""
-        continues = bool(key.id) and self._interactions.continues(key, token, time.time())
-        overloaded = self._cluster.members.overloaded(model)
-        decision = self._throttle.admit(key.client, key.app, continues, overloaded, time.monotonic())
-        if isinstance(decision, Rejected):
-            raise error_for(decision.outcome, decision.message, retry_after=decision.retry_after)
-        return decision.protected
+    def _app(self, identity: Identity, named: str) -> str:
+        return identity.app(named, self._throttling.profiles.apps)
 
     async def _encode(
         self, prompt: common_pb2.Prompt, model: str, scope: str, deadline: float | None
@@ -113,14 +94,13 @@ class Admission:
     def _enter(self, key: Key, interaction: inference_pb2.Interaction, call: Call) -> bytes:
         """Count the call in its interaction; returns the token for the next one."""
         call.interaction = key.id
-        call.stage = self._interactions.admitted(key, interaction.token, time.time())
-        call.cleanup.callback(self._leave, key, interaction.end)
-        return self._interactions.token(key)
+        call.stage, token = self._throttling.enter(key, interaction)
+        call.cleanup.callback(self._throttling.leave, key, interaction.end)
+        return token
 
-    def _leave(self, key: Key, end: bool) -> None:
-        closed = self._interactions.finished(key, end=end, now=time.time())
-        if closed is not None:
-            self._closed(closed)
+    def _learn(self, call: Call) -> None:
+        if call.outcome is Outcome.COMPLETED:
+            self._throttling.learn(call.client, call.app, call.stage, call.usage)
 
 
 def check_request(request: inference_pb2.GenerateRequest, model: scheduler_pb2.ModelInfo) -> Sampling:

@@ -4,11 +4,13 @@ import asyncio
 import ipaddress
 import logging
 import os
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from redis.asyncio import Redis
+
 from fairlead.config import ConfigError, addresses, load, option, require
+from fairlead.document import text_of
 from fairlead.process import configure_logging, run
 from fairlead.rpc.channel import MAX_REQUEST_BYTES
 from fairlead.rpc.server import Server
@@ -23,14 +25,15 @@ from gateway.operators import TracesService
 from gateway.service import InferenceService, add_inference_to_server
 from gateway.streams import Streams
 from gateway.tenants import Tenants
+from gateway.throttling import Throttling
 from gateway.upstream.cluster import Cluster
-from throttler.core.interactions import Interactions
-from throttler.core.profiles import Limits
+from throttler.core.profiles import Limits, Profiles
 from throttler.core.registry import THROTTLES
+from throttler.profiles_file import parse
+from throttler.redis_store import open_redis
 
 log = logging.getLogger(__name__)
 MIN_SECRET = 16
-EXPIRY_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +44,10 @@ class GatewayConfig:
     scheduler: str = option("127.0.0.1:7050", "address of the global scheduler, or of several: host:port,host:port")
     secret: str = option("", "the cluster secret, at least 16 characters")
     keys: str = option("", "YAML file of API keys; default: one tenant, no keys")
+    profiles: str = option("", "YAML file of limits, tiers and app profiles; default: the limits below for every app")
+    redis: str = option("", "URL of the Redis through which gateways share limits; default: this one is alone")
+    redis_password: str = option("", "its password, if the URL has none")
+    redis_ca: str = option("", "file of the authorities that may have signed its certificate, for rediss:// URLs")
     insecure: bool = option(False, "allow to listen beyond this machine without API keys")
     throttle: str = option("oit", "who is refused under overload", choices=tuple(THROTTLES))
     user_per_minute: int = option(60, "calls per client and minute, enforced as the throttle says")
@@ -81,25 +88,22 @@ class GatewayConfig:
 class Gateway:
     """One process's objects and their order of start and end."""
 
-    def __init__(self, config: GatewayConfig, tenants: Tenants) -> None:
+    def __init__(self, config: GatewayConfig, profiles: Profiles, tenants: Tenants) -> None:
         self._config = config
         sampling = Sampling(config.trace_ratio, config.slow_seconds)
         self._traces = Traces(otlp_processor(os.environ), sampling, config.remembered_traces)
         self._metrics = Metrics(GATEWAY, config.metrics, os.environ)
         self._changed = asyncio.Event()
         self._cluster = Cluster(addresses(config.scheduler, "scheduler"), config.secret, self._changed.set)
-        limits = Limits(user_per_minute=config.user_per_minute, app_per_minute=config.app_per_minute)
         self._journal = Journal(self._traces, CallMetrics(self._metrics.meter))
-        self._interactions = Interactions(config.secret, limits)
+        self._throttling = Throttling(config.throttle, profiles, config.secret, connect(config), self._journal.closed)
         streams = Streams(per_client=config.max_streams_per_client, total=config.max_streams)
         self._states = StateMetrics(self._metrics.meter, lambda: streams.count, lambda: len(self._cluster.members))
         admission = Admission(
             cluster=self._cluster,
             tenants=tenants,
-            throttle=THROTTLES[config.throttle](limits),
-            interactions=self._interactions,
+            throttling=self._throttling,
             streams=streams,
-            closed=self._journal.closed,
         )
         self._server = Server(config.listen, max_request_bytes=MAX_REQUEST_BYTES)
         service = InferenceService(self._cluster, admission, self._journal)
@@ -124,7 +128,7 @@ class Gateway:
                 for task in (
                     self._cluster.run(),
                     self._report_readiness(),
-                    self._expire_interactions(),
+                    self._throttling.run(),
                     self._states.run(),
                 )
             ]
@@ -135,6 +139,7 @@ class Gateway:
             for task in background:
                 task.cancel()
         await self._cluster.close()
+        await self._throttling.close()
         await asyncio.gather(asyncio.to_thread(self._traces.shutdown), self._metrics.shutdown())
 
     async def _report_readiness(self) -> None:
@@ -148,23 +153,34 @@ class Gateway:
                 await self._server.set_ready(ready)
                 log.info("ready" if ready else "no worker", extra={"service": "gateway"})
 
-    async def _expire_interactions(self) -> None:
-        while True:
-            await asyncio.sleep(EXPIRY_SECONDS)
-            for closed in self._interactions.expired(time.time()):
-                self._journal.closed(closed)
+
+def connect(config: GatewayConfig) -> Redis | None:
+    """The shared state that is configured; raises ConfigError."""
+    if not config.redis:
+        return None
+    try:
+        return open_redis(config.redis, config.redis_password, config.redis_ca)
+    except (ValueError, OSError) as error:
+        raise ConfigError(f"redis: {error}") from error
+
+
+def load_profiles(config: GatewayConfig) -> Profiles:
+    """The profiles file over the configured limits; raises ConfigError."""
+    limits = Limits(user_per_minute=config.user_per_minute, app_per_minute=config.app_per_minute)
+    return parse(text_of(config.profiles), config.profiles, limits) if config.profiles else Profiles(limits=limits)
 
 
 def main(argv: Sequence[str]) -> int:
     """Entry point; returns the exit status."""
     try:
         config = load(GatewayConfig, argv, os.environ, prog="python -m gateway")
-        tenants = Tenants.load(config.keys)
+        profiles = load_profiles(config)
+        tenants = Tenants.load(config.keys, profiles.tiers)
     except ConfigError as error:
         raise SystemExit(f"configuration: {error}") from error
     configure_logging(config.log_level)
 
     async def service(stop: asyncio.Event) -> None:
-        await Gateway(config, tenants).run(stop)
+        await Gateway(config, profiles, tenants).run(stop)
 
     return run(service)

@@ -3,27 +3,27 @@
 The keys file holds hashes only (`sha256` of the key, hex):
 
     keys:
-      - {hash: 9f86d0..., tenant: acme, share: 2.0, names_users: true, max_users: 1000, apps: [chat]}
+      - {hash: 9f86d0..., tenant: acme, tier: gold, names_users: true, max_users: 1000, apps: [chat]}
 
 Without a file everybody is the tenant `default`, which may name users.
 """
 
 import hashlib
-import hmac
-import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
-from pathlib import Path
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 
-import yaml
-
-from fairlead.config import ConfigError, require
+from fairlead.config import require
+from fairlead.document import Entry, read, text_of
 from fairlead.errors import InvalidRequest, PermissionDenied, Unauthenticated
+from throttler.core.profiles import DEFAULT_APP
 
 AUTHORIZATION = "authorization"
 USER = "x-fairlead-user"
 MAX_USER_LENGTH = 128
+MAX_USERS = 1000  # per key, unless it says otherwise
+USER_SECONDS = 3600.0  # a user not named for so long makes room for another
+NO_TIERS: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Tenant:
     name: str
     share: float = 1.0  # larger = more service
     trusted_users: bool = False  # may name users, each of whom is a client of its own
-    max_users: int = 1000  # the most users that the key may name
-    apps: tuple[str, ...] = ()  # the apps that the key may name; none given = any
+    max_users: int = MAX_USERS  # the most users that the key may name
+    apps: tuple[str, ...] = ()  # that the key may name; none given = none but the default app
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,125 +45,147 @@ class Identity:
     tenant: str
     share: float
     apps: tuple[str, ...] = ()
+    is_open: bool = False  # there are no keys, so nobody is bound to anything
 
-    def check_app(self, app: str) -> None:
-        """Raise PermissionDenied when the key may not name `app`."""
-        if self.apps and app not in self.apps:
-            raise PermissionDenied(f"app: this key may name {', '.join(self.apps)}, not {app!r}")
+    def app(self, named: str, profiled: Collection[str]) -> str:
+        """The app that a call counts as; raises PermissionDenied when the key may not name it.
+
+        A key with apps names one of them, by default its first. Without, whatever is named counts as the default app:
+        invented names must have no limits of their own. Where there are no keys at all, `profiled` apps may be named.
+        """
+        if self.apps:
+            if named and named not in self.apps:
+                raise PermissionDenied(f"app: this key may name {', '.join(self.apps)}, not {named!r}")
+            return named or self.apps[0]
+        return named if self.is_open and named in profiled else DEFAULT_APP
 
 
-@dataclass(slots=True)
 class _Account:
-    tenant: Tenant
-    users: set[str] = field(default_factory=set)  # named since the start; only counted and looked up
+    """A key, and the users it has named lately, the one named longest ago first."""
 
-    def identify(self, user: str) -> Identity:
+    def __init__(self, tenant: Tenant, *, is_open: bool) -> None:
+        self.tenant = tenant
+        self._is_open = is_open
+        self._users: dict[str, float] = {}
+
+    def identify(self, user: str, now: float) -> Identity:
         if not user:
             return self._identity(self.tenant.name)
         if not self.tenant.trusted_users:
             raise PermissionDenied(f"metadata {USER}: this key may not name users")
         if len(user) > MAX_USER_LENGTH or not user.isprintable():
             raise InvalidRequest(f"must be at most {MAX_USER_LENGTH} printable characters", field=f"metadata.{USER}")
-        if user not in self.users:
-            if len(self.users) >= self.tenant.max_users:
+        if self._users.pop(user, None) is None and len(self._users) >= self.tenant.max_users:
+            self._forget(now)
+            if len(self._users) >= self.tenant.max_users:
                 raise PermissionDenied(f"metadata {USER}: this key may name at most {self.tenant.max_users} users")
-            self.users.add(user)
+        self._users[user] = now
         return self._identity(f"{self.tenant.name}/{user}")
 
+    def keep_users(self, earlier: "_Account") -> None:
+        """The same key, read again: whom it named it still has named."""
+        self._users = earlier._users
+
+    def _forget(self, now: float) -> None:
+        while self._users:
+            user, named = next(iter(self._users.items()))
+            if named > now - USER_SECONDS:
+                return
+            del self._users[user]
+
     def _identity(self, client: str) -> Identity:
-        return Identity(client, self.tenant.name, self.tenant.share, self.tenant.apps)
+        return Identity(client, self.tenant.name, self.tenant.share, self.tenant.apps, self._is_open)
 
 
 class Tenants:
     """All API keys, by hash (sha256, hex); an empty table = open to everybody as the tenant `default`."""
 
     def __init__(self, keys: Mapping[str, Tenant]) -> None:
-        self._accounts = {bytes.fromhex(digest): _Account(tenant) for digest, tenant in keys.items()}
-        self._open = None if keys else _Account(Tenant("default", trusted_users=True))
+        self._accounts = {bytes.fromhex(key): _Account(tenant, is_open=False) for key, tenant in keys.items()}
+        self._open = None if keys else _Account(Tenant("default", trusted_users=True), is_open=True)
 
     @classmethod
-    def load(cls, path: str) -> "Tenants":
-        """Read a keys file, or none when `path` is empty; raises ConfigError that names the file, the key or line."""
-        return cls(_read(Path(path)) if path else {})
+    def load(cls, path: str, tiers: Mapping[str, float] = NO_TIERS) -> "Tenants":
+        """Read a keys file, or none when `path` is empty; raises ConfigError that names file, line and key.
 
-    def identify(self, metadata: Iterable[tuple[str, str | bytes]]) -> Identity:
-        """Who calls; raises Unauthenticated, PermissionDenied or InvalidRequest."""
+        `tiers`: shares by the names that keys may give instead.
+        """
+        return cls(_parse(text_of(path), path, tiers) if path else {})
+
+    def replace(self, other: "Tenants") -> None:
+        """Other keys from now on. The users that a key has named stay counted while it stays."""
+        for digest, account in other._accounts.items():
+            if digest in self._accounts:
+                account.keep_users(self._accounts[digest])
+        self._accounts, self._open = other._accounts, other._open
+
+    def identify(self, metadata: Iterable[tuple[str, str | bytes]], now: float) -> Identity:
+        """Who calls; raises Unauthenticated, PermissionDenied or InvalidRequest. `now` in seconds."""
         values = {key: value for key, value in metadata if isinstance(value, str)}
         account = self._open or self._authenticate(values.get(AUTHORIZATION, ""))
-        return account.identify(values.get(USER, ""))
+        return account.identify(values.get(USER, ""), now)
 
     def _authenticate(self, authorization: str) -> _Account:
         scheme, _, key = authorization.partition(" ")
         if scheme.lower() != "bearer" or not key:
             raise Unauthenticated(f"metadata {AUTHORIZATION}: expected 'Bearer <API key>'")
-        given = hashlib.sha256(key.strip().encode()).digest()
-        # Every key is compared, in constant time each: how long it takes tells nothing about the keys.
-        found = [account for digest, account in self._accounts.items() if hmac.compare_digest(digest, given)]
-        if not found:
+        # Keys are compared by their hashes only: nobody can approach a key step by step by how long that takes.
+        account = self._accounts.get(hashlib.sha256(key.strip().encode()).digest())
+        if account is None:
             raise Unauthenticated(f"metadata {AUTHORIZATION}: unknown API key")
-        return found[0]
+        return account
 
 
-def _read(path: Path) -> dict[str, Tenant]:
-    try:
-        document = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:  # a YAML error names the line
-        raise ConfigError(f"{path}: {error}") from error
-    if not isinstance(document, dict) or list(document) != ["keys"] or not isinstance(document["keys"], list):
-        raise ConfigError(f"{path}: expected one top-level key, 'keys', with a list")
-    require(bool(document["keys"]), f"{path}: keys: must not be empty")
+def _parse(text: str, file: str, tiers: Mapping[str, float]) -> dict[str, Tenant]:
+    top = read(text, file).fields("keys")
+    entries = top["keys"].entries() if "keys" in top else []
+    require(bool(entries), f"{file}: keys: must not be empty")
     tenants: dict[str, Tenant] = {}
     shares: dict[str, float] = {}
-    for number, entry in enumerate(document["keys"]):
-        where = f"{path}: keys[{number}]"
-        digest, tenant = _entry(entry, where)
-        require(digest not in tenants, f"{where}.hash: given twice")
+    for entry in entries:
+        values = entry.fields("hash", "tenant", "share", "tier", "names_users", "max_users", "apps")
+        digest, tenant = _digest(entry, values), _tenant(entry, values, tiers)
+        if digest in tenants:
+            raise values["hash"].complaint("given twice")
         share = shares.setdefault(tenant.name, tenant.share)
-        require(share == tenant.share, f"{where}.share: tenant {tenant.name!r} has {share} by an earlier key")
+        if share != tenant.share:
+            raise entry.complaint(f"share: tenant {tenant.name!r} has {share} by an earlier key")
         tenants[digest] = tenant
     return tenants
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """One entry of the file, its values not yet checked."""
-
-    hash: Any = None
-    tenant: Any = None
-    share: Any = 1.0
-    names_users: Any = False
-    max_users: Any = 1000
-    apps: Any = ()
+def _digest(entry: Entry, values: Mapping[str, Entry]) -> str:
+    digest = _required(entry, values, "hash").text().lower()
+    if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
+        raise values["hash"].complaint("expected a sha256 as 64 hex digits")
+    return digest
 
 
-def _entry(values: Any, where: str) -> tuple[str, Tenant]:
-    require(isinstance(values, dict), f"{where}: expected a mapping")
-    known = [item.name for item in fields(_Entry)]
-    for key in values:
-        require(key in known, f"{where}: unknown key {key!r}; known keys: {', '.join(known)}")
-    entry = _Entry(**values)
-    require(_is_digest(entry.hash), f"{where}.hash: expected a sha256 as 64 hex digits")
-    require(
-        isinstance(entry.tenant, str) and entry.tenant != "" and "/" not in entry.tenant,
-        f"{where}.tenant: expected a name without '/', got {entry.tenant!r}",
+def _tenant(entry: Entry, values: Mapping[str, Entry], tiers: Mapping[str, float]) -> Tenant:
+    name = _required(entry, values, "tenant").text()
+    if "/" in name:
+        raise values["tenant"].complaint(f"expected a name without '/', got {name!r}")
+    return Tenant(
+        name,
+        _share(values, tiers),
+        values["names_users"].flag() if "names_users" in values else False,
+        values["max_users"].count() if "max_users" in values else MAX_USERS,
+        tuple(app.text() for app in values["apps"].entries()) if "apps" in values else (),
     )
-    require(_is_positive(entry.share), f"{where}.share: expected a number > 0, got {entry.share!r}")
-    require(isinstance(entry.names_users, bool), f"{where}.names_users: expected true or false")
-    require(
-        type(entry.max_users) is int and entry.max_users > 0,
-        f"{where}.max_users: expected a whole number > 0, got {entry.max_users!r}",
-    )
-    require(
-        isinstance(entry.apps, (list, tuple)) and all(isinstance(app, str) for app in entry.apps),
-        f"{where}.apps: expected a list of names",
-    )
-    tenant = Tenant(entry.tenant, float(entry.share), entry.names_users, entry.max_users, tuple(entry.apps))
-    return entry.hash.lower(), tenant
 
 
-def _is_digest(value: Any) -> bool:
-    return isinstance(value, str) and len(value) == 64 and all(digit in "0123456789abcdefABCDEF" for digit in value)
+def _share(values: Mapping[str, Entry], tiers: Mapping[str, float]) -> float:
+    if "tier" not in values:
+        return values["share"].positive() if "share" in values else 1.0
+    tier = values["tier"].text()
+    if "share" in values:
+        raise values["share"].complaint("a key has a tier or a share, not both")
+    if tier not in tiers:
+        raise values["tier"].complaint(f"no such tier; the profiles file has: {', '.join(tiers) or 'none'}")
+    return tiers[tier]
 
 
-def _is_positive(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value) and value > 0
+def _required(entry: Entry, values: Mapping[str, Entry], key: str) -> Entry:
+    if key not in values:
+        raise entry.complaint(f"{key}: is missing")
+    return values[key]

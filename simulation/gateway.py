@@ -13,6 +13,8 @@ from simulation.prompts import digests_of, output_of, output_token
 from simulation.spec import ClusterSpec
 from simulation.worker import End, News, Session, Worker
 from throttler.core.interactions import Interactions
+from throttler.core.profiles import Profiles
+from throttler.core.quota import Whole
 from throttler.core.registry import THROTTLES
 from throttler.core.throttle import Rejected
 from throttler.core.tokens import Key
@@ -38,8 +40,9 @@ class Gateway:
         self._dispatcher = dispatcher
         self._workers = workers
         self._done = done
-        self._throttle = THROTTLES[spec.throttle](spec.limits)
-        self._interactions = Interactions("simulation", spec.limits)
+        profiles = Profiles(limits=spec.limits)
+        self._throttle = THROTTLES[spec.throttle](profiles, Whole())
+        self._interactions = Interactions("simulation", profiles)
         self._interaction_tokens: dict[Key, bytes] = {}
         self.streaming = dict.fromkeys(workers, True)  # whether the stream to each worker stands
         self._overloaded = False

@@ -22,17 +22,18 @@ def installed() -> str:
 
 
 class RedisServer:
-    """Listens on a Unix socket and writes nothing to disk."""
+    """Listens on a Unix socket and writes nothing to disk; `options` are redis-server's."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *options: str) -> None:
         self._directory = directory
+        self._options = options
         self._socket = directory / "redis.sock"
         self.url = f"unix://{self._socket}"
         self.start()
 
     def start(self) -> None:
         """Start it, empty."""
-        options = ["--port", "0", "--unixsocket", str(self._socket), "--save", "", "--appendonly", "no"]
+        options = ["--port", "0", "--unixsocket", str(self._socket), "--save", "", "--appendonly", "no", *self._options]
         self._popen = subprocess.Popen(
             [installed(), *options, "--dir", str(self._directory)], stdout=subprocess.DEVNULL
         )

@@ -74,16 +74,16 @@ async def test_nobody_at_the_address_is_unavailable() -> None:
 
 async def test_an_interactions_calls_share_one_id_number_themselves_and_end(stack: Stack) -> None:
     gateway = next(process for process in stack.processes if process.name == "gateway")
-    app = f"agent-{uuid.uuid4().hex}"
-    async with Client(stack.gateway, user="bob") as client, client.interaction(app=app) as interaction:
+    user = f"bob-{uuid.uuid4().hex}"
+    async with Client(stack.gateway, user=user) as client, client.interaction(app="agent") as interaction:
         await interaction.generate("plan", max_tokens=3)
         await asyncio.gather(*(interaction.generate(f"step {n}", max_tokens=3) for n in range(4)))
         completion = await interaction.chat([("user", "sum up")], max_tokens=3, ignore_eos=True)
         assert len(completion.token_ids) == 3
-    calls = [line for line in gateway.lines("call ended") if line["app"] == app]
+    calls = [line for line in gateway.lines("call ended") if line["client"].endswith(user)]
     assert len(calls) == 6
     assert {line["outcome"] for line in calls} == {"COMPLETED"}
-    ends = [line for line in gateway.lines("interaction closed") if line["app"] == app]
+    ends = [line for line in gateway.lines("interaction closed") if line["client"].endswith(user)]
     assert [(end["calls"], end["reason"]) for end in ends] == [(6, "end")]
 
 

@@ -54,7 +54,7 @@ def test_a_gateway_counts_calls_by_outcome_and_where_their_time_went(
         lambda: (seen := read(gateway)) and value(seen, "fairlead_calls_total", outcome="CANCELLED") and seen,
         "the abandoned call is counted",
     )
-    assert value(found, "fairlead_calls_total", outcome="COMPLETED", app="agent", model="tiny") == 2
+    assert value(found, "fairlead_calls_total", outcome="COMPLETED", app="default", model="tiny") == 2
     assert value(found, "fairlead_calls_total", outcome="REJECTED_INVALID") == 1
     assert value(found, "fairlead_interactions_total", reason="end") == 1
     assert value(found, "gen_ai_server_time_to_first_token_seconds_count", gen_ai_request_model="tiny") == 2

@@ -28,16 +28,20 @@ def metadata(key: str, user: str = "") -> list[tuple[str, str | bytes]]:
     return [*values, ("x-fairlead-user", user)] if user else values
 
 
+def identify(tenants: Tenants, given: list[tuple[str, str | bytes]], now: float = 0.0) -> Identity:
+    return tenants.identify(given, now)
+
+
 def test_keys_name_tenants_and_users(tenants: Tenants) -> None:
-    assert tenants.identify(metadata("gold")) == Identity("acme", "acme", 2.0)
-    assert tenants.identify(metadata("gold", "ann")) == Identity("acme/ann", "acme", 2.0)
-    assert tenants.identify(metadata("plain")) == Identity("solo", "solo", 1.0, ("chat",))
+    assert identify(tenants, metadata("gold")) == Identity("acme", "acme", 2.0)
+    assert identify(tenants, metadata("gold", "ann")) == Identity("acme/ann", "acme", 2.0)
+    assert identify(tenants, metadata("plain")) == Identity("solo", "solo", 1.0, ("chat",))
 
 
 def test_without_a_file_everybody_is_default_and_may_name_users() -> None:
     tenants = Tenants.load("")
-    assert tenants.identify([]) == Identity("default", "default", 1.0)
-    assert tenants.identify(metadata("anything", "ann")).client == "default/ann"
+    assert identify(tenants, []) == Identity("default", "default", 1.0, is_open=True)
+    assert identify(tenants, metadata("anything", "ann")).client == "default/ann"
 
 
 @pytest.mark.parametrize(
@@ -55,23 +59,57 @@ def test_refusals(
     tenants: Tenants, given: list[tuple[str, str | bytes]], error: type[FairleadError], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        tenants.identify(given)
+        identify(tenants, given)
 
 
 def test_a_key_may_name_only_so_many_users(tenants: Tenants) -> None:
     for user in ("ann", "bob", "ann"):
-        tenants.identify(metadata("gold", user))
+        identify(tenants, metadata("gold", user))
     with pytest.raises(PermissionDenied, match="at most 2 users"):
-        tenants.identify(metadata("gold", "eve"))
-    assert tenants.identify(metadata("gold", "bob")).client == "acme/bob"
+        identify(tenants, metadata("gold", "eve"))
+    assert identify(tenants, metadata("gold", "bob")).client == "acme/bob"
+
+
+def test_users_not_named_for_an_hour_make_room(tenants: Tenants) -> None:
+    identify(tenants, metadata("gold", "ann"), 0.0)
+    identify(tenants, metadata("gold", "bob"), 1000.0)
+    with pytest.raises(PermissionDenied):
+        identify(tenants, metadata("gold", "eve"), 3599.0)
+    assert identify(tenants, metadata("gold", "eve"), 3600.0).client == "acme/eve"
+    with pytest.raises(PermissionDenied):
+        identify(tenants, metadata("gold", "ann"), 3600.0)
 
 
 def test_a_key_is_bound_to_its_apps(tenants: Tenants) -> None:
-    bound = tenants.identify(metadata("plain"))
-    bound.check_app("chat")
+    bound = identify(tenants, metadata("plain"))
+    assert bound.app("chat", ()) == "chat"
+    assert bound.app("", ()) == "chat", "a call that names none has the key's first"
     with pytest.raises(PermissionDenied, match="chat"):
-        bound.check_app("agent")
-    tenants.identify(metadata("gold")).check_app("agent")
+        bound.app("agent", ("agent",))
+
+
+def test_invented_apps_count_as_the_default_app(tenants: Tenants) -> None:
+    unbound = identify(tenants, metadata("gold"))
+    assert [unbound.app(name, ("agent",)) for name in ("", "x", "agent")] == ["default"] * 3
+    everybody = identify(Tenants.load(""), [])
+    assert [everybody.app(name, ("agent",)) for name in ("", "x", "agent")] == ["default", "default", "agent"]
+
+
+def test_keys_are_replaced_and_keep_the_users_they_named(tenants: Tenants, tmp_path: Path) -> None:
+    identify(tenants, metadata("gold", "ann"))
+    path = tmp_path / "new.yaml"
+    path.write_text(
+        f"keys:\n"
+        f"  - {{hash: {digest('gold')}, tenant: acme, tier: silver, names_users: true, max_users: 1}}\n"
+        f"  - {{hash: {digest('new')}, tenant: other}}\n"
+    )
+    tenants.replace(Tenants.load(str(path), {"silver": 1.5}))
+    assert identify(tenants, metadata("gold", "ann")).share == 1.5
+    with pytest.raises(PermissionDenied, match="at most 1 users"):
+        identify(tenants, metadata("gold", "bob"))
+    assert identify(tenants, metadata("new")).client == "other"
+    with pytest.raises(Unauthenticated, match="unknown"):
+        identify(tenants, metadata("plain"))
 
 
 HASH = digest("x")
@@ -81,12 +119,12 @@ HASH = digest("x")
     ("text", "message"),
     [
         ("keys: [", "line 1"),
-        ("tenants: []", "'keys'"),
+        ("tenants: []", "yaml:1: tenants: unknown key 'tenants'; known keys: keys"),
         ("keys: []", "keys: must not be empty"),
         ("keys: [7]", r"keys\[0\]: expected a mapping"),
-        (f"keys: [{{hash: {HASH}, tenant: a, shares: 2}}]", r"keys\[0\]: unknown key 'shares'"),
+        (f"keys: [{{hash: {HASH}, tenant: a, shares: 2}}]", r"keys\[0\]\.shares: unknown key 'shares'"),
         ("keys: [{hash: abc, tenant: a}]", r"keys\[0\]\.hash"),
-        (f"keys: [{{hash: {HASH}}}]", r"keys\[0\]\.tenant"),
+        (f"keys: [{{hash: {HASH}}}]", r"keys\[0\]: tenant: is missing"),
         (f"keys: [{{hash: {HASH}, tenant: a/b}}]", r"keys\[0\]\.tenant"),
         (f"keys: [{{hash: {HASH}, tenant: a, share: 0}}]", r"keys\[0\]\.share"),
         (f"keys: [{{hash: {HASH}, tenant: a, share: .inf}}]", r"keys\[0\]\.share"),
@@ -94,9 +132,12 @@ HASH = digest("x")
         (f"keys: [{{hash: {HASH}, tenant: a, max_users: true}}]", r"keys\[0\]\.max_users"),
         (f"keys: [{{hash: {HASH}, tenant: a, apps: chat}}]", r"keys\[0\]\.apps"),
         (f"keys: [{{hash: {HASH}, tenant: a}}, {{hash: {HASH}, tenant: b}}]", r"keys\[1\]\.hash: given twice"),
+        (f"keys:\n  - hash: {HASH}\n    tenant: a\n    tier: x", r"yaml:4: keys\[0\]\.tier: no such tier"),
+        (f"keys:\n  - hash: {HASH}\n    tenant: a\n    share: -1", r"yaml:4: keys\[0\]\.share: .* > 0, got -1"),
+        (f"keys:\n  - hash: {HASH}\n    hash: {HASH}", r"yaml:3: keys\[0\]\.hash: given twice"),
         (
             f"keys: [{{hash: {HASH}, tenant: a}}, {{hash: {digest('y')}, tenant: a, share: 2}}]",
-            r"keys\[1\]\.share: tenant 'a' has 1.0",
+            r"keys\[1\]: share: tenant 'a' has 1.0",
         ),
     ],
 )

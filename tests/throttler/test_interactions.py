@@ -2,8 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from throttler.core.closures import MOST
 from throttler.core.interactions import Close, Interactions
-from throttler.core.profiles import Limits
+from throttler.core.profiles import AppProfile, Limits, Profiles
 from throttler.core.tokens import Claim, Key, Signer
 
 LIMITS = Limits(max_calls=3, idle_ttl=10.0, max_age=100.0)
@@ -11,7 +12,7 @@ KEY = Key("acme/ann", "agent", "i1")
 
 
 def gateway(secret: str = "s", limits: Limits = LIMITS) -> Interactions:
-    return Interactions(secret, limits)
+    return Interactions(secret, Profiles(limits=limits))
 
 
 def call(at: Interactions, token: bytes, start: float, end: float, *, last: bool = False) -> tuple[int, bytes]:
@@ -157,3 +158,53 @@ def test_every_interaction_that_opens_closes_exactly_once(steps: list[tuple[str,
         closed += g.finished(KEY, end=False, now=now) is not None
     closed += len(g.expired(now + 1000))
     assert closed == opened
+
+
+def test_max_calls_is_the_apps_own() -> None:
+    g = Interactions("s", Profiles(limits=LIMITS, apps={"agent": AppProfile(per_minute=1, max_calls=2)}))
+    _, token = call(g, b"", 0.0, 0.0)
+    assert g.continues(KEY, token, 0.0)
+    _, token = call(g, token, 0.0, 0.0)
+    assert not g.continues(KEY, token, 0.0)
+    assert g.continues(KEY._replace(app="other"), b"", 0.0) is False
+    g.configure(Profiles(limits=LIMITS))
+    assert call(g, b"", 0.0, 0.0)[0] == 0
+
+
+def test_a_client_that_never_ends_its_interactions_keeps_only_the_newest() -> None:
+    g = gateway(limits=Limits(max_interactions=2))
+    keys = [KEY._replace(id=f"i{number}") for number in range(4)]
+    for number, key in enumerate(keys):
+        g.admitted(key, b"", number)
+        g.finished(key, end=False, now=number)
+        g.check_invariants()
+    assert [g.continues(key, b"", 4.0) for key in keys] == [False, False, True, True]
+    assert [(closed.key, closed.reason) for closed in g.expired(4.0)] == [(key, Close.CROWDED) for key in keys[:2]]
+
+
+def test_closures_are_bounded_and_older_tokens_stay_worthless() -> None:
+    g, tokens = gateway(), {}
+    elsewhere = gateway()
+    for number in range(MOST + 10):
+        key = KEY._replace(id=f"i{number}")
+        g.admitted(key, b"", 10.0 + number / 1000)
+        tokens[key] = g.token(key)
+        g.finished(key, end=True, now=10.0 + number / 1000)
+        g.check_invariants()  # no more than MOST are remembered
+    assert all(elsewhere.continues(key, token, 20.0) for key, token in tokens.items())
+    assert not any(g.continues(key, token, 20.0) for key, token in tokens.items())
+    fresh = KEY._replace(id="fresh")
+    elsewhere.admitted(fresh, b"", 15.0)
+    assert g.continues(fresh, elsewhere.token(fresh), 16.0), "what opened later is none of those"
+    assert g.expired(200.0) == []
+    g.check_invariants()
+
+
+def test_sweeping_looks_only_at_what_is_due() -> None:
+    g = gateway(limits=Limits(idle_ttl=10.0, max_age=100.0))
+    for number in range(100):
+        key = KEY._replace(client=f"c{number}")
+        g.admitted(key, b"", number)
+        g.finished(key, end=False, now=number)
+    assert [closed.key.client for closed in g.expired(50.0)] == [f"c{number}" for number in range(41)]
+    g.check_invariants()

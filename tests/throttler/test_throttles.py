@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 
 from fairlead.outcomes import Outcome
 from throttler.core.oit import Oit
-from throttler.core.profiles import Limits
+from throttler.core.profiles import AppProfile, Limits, Profiles
+from throttler.core.quota import Whole
 from throttler.core.registry import THROTTLES
 from throttler.core.rpm import Rpm
 from throttler.core.throttle import Admitted, Decision, Rejected, Throttle
 
 LIMITS = Limits(user_per_minute=3, app_per_minute=5, kappa=2)
+PROFILES = Profiles(limits=LIMITS)
 Call = tuple[str, str, bool, bool, int]  # client, app, protected, overloaded, seconds since the last
 CALLS = st.lists(
     st.tuples(st.sampled_from("uvw"), st.sampled_from("xy"), st.booleans(), st.booleans(), st.integers(0, 30)),
@@ -66,7 +68,10 @@ def summary(decision: Decision) -> Outcome | bool:
 
 @given(CALLS)
 def test_oit_and_rpm_agree_with_their_models(calls: list[Call]) -> None:
-    pairs: list[tuple[Throttle, NaiveOit | NaiveRpm]] = [(Oit(LIMITS), NaiveOit()), (Rpm(LIMITS), NaiveRpm())]
+    pairs: list[tuple[Throttle, NaiveOit | NaiveRpm]] = [
+        (Oit(PROFILES, Whole()), NaiveOit()),
+        (Rpm(PROFILES, Whole()), NaiveRpm()),
+    ]
     now = 0
     for client, app, protected, overloaded, pause in calls:
         now += pause
@@ -79,7 +84,7 @@ def test_oit_and_rpm_agree_with_their_models(calls: list[Call]) -> None:
 @pytest.mark.parametrize("name", sorted(THROTTLES))
 @given(calls=CALLS)
 def test_conformance(name: str, calls: list[Call]) -> None:
-    throttle, again, now = THROTTLES[name](LIMITS), THROTTLES[name](LIMITS), 0.0
+    throttle, again, now = THROTTLES[name](PROFILES, Whole()), THROTTLES[name](PROFILES, Whole()), 0.0
     for number, (client, app, protected, overloaded, pause) in enumerate(calls):
         now += pause
         decision = throttle.admit(client, app, protected, overloaded, now)
@@ -99,7 +104,7 @@ def test_conformance(name: str, calls: list[Call]) -> None:
 @given(CALLS)
 def test_oit_never_refuses_without_overload_and_none_never_refuses(calls: list[Call]) -> None:
     now = 0.0
-    oit, none = Oit(LIMITS), THROTTLES["none"](LIMITS)
+    oit, none = Oit(PROFILES, Whole()), THROTTLES["none"](PROFILES, Whole())
     for client, app, protected, overloaded, pause in calls:
         now += pause
         assert isinstance(oit.admit(client, app, protected, False, now), Admitted)
@@ -107,14 +112,14 @@ def test_oit_never_refuses_without_overload_and_none_never_refuses(calls: list[C
 
 
 def test_an_abuser_does_not_throttle_the_apps_other_users() -> None:
-    oit = Oit(LIMITS)
+    oit = Oit(PROFILES, Whole())
     refused = [isinstance(oit.admit("abuser", "x", False, True, 0.0), Rejected) for _ in range(100)]
     assert refused == [False] * 3 + [True] * 97
     assert isinstance(oit.admit("honest", "x", False, True, 1.0), Admitted)
 
 
 def test_protection_is_capped_per_client_and_window() -> None:
-    oit = Oit(LIMITS)
+    oit = Oit(PROFILES, Whole())
     admitted = [isinstance(oit.admit("u", "x", True, True, 0.0), Admitted) for _ in range(20)]
     assert admitted == [True] * 6 + [False] * 14
     assert isinstance(oit.admit("u", "x", True, True, 60.0), Admitted)
@@ -124,3 +129,15 @@ def test_protection_is_capped_per_client_and_window() -> None:
 def test_limits_must_be_positive(name: str) -> None:
     with pytest.raises(ValueError, match=name):
         Limits(**{name: 0})
+
+
+def test_an_app_may_have_a_limit_of_its_own_which_may_change() -> None:
+    app = AppProfile(per_minute=2, max_calls=1)
+    oit = Oit(Profiles(limits=LIMITS, apps={"x": app}), Whole())
+    decisions = [oit.admit(client, "x", False, True, 0.0) for client in "abc"]
+    assert [isinstance(decision, Admitted) for decision in decisions] == [True, True, False]
+    assert "app_per_minute=2" in decisions[2].message  # type: ignore[union-attr]
+    oit.configure(Profiles(limits=LIMITS, apps={"x": AppProfile(per_minute=4, max_calls=1)}))
+    oit.check_invariants()
+    decisions = [oit.admit(client, "x", False, True, 0.0) for client in "def"]
+    assert [isinstance(decision, Admitted) for decision in decisions] == [True, True, False], "2 of 3 were remembered"

@@ -1,16 +1,21 @@
 """Interactions in progress: several calls that serve one purpose of a user (FairServe section 4.2).
 
-An interaction opens with its first admitted call and closes on its last call, after `idle_ttl`, at `max_age` or after
-`max_calls`. Its clocks stop while a call is in flight: `opened` moves forward by the time spent so. A gateway that
-did not open it learns of it from its token; a token that is forged, or of another client, app, id or cluster, counts
-as none. Times are Unix seconds, since gateways compare them.
+An interaction opens with its first admitted call and closes on its last call, after `idle_ttl`, at `max_age`, after
+its app's `max_calls`, or when its client opens more than it may. Its clocks stop while a call is in flight: `opened`
+moves forward by the time spent so. A gateway that did not open it learns of it from its token; a token that is forged,
+or of another client, app, id or cluster, counts as none. Times are Unix seconds, since gateways compare them.
+
+A token can be replayed at gateways that did not see what became of it. That gains protected calls, whose number per
+client and window is capped for all gateways together (`throttler.core.oit`).
 """
 
 import enum
-from collections import deque
+import heapq
 from dataclasses import dataclass
+from itertools import count
 
-from throttler.core.profiles import Limits
+from throttler.core.closures import Closures
+from throttler.core.profiles import Profiles
 from throttler.core.tokens import Claim, Key, Signer
 
 
@@ -21,6 +26,7 @@ class Close(enum.Enum):
     IDLE = "idle"
     AGE = "age"
     CALLS = "calls"
+    CROWDED = "crowded"  # its client opened more than it may
 
 
 @dataclass(slots=True, eq=False)
@@ -48,21 +54,25 @@ class Closed:
 
 
 class Interactions:
-    """All interactions that this gateway knows; `limits` bound each, `secret` is the cluster's."""
+    """All interactions that this gateway knows; `secret` is the cluster's."""
 
-    def __init__(self, secret: str, limits: Limits) -> None:
+    def __init__(self, secret: str, profiles: Profiles) -> None:
         self._signer = Signer(secret)
-        self._limits = limits
-        self._idle: dict[Key, Interaction] = {}
+        self._profiles = profiles
         self._busy: dict[Key, Interaction] = {}
-        self._unreported: list[Closed] = []  # found over by a new call, before `expired` came by
-        # Calls of those closed here: an older token is worthless until max_age makes it so everywhere.
-        self._closed: dict[Key, tuple[float, int]] = {}
-        self._forget_at: deque[tuple[float, Key]] = deque()
+        self._idle: dict[str, dict[Key, Interaction]] = {}  # by client, longest idle first
+        self._deadlines: list[tuple[float, int, Interaction]] = []  # a heap; of some that are idle no more
+        self._numbers = count()
+        self._unreported: list[Closed] = []  # found over by a call, before `expired` came by
+        self._closures = Closures()
+
+    def configure(self, profiles: Profiles) -> None:
+        """Other limits from now on."""
+        self._profiles = profiles
 
     def continues(self, key: Key, token: bytes, now: float) -> bool:
         """Whether a call that arrives now continues an interaction in progress; changes nothing."""
-        busy, idle = self._busy.get(key), self._idle.get(key)
+        busy, idle = self._busy.get(key), self._idle.get(key.client, {}).get(key)
         if busy is not None:
             return not busy.ending and self._over(busy, now) is None
         if idle is not None and self._over(idle, now) is None:
@@ -100,9 +110,9 @@ class Interactions:
         found.active = now
         if found.ending:
             return self._close(found, Close.END, now)
-        if found.calls >= self._limits.max_calls:
+        if found.calls >= self._profiles.app(key.app).max_calls:
             return self._close(found, Close.CALLS, now)
-        self._idle[key] = found
+        self._rest(found, now)
         return None
 
     def ended(self, key: Key, token: bytes, now: float) -> Closed | None:
@@ -117,38 +127,59 @@ class Interactions:
 
     def expired(self, now: float) -> list[Closed]:
         """Close and return the interactions whose time is over; call it every few seconds."""
-        while self._forget_at and self._forget_at[0][0] <= now:
-            when, key = self._forget_at.popleft()
-            if key in self._closed and self._closed[key][0] == when:
-                del self._closed[key]
-        for found, reason in [(found, self._over(found, now)) for found in self._idle.values()]:
-            if reason is not None:
-                del self._idle[found.key]
+        self._closures.forget(now)
+        while self._deadlines and (self._deadlines[0][0] <= now or not self._is_idle(self._deadlines[0][2])):
+            _, _, found = heapq.heappop(self._deadlines)
+            if self._is_idle(found) and (reason := self._over(found, now)) is not None:
+                self._wake(found.key)
                 self._unreported.append(self._close(found, reason, now))
         closed, self._unreported = self._unreported, []
         return closed
 
     def check_invariants(self) -> None:
         """Raise AssertionError with detail when the records contradict each other."""
-        for key, found in self._idle.items():
-            assert not found.in_flight, f"{key}: idle with {found.in_flight} calls in flight"
-            assert key not in self._busy, f"{key}: both idle and busy"
-            assert found.calls < self._limits.max_calls, f"{key}: open after {found.calls} calls"
+        for client, idle in self._idle.items():
+            assert 0 < len(idle) <= self._profiles.limits.max_interactions, f"{client}: {len(idle)} idle interactions"
+            for key, found in idle.items():
+                assert not found.in_flight, f"{key}: idle with {found.in_flight} calls in flight"
+                assert key not in self._busy, f"{key}: both idle and busy"
+                assert any(entry[2] is found for entry in self._deadlines), f"{key}: would stay open for ever"
         for key, found in self._busy.items():
             assert 0 < found.in_flight <= found.calls, f"{key}: {found.in_flight} of {found.calls} calls in flight"
-        assert len(self._closed) <= len(self._forget_at), "a closed interaction would be remembered for ever"
+        self._closures.check_invariants()
 
     def _over(self, found: Interaction, now: float) -> Close | None:
-        if found.calls >= self._limits.max_calls:
+        if found.calls >= self._profiles.app(found.key.app).max_calls:
             return Close.CALLS
         if found.in_flight:
             return None
-        if now - found.active >= self._limits.idle_ttl:
+        if now - found.active >= self._profiles.limits.idle_ttl:
             return Close.IDLE
-        return Close.AGE if now - found.opened >= self._limits.max_age else None
+        return Close.AGE if now - found.opened >= self._profiles.limits.max_age else None
+
+    def _rest(self, found: Interaction, now: float) -> None:
+        limits, idle = self._profiles.limits, self._idle.setdefault(found.key.client, {})
+        idle[found.key] = found
+        deadline = min(found.active + limits.idle_ttl, found.opened + limits.max_age)
+        heapq.heappush(self._deadlines, (deadline, next(self._numbers), found))
+        while len(idle) > limits.max_interactions:
+            longest = next(iter(idle.values()))
+            self._wake(longest.key)
+            self._unreported.append(self._close(longest, Close.CROWDED, now))
+
+    def _wake(self, key: Key) -> Interaction | None:
+        """Take `key` out of those that are idle."""
+        idle = self._idle.get(key.client, {})
+        found = idle.pop(key, None)
+        if found is not None and not idle:
+            del self._idle[key.client]
+        return found
+
+    def _is_idle(self, found: Interaction) -> bool:
+        return self._idle.get(found.key.client, {}).get(found.key) is found
 
     def _resume(self, key: Key, now: float) -> Interaction | None:
-        found = self._idle.pop(key, None)
+        found = self._wake(key)
         reason = self._over(found, now) if found is not None else None
         if found is not None and reason is not None:
             self._unreported.append(self._close(found, reason, now))
@@ -161,13 +192,13 @@ class Interactions:
 
     def _claim(self, key: Key, token: bytes, now: float) -> Claim | None:
         claim = self._signer.verify(key, token) if token else None
-        if claim is None or claim.stage >= self._limits.max_calls or now - claim.opened >= self._limits.max_age:
+        if claim is None or now - claim.opened >= self._profiles.limits.max_age:
             return None
-        _, calls_when_closed = self._closed.get(key, (0.0, -1))
-        return claim if claim.stage > calls_when_closed else None
+        if claim.stage >= self._profiles.app(key.app).max_calls:
+            return None
+        return claim if self._closures.outlived_by(key, claim) else None
 
     def _close(self, found: Interaction, reason: Close, now: float) -> Closed:
-        when = now + self._limits.max_age
-        self._closed[found.key] = when, found.calls
-        self._forget_at.append((when, found.key))
+        # From then on max_age makes its tokens worthless everywhere.
+        self._closures.add(found.key, found.opened, found.calls, now + self._profiles.limits.max_age)
         return Closed(found.key, found.started, now, found.calls, reason)

@@ -6,7 +6,8 @@ so that endless, replayed or shared interactions gain nothing beyond that.
 """
 
 from fairlead.outcomes import Outcome
-from throttler.core.profiles import Limits
+from throttler.core.profiles import Profiles
+from throttler.core.quota import Account, Quota
 from throttler.core.throttle import WINDOW_SECONDS, Admitted, Decision, Rejected
 from throttler.core.windows import SlidingWindow
 
@@ -14,29 +15,57 @@ from throttler.core.windows import SlidingWindow
 class Oit:
     """Refuses only while the pool is overloaded, and never a call that an interaction in progress protects."""
 
-    def __init__(self, limits: Limits) -> None:
-        self._users = SlidingWindow(limits.user_per_minute, WINDOW_SECONDS)
-        self._apps = SlidingWindow(limits.app_per_minute, WINDOW_SECONDS)
-        self._protected = SlidingWindow(limits.protected_per_minute, WINDOW_SECONDS)
+    def __init__(self, profiles: Profiles, quota: Quota, seconds: float = WINDOW_SECONDS) -> None:
+        self.window = SlidingWindow(seconds, quota)
+        self._profiles = profiles
+
+    def lacks(self, client: str, app: str, protected: bool, overloaded: bool, now: float) -> Account | None:
+        """See Throttle."""
+        if not overloaded:
+            return None
+        if protected:
+            cap = self._protected(client)
+            if self.window.fits(cap, now):
+                return None
+            if self.window.may_grow(cap, now):
+                return cap
+        for account in (self._user(client), self._app(app)):
+            if not self.window.fits(account, now):
+                return account if self.window.may_grow(account, now) else None
+        return None
 
     def admit(self, client: str, app: str, protected: bool, overloaded: bool, now: float) -> Decision:
         """See Throttle."""
-        user_wait = self._users.arrived(client, now)
-        app_wait = 0.0 if user_wait else self._apps.arrived(app, now)
+        user = self._user(client)
+        user_wait = self.window.arrived(user, now)
+        app_account = self._app(app)
+        app_wait = 0.0 if user_wait else self.window.arrived(app_account, now)
         if protected:
-            protected = not self._protected.arrived(client, now)
+            protected = not self.window.arrived(self._protected(client), now)
         if protected or not overloaded:
             return Admitted(protected)
         if user_wait:
-            return _rejected(Outcome.THROTTLED_USER, "user", client, self._users.limit, user_wait)
+            return _rejected(Outcome.THROTTLED_USER, "user", client, user.limit, user_wait)
         if app_wait:
-            return _rejected(Outcome.THROTTLED_APP, "app", app, self._apps.limit, app_wait)
+            return _rejected(Outcome.THROTTLED_APP, "app", app, app_account.limit, app_wait)
         return Admitted(protected)
+
+    def configure(self, profiles: Profiles) -> None:
+        """See Throttle."""
+        self._profiles = profiles
 
     def check_invariants(self) -> None:
         """See Throttle."""
-        for window in (self._users, self._apps, self._protected):
-            window.check_invariants()
+        self.window.check_invariants()
+
+    def _user(self, client: str) -> Account:
+        return Account("user:" + client, self._profiles.limits.user_per_minute)
+
+    def _app(self, app: str) -> Account:
+        return Account("app:" + app, self._profiles.app(app).per_minute)
+
+    def _protected(self, client: str) -> Account:
+        return Account("protected:" + client, self._profiles.limits.protected_per_minute)
 
 
 def _rejected(outcome: Outcome, kind: str, name: str, limit: int, wait: float) -> Rejected:

@@ -5,43 +5,45 @@ user's, as under OIT.
 """
 
 from fairlead.outcomes import Outcome
-from throttler.core.profiles import Limits
+from throttler.core.profiles import Profiles
+from throttler.core.quota import Account, Quota
 from throttler.core.throttle import WINDOW_SECONDS, Admitted, Decision, Rejected
+from throttler.core.windows import FixedWindow
 
 
 class Rpm:
     """At most so many calls per user and per app in each minute of the clock."""
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._window = 0
-        self._users: dict[str, int] = {}
-        self._apps: dict[str, int] = {}
+    def __init__(self, profiles: Profiles, quota: Quota, seconds: float = WINDOW_SECONDS) -> None:
+        self.window = FixedWindow(seconds, quota)
+        self._profiles = profiles
+
+    def lacks(self, client: str, app: str, protected: bool, overloaded: bool, now: float) -> Account | None:
+        """See Throttle; `overloaded` and `protected` change nothing."""
+        for account in self._accounts(client, app):
+            if not self.window.fits(account, now):
+                return account if self.window.may_grow(account, now) else None
+        return None
 
     def admit(self, client: str, app: str, protected: bool, overloaded: bool, now: float) -> Decision:
         """See Throttle; `overloaded` and `protected` change nothing."""
-        self._turn(now)
-        wait = (self._window + 1) * WINDOW_SECONDS - now
-        user_limit, app_limit = self._limits.user_per_minute, self._limits.app_per_minute
-        self._users[client] = self._users.get(client, 0) + 1
-        if self._users[client] > user_limit:
-            message = f"user {client!r} is over user_per_minute={user_limit}; retry in {wait:.1f} s"
+        user, app_account = self._accounts(client, app)
+        if wait := self.window.arrived(user, now):
+            message = f"user {client!r} is over user_per_minute={user.limit}; retry in {wait:.1f} s"
             return Rejected(Outcome.THROTTLED_USER, wait, message)
-        self._apps[app] = self._apps.get(app, 0) + 1
-        if self._apps[app] > app_limit:
-            message = f"app {app!r} is over app_per_minute={app_limit}; retry in {wait:.1f} s"
+        if wait := self.window.arrived(app_account, now):
+            message = f"app {app!r} is over app_per_minute={app_account.limit}; retry in {wait:.1f} s"
             return Rejected(Outcome.THROTTLED_APP, wait, message)
         return Admitted(protected)
 
+    def configure(self, profiles: Profiles) -> None:
+        """See Throttle."""
+        self._profiles = profiles
+
     def check_invariants(self) -> None:
         """See Throttle."""
-        passed = sum(min(count, self._limits.user_per_minute) for count in self._users.values())
-        counted = sum(self._apps.values())
-        assert passed == counted, f"{passed} arrivals passed the user check, {counted} counted towards apps"
+        self.window.check_invariants()
 
-    def _turn(self, now: float) -> None:
-        window = int(now // WINDOW_SECONDS)
-        if window != self._window:
-            self._window = window
-            self._users.clear()
-            self._apps.clear()
+    def _accounts(self, client: str, app: str) -> tuple[Account, Account]:
+        user = Account("user:" + client, self._profiles.limits.user_per_minute)
+        return user, Account("app:" + app, self._profiles.app(app).per_minute)

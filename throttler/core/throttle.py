@@ -4,6 +4,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fairlead.outcomes import Outcome
+from throttler.core.profiles import Profiles
+from throttler.core.quota import Account
+from throttler.core.windows import Window
 
 WINDOW_SECONDS = 60.0
 
@@ -28,13 +31,26 @@ Decision = Admitted | Rejected
 
 
 class Throttle(Protocol):
-    """Decides once per arriving call; `now` in seconds, never decreasing."""
+    """Decides once per arriving call; `now` in seconds, never decreasing. Arguments as `admit` explains them."""
+
+    @property
+    def window(self) -> Window:
+        """Where its arrivals are counted."""
+
+    def lacks(self, client: str, app: str, protected: bool, overloaded: bool, now: float) -> Account | None:
+        """The account by which `admit` would refuse now, while more of its limit may be had by asking; counts nothing.
+
+        None: there is nothing to wait for.
+        """
 
     def admit(self, client: str, app: str, protected: bool, overloaded: bool, now: float) -> Decision:
         """Count the arrival and decide.
 
         `protected`: the call continues an interaction in progress. `overloaded`: the model's pool is.
         """
+
+    def configure(self, profiles: Profiles) -> None:
+        """Other limits from now on; what was counted stays counted."""
 
     def check_invariants(self) -> None:
         """Raise AssertionError with detail when the state is impossible."""

@@ -1,14 +1,28 @@
 """No throttle: the baseline `none`."""
 
-from throttler.core.throttle import Admitted, Decision
+from throttler.core.profiles import Profiles
+from throttler.core.quota import Account, Whole
+from throttler.core.throttle import WINDOW_SECONDS, Admitted, Decision
+from throttler.core.windows import SlidingWindow
 
 
 class Unlimited:
-    """Admits every call; there is no state."""
+    """Admits every call and counts none."""
+
+    def __init__(self) -> None:
+        self.window = SlidingWindow(WINDOW_SECONDS, Whole())
+
+    def lacks(self, client: str, app: str, protected: bool, overloaded: bool, now: float) -> Account | None:
+        """See Throttle."""
+        return None
 
     def admit(self, client: str, app: str, protected: bool, overloaded: bool, now: float) -> Decision:
         """See Throttle."""
         return Admitted(protected)
 
+    def configure(self, profiles: Profiles) -> None:
+        """See Throttle; there are no limits."""
+
     def check_invariants(self) -> None:
-        """See Throttle; nothing can be wrong."""
+        """See Throttle; nothing is counted."""
+        assert not len(self.window), f"{len(self.window)} accounts without a limit"

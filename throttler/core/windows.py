@@ -1,47 +1,143 @@
-"""Sliding windows of arrivals per key.
+"""Arrivals per account, in sliding windows and in fixed ones.
 
-A window must only tell whether a key has had `limit` arrivals within the last `seconds`; the newest `limit` times
-answer that exactly, so a flooder costs no more memory than the limit. Keys are held in order of their last arrival,
-and those whose last arrival left the window are forgotten.
+A window must only tell whether an account has had so many arrivals within the last `seconds`; its newest `limit` times
+answer that exactly, so a flooder costs no more memory than the limit. Accounts are held in order of their last
+arrival, and those whose last arrival left the window are forgotten.
 """
 
 from collections import deque
+from typing import Protocol
+
+from throttler.core.quota import Account, Quota
+
+ASK_AGAIN = 1 / 16  # of a window: how long a refusal of more holds, and what a caller is told who has no place at all
+
+
+class Window(Protocol):
+    """Counts arrivals against what the quota allows this gateway."""
+
+    def fits(self, account: Account, now: float) -> bool:
+        """Whether an arrival now would be within the allowance; counts nothing."""
+
+    def may_grow(self, account: Account, now: float) -> bool:
+        """Whether more of the limit may be had elsewhere."""
+
+    def arrived(self, account: Account, now: float) -> float:
+        """Count an arrival; 0 when it is within the allowance, else the seconds until another one would be."""
+
+    def used(self, key: str, now: float) -> int:
+        """Arrivals counted in the window that ends now, at most the limit."""
+
+    def accounts(self) -> list[Account]:
+        """Everything that has arrivals counted."""
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError with detail when the state is impossible."""
 
 
 class SlidingWindow:
-    """At most `limit` arrivals per key in any `seconds`; every arrival counts, also those over the limit."""
+    """The last `seconds` before each arrival; every arrival counts, also those over the allowance."""
 
-    def __init__(self, limit: int, seconds: float) -> None:
-        self.limit = limit
+    def __init__(self, seconds: float, quota: Quota) -> None:
         self.seconds = seconds
-        self._arrivals: dict[str, deque[float]] = {}
+        self._quota = quota
+        self._arrivals: dict[str, deque[float]] = {}  # maxlen: the limit
 
     def __len__(self) -> int:
         return len(self._arrivals)
 
-    def arrived(self, key: str, now: float) -> float:
-        """Count an arrival; 0 when it is within the limit, else the seconds until another one would be."""
+    def fits(self, account: Account, now: float) -> bool:
+        """See Window."""
+        return self.used(account.key, now) < self._quota.allowance(account, now)
+
+    def may_grow(self, account: Account, now: float) -> bool:
+        """See Window."""
+        return self._quota.may_grow(account, self.used(account.key, now), now)
+
+    def arrived(self, account: Account, now: float) -> float:
+        """See Window."""
         self._forget(now)
+        key, limit = account
+        used, allowance = self.used(key, now), self._quota.allowance(account, now)
         times = self._arrivals.pop(key, None)
-        if times is None:
-            times = deque(maxlen=self.limit)
-        over = len(times) == self.limit and times[0] > now - self.seconds
+        if times is None or times.maxlen != limit:
+            times = deque(times or (), limit)
         times.append(now)
         self._arrivals[key] = times
-        return max(times[0] - (now - self.seconds), 0.0) if over else 0.0
+        self._quota.counted(account, len(times), now)
+        if used < allowance:
+            return 0.0
+        return times[-allowance] - (now - self.seconds) if allowance else self.seconds * ASK_AGAIN
+
+    def used(self, key: str, now: float) -> int:
+        """See Window."""
+        times = self._arrivals.get(key)
+        if times is None:
+            return 0
+        start = now - self.seconds
+        while times and times[0] <= start:
+            times.popleft()
+        return len(times)
+
+    def accounts(self) -> list[Account]:
+        """See Window."""
+        return [Account(key, times.maxlen or 0) for key, times in self._arrivals.items()]
 
     def check_invariants(self) -> None:
-        """Raise AssertionError unless times are bounded and ordered, and keys ordered by last arrival."""
+        """Times are bounded and ordered, and keys ordered by last arrival."""
         last = float("-inf")
         for key, times in self._arrivals.items():
-            assert 0 < len(times) <= self.limit, f"{key}: {len(times)} times kept, limit {self.limit}"
+            assert times.maxlen, f"{key}: an unbounded list of times"
             assert list(times) == sorted(times), f"{key}: times out of order"
-            assert times[-1] >= last, f"{key}: kept behind a key that arrived later"
-            last = times[-1]
+            if times:
+                assert times[-1] >= last, f"{key}: kept behind a key that arrived later"
+                last = times[-1]
 
     def _forget(self, now: float) -> None:
         while self._arrivals:
             key, times = next(iter(self._arrivals.items()))
-            if times[-1] > now - self.seconds:
+            if times and times[-1] > now - self.seconds:
                 return
             del self._arrivals[key]
+
+
+class FixedWindow:
+    """Each `seconds` of the clock, counted from nothing."""
+
+    def __init__(self, seconds: float, quota: Quota) -> None:
+        self.seconds = seconds
+        self._quota = quota
+        self._window = 0
+        self._counts: dict[str, tuple[int, int]] = {}  # key -> arrivals, limit
+
+    def fits(self, account: Account, now: float) -> bool:
+        """See Window."""
+        return self.used(account.key, now) < self._quota.allowance(account, now)
+
+    def may_grow(self, account: Account, now: float) -> bool:
+        """See Window."""
+        return self._quota.may_grow(account, self.used(account.key, now), now)
+
+    def arrived(self, account: Account, now: float) -> float:
+        """See Window."""
+        used, allowance = self.used(account.key, now), self._quota.allowance(account, now)
+        self._counts[account.key] = min(used + 1, account.limit), account.limit
+        self._quota.counted(account, min(used + 1, account.limit), now)
+        return 0.0 if used < allowance else (self._window + 1) * self.seconds - now
+
+    def used(self, key: str, now: float) -> int:
+        """See Window."""
+        window = int(now // self.seconds)
+        if window != self._window:
+            self._window = window
+            self._counts.clear()
+        return self._counts.get(key, (0, 0))[0]
+
+    def accounts(self) -> list[Account]:
+        """See Window."""
+        return [Account(key, limit) for key, (_, limit) in self._counts.items()]
+
+    def check_invariants(self) -> None:
+        """Counts are positive and within the limit."""
+        for key, (count, limit) in self._counts.items():
+            assert 0 < count <= limit, f"{key}: {count} arrivals counted, limit {limit}"

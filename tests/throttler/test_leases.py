@@ -1,0 +1,197 @@
+"""The whole protocol under virtual time: whatever happens in whatever order, no more than the limit gets through."""
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from throttler.core.leases import Answer, Ask, Leases
+from throttler.core.ledger import Ledger
+from throttler.core.quota import Account
+from throttler.core.windows import SlidingWindow
+
+SECONDS = 64.0
+LIMIT = 20
+ACCOUNT = Account("user:u", LIMIT)
+
+
+@dataclass
+class Gateway:
+    """A gateway whose asks are under way for a while; like the store, one per account at a time."""
+
+    name: str
+    ledger: Ledger
+    leases: Leases = field(default_factory=lambda: Leases(SECONDS))
+    asked: tuple[Ask, float] | None = None
+    answer: Answer | None = None
+
+    def __post_init__(self) -> None:
+        self.window = SlidingWindow(SECONDS, self.leases)
+
+    def arrives(self, now: float) -> bool:
+        """Under overload: admitted or not, without waiting for more."""
+        return not self.window.arrived(ACCOUNT, now)
+
+    def send(self, more: int, now: float) -> None:
+        if self.asked is None:
+            used = self.window.used(ACCOUNT.key, now)
+            if not more or self.leases.may_grow(ACCOUNT, used, now):
+                self.asked = self.leases.ask(ACCOUNT, used, more, now), now
+
+    def reach_ledger(self, gateways: list["Gateway"], now: float) -> None:
+        if self.asked is not None and self.answer is None:
+            self.answer = self.ledger.ask(self.name, self.asked[0], len(gateways), now)
+            for other in gateways:
+                if self.answer.recalled and other is not self:
+                    other.recall(now)
+
+    def recall(self, now: float) -> None:
+        if self.asked is None:
+            self.leases.recalled(ACCOUNT, self.window.used(ACCOUNT.key, now), now)
+
+    def hear(self, now: float) -> None:
+        if self.asked is not None and self.answer is not None:
+            self.leases.answered(self.asked[0], self.answer, self.asked[1], now)
+            self.asked = self.answer = None
+
+
+class Traffic:
+    """Random arrivals in phases, at changing gateways; one of them may tell the ledger nothing for a while."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = random.Random(seed)
+        self._ledger = Ledger(SECONDS)
+        self._gateways = [Gateway(f"g{number}", self._ledger) for number in range(3)]
+        self._now = 1000.0
+        self.admitted: list[float] = []
+        for ago in (1.5 * SECONDS, 0.8 * SECONDS, 0.0):
+            for gateway in self._gateways:
+                self._beat(gateway, self._now - ago)
+        for gateway in self._gateways:
+            gateway.leases.restore(self._now - 1.4 * SECONDS)
+
+    def run(self) -> None:
+        for phase in range(12):
+            for _ in range(self._rng.choice([0, 32, 70, 129])):
+                self._now += 1.0
+                for gateway in self._gateways:
+                    self._beat(gateway, self._now)
+            if phase == 9:
+                del self._gateways[0]
+            if phase == 4:
+                late = Gateway("late", self._ledger)
+                late.leases.restore(self._now)
+                self._gateways.append(late)
+            demand = [self._rng.choice([0, 0, 1, 3, 10]) for _ in self._gateways]
+            cut_off = self._rng.randrange(8)
+            for _ in range(80):
+                self._now += self._rng.choice([0.0, 0.0, 0.01, 1.0, 3.0])
+                number = self._rng.randrange(len(self._gateways))
+                self._arrivals(self._gateways[number], demand[number])
+                if number != cut_off:
+                    self._talk(self._gateways[number], demand[number])
+                self._check()
+
+    def _beat(self, gateway: Gateway, now: float) -> None:
+        gateway.leases.heard(self._ledger.beat(gateway.name, now), now)
+
+    def _arrivals(self, gateway: Gateway, demand: int) -> None:
+        """Most of the refused do not insist."""
+        for each in self._gateways:
+            self._beat(each, self._now)
+        for _ in range(demand * self._rng.randrange(2)):
+            if gateway.window.fits(ACCOUNT, self._now) or self._rng.random() < 0.02:
+                self.admitted += [self._now] * gateway.arrives(self._now)
+
+    def _talk(self, gateway: Gateway, demand: int) -> None:
+        if demand and self._rng.random() < 0.5:
+            gateway.send(1, self._now)
+        elif gateway.leases.take_due():
+            gateway.send(0, self._now)
+        if self._rng.random() < 0.7:
+            gateway.reach_ledger(self._gateways, self._now)
+        if self._rng.random() < 0.7:
+            gateway.hear(self._now)
+
+    def _check(self) -> None:
+        for gateway in self._gateways:
+            gateway.leases.check_invariants()
+            gateway.window.check_invariants()
+        self._ledger.check_invariants()
+        recent = sum(when > self._now - SECONDS for when in self.admitted[-2 * LIMIT :])
+        assert recent <= LIMIT, f"{recent} in the window that ends at {self._now}"
+
+
+@pytest.mark.parametrize("seeds", range(15))
+def test_never_more_than_the_limit_in_any_window(seeds: int) -> None:
+    total = 0
+    for seed in range(seeds * 20, seeds * 20 + 20):
+        traffic = Traffic(seed)
+        traffic.run()
+        total += len(traffic.admitted)
+    assert total > 20 * 3 * LIMIT, "and much is admitted"
+
+
+def test_all_of_the_limit_is_had_by_asking() -> None:
+    ledger, now = Ledger(SECONDS), 1000.0
+    gateway = Gateway("g", ledger)
+    gateway.leases.restore(now)
+    admitted = 0
+    for _ in range(100):
+        gateway.send(1, now)
+        gateway.reach_ledger([gateway], now)
+        gateway.hear(now)
+        if gateway.window.fits(ACCOUNT, now):
+            admitted += gateway.arrives(now)
+    assert admitted == LIMIT
+
+
+def test_degraded_each_gateway_has_its_part() -> None:
+    leases = Leases(SECONDS, gateways=4)
+    assert leases.degraded
+    window = SlidingWindow(SECONDS, leases)
+    assert [not window.arrived(ACCOUNT, 0.0) for _ in range(6)] == [True] * 5 + [False]
+    assert leases.allowance(Account("user:v", 2), 0.0) == 1, "a limit below the number of gateways still serves"
+    assert not leases.may_grow(ACCOUNT, 0, 0.0)
+
+
+def test_steady_traffic_asks_no_more_once_capacity_is_where_it_is_needed() -> None:
+    ledger = Ledger(SECONDS)
+    gateways = [Gateway(name, ledger) for name in "ab"]
+    for gateway in gateways:
+        ledger.beat(gateway.name, 0.0)
+        gateway.leases.heard(2, 0.0)
+        gateway.leases.restore(-SECONDS)
+    account, asks, refused = Account("app:a", 640), 0, 0
+    for tick in range(64 * 20 * 8):  # eight windows of 400 at one gateway, 100 at the other: 78 % of the limit
+        now = tick / 20
+        for gateway, every in ((gateways[0], 16 / 5), (gateways[1], 64 / 5)):
+            if int(tick / every) == int((tick - 1) / every):
+                continue
+            for other in gateways:
+                ledger.beat(other.name, now)
+            used = gateway.window.used(account.key, now)
+            due = gateway.leases.take_due()
+            lacks = not gateway.window.fits(account, now) and gateway.window.may_grow(account, now)
+            if lacks or due:
+                ask = gateway.leases.ask(account, used, int(lacks), now)
+                asks += tick >= 64 * 20 * 2
+                gateway.leases.answered(ask, ledger.ask(gateway.name, ask, 2, now), now, now)
+            refused += bool(gateway.window.arrived(account, now))
+    assert refused == 0
+    assert asks <= 2 * 6 * 2 + 10, "renewals, twice a window, and few more"
+
+
+def test_parts_of_gateways_that_left_are_taken_over_only_after_a_window() -> None:
+    leases, account = Leases(SECONDS), Account("app:a", 240)
+    leases.heard(4, 0.0)
+    leases.restore(0.0)
+    assert leases.allowance(account, SECONDS - 1) == 0, "one that has just joined has nothing without asking"
+    leases.heard(4, SECONDS)
+    assert leases.allowance(account, SECONDS) == 30
+    leases.heard(3, SECONDS + 1)
+    assert leases.allowance(account, SECONDS + 1) == 30, "leases given while there were four still count"
+    leases.heard(3, 2 * SECONDS)
+    assert leases.allowance(account, 2 * SECONDS) == 40
+    leases.heard(6, 2 * SECONDS)
+    assert leases.allowance(account, 2 * SECONDS) == 20, "newcomers reduce it at once"

@@ -1,0 +1,103 @@
+"""One conformance suite over shared limits: a ledger in memory, and a real Redis; 1, 2 and 4 gateways."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+
+from tests.redis_server import RedisServer
+from tests.throttler.shared import Gateway, in_memory, on_redis
+from throttler.core.profiles import Limits, Profiles
+
+Share = Callable[[int, Profiles, float], AbstractAsyncContextManager[list[Gateway]]]
+USER = Profiles(limits=Limits(user_per_minute=60, app_per_minute=1_000_000, kappa=2))
+APP = Profiles(limits=Limits(user_per_minute=1_000_000, app_per_minute=60))
+LONG = 60.0
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    server = RedisServer(tmp_path_factory.mktemp("redis"))
+    yield server
+    server.kill()
+
+
+@pytest.fixture(params=["memory", "redis"])
+def share(request: pytest.FixtureRequest, redis: RedisServer) -> Share:
+    """`share(count, profiles, seconds)`: gateways that share limits."""
+
+    @contextlib.asynccontextmanager
+    async def memory(count: int, profiles: Profiles, seconds: float) -> AsyncIterator[list[Gateway]]:
+        yield in_memory(count, profiles, seconds, time.monotonic)
+
+    @contextlib.asynccontextmanager
+    async def shared(count: int, profiles: Profiles, seconds: float) -> AsyncIterator[list[Gateway]]:
+        redis.client.flushall()
+        async with on_redis(redis.url, count, profiles, seconds) as gateways:
+            yield gateways
+
+    return memory if request.param == "memory" else shared
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("profiles", [USER, APP], ids=["user", "app"])
+async def test_a_limit_is_one_limit_however_many_gateways_there_are(
+    share: Share, count: int, profiles: Profiles
+) -> None:
+    async with share(count, profiles, LONG) as gateways:
+        admitted = 0
+        for number in range(240):
+            admitted += await gateways[number % count].admits()
+        assert admitted == 60
+
+
+@pytest.mark.parametrize("count", [2, 4])
+async def test_one_gateway_gets_all_of_it_when_the_others_have_no_traffic(share: Share, count: int) -> None:
+    async with share(count, USER, LONG) as gateways:
+        assert sum([await gateways[0].admits() for _ in range(100)]) == 60
+        assert not await gateways[1].admits()
+
+
+async def test_what_one_gateway_does_not_use_another_gets(share: Share) -> None:
+    async with share(2, USER, LONG) as gateways:
+        first = sum([await gateways[0].admits() for _ in range(30)])
+        second = sum([await gateways[1].admits() for _ in range(60)])
+        assert (first, second) == (30, 30)
+
+
+async def test_a_burst_at_all_gateways_at_once(share: Share) -> None:
+    async with share(4, USER, LONG) as gateways:
+        burst = [gateways[0 if number % 10 < 7 else number % 4].admits() for number in range(1200)]
+        assert sum(await asyncio.gather(*burst)) == 60
+
+
+async def test_users_and_apps_are_counted_apart(share: Share) -> None:
+    async with share(2, Profiles(limits=Limits(user_per_minute=10, app_per_minute=15)), LONG) as gateways:
+        assert sum([await gateways[n % 2].admits("u", "a") for n in range(30)]) == 10
+        assert sum([await gateways[n % 2].admits("v", "a") for n in range(30)]) == 5
+        assert sum([await gateways[n % 2].admits("w", "b") for n in range(30)]) == 10
+
+
+@pytest.mark.parametrize("count", [1, 4])
+async def test_protected_calls_have_one_cap_too(share: Share, count: int) -> None:
+    async with share(count, USER, LONG) as gateways:
+        admitted = [await gateways[n % count].admits(protected=True) for n in range(300)]
+        assert sum(admitted) == 120, "kappa * T_user, however many gateways a token is replayed at"
+
+
+async def test_without_overload_nobody_waits_and_all_is_counted(share: Share) -> None:
+    async with share(2, USER, LONG) as gateways:
+        assert all([await gateways[0].admits(overloaded=False) for _ in range(200)])
+        assert not await gateways[0].admits()
+
+
+async def test_the_limit_is_there_again_after_a_window(share: Share) -> None:
+    async with share(2, USER, 1.0) as gateways:
+        for number in range(120):
+            await gateways[number % 2].admits()
+        await asyncio.sleep(1.05)  # the window itself is what is tested
+        admitted = sum([await gateways[number % 2].admits() for number in range(120)])
+        assert 55 <= admitted <= 60

@@ -1,0 +1,121 @@
+"""What apps' calls normally need, learned from what they needed (FairServe section 4.3, equation 2).
+
+Per (app, stage) the median of per-client medians, so that a client moves it no further by calling more often, and
+within [1/2, 2] of the profile's prior, so that many colluding clients move it no further than that.
+"""
+
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from statistics import median
+from typing import NamedTuple
+
+from throttler.core.profiles import Expectation, Profiles
+
+SAMPLES = 15  # newest calls of a client
+CLIENTS = 256  # of an app and stage, those seen last
+LEAST, MOST = 0.5, 2.0  # times the prior
+
+
+class Subject(NamedTuple):
+    """What is expected something of."""
+
+    app: str
+    stage: int
+
+
+class Learned(NamedTuple):
+    """One gateway's view of a subject: the median, in weighted tokens, over so many clients."""
+
+    weight: float
+    clients: int
+
+
+@dataclass(slots=True, eq=False)
+class _Seen:
+    samples: dict[str, deque[float]] = field(default_factory=dict)  # by client, the one seen longest ago first
+    medians: list[float] = field(default_factory=list)  # of the clients, sorted
+
+    def add(self, client: str, weight: float) -> None:
+        samples = self.samples.pop(client, None)
+        if samples is None:
+            samples = deque(maxlen=SAMPLES)
+        else:
+            self._remove(samples)
+        if len(self.samples) == CLIENTS:
+            self._remove(self.samples.pop(next(iter(self.samples))))
+        samples.append(weight)
+        self.samples[client] = samples
+        insort(self.medians, median(samples))
+
+    def _remove(self, samples: deque[float]) -> None:
+        del self.medians[bisect_left(self.medians, median(samples))]
+
+
+class Expectations:
+    """Norms of calls: what their app and stage normally needs over `reference_tokens`; 1 where there is no prior."""
+
+    def __init__(self, profiles: Profiles) -> None:
+        self._profiles = profiles
+        self._seen: dict[Subject, _Seen] = {}
+        self._elsewhere: dict[Subject, list[Learned]] = {}
+
+    def configure(self, profiles: Profiles) -> None:
+        """Other priors from now on; what was learned of apps and stages that still have one stays."""
+        self._profiles = profiles
+        self._seen = {subject: seen for subject, seen in self._seen.items() if self._prior(subject) is not None}
+
+    def norm(self, app: str, stage: int) -> float:
+        """`w_{a,j} / w_ref`, dimensionless."""
+        subject = Subject(app, stage)
+        prior = self._prior(subject)
+        if prior is None:
+            return 1.0
+        learned = self._combined(subject)
+        weight = prior if learned is None else min(max(learned, LEAST * prior), MOST * prior)
+        return weight / self._profiles.reference_tokens
+
+    def observed(self, app: str, stage: int, client: str, tokens: Expectation) -> None:
+        """A call completed that needed `tokens`."""
+        subject = Subject(app, stage)
+        if self._prior(subject) is not None:
+            self._seen.setdefault(subject, _Seen()).add(client, self._profiles.weights.weigh(tokens))
+
+    def learned(self) -> dict[Subject, Learned]:
+        """What this gateway has seen, for the others."""
+        return {subject: Learned(median(seen.medians), len(seen.medians)) for subject, seen in self._seen.items()}
+
+    def heard(self, views: Iterable[Mapping[Subject, Learned]]) -> None:
+        """What the other gateways have seen; replaces what was heard before."""
+        self._elsewhere = {}
+        for view in views:
+            for subject, learned in view.items():
+                self._elsewhere.setdefault(subject, []).append(learned)
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError when medians are out of step with the samples, or too many."""
+        for subject, seen in self._seen.items():
+            assert 0 < len(seen.samples) <= CLIENTS, f"{subject}: {len(seen.samples)} clients"
+            assert seen.medians == sorted(map(median, seen.samples.values())), f"{subject}: {seen.medians}"
+
+    def _prior(self, subject: Subject) -> float | None:
+        tokens = self._profiles.app(subject.app).prior(subject.stage)
+        return None if tokens is None else self._profiles.weights.weigh(tokens)
+
+    def _combined(self, subject: Subject) -> float | None:
+        seen, elsewhere = self._seen.get(subject), self._elsewhere.get(subject, [])
+        if not elsewhere:
+            return None if seen is None else median(seen.medians)
+        views = [*elsewhere, Learned(median(seen.medians), len(seen.medians))] if seen is not None else elsewhere
+        return _weighted_median(views)
+
+
+def _weighted_median(views: list[Learned]) -> float:
+    """The median of as many values as there are clients, each that of its gateway."""
+    half, below = sum(view.clients for view in views) / 2, 0
+    for view in sorted(views):
+        below += view.clients
+        if below >= half:
+            return view.weight
+    raise AssertionError("a view without clients")

@@ -1,0 +1,76 @@
+"""App profiles as a YAML file.
+
+limits: {user_per_minute: 60, kappa: 5, idle_ttl: 120}   # see Limits; all optional
+weights: {alpha: 1, beta: 2, gamma: 1}                   # of input, system and output tokens
+reference_tokens: 1000                                   # weighted tokens of a call whose norm is 1
+tiers: {gold: 4, free: 1}                                # shares, that is 1 / E_i of FairServe
+apps:
+  agent:
+    per_minute: 1200
+    max_calls: 30
+    expected: {input: 800, system: 300, output: 120}     # of stages that are not listed
+    stages:
+      0: {input: 1500, system: 300, output: 50}
+"""
+
+from dataclasses import fields
+
+from fairlead.document import Entry, read
+from throttler.core.profiles import AppProfile, Expectation, Limits, Profiles, TokenWeights
+
+SECONDS = ("idle_ttl", "max_age")
+
+
+def parse(text: str, file: str, defaults: Limits) -> Profiles:
+    """The profiles that `text` describes, over `defaults`; raises ConfigError that names file, line and key."""
+    top = read(text, file).fields("limits", "weights", "reference_tokens", "tiers", "apps")
+    limits = _limits(top["limits"], defaults) if "limits" in top else defaults
+    apps = {name: _app(entry, limits) for name, entry in _named(top, "apps").items()}
+    reference = top["reference_tokens"].positive() if "reference_tokens" in top else Profiles().reference_tokens
+    return Profiles(
+        limits=limits,
+        apps=apps,
+        tiers={name: entry.positive() for name, entry in _named(top, "tiers").items()},
+        weights=_weights(top["weights"]) if "weights" in top else TokenWeights(),
+        reference_tokens=reference,
+    )
+
+
+def _named(top: dict[str, Entry], key: str) -> dict[str, Entry]:
+    return top[key].named() if key in top else {}
+
+
+def _limits(entry: Entry, defaults: Limits) -> Limits:
+    names = [field.name for field in fields(Limits)]
+    given = {
+        name: value.positive() if name in SECONDS else value.count() for name, value in entry.fields(*names).items()
+    }
+    return Limits(**{name: getattr(defaults, name) for name in names} | given)
+
+
+def _weights(entry: Entry) -> TokenWeights:
+    return TokenWeights(**{name: value.amount() for name, value in entry.fields("alpha", "beta", "gamma").items()})
+
+
+def _app(entry: Entry, limits: Limits) -> AppProfile:
+    values = entry.fields("per_minute", "max_calls", "expected", "stages")
+    stages = {_stage(name, value): _expectation(value) for name, value in _named(values, "stages").items()}
+    return AppProfile(
+        per_minute=values["per_minute"].count() if "per_minute" in values else limits.app_per_minute,
+        max_calls=values["max_calls"].count() if "max_calls" in values else limits.max_calls,
+        expected=_expectation(values["expected"]) if "expected" in values else None,
+        stages=stages,
+    )
+
+
+def _stage(name: str, entry: Entry) -> int:
+    if not name.isdecimal():
+        raise entry.complaint(f"expected a stage's number, 0 for the first call, got {name!r}")
+    return int(name)
+
+
+def _expectation(entry: Entry) -> Expectation:
+    values = {name: value.amount() for name, value in entry.fields("input", "system", "output").items()}
+    if not any(values.values()):
+        raise entry.complaint("expects no tokens at all")
+    return Expectation(**values)

@@ -1,0 +1,41 @@
+"""What gateways have learned of apps, told to each other through Redis every few seconds."""
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from throttler import lease_script as script
+from throttler.core.expectations import Expectations, Learned, Subject
+
+log = logging.getLogger(__name__)
+EXCHANGE_SECONDS = 10.0
+FORGET_SECONDS = 60  # what a gateway that is gone had learned
+LEARNED = "{fairlead}:learned:"  # string: a gateway's view as JSON
+
+
+async def exchange(redis: Redis, name: str, expectations: Expectations) -> None:
+    """Tell what the gateway `name` has seen, and hear from all others; raises RedisError."""
+    view = [[*subject, *learned] for subject, learned in expectations.learned().items()]
+    await redis.set(LEARNED + name, json.dumps(view), ex=FORGET_SECONDS)
+    gateways: Any = await redis.zrange(script.GATEWAYS, 0, -1)  # the client's types leave it open
+    others = [LEARNED + gateway.decode() for gateway in gateways if gateway != name.encode()]
+    views = await redis.mget(others) if others else []
+    expectations.heard(_view(view) for view in views if view is not None)
+
+
+def _view(text: bytes | str) -> dict[Subject, Learned]:
+    return {Subject(app, stage): Learned(weight, clients) for app, stage, weight, clients in json.loads(text)}
+
+
+async def exchange_for_ever(redis: Redis, name: str, expectations: Expectations) -> None:
+    """Until cancelled; without Redis what was last heard stays."""
+    while True:
+        await asyncio.sleep(EXCHANGE_SECONDS)
+        try:
+            await exchange(redis, name, expectations)
+        except (RedisError, OSError) as error:
+            log.warning("expectations are not exchanged", extra={"error": repr(error)})

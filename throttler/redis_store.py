@@ -1,0 +1,222 @@
+"""Limits shared by gateways through Redis, without a round trip per request; see `throttler.core.leases`.
+
+One loop does all the talking: what came up since the last exchange goes out as one pipeline. When Redis does not answer
+in time, the gateway counts by itself at once and says so; when it answers again, gateways first report what they
+counted and then, after SETTLE_SECONDS, lease as before.
+"""
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from throttler import lease_script as script
+from throttler.core.leases import Answer, Ask, Leases
+from throttler.core.quota import Account
+from throttler.core.windows import ASK_AGAIN, Window
+
+log = logging.getLogger(__name__)
+Waiting = tuple[Account, asyncio.Future[None]]  # calls that want more of an account
+ANSWER_SECONDS = 0.25  # a call waits no longer than this for a lease
+SYNC_SECONDS = 0.2  # between reports that no call waits for
+BEAT_SECONDS = 1.0
+SETTLE_SECONDS = 3.0  # in which all gateways notice that Redis is back, and report
+RECALL_SECONDS = 0.02  # until gateways that were asked to give back have done so
+REPORTS = 1000  # accounts per pipeline, when everything is reported
+
+
+def open_redis(url: str, password: str, ca: str) -> Redis:
+    """A client for `url`: redis://, rediss:// (TLS, certificates checked against the file `ca`) or unix://.
+
+    Raises ValueError for a URL that is none. Nothing is sent yet, and nothing is ever tried twice behind our back.
+    """
+    options: dict[str, Any] = {"ssl_ca_certs": ca} if ca else {}
+    if password:
+        options["password"] = password
+    no_retries: Retry = Retry(NoBackoff(), 0)
+    return Redis.from_url(url, retry=no_retries, socket_connect_timeout=ANSWER_SECONDS, **options)
+
+
+class RedisStore:
+    """One gateway's link to the shared state. `window` is where its arrivals are counted, by `clock`."""
+
+    def __init__(
+        self,
+        redis: Redis,
+        leases: Leases,
+        window: Window,
+        *,
+        window_seconds: float,
+        beat_seconds: float = BEAT_SECONDS,
+        settle_seconds: float = SETTLE_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = secrets.token_hex(8)
+        self.commands = 0  # sent to Redis so far
+        self._redis = redis
+        self._leases = leases
+        self._window = window
+        self._window_ms = round(window_seconds * 1000)
+        self._beat_seconds = beat_seconds
+        self._settle_seconds = settle_seconds
+        self._clock = clock
+        self._wake = asyncio.Event()
+        self._wanted: dict[str, Waiting] = {}
+        self._asked: dict[str, Waiting | None] = {}  # in the exchange that is under way
+        self._recalled: dict[str, Waiting] = {}  # wanted, but wait until others gave back
+        self._beat_at = 0.0
+        self._settled_at: float | None = None  # when the shared state may be relied on again
+        self._epoch: bytes | None = None
+        self._scripts: tuple[str, str] | None = None  # digests of BEAT and ASK, once this Redis knows them
+
+    @property
+    def degraded(self) -> bool:
+        """Whether this gateway counts by itself now."""
+        return self._leases.degraded
+
+    @property
+    def gateways(self) -> int:
+        """How many gateways share the limits, as last heard."""
+        return self._leases.gateways
+
+    async def lease(self, account: Account) -> None:
+        """Return when more of `account` has been asked for, whatever the answer, or cannot be asked for."""
+        if self._leases.degraded:
+            return
+        key = account.key
+        waiting = self._wanted.get(key) or self._asked.get(key) or self._recalled.get(key)
+        if waiting is None:
+            waiting = self._wanted[key] = account, asyncio.get_running_loop().create_future()
+            self._wake.set()
+        await asyncio.shield(waiting[1])
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._converse())
+            tasks.create_task(self._give_back())
+
+    async def _converse(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(SYNC_SECONDS, self._beat_seconds)):
+                    await self._wake.wait()
+            self._wake.clear()
+            try:
+                if self._clock() >= self._beat_at:
+                    self._beat_at = self._clock() + self._beat_seconds
+                    await self._beat()
+                if not self._leases.degraded:
+                    await self._exchange()
+            except (RedisError, OSError, TimeoutError) as error:
+                self._scripts = None
+                self._degrade(repr(error))
+
+    async def _beat(self) -> None:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            if self._scripts is None:
+                beat = await self._redis.script_load(script.CLOCK + script.BEAT)
+                self._scripts = beat, await self._redis.script_load(script.CLOCK + script.ASK)
+            arguments = (script.GATEWAYS, script.JOINED, script.EPOCH, self.name, self._window_ms, self.name)
+            gateways, epoch = await self._redis.evalsha(self._scripts[0], 3, *arguments)
+        self.commands += 1
+        if self._epoch not in (None, epoch):
+            self._degrade("Redis has lost its data")
+        self._epoch = epoch
+        self._leases.heard(gateways, self._clock())
+        if self._leases.degraded:
+            await self._recover()
+
+    async def _recover(self) -> None:
+        """Report what was counted without Redis, once; lease again when the others have had time to do the same."""
+        now = self._clock()
+        if self._settled_at is None:
+            counted = [(account, self._window.used(account.key, now)) for account in self._window.accounts()]
+            self._settled_at = now + self._settle_seconds if counted else now
+            reports = [self._leases.ask(a, used, 0, now) for a, used in counted if self._leases.misjudged(a, used)]
+            for start in range(0, len(reports), REPORTS):
+                await self._send(reports[start : start + REPORTS])
+        if now >= self._settled_at:
+            self._leases.restore(now)
+            log.info("limits are shared", extra={"gateways": self._leases.gateways})
+
+    async def _exchange(self) -> None:
+        now, (wanted, self._wanted) = self._clock(), (self._wanted, {})
+        accounts = {account.key: account for account in self._leases.take_due()}
+        accounts |= {key: account for key, (account, _) in wanted.items()}
+        if not accounts:
+            return
+        self._asked = {key: wanted.get(key) for key in accounts}
+        asks = [
+            self._leases.ask(a, self._window.used(a.key, now), int(a.key in wanted), now) for a in accounts.values()
+        ]
+        try:
+            for ask, answer in zip(asks, await self._send(asks), strict=True):
+                self._leases.answered(ask, answer, now, self._clock())
+                if answer.recalled and (waiting := wanted.pop(ask.account.key, None)) is not None:
+                    self._recalled[ask.account.key] = waiting
+                    asyncio.get_running_loop().call_later(RECALL_SECONDS, self._try_again, ask.account.key)
+        finally:
+            self._asked = {}
+            _release(wanted)
+
+    def _try_again(self, key: str) -> None:
+        if key in self._recalled:
+            self._wanted[key] = self._recalled.pop(key)
+            self._wake.set()
+
+    async def _send(self, asks: list[Ask]) -> list[Answer]:
+        assert self._scripts is not None, "only called after a beat"
+        pipeline = self._redis.pipeline(transaction=False)
+        for ask in asks:
+            account, limit = ask.account
+            keys = (script.ACCOUNT + account, script.JOINED, script.RECALLED + account)
+            figures = (limit, ask.held, ask.used, ask.more, self._leases.gateways, round(self._window_ms * ASK_AGAIN))
+            pipeline.evalsha(
+                self._scripts[1], 3, *keys, self.name, self._window_ms, *figures, script.RECALLS, account
+            )  # fmt: skip
+        self.commands += len(asks)
+        async with asyncio.timeout(ANSWER_SECONDS):
+            return [Answer(capacity, bool(recalled)) for capacity, recalled in await pipeline.execute()]
+
+    async def _give_back(self) -> None:
+        """Listen to what other gateways lack."""
+        while True:
+            try:
+                async with self._redis.pubsub(ignore_subscribe_messages=True) as pubsub:
+                    await pubsub.subscribe(script.RECALLS)
+                    async for message in pubsub.listen():
+                        self._recall(message["data"].decode())
+            except (RedisError, OSError):
+                await asyncio.sleep(self._beat_seconds)
+
+    def _recall(self, message: str) -> None:
+        gateway, limit, key = message.split(" ", 2)
+        if gateway == self.name or key in self._asked or key in self._wanted or key in self._recalled:
+            return
+        now = self._clock()
+        if self._leases.recalled(Account(key, int(limit)), self._window.used(key, now), now):
+            self._wake.set()
+
+    def _degrade(self, reason: str) -> None:
+        if not self._leases.degraded:
+            log.error("Redis is out of reach: this gateway counts by itself", extra={"reason": reason})
+        self._leases.degrade()
+        self._settled_at = None
+        _release(self._wanted)
+        _release(self._recalled)
+        self._wanted, self._recalled = {}, {}
+
+
+def _release(waiting: dict[str, Waiting]) -> None:
+    for _, future in waiting.values():
+        if not future.done():
+            future.set_result(None)

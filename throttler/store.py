@@ -1,0 +1,54 @@
+"""What a gateway asks for more of a limit, and how a decision waits for it."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from throttler.core.quota import Account
+from throttler.core.throttle import Decision, Throttle
+
+
+class Store(Protocol):
+    """Where limits are shared."""
+
+    @property
+    def degraded(self) -> bool:
+        """Whether this gateway counts by itself now, since the others cannot be reached."""
+
+    @property
+    def gateways(self) -> int:
+        """How many gateways share the limits."""
+
+    async def lease(self, account: Account) -> None:
+        """Return when more of `account` has been asked for, whatever the answer, or cannot be asked for."""
+
+    async def run(self) -> None:
+        """Keep in touch with the others, until cancelled."""
+
+
+class Alone:
+    """The only gateway: it has every limit to itself (`throttler.core.quota.Whole`) and nobody to ask."""
+
+    degraded = False
+    gateways = 1
+
+    async def lease(self, account: Account) -> None:
+        """See Store."""
+
+    async def run(self) -> None:
+        """See Store."""
+
+
+async def decide(
+    throttle: Throttle,
+    store: Store,
+    clock: Callable[[], float],
+    *,
+    client: str,
+    app: str,
+    protected: bool,
+    overloaded: bool,
+) -> Decision:
+    """Throttle.admit, after asking for what the gateway lacks to admit the call; each asking is answered at once."""
+    while (account := throttle.lacks(client, app, protected, overloaded, clock())) is not None:
+        await store.lease(account)
+    return throttle.admit(client, app, protected, overloaded, clock())
