@@ -20,6 +20,8 @@ class Profile:
     kv: float = 0.6
     step_seconds: float = 0.004
     sequence_seconds: float = 0.00005
+    prefill_seconds: float = 0.0  # what a step with prompts adds, and what the step after it does: only engines that
+    merge_seconds: float = 0.0  # prefill apart and merge batches have these
 
     @property
     def kv_tokens(self) -> int:
@@ -33,6 +35,8 @@ class StepTime:
     def __init__(self, profile: Profile) -> None:
         gpu, model = profile.gpu, profile.model
         self._fixed, self._sequence = profile.step_seconds, profile.sequence_seconds
+        self._prefill, self._merge = profile.prefill_seconds, profile.merge_seconds
+        self._merging = False
         self._weights = model.weight_bytes / (gpu.bandwidth * profile.weights)
         self._kv = model.kv_bytes / (gpu.bandwidth * profile.kv)
         self._token = 2 * model.parameters / (gpu.flops * profile.compute)
@@ -42,7 +46,9 @@ class StepTime:
     def __call__(self, batch: Batch) -> float:
         """Seconds for one step of `batch`."""
         tokens = context = pairs = 0
+        prefill = False
         for piece in batch.slices:
+            prefill = prefill or piece.start < piece.request.prompt_tokens
             length = piece.stop - piece.start
             tokens += length
             context += piece.stop
@@ -50,7 +56,9 @@ class StepTime:
                 pairs += length * (piece.start + piece.stop) // 2
         compute = tokens * self._token + pairs * self._pair
         memory = self._weights + context * self._kv
-        return self._fixed + len(batch.slices) * self._sequence + max(compute, memory)
+        extra = self._prefill if prefill else self._merge if self._merging else 0.0
+        self._merging = prefill
+        return self._fixed + extra + len(batch.slices) * self._sequence + max(compute, memory)
 
 
 def profile(gpu: str, model: str) -> Profile:

@@ -1,0 +1,132 @@
+"""Published measurements to hold the simulator against: one file per scheduler and workload, one row per request.
+
+The folder's own README describes the columns. Every run is simulated with the arrivals and lengths that were measured.
+"""
+
+import csv
+import gzip
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairlead.cost import WEIGHT_ONE
+from fairlead.errors import FairleadError
+from local_worker.core.batcher import Admission
+from simulation.call import Call
+from simulation.prompts import Segments
+from simulation.spec import ClusterSpec, WorkerSpec
+from simulation.step_time import Profile
+from throttler.core.profiles import Limits
+
+POLICIES = {
+    "FCFS": "fcfs",
+    "LCF": "lcf",
+    "LShare": "fcfs",  # RPM in front of FCFS
+    "VTC": "vtc",
+    "VTC_predict": "vtc-predict",
+    "VTC_oracle": "vtc-oracle",
+    "VTC_pred_50": "vtc-oracle",  # a predictor that errs by up to 50 %; there is none here, so one that does not
+}
+A10G_KV_TOKENS = 10_000
+PROFILED = "_profile"
+UNLIMITED = 1_000_000
+EXTRA_TOKENS = 2  # what the tokenizer adds: 41, not 42, prompts of "256" tokens fit where 10,833 tokens may enter
+
+
+class ReferenceMissing(FairleadError):
+    """There is no such folder, or no measurements in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measured request, seconds; `latency` None when it was refused."""
+
+    client: str
+    arrival: float
+    input_tokens: int
+    output_tokens: int
+    first_token: float
+    latency: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One measured run. `pool` names GPU and model, `limit` is RPM's."""
+
+    name: str
+    scheduler: str
+    workload: str
+    pool: str
+    kv_tokens: int
+    limit: int | None
+    rows: tuple[Row, ...]
+
+    def calls(self) -> list[Call]:
+        """The same requests; no two share a prefix."""
+        segments = Segments()
+        weighted = self.workload == "overload-weighted"  # clients 0 to 3 have weights 1 to 4 (VTC Figure 16)
+        return [
+            Call(
+                number=number,
+                client=row.client,
+                prompt=segments.fresh(row.input_tokens + EXTRA_TOKENS),
+                output_tokens=row.output_tokens,
+                arrival=row.arrival,
+                weight=WEIGHT_ONE * (int(row.client) + 1) if weighted else WEIGHT_ONE,
+            )
+            for number, row in enumerate(self.rows)
+        ]
+
+    def spec(self, profile: Profile) -> ClusterSpec:
+        """The measured system on `profile`."""
+        worker = WorkerSpec(
+            profile=profile,
+            policy=POLICIES[self.scheduler.removesuffix(PROFILED)],
+            cost="profiled" if self.scheduler.endswith(PROFILED) else "weighted-tokens",
+            kv_tokens=self.kv_tokens,
+            block_tokens=BLOCK_TOKENS,
+            max_prompt_tokens=2048,
+            max_output_tokens=1024,
+            token_budget=self.kv_tokens,
+            admission=Admission.OPTIMISTIC,
+            slora=True,
+        )
+        limits = Limits(user_per_minute=self.limit or UNLIMITED, app_per_minute=UNLIMITED)
+        return ClusterSpec(worker=worker, route="round-robin", throttle="rpm" if self.limit else "none", limits=limits)
+
+
+BLOCK_TOKENS = 4  # the measured engine's pages held one token; small ones waste nearly as little
+
+
+def read_runs(folder: Path) -> list[Run]:
+    """Every run in the folder's manifest, in its order; raises ReferenceMissing."""
+    manifest = folder / "MANIFEST.json"
+    if not manifest.is_file():
+        message = f"no measurements in {folder}: pass the folder with MANIFEST.json by --reference or FAIRLEAD_REFERENCE"
+        raise ReferenceMissing(message)
+    return [_read(folder, entry) for entry in json.loads(manifest.read_text())]
+
+
+def _read(folder: Path, entry: dict[str, Any]) -> Run:
+    name = str(entry["file"]).removesuffix(".csv.gz")
+    with gzip.open(folder / str(entry["file"]), "rt") as file:
+        rows = tuple(_row(row) for row in csv.DictReader(file))
+    parts = name.split("__")
+    if parts[0] == "sec6.4":
+        scheduler = parts[2].rpartition("-")[0]
+        return Run(name, scheduler, parts[3], "a100-80g llama-2-13b", int(parts[1]), None, rows)
+    limit = int(parts[1].removeprefix("rpm")) if parts[0] == "LShare" else None
+    return Run(name, parts[0], parts[-1], "a10g llama-2-7b", A10G_KV_TOKENS, limit, rows)
+
+
+def _row(row: dict[str, str]) -> Row:
+    latency = float(row["latency_s"])
+    return Row(
+        client=row["client"],
+        arrival=float(row["arrival_s"]),
+        input_tokens=int(row["input_tokens"]),
+        output_tokens=int(row["output_tokens"]),
+        first_token=float(row["first_token_s"]),
+        latency=None if latency < 0 else latency,
+    )
