@@ -32,6 +32,7 @@ class WorkerSpec:
     max_waiting: int = 1_000_000
     admission: Admission = Admission.RESERVE
     strict_paper: bool = False
+    decode_run: int = 1  # decoding steps between two looks at the queue
     slora: bool = False  # batches as the engine of the VTC measurements did, see simulation.slora
 
     def make_cost(self) -> Cost:

@@ -1,5 +1,6 @@
 """How long an engine step takes: a roofline, and what an engine adds to it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from local_worker.core.batch import Batch
@@ -43,22 +44,24 @@ class StepTime:
         # Scores and their use: two products of `hidden` per layer and pair of tokens, two operations each.
         self._pair = 4 * model.layers * model.hidden / (gpu.flops * profile.compute)
 
-    def __call__(self, batch: Batch) -> float:
-        """Seconds for one step of `batch`."""
-        tokens = context = pairs = 0
+    def __call__(self, batch: Batch, lengths: Sequence[int]) -> float:
+        """Seconds for `batch`, whose requests make `lengths` tokens each: more than one only while all decode."""
+        tokens = context = pairs = sequences = 0
         prefill = False
-        for piece in batch.slices:
+        for piece, steps in zip(batch.slices, lengths, strict=True):
             prefill = prefill or piece.start < piece.request.prompt_tokens
             length = piece.stop - piece.start
-            tokens += length
-            context += piece.stop
+            sequences += steps
+            tokens += length * steps
+            context += piece.stop * steps + steps * (steps - 1) // 2
             if length > 1:
                 pairs += length * (piece.start + piece.stop) // 2
+        steps = max(lengths)
         compute = tokens * self._token + pairs * self._pair
-        memory = self._weights + context * self._kv
+        memory = steps * self._weights + context * self._kv
         extra = self._prefill if prefill else self._merge if self._merging else 0.0
         self._merging = prefill
-        return self._fixed + extra + len(batch.slices) * self._sequence + max(compute, memory)
+        return steps * self._fixed + extra + sequences * self._sequence + max(compute, memory)
 
 
 def profile(gpu: str, model: str) -> Profile:
