@@ -10,10 +10,9 @@ from global_scheduler.core.policies import Request
 from simulation.call import Call
 from simulation.clock import Clock
 from simulation.prompts import digests_of, output_run
-from simulation.spec import ClusterSpec
+from simulation.spec import ADMISSIONS, ClusterSpec
 from simulation.worker import End, News, Session, Worker
 from throttler.core.interactions import Interactions
-from throttler.core.registry import THROTTLES
 from throttler.core.throttle import Rejected
 from throttler.core.tokens import Key
 
@@ -38,7 +37,7 @@ class Gateway:
         self._dispatcher = dispatcher
         self._workers = workers
         self._done = done
-        self._throttle = THROTTLES[spec.throttle](spec.limits)
+        self._throttle = ADMISSIONS[spec.throttle](spec.limits)
         self._interactions = Interactions("simulation", spec.limits)
         self._interaction_tokens: dict[Key, bytes] = {}
         self.streaming = dict.fromkeys(workers, True)  # whether the stream to each worker stands
@@ -131,7 +130,7 @@ class Gateway:
 
     def _receive(self, call: Call, tokens: Sequence[int]) -> None:
         expected = output_run(call.number, call.received, call.received + len(tokens))
-        assert tokens == expected, f"call {call.number}: {tokens} at {call.received}, not {expected}"
+        assert tokens == expected, f"call {call.number}: tokens {tokens} at {call.received}, not {expected}"
         if not call.received:
             call.first_token_at = self._clock.now
         call.received += len(tokens)

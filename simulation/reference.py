@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairlead.cost import WEIGHT_ONE
 from fairlead.errors import FairleadError
 from local_worker.core.batcher import Admission
 from simulation.call import Call
@@ -63,9 +62,8 @@ class Run:
     rows: tuple[Row, ...]
 
     def calls(self) -> list[Call]:
-        """The same requests; no two share a prefix."""
+        """The same requests; no two share a prefix. In "overload-weighted", too, all clients were treated alike."""
         segments = Segments()
-        weighted = self.workload == "overload-weighted"  # clients 0 to 3 have weights 1 to 4 (VTC Figure 16)
         return [
             Call(
                 number=number,
@@ -73,7 +71,6 @@ class Run:
                 prompt=segments.fresh(row.input_tokens + EXTRA_TOKENS),
                 output_tokens=row.output_tokens,
                 arrival=row.arrival,
-                weight=WEIGHT_ONE * (int(row.client) + 1) if weighted else WEIGHT_ONE,
             )
             for number, row in enumerate(self.rows)
         ]
@@ -93,7 +90,7 @@ class Run:
             slora=True,
         )
         limits = Limits(user_per_minute=self.limit or UNLIMITED, app_per_minute=UNLIMITED)
-        return ClusterSpec(worker=worker, route="round-robin", throttle="rpm" if self.limit else "none", limits=limits)
+        return ClusterSpec(worker=worker, route="round-robin", throttle="sliding-rpm" if self.limit else "none", limits=limits)
 
 
 BLOCK_TOKENS = 4  # the measured engine's pages held one token; small ones waste nearly as little

@@ -17,10 +17,9 @@ from simulation.faults import draw, inject, lose_events
 from simulation.journal import Journal
 from simulation.oracle import run_watched
 from simulation.prompts import Segments, output_run
-from simulation.spec import LOCAL_POLICIES, ClusterSpec, WorkerSpec
+from simulation.spec import ADMISSIONS, LOCAL_POLICIES, ClusterSpec, WorkerSpec
 from simulation.workload import ClosedLoop
 from throttler.core.profiles import Limits
-from throttler.core.registry import THROTTLES
 
 SECONDS = 20.0
 
@@ -55,7 +54,7 @@ def _spec(rng: random.Random) -> ClusterSpec:
         route=rng.choice(sorted(ROUTES)),
         route_quantum_tokens=rng.choice([64, 2048]),
         index_blocks=rng.choice([32, 10_000]),
-        throttle=rng.choice(sorted(THROTTLES)),
+        throttle=rng.choice(sorted(ADMISSIONS)),
         limits=Limits(user_per_minute=rng.choice([5, 60]), app_per_minute=rng.choice([20, 600])),
         network_seconds=rng.choice([0.0, 0.001, 0.05]),
         event_lag_seconds=rng.choice([0.0, 0.2]),

@@ -8,11 +8,15 @@ from local_worker.core.batcher import Admission
 from local_worker.core.policies import POLICIES, PolicyConfig, QueuePolicy
 from local_worker.core.policies.vtc_predict import VtcOracle
 from simulation.prompts import BLOCK_TOKENS
+from simulation.sliding_rpm import SlidingRpm
 from simulation.step_time import Profile, profile
 from throttler.core.profiles import Limits
+from throttler.core.registry import THROTTLES
+from throttler.core.throttle import Throttle
 
-# The registry's, and the one that must know the future.
+# The registries', and what only a simulation has: a policy that knows the future, a measured system's rate limit.
 LOCAL_POLICIES: Mapping[str, Callable[[PolicyConfig], QueuePolicy]] = {**POLICIES, "vtc-oracle": VtcOracle}
+ADMISSIONS: Mapping[str, Callable[[Limits], Throttle]] = {**THROTTLES, "sliding-rpm": SlidingRpm}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
