@@ -18,8 +18,10 @@ def make_batcher(spec: WorkerSpec) -> RunBatcher:
         max_waiting_per_client=spec.max_waiting,
         admission=spec.admission,
     )
-    cache = PrefixCache(spec.kv_tokens // spec.block_tokens, spec.block_tokens)
     policy, cost = spec.make_policy(), spec.make_cost()
     if spec.slora:
-        return SloraBatcher(policy, cache, cost, limits, [EOS])
+        # Its pages held one token. Ours are larger, for speed: what rounding up takes is added.
+        cache = PrefixCache(spec.kv_tokens // spec.block_tokens + spec.max_running, spec.block_tokens)
+        return SloraBatcher(policy, cache, cost, limits, [EOS], spec.kv_tokens)
+    cache = PrefixCache(spec.kv_tokens // spec.block_tokens, spec.block_tokens)
     return RunBatcher(policy, cache, cost, limits, [EOS], spec.decode_run)

@@ -90,7 +90,9 @@ class Run:
             slora=True,
         )
         limits = Limits(user_per_minute=self.limit or UNLIMITED, app_per_minute=UNLIMITED)
-        return ClusterSpec(worker=worker, route="round-robin", throttle="sliding-rpm" if self.limit else "none", limits=limits)
+        return ClusterSpec(
+            worker=worker, route="round-robin", throttle="sliding-rpm" if self.limit else "none", limits=limits
+        )
 
 
 BLOCK_TOKENS = 4  # the measured engine's pages held one token; small ones waste nearly as little
@@ -100,7 +102,9 @@ def read_runs(folder: Path) -> list[Run]:
     """Every run in the folder's manifest, in its order; raises ReferenceMissing."""
     manifest = folder / "MANIFEST.json"
     if not manifest.is_file():
-        message = f"no measurements in {folder}: pass the folder with MANIFEST.json by --reference or FAIRLEAD_REFERENCE"
+        message = (
+            f"no measurements in {folder}: pass the folder with MANIFEST.json by --reference or FAIRLEAD_REFERENCE"
+        )
         raise ReferenceMissing(message)
     return [_read(folder, entry) for entry in json.loads(manifest.read_text())]
 

@@ -23,10 +23,16 @@ class SloraBatcher(RunBatcher):
     """Needs optimistic admission with pages given as tokens come; the estimate keeps it from ever retracting."""
 
     def __init__(
-        self, policy: QueuePolicy, cache: PrefixCache, cost: Cost, limits: Limits, eos_token_ids: Collection[int]
+        self,
+        policy: QueuePolicy,
+        cache: PrefixCache,
+        cost: Cost,
+        limits: Limits,
+        eos_token_ids: Collection[int],
+        capacity: int,
     ) -> None:
         super().__init__(policy, cache, cost, limits, eos_token_ids, DECODES_BETWEEN_PREFILLS)
-        self._capacity = cache.pages * cache.block_tokens
+        self._capacity = capacity  # tokens
         self._prefill_limit = max(self._capacity // PREFILL_SHARE, LONGEST_REQUEST)
         self._decodes = 0
         self._prefill = 0

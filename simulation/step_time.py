@@ -1,5 +1,6 @@
 """How long an engine step takes: a roofline, and what an engine adds to it."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -31,7 +32,11 @@ class Profile:
 
 
 class StepTime:
-    """Seconds per step. Compute and memory traffic overlap: the slower one counts."""
+    """Seconds per step.
+
+    Linear layers read all weights and compute all tokens; the two overlap imperfectly, and their Euclidean sum is near
+    the slower one everywhere but where they meet (large decode batches). Attention reads the cache and adds to it.
+    """
 
     def __init__(self, profile: Profile) -> None:
         gpu, model = profile.gpu, profile.model
@@ -57,11 +62,11 @@ class StepTime:
             if length > 1:
                 pairs += length * (piece.start + piece.stop) // 2
         steps = max(lengths)
-        compute = tokens * self._token + pairs * self._pair
-        memory = steps * self._weights + context * self._kv
+        linear = math.hypot(steps * self._weights, tokens * self._token)
+        attention = context * self._kv + pairs * self._pair
         extra = self._prefill if prefill else self._merge if self._merging else 0.0
         self._merging = prefill
-        return steps * self._fixed + extra + sequences * self._sequence + max(compute, memory)
+        return steps * self._fixed + extra + sequences * self._sequence + linear + attention
 
 
 def profile(gpu: str, model: str) -> Profile:
