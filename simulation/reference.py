@@ -8,12 +8,11 @@ import gzip
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from fairlead.errors import FairleadError
 from local_worker.core.batcher import Admission
 from simulation.call import Call
 from simulation.prompts import Segments
+from simulation.sources import SourceMissing
 from simulation.spec import ClusterSpec, WorkerSpec
 from simulation.step_time import Profile
 from throttler.core.profiles import Limits
@@ -30,11 +29,8 @@ POLICIES = {
 A10G_KV_TOKENS = 10_000
 PROFILED = "_profile"
 UNLIMITED = 1_000_000
+SUFFIX = ".csv.gz"
 EXTRA_TOKENS = 2  # what the tokenizer adds: 41, not 42, prompts of "256" tokens fit where 10,833 tokens may enter
-
-
-class ReferenceMissing(FairleadError):
-    """There is no such folder, or no measurements in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,20 +94,17 @@ class Run:
 BLOCK_TOKENS = 4  # the measured engine's pages held one token; small ones waste nearly as little
 
 
-def read_runs(folder: Path) -> list[Run]:
-    """Every run in the folder's manifest, in its order; raises ReferenceMissing."""
+def run_names(folder: Path) -> list[str]:
+    """Of the runs in the folder's manifest, in its order; raises SourceMissing."""
     manifest = folder / "MANIFEST.json"
     if not manifest.is_file():
-        message = (
-            f"no measurements in {folder}: pass the folder with MANIFEST.json by --reference or FAIRLEAD_REFERENCE"
-        )
-        raise ReferenceMissing(message)
-    return [_read(folder, entry) for entry in json.loads(manifest.read_text())]
+        raise SourceMissing(f"no measurements in {folder}: there is no MANIFEST.json")
+    return [str(entry["file"]).removesuffix(SUFFIX) for entry in json.loads(manifest.read_text())]
 
 
-def _read(folder: Path, entry: dict[str, Any]) -> Run:
-    name = str(entry["file"]).removesuffix(".csv.gz")
-    with gzip.open(folder / str(entry["file"]), "rt") as file:
+def read_run(folder: Path, name: str) -> Run:
+    """One of these."""
+    with gzip.open(folder / f"{name}{SUFFIX}", "rt") as file:
         rows = tuple(_row(row) for row in csv.DictReader(file))
     parts = name.split("__")
     if parts[0] == "sec6.4":
