@@ -9,13 +9,11 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from local_worker.core.batcher import Admission
 from simulation.call import Call
 from simulation.prompts import Segments
 from simulation.sources import SourceMissing
-from simulation.spec import ClusterSpec, WorkerSpec
+from simulation.spec import ClusterSpec, slora
 from simulation.step_time import Profile
-from throttler.core.profiles import Limits
 
 POLICIES = {
     "FCFS": "fcfs",
@@ -24,11 +22,10 @@ POLICIES = {
     "VTC": "vtc",
     "VTC_predict": "vtc-predict",
     "VTC_oracle": "vtc-oracle",
-    "VTC_pred_50": "vtc-oracle",  # a predictor that errs by up to 50 %; there is none here, so one that does not
+    "VTC_pred_50": "vtc-half",
 }
 A10G_KV_TOKENS = 10_000
 PROFILED = "_profile"
-UNLIMITED = 1_000_000
 SUFFIX = ".csv.gz"
 EXTRA_TOKENS = 2  # what the tokenizer adds: 41, not 42, prompts of "256" tokens fit where 10,833 tokens may enter
 
@@ -73,25 +70,9 @@ class Run:
 
     def spec(self, profile: Profile) -> ClusterSpec:
         """The measured system on `profile`."""
-        worker = WorkerSpec(
-            profile=profile,
-            policy=POLICIES[self.scheduler.removesuffix(PROFILED)],
-            cost="profiled" if self.scheduler.endswith(PROFILED) else "weighted-tokens",
-            kv_tokens=self.kv_tokens,
-            block_tokens=BLOCK_TOKENS,
-            max_prompt_tokens=2048,
-            max_output_tokens=1024,
-            token_budget=self.kv_tokens,
-            admission=Admission.OPTIMISTIC,
-            slora=True,
-        )
-        limits = Limits(user_per_minute=self.limit or UNLIMITED, app_per_minute=UNLIMITED)
-        return ClusterSpec(
-            worker=worker, route="round-robin", throttle="sliding-rpm" if self.limit else "none", limits=limits
-        )
-
-
-BLOCK_TOKENS = 4  # the measured engine's pages held one token; small ones waste nearly as little
+        policy = POLICIES[self.scheduler.removesuffix(PROFILED)]
+        cost = "profiled" if self.scheduler.endswith(PROFILED) else "weighted-tokens"
+        return slora(profile, policy, self.kv_tokens, cost, self.limit)
 
 
 def run_names(folder: Path) -> list[str]:

@@ -7,6 +7,7 @@ from fairlead.cost import COSTS, Cost
 from local_worker.core.batcher import Admission
 from local_worker.core.policies import POLICIES, PolicyConfig, QueuePolicy
 from local_worker.core.policies.vtc_predict import VtcOracle
+from simulation.predictors import VtcHalfRight
 from simulation.prompts import BLOCK_TOKENS
 from simulation.sliding_rpm import SlidingRpm
 from simulation.step_time import Profile, profile
@@ -14,8 +15,13 @@ from throttler.core.profiles import Limits
 from throttler.core.registry import THROTTLES
 from throttler.core.throttle import Throttle
 
-# The registries', and what only a simulation has: a policy that knows the future, a measured system's rate limit.
-LOCAL_POLICIES: Mapping[str, Callable[[PolicyConfig], QueuePolicy]] = {**POLICIES, "vtc-oracle": VtcOracle}
+# The registries', and what only a simulation has: policies that know the future, a measured system's rate limit.
+LOCAL_POLICIES: Mapping[str, Callable[[PolicyConfig], QueuePolicy]] = {
+    **POLICIES,
+    "vtc-oracle": VtcOracle,
+    "vtc-half": VtcHalfRight,
+}
+UNLIMITED = 1_000_000
 ADMISSIONS: Mapping[str, Callable[[Limits], Throttle]] = {**THROTTLES, "sliding-rpm": SlidingRpm}
 
 
@@ -75,3 +81,23 @@ class ClusterSpec:
     event_lag_seconds: float = 0.0  # added to what workers tell the scheduler
     report_seconds: float = 0.25  # between load reports: as stale as the scheduler's view may be
     stall_timeout: float = 5.0
+
+
+def slora(
+    profile: Profile, policy: str, kv_tokens: int, cost: str = "weighted-tokens", limit: int | None = None
+) -> ClusterSpec:
+    """The system behind the VTC measurements; `limit` is its RPM's, without which nothing is refused."""
+    worker = WorkerSpec(
+        profile=profile,
+        policy=policy,
+        cost=cost,
+        kv_tokens=kv_tokens,
+        block_tokens=4,  # its pages held one token; small ones waste nearly as little
+        max_prompt_tokens=2048,
+        max_output_tokens=1024,
+        token_budget=kv_tokens,
+        admission=Admission.OPTIMISTIC,
+        slora=True,
+    )
+    limits = Limits(user_per_minute=limit or UNLIMITED, app_per_minute=UNLIMITED)
+    return ClusterSpec(worker=worker, route="round-robin", throttle="sliding-rpm" if limit else "none", limits=limits)

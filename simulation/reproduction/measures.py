@@ -58,6 +58,12 @@ def gap(curves: Mapping[str, Curve]) -> list[float]:
     return [max(values) - min(values) for values in zip(*curves.values(), strict=True)]
 
 
+def gap_since(curves: Mapping[str, Curve], start: int) -> list[float]:
+    """The same of what was received after second `start`: the theorems speak of intervals in which all are backlogged,
+    and before there is a queue whoever sends more gets more."""
+    return gap({client: [max(value - curve[start], 0.0) for value in curve] for client, curve in curves.items()})
+
+
 def service_difference(run: Run, seconds: int, cost: Cost | None = None) -> tuple[float, float, float]:
     """Maximum, mean and variance over the run's first `seconds` of VTC's service difference (section 5.1): the sum over
     clients of what they get less than the client that gets most, or less than they ask for if that is smaller."""
