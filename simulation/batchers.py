@@ -1,13 +1,14 @@
 """A worker's core, made from its specification."""
 
-from local_worker.core.batcher import Batcher, Limits
+from local_worker.core.batcher import Limits
 from local_worker.core.prefix_cache import PrefixCache
+from simulation.decode_runs import RunBatcher
 from simulation.prompts import EOS
 from simulation.slora import SloraBatcher
 from simulation.spec import WorkerSpec
 
 
-def make_batcher(spec: WorkerSpec) -> Batcher:
+def make_batcher(spec: WorkerSpec) -> RunBatcher:
     """An empty queue, batch and cache."""
     limits = Limits(
         max_running=spec.max_running,
@@ -17,6 +18,10 @@ def make_batcher(spec: WorkerSpec) -> Batcher:
         max_waiting_per_client=spec.max_waiting,
         admission=spec.admission,
     )
+    policy, cost = spec.make_policy(), spec.make_cost()
+    if spec.slora:
+        # Its pages held one token. Ours are larger, for speed: what rounding up takes is added.
+        cache = PrefixCache(spec.kv_tokens // spec.block_tokens + spec.max_running, spec.block_tokens)
+        return SloraBatcher(policy, cache, cost, limits, [EOS], spec.kv_tokens)
     cache = PrefixCache(spec.kv_tokens // spec.block_tokens, spec.block_tokens)
-    batcher = SloraBatcher if spec.slora else Batcher
-    return batcher(spec.make_policy(), cache, spec.make_cost(), limits, [EOS])
+    return RunBatcher(policy, cache, cost, limits, [EOS], spec.decode_run)

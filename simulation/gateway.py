@@ -1,6 +1,6 @@
 """The gateway's part: throttle, place, receive, place again; every call ends exactly once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from fairlead.blocks import pack_digests
@@ -9,13 +9,11 @@ from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.policies import Request
 from simulation.call import Call
 from simulation.clock import Clock
-from simulation.prompts import digests_of, output_of, output_token
-from simulation.spec import ClusterSpec
+from simulation.prompts import digests_of, output_run
+from simulation.spec import ADMISSIONS, ClusterSpec
 from simulation.worker import End, News, Session, Worker
 from throttler.core.interactions import Interactions
 from throttler.core.profiles import Profiles
-from throttler.core.quota import Whole
-from throttler.core.registry import THROTTLES
 from throttler.core.throttle import Rejected
 from throttler.core.tokens import Key
 
@@ -41,7 +39,7 @@ class Gateway:
         self._workers = workers
         self._done = done
         profiles = Profiles(limits=spec.limits)
-        self._throttle = THROTTLES[spec.throttle](profiles, Whole())
+        self._throttle = ADMISSIONS[spec.throttle](profiles)
         self._interactions = Interactions("simulation", profiles)
         self._interaction_tokens: dict[Key, bytes] = {}
         self.streaming = dict.fromkeys(workers, True)  # whether the stream to each worker stands
@@ -79,7 +77,7 @@ class Gateway:
         self._clock.after(self._delay, partial(self._dispatch, call))
 
     def _dispatch(self, call: Call) -> None:
-        prompt = [*call.prompt, *output_of(call.number, call.received)] if call.received else call.prompt
+        prompt = [*call.prompt, *output_run(call.number, 0, call.received)] if call.received else call.prompt
         if not call.digests:
             call.digests = digests_of(call.prompt, next(iter(self._workers.values())).spec.block_tokens)
         request = Request(
@@ -121,9 +119,9 @@ class Gateway:
                 session.started = True
                 self._started[session.call] = None
                 session.call.cached_tokens = cached
-        for session, token in news.tokens:
+        for session, tokens in news.tokens:
             if self._sessions.get(session.call) is session:
-                self._receive(session.call, token)
+                self._receive(session.call, tokens)
         for end in news.ended:
             if self._sessions.get(end.session.call) is not end.session:
                 continue
@@ -132,12 +130,12 @@ class Gateway:
             else:
                 self._end(end.session.call, end.outcome)
 
-    def _receive(self, call: Call, token: int) -> None:
-        expected = output_token(call.number, call.received)
-        assert token == expected, f"call {call.number}: token {token:x} at {call.received}, not {expected:x}"
+    def _receive(self, call: Call, tokens: Sequence[int]) -> None:
+        expected = output_run(call.number, call.received, call.received + len(tokens))
+        assert tokens == expected, f"call {call.number}: tokens {tokens} at {call.received}, not {expected}"
         if not call.received:
             call.first_token_at = self._clock.now
-        call.received += 1
+        call.received += len(tokens)
 
     def lost(self, worker: Worker) -> None:
         """The stream to `worker` broke, or the worker stalls: its calls are placed anew."""

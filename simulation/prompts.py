@@ -24,14 +24,10 @@ class Segments:
         return [_SEGMENT | next(self._numbers)] * length
 
 
-def output_token(call: int, position: int) -> int:
-    """The token at `position` of the output of call number `call`; never EOS."""
-    return (call << _OUTPUT_BITS & _SEGMENT - 1) | position % ((1 << _OUTPUT_BITS) - 1) + 1
-
-
-def output_of(call: int, length: int) -> list[int]:
-    """The first `length` output tokens of a call: what a later prompt quotes."""
-    return [output_token(call, position) for position in range(length)]
+def output_run(call: int, start: int, stop: int) -> range:
+    """Tokens `[start, stop)` of the output of call number `call`: what a later prompt quotes; never EOS."""
+    base = (call << _OUTPUT_BITS & _SEGMENT - 1) + 1
+    return range(base + start, base + stop)
 
 
 def digests_of(tokens: Sequence[int], block_tokens: int) -> list[int]:

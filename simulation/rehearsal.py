@@ -16,11 +16,10 @@ from simulation.cluster import Cluster
 from simulation.faults import draw, inject, lose_events
 from simulation.journal import Journal
 from simulation.oracle import run_watched
-from simulation.prompts import Segments, output_of
-from simulation.spec import LOCAL_POLICIES, ClusterSpec, WorkerSpec
+from simulation.prompts import Segments, output_run
+from simulation.spec import ADMISSIONS, LOCAL_POLICIES, ClusterSpec, WorkerSpec
 from simulation.workload import ClosedLoop
 from throttler.core.profiles import Limits
-from throttler.core.registry import THROTTLES
 
 SECONDS = 20.0
 
@@ -47,6 +46,7 @@ def _spec(rng: random.Random) -> ClusterSpec:
         max_waiting=rng.choice([8, 1000]),
         admission=rng.choice(list(Admission)),
         strict_paper=rng.random() < 0.3,
+        decode_run=rng.choice([1, 1, 5]),
     )
     return ClusterSpec(
         workers=rng.choice([1, 2, 4]),
@@ -54,7 +54,7 @@ def _spec(rng: random.Random) -> ClusterSpec:
         route=rng.choice(sorted(ROUTES)),
         route_quantum_tokens=rng.choice([64, 2048]),
         index_blocks=rng.choice([32, 10_000]),
-        throttle=rng.choice(sorted(THROTTLES)),
+        throttle=rng.choice(sorted(ADMISSIONS)),
         limits=Limits(user_per_minute=rng.choice([5, 60]), app_per_minute=rng.choice([20, 600])),
         network_seconds=rng.choice([0.0, 0.001, 0.05]),
         event_lag_seconds=rng.choice([0.0, 0.2]),
@@ -72,7 +72,7 @@ def _workload(rng: random.Random) -> ClosedLoop:
     def follow(call: Call, left: int) -> list[Call]:
         if not left or not call.completed:
             return []
-        prompt = [*call.prompt, *output_of(call.number, call.output_tokens), *segments.fresh(rng.randint(1, 16))]
+        prompt = [*call.prompt, *output_run(call.number, 0, call.output_tokens), *segments.fresh(rng.randint(1, 16))]
         arrival = call.latency + call.arrival + rng.expovariate(2.0)
         after = _call(rng, next(numbers), call.client, call.app, prompt, arrival)
         after.interaction, after.stage, after.last = call.interaction, call.stage + 1, left == 1

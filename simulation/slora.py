@@ -4,28 +4,35 @@ It is the measured system's own admission around a policy of ours: new requests 
 an estimate of the most memory that the batch will ever need, and a prefill runs alone while the others wait.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from fairlead.cost import Cost
 from local_worker.core.batch import Batch, StepResult
-from local_worker.core.batcher import Advance, Batcher, Limits, Plan
+from local_worker.core.batcher import Advance, Limits, Plan
 from local_worker.core.policies.protocol import QueuePolicy
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
+from simulation.decode_runs import RunBatcher, left_of
 
 DECODES_BETWEEN_PREFILLS = 10
 PREFILL_SHARE = 6  # at most 1/6 of the memory, or the longest request, in new prompts at a time
 LONGEST_REQUEST = 3072
 
 
-class SloraBatcher(Batcher):
+class SloraBatcher(RunBatcher):
     """Needs optimistic admission with pages given as tokens come; the estimate keeps it from ever retracting."""
 
     def __init__(
-        self, policy: QueuePolicy, cache: PrefixCache, cost: Cost, limits: Limits, eos_token_ids: Collection[int]
+        self,
+        policy: QueuePolicy,
+        cache: PrefixCache,
+        cost: Cost,
+        limits: Limits,
+        eos_token_ids: Collection[int],
+        capacity: int,
     ) -> None:
-        super().__init__(policy, cache, cost, limits, eos_token_ids)
-        self._capacity = cache.pages * cache.block_tokens
+        super().__init__(policy, cache, cost, limits, eos_token_ids, DECODES_BETWEEN_PREFILLS)
+        self._capacity = capacity  # tokens
         self._prefill_limit = max(self._capacity // PREFILL_SHARE, LONGEST_REQUEST)
         self._decodes = 0
         self._prefill = 0
@@ -52,12 +59,18 @@ class SloraBatcher(Batcher):
 
     def _fits(self, request: Request) -> bool:
         """Requests end in order of what they have left; memory is fullest just before one of these ends."""
-        sizes = [(_left(other), len(other.tokens)) for other in (*self._running, request)]
+        sizes = [(left_of(other), len(other.tokens)) for other in (*self._running, request)]
         held = most = 0
         for number, (left, tokens) in enumerate(sorted(sizes, reverse=True), start=1):
             held += tokens
             most = max(most, held + number * left)
         return most < self._capacity
+
+    def _steps(self, plan: Plan) -> int:
+        """Once due, every step is another chance: nothing changes before a request arrives or ends."""
+        if not self._due:
+            return self._decode_run - self._decodes
+        return min(left_of(piece.request) for piece in plan.batch.slices) if self._waiting else 1
 
     def commit(self, plan: Plan, result: StepResult) -> list[Advance]:
         """See Batcher."""
@@ -65,6 +78,7 @@ class SloraBatcher(Batcher):
         self._decodes = 0 if prefill else self._decodes + 1
         return super().commit(plan, result)
 
-
-def _left(request: Request) -> int:
-    return request.sampling.max_tokens - request.output_tokens
+    def commit_run(self, plan: Plan, tokens: Sequence[Sequence[int]]) -> list[Advance]:
+        """See RunBatcher."""
+        self._decodes += max(len(run) for run in tokens)
+        return super().commit_run(plan, tokens)

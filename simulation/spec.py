@@ -2,17 +2,49 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
 
 from fairlead.cost import COSTS, Cost
 from local_worker.core.batcher import Admission
 from local_worker.core.policies import POLICIES, PolicyConfig, QueuePolicy
 from local_worker.core.policies.vtc_predict import VtcOracle
+from simulation.predictors import VtcHalfRight
 from simulation.prompts import BLOCK_TOKENS
+from simulation.sliding_rpm import SlidingRpm
 from simulation.step_time import Profile, profile
-from throttler.core.profiles import Limits
+from throttler.core.profiles import Limits, Profiles
+from throttler.core.quota import Quota, Whole
+from throttler.core.registry import THROTTLES
+from throttler.core.throttle import Decision, Throttle
 
-# The registry's, and the one that must know the future.
-LOCAL_POLICIES: Mapping[str, Callable[[PolicyConfig], QueuePolicy]] = {**POLICIES, "vtc-oracle": VtcOracle}
+# The registries', and what only a simulation has: policies that know the future, a measured system's rate limit.
+LOCAL_POLICIES: Mapping[str, Callable[[PolicyConfig], QueuePolicy]] = {
+    **POLICIES,
+    "vtc-oracle": VtcOracle,
+    "vtc-half": VtcHalfRight,
+}
+UNLIMITED = 1_000_000
+
+
+class Admits(Protocol):
+    """What the simulated gateway, which is the only one, asks of a throttle."""
+
+    def admit(self, client: str, app: str, protected: bool, overloaded: bool, now: float) -> Decision:
+        """See throttler.core.throttle.Throttle."""
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError with detail when the state is impossible."""
+
+
+def _alone(make: Callable[[Profiles, Quota], Throttle], profiles: Profiles) -> Throttle:
+    return make(profiles, Whole())
+
+
+ADMISSIONS: Mapping[str, Callable[[Profiles], Admits]] = {
+    **{name: partial(_alone, make) for name, make in THROTTLES.items()},
+    "sliding-rpm": SlidingRpm,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +64,7 @@ class WorkerSpec:
     max_waiting: int = 1_000_000
     admission: Admission = Admission.RESERVE
     strict_paper: bool = False
+    decode_run: int = 1  # decoding steps between two looks at the queue
     slora: bool = False  # batches as the engine of the VTC measurements did, see simulation.slora
 
     def make_cost(self) -> Cost:
@@ -70,3 +103,23 @@ class ClusterSpec:
     event_lag_seconds: float = 0.0  # added to what workers tell the scheduler
     report_seconds: float = 0.25  # between load reports: as stale as the scheduler's view may be
     stall_timeout: float = 5.0
+
+
+def slora(
+    profile: Profile, policy: str, kv_tokens: int, cost: str = "weighted-tokens", limit: int | None = None
+) -> ClusterSpec:
+    """The system behind the VTC measurements; `limit` is its RPM's, without which nothing is refused."""
+    worker = WorkerSpec(
+        profile=profile,
+        policy=policy,
+        cost=cost,
+        kv_tokens=kv_tokens,
+        block_tokens=4,  # its pages held one token; small ones waste nearly as little
+        max_prompt_tokens=2048,
+        max_output_tokens=1024,
+        token_budget=kv_tokens,
+        admission=Admission.OPTIMISTIC,
+        slora=True,
+    )
+    limits = Limits(user_per_minute=limit or UNLIMITED, app_per_minute=UNLIMITED)
+    return ClusterSpec(worker=worker, route="round-robin", throttle="sliding-rpm" if limit else "none", limits=limits)

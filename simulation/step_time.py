@@ -1,5 +1,7 @@
 """How long an engine step takes: a roofline, and what an engine adds to it."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from local_worker.core.batch import Batch
@@ -20,6 +22,8 @@ class Profile:
     kv: float = 0.6
     step_seconds: float = 0.004
     sequence_seconds: float = 0.00005
+    prefill_seconds: float = 0.0  # what a step with prompts adds, and what the step after it does: only engines that
+    merge_seconds: float = 0.0  # prefill apart and merge batches have these
 
     @property
     def kv_tokens(self) -> int:
@@ -28,29 +32,41 @@ class Profile:
 
 
 class StepTime:
-    """Seconds per step. Compute and memory traffic overlap: the slower one counts."""
+    """Seconds per step.
+
+    Linear layers read all weights and compute all tokens; the two overlap imperfectly, and their Euclidean sum is near
+    the slower one everywhere but where they meet (large decode batches). Attention reads the cache and adds to it.
+    """
 
     def __init__(self, profile: Profile) -> None:
         gpu, model = profile.gpu, profile.model
         self._fixed, self._sequence = profile.step_seconds, profile.sequence_seconds
+        self._prefill, self._merge = profile.prefill_seconds, profile.merge_seconds
+        self._merging = False
         self._weights = model.weight_bytes / (gpu.bandwidth * profile.weights)
         self._kv = model.kv_bytes / (gpu.bandwidth * profile.kv)
         self._token = 2 * model.parameters / (gpu.flops * profile.compute)
         # Scores and their use: two products of `hidden` per layer and pair of tokens, two operations each.
         self._pair = 4 * model.layers * model.hidden / (gpu.flops * profile.compute)
 
-    def __call__(self, batch: Batch) -> float:
-        """Seconds for one step of `batch`."""
-        tokens = context = pairs = 0
-        for piece in batch.slices:
+    def __call__(self, batch: Batch, lengths: Sequence[int]) -> float:
+        """Seconds for `batch`, whose requests make `lengths` tokens each: more than one only while all decode."""
+        tokens = context = pairs = sequences = 0
+        prefill = False
+        for piece, steps in zip(batch.slices, lengths, strict=True):
+            prefill = prefill or piece.start < piece.request.prompt_tokens
             length = piece.stop - piece.start
-            tokens += length
-            context += piece.stop
+            sequences += steps
+            tokens += length * steps
+            context += piece.stop * steps + steps * (steps - 1) // 2
             if length > 1:
                 pairs += length * (piece.start + piece.stop) // 2
-        compute = tokens * self._token + pairs * self._pair
-        memory = self._weights + context * self._kv
-        return self._fixed + len(batch.slices) * self._sequence + max(compute, memory)
+        steps = max(lengths)
+        linear = math.hypot(steps * self._weights, tokens * self._token)
+        attention = context * self._kv + pairs * self._pair
+        extra = self._prefill if prefill else self._merge if self._merging else 0.0
+        self._merging = prefill
+        return steps * self._fixed + extra + sequences * self._sequence + linear + attention
 
 
 def profile(gpu: str, model: str) -> Profile:

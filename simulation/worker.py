@@ -1,6 +1,6 @@
 """A worker under virtual time: the batching core, and steps that take as long as the profile says."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -15,7 +15,7 @@ from simulation.batchers import make_batcher
 from simulation.call import Call
 from simulation.clock import Clock
 from simulation.journal import Journal
-from simulation.prompts import CHAIN_SEED, digests_of, output_of, output_token
+from simulation.prompts import CHAIN_SEED, digests_of, output_run
 from simulation.spec import WorkerSpec
 from simulation.step_time import StepTime
 
@@ -49,7 +49,7 @@ class News:
 
     accepted: list[Session] = field(default_factory=list)
     started: list[tuple[Session, int]] = field(default_factory=list)  # cached prompt tokens
-    tokens: list[tuple[Session, int]] = field(default_factory=list)
+    tokens: list[tuple[Session, Sequence[int]]] = field(default_factory=list)
     ended: list[End] = field(default_factory=list)
     cached: tuple[Link, ...] = ()
     evicted: tuple[int, ...] = ()
@@ -106,7 +106,7 @@ class Worker:
             call.digests = digests_of(call.prompt, self.spec.block_tokens)
         tokens, digests = list(call.prompt), list(call.digests)
         if session.generated:
-            tokens += output_of(call.number, session.generated)
+            tokens += output_run(call.number, 0, session.generated)
             digests = digests_of(tokens, self.spec.block_tokens)
         return Request(
             id=str(call.number),
@@ -155,22 +155,28 @@ class Worker:
             session = self._sessions[request]
             session.admitted, call = True, session.call
             call.admitted_at = self._clock.now if call.admitted_at is None else call.admitted_at
-        seconds = self._seconds(plan.batch) * self.slowdown
-        self._clock.after(seconds, partial(self._commit, self.life, plan))
+        lengths = self.batcher.lengths(plan)
+        seconds = self._seconds(plan.batch, lengths) * self.slowdown
+        self._clock.after(seconds, partial(self._commit, self.life, plan, lengths))
 
-    def _commit(self, life: int, plan: Plan) -> None:
+    def _commit(self, life: int, plan: Plan, lengths: list[int]) -> None:
         if life != self.life:
             return
         if self._clock.now < self.stalled_until:
-            self._clock.at(self.stalled_until, partial(self._commit, life, plan))
+            self._clock.at(self.stalled_until, partial(self._commit, life, plan, lengths))
             return
-        self._journal.steps += 1
+        self._journal.steps += max(lengths)
         # Aborted while the step ran: no session any more, and the batcher passes them over.
         news = News(started=[(self._sessions[r], r.cached) for r in plan.admitted if r in self._sessions])
-        tokens = tuple(self._sample(piece.request) for piece in plan.batch.slices if piece.samples)
-        for advance in self.batcher.commit(plan, StepResult(tokens)):
+        runs = {piece.request: _sample(piece.request, n) for piece, n in zip(plan.batch.slices, lengths, strict=True)}
+        if max(lengths) > 1:
+            advances = self.batcher.commit_run(plan, list(runs.values()))
+        else:
+            tokens = tuple(runs[piece.request][0] for piece in plan.batch.slices if piece.samples)
+            advances = self.batcher.commit(plan, StepResult(tokens))
+        for advance in advances:
             session = self._sessions[advance.request]
-            news.tokens.append((session, advance.token))
+            news.tokens.append((session, runs[advance.request]))
             if advance.finish is not None:
                 del self._sessions[advance.request]
                 news.ended.append(End(session, Outcome.COMPLETED, advance.request.output_tokens))
@@ -181,5 +187,7 @@ class Worker:
         self.tell(self, news)
         self._step()
 
-    def _sample(self, request: Request) -> int:
-        return output_token(int(request.id), request.seed_position + request.output_tokens)
+
+def _sample(request: Request, tokens: int) -> Sequence[int]:
+    made = request.seed_position + request.output_tokens
+    return output_run(int(request.id), made, made + tokens)

@@ -1,0 +1,65 @@
+"""Several decoding steps between two looks at the queue, as engines do that schedule once every so often.
+
+SGLang plans after every tenth decoding step (DLPM section 5.1), S-LoRA likewise. To the cores such a run is one step in
+which a request makes several tokens: nobody can enter before its end, and who ends on the way leaves at its end.
+"""
+
+from collections.abc import Collection, Sequence
+
+from fairlead.cost import Cost
+from local_worker.core.batcher import Advance, Batcher, Limits, Plan
+from local_worker.core.policies.protocol import QueuePolicy
+from local_worker.core.prefix_cache import PrefixCache
+from local_worker.core.request import Request
+
+
+class RunBatcher(Batcher):
+    """A batcher whose engine makes up to `decode_run` tokens per request before it plans again."""
+
+    def __init__(
+        self,
+        policy: QueuePolicy,
+        cache: PrefixCache,
+        cost: Cost,
+        limits: Limits,
+        eos_token_ids: Collection[int],
+        decode_run: int,
+    ) -> None:
+        super().__init__(policy, cache, cost, limits, eos_token_ids)
+        self._decode_run = decode_run
+
+    def lengths(self, plan: Plan) -> list[int]:
+        """Tokens that each slice's request will make in this run; all 1 while prompts are computed."""
+        slices = plan.batch.slices
+        steps = self._steps(plan)
+        if steps == 1 or any(piece.stop - piece.start > 1 for piece in slices):
+            return [1] * len(slices)
+        lengths = [min(steps, left_of(piece.request)) for piece in slices]
+        if all(
+            self.cache.extend(piece.request, len(piece.request.tokens) + length - 1)
+            for piece, length in zip(slices, lengths, strict=True)
+        ):
+            return lengths
+        return [1] * len(slices)
+
+    def _steps(self, plan: Plan) -> int:
+        return self._decode_run
+
+    def commit_run(self, plan: Plan, tokens: Sequence[Sequence[int]]) -> list[Advance]:
+        """Take in a run of decoding steps, `tokens` per slice; each one's last token comes back."""
+        advances = []
+        for piece, run in zip(plan.batch.slices, tokens, strict=True):
+            if (request := piece.request) in self._running:
+                request.tokens.extend(run[:-1])
+                request.computed = len(request.tokens)
+                if len(run) > 1:
+                    self.policy.generated(request, len(run) - 1)
+                    self._ledger.generated(request, len(run) - 1)
+                self.cache.publish(request)
+                advances.append(self._advance(request, run[-1]))
+        return advances
+
+
+def left_of(request: Request) -> int:
+    """Tokens that `request` has still to make: simulated requests always use up their budget."""
+    return request.sampling.max_tokens - request.output_tokens

@@ -1,0 +1,13 @@
+"""Length predictors that only a simulation can have."""
+
+import random
+
+from local_worker.core.policies.vtc_predict import VtcOracle
+from local_worker.core.request import Request
+
+
+class VtcHalfRight(VtcOracle):
+    """Predicts anything within 50 % of the real length, evenly (VTC section B.3, "VTC (+-50 %)")."""
+
+    def _predict(self, request: Request) -> int:
+        return int(super()._predict(request) * random.Random(int(request.id)).uniform(0.5, 1.5))

@@ -1,0 +1,75 @@
+"""What an item of the reproduction is: jobs that can run anywhere, and what is read from their results."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from simulation.sources import Sources
+
+
+class Job(Protocol):
+    """One simulation: deterministic, picklable, and equal to another job exactly when its result would be."""
+
+    def __hash__(self) -> int:
+        """Equal jobs are run once, whichever items ask for them."""
+
+    def run(self) -> Any:
+        """The result, small enough to be sent to another process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One curve of a chart."""
+
+    label: str
+    xs: Sequence[float]
+    ys: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """One panel."""
+
+    title: str
+    x: str
+    y: str
+    lines: Sequence[Line]
+    log_y: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One row of the report. `agrees`: is the paper's conclusion ours, too; None when nothing is concluded."""
+
+    claim: str
+    paper: str
+    ours: str
+    agrees: bool | None
+    because: str = ""  # where we differ
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an item has to say: rows of numbers (the first names the columns), panels, findings."""
+
+    rows: Sequence[Sequence[object]]
+    charts: Sequence[Chart] = ()
+    findings: Sequence[Finding] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """What an item simulates. `read` gets the jobs' results under the jobs' names."""
+
+    setup: str  # and how it differs from the paper's
+    jobs: Mapping[str, Job]
+    read: Callable[[Mapping[str, Any]], Report]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One figure or table, or a few that are read from the same runs. `study` raises SourceMissing."""
+
+    name: str
+    source: str  # where it is in which paper
+    study: Callable[[Sources], Study]

@@ -1,0 +1,142 @@
+"""What the papers measure, computed from runs."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
+from statistics import fmean, pvariance
+
+from fairlead.cost import MICRO, Cost, WeightedTokens
+from fairlead.metrics import jain_index, percentile
+from simulation.reproduction.run import Record, Run
+
+T = 30  # half the window, seconds (VTC section 5.1)
+Curve = Sequence[float]
+
+
+def received(run: Run, client: str, cost: Cost | None = None) -> list[float]:
+    """Service received by the end of each second, as a client sees it: the whole prompt at its first token, cached or
+    not, and output evenly from there to the end (VTC section 5.1; DLPM section 6.1, footnote 5)."""
+    price = cost or WeightedTokens()
+    rate = [0.0] * (int(run.seconds) + 2)
+    for record in run.of(client):
+        if record.first is None or not record.output_tokens:
+            continue
+        begin, end = int(record.first), int(record.ended)
+        rate[begin] += price.extend(record.input_tokens, 0) / MICRO
+        each = price.decode(record.output_tokens, record.input_tokens, 0) / MICRO / (end - begin + 1)
+        for second in range(begin, end + 1):
+            rate[second] += each
+    return list(accumulate(rate))
+
+
+def requested(run: Run, client: str, cost: Cost | None = None) -> list[float]:
+    """What the client had asked for by the end of each second, refused calls left out."""
+    price = cost or WeightedTokens()
+    rate = [0.0] * (int(run.seconds) + 2)
+    for record in run.of(client):
+        if record.first is not None:
+            micro = price.extend(record.input_tokens, 0) + price.decode(record.output_tokens, record.input_tokens, 0)
+            rate[int(record.arrival)] += micro / MICRO
+    return list(accumulate(rate))
+
+
+def actual(run: Run, client: str) -> list[float]:
+    """Service by the workers' ledgers at the end of each second: cached input is free."""
+    known, curve, value = run.actual.get(client, {}), [], 0.0
+    for second in range(int(run.seconds) + 2):
+        value = known.get(second, value)
+        curve.append(value)
+    return curve
+
+
+def rate_around(curve: Curve, second: int) -> float:
+    """W(t - T, t + T) / 2T."""
+    return (curve[min(second + T, len(curve) - 1)] - curve[max(second - T, 0)]) / (2 * T)
+
+
+def gap(curves: Mapping[str, Curve]) -> list[float]:
+    """The largest difference of accumulated service between two clients, by second (VTC section 5.1)."""
+    return [max(values) - min(values) for values in zip(*curves.values(), strict=True)]
+
+
+def gap_since(curves: Mapping[str, Curve], start: int) -> list[float]:
+    """The same of what was received after second `start`: the theorems speak of intervals in which all are backlogged,
+    and before there is a queue whoever sends more gets more."""
+    return gap({client: [max(value - curve[start], 0.0) for value in curve] for client, curve in curves.items()})
+
+
+def service_difference(run: Run, seconds: int, cost: Cost | None = None) -> tuple[float, float, float]:
+    """Maximum, mean and variance over the run's first `seconds` of VTC's service difference (section 5.1): the sum over
+    clients of what they get less than the client that gets most, or less than they ask for if that is smaller."""
+    served = {client: received(run, client, cost) for client in run.clients}
+    asked = {client: requested(run, client, cost) for client in run.clients}
+    differences = []
+    for second in range(T, min(seconds, int(run.seconds)) - T):
+        rates = {client: rate_around(curve, second) for client, curve in served.items()}
+        most = max(rates.values())
+        spared = (min(most - rate, abs(rate_around(asked[client], second) - rate)) for client, rate in rates.items())
+        differences.append(sum(spared))
+    return max(differences), fmean(differences), pvariance(differences)
+
+
+def response_times(records: Iterable[Record], seconds: float) -> tuple[list[float], list[float]]:
+    """Mean first-token latency of the calls that arrived within T of a time, where there are any."""
+    waits = sorted((record.arrival, record.first - record.arrival) for record in records if record.first is not None)
+    xs, ys = [], []
+    for time in range(0, int(seconds) + 1, T // 3):
+        near = [wait for arrival, wait in waits if time - T <= arrival < time + T]
+        if near:
+            xs.append(float(time))
+            ys.append(fmean(near))
+    return xs, ys
+
+
+def mean_wait(records: Iterable[Record]) -> float:
+    """Mean first-token latency; raises StatisticsError when nobody was answered."""
+    return fmean(record.first - record.arrival for record in records if record.first is not None)
+
+
+def tokens_per_second(run: Run) -> float:
+    """Input and output tokens of answered calls over the whole run (VTC Table 2)."""
+    return sum(record.input_tokens + record.output_tokens for record in run.records if record.completed) / run.seconds
+
+
+def service_rate(run: Run) -> float:
+    """Service received per second of the whole run (DLPM section 6.1)."""
+    return sum(r.input_tokens + 2 * r.output_tokens for r in run.records if r.completed) / run.seconds
+
+
+def fairness(run: Run) -> float:
+    """Jain's index of service rates while all clients are active (DLPM section 6.1)."""
+    start = max(min(record.arrival for record in run.of(client)) for client in run.clients)
+    stop = min(max(record.ended for record in run.of(client)) for client in run.clients)
+    if stop <= start:
+        return 1.0
+    rates = []
+    for client in run.clients:
+        curve = received(run, client)
+        rates.append(curve[int(stop)] - curve[int(start)])
+    return jain_index(rates)
+
+
+def hit_rate(run: Run) -> float:
+    """Share of the prompts' tokens that a worker's cache held."""
+    return sum(record.cached_tokens for record in run.records) / sum(record.input_tokens for record in run.records)
+
+
+def program_times(run: Run, client: str) -> list[float]:
+    """Seconds from the first arrival to the last end of each of the client's interactions."""
+    spans: dict[str, tuple[float, float]] = {}
+    for record in run.of(client):
+        begin, end = spans.get(record.interaction, (record.arrival, record.ended))
+        spans[record.interaction] = min(begin, record.arrival), max(end, record.ended)
+    return [end - begin for begin, end in spans.values()]
+
+
+def over(run: Run, clients: Iterable[str], times: Callable[[Run, str], list[float]], percent: float) -> float:
+    """Mean over `clients` of a percentile of their `times` (DLPM Figure 7)."""
+    return fmean(percentile(times(run, client), percent) for client in clients)
+
+
+def first_token_times(run: Run, client: str) -> list[float]:
+    """First-token latencies."""
+    return [record.first - record.arrival for record in run.of(client) if record.first is not None]

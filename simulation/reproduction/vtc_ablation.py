@@ -1,0 +1,184 @@
+"""VTC section 5.4 and appendix B on synthetic workloads: pool size and lengths, weights, profiled cost, prediction."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from statistics import fmean, pvariance
+
+from fairlead.cost import COSTS, WEIGHT_ONE, Cost
+from simulation.fitted import SLORA
+from simulation.reproduction.item import Chart, Finding, Item, Job, Line, Report, Study
+from simulation.reproduction.measures import gap, gap_since, received, service_difference, tokens_per_second
+from simulation.reproduction.run import Run, Scenario
+from simulation.reproduction.streams import Stream, Streams
+from simulation.reproduction.vtc_real import PROFILED_UNIT
+from simulation.reproduction.vtc_synthetic import curves, gap_rows, item, rate, scenario
+from simulation.sources import Sources
+from simulation.spec import slora
+
+Runs = Mapping[str, Run]
+SECONDS = 600
+QUEUED = 60  # by when every client has a queue
+A100 = SLORA["a100-80g llama-2-13b"]
+TWO = (Stream(client="1", per_minute=90), Stream(client="2", per_minute=180))
+EIGHT = tuple(Stream(client=str(n), per_minute=24 if n < 3 else 36) for n in range(8))
+FOUR = tuple(Stream(client=str(n), per_minute=per_minute) for n, per_minute in enumerate((48, 48, 72, 96), start=1))
+PREDICTORS = {"VTC": "vtc", "VTC (±50%)": "vtc-half", "VTC (oracle)": "vtc-oracle"}
+TABLE4 = {"FCFS": (323.18, 317.13), "VTC": (137.27, 74.87), "VTC (oracle)": (4.28, 0.34)}
+TABLE5 = {"VTC": (192.88, 103.77), "VTC (±50%)": (33.98, 12.54), "VTC (oracle)": (5.87, 0.51)}
+TABLE6 = {"VTC": (322.16, 162.20), "VTC (±50%)": (99.43, 66.32), "VTC (oracle)": (43.23, 36.34)}
+
+HEADER = ("scheduler", "max diff", "avg diff", "diff var", "tokens/s")
+
+
+def _pool(kv_tokens: int, length: int) -> Scenario:
+    """Two clients on the A100, the second sending twice as much, both far over the capacity."""
+    streams = tuple(
+        Stream(client=client, per_minute=rate, input_tokens=length, output_tokens=length)
+        for client, rate in (("1", 240.0 * 256 / length), ("2", 480.0 * 256 / length))
+    )
+    return Scenario(slora(A100, "vtc", kv_tokens), Streams(streams))
+
+
+def _fig15(runs: Runs) -> Report:
+    gaps = {name: gap_since(curves(run), QUEUED)[QUEUED:SECONDS] for name, run in runs.items()}
+    spread = {name: pvariance(values) ** 0.5 for name, values in gaps.items()}
+    most = {name: max(values) for name, values in gaps.items()}
+    sizes = f"35,000: {most['35000, 256']:,.0f}; 65,000: {most['65000, 256']:,.0f}"
+    lengths = "; ".join(f"{n}*2: {spread[f'35000, {n}']:,.0f}" for n in (256, 512, 768))
+    longer = spread["35000, 256"] < min(spread["35000, 512"], spread["35000, 768"])
+    similar = 2 / 3 < spread["35000, 512"] / spread["35000, 768"] < 3 / 2
+    findings = [
+        Finding(
+            "difference of service by pool size",
+            "varies more at 65,000 than at 35,000",
+            sizes,
+            most["65000, 256"] > most["35000, 256"],
+        ),
+        Finding(
+            "by length, standard deviation",
+            "larger for longer requests; 512 and 768 alike",
+            lengths,
+            longer and similar,
+        ),
+    ]
+    lines = [Line(name, range(QUEUED, SECONDS), values) for name, values in gaps.items()]
+    return Report(gap_rows(runs), [Chart("difference since 60 s", "seconds", "service", lines)], findings)
+
+
+def _fig15_study(_sources: Sources) -> Study:
+    pools = [(35_000, 256), (65_000, 256), (35_000, 512), (35_000, 768)]
+    jobs: dict[str, Job] = {f"{kv}, {length}": _pool(kv, length) for kv, length in pools}
+    setup = "Llama-2-13b on an A100-80G, S-LoRA's batching; rates are chosen so that both clients are backlogged."
+    return Study(setup, jobs, _fig15)
+
+
+def _fig16(runs: Runs) -> Report:
+    rows: list[tuple[object, ...]] = [("scheduler", "second", "client", "service")]
+    charts, served = [], {}
+    for name, run in runs.items():
+        lines = [Line(f"client {c}", range(SECONDS), received(run, c)[:SECONDS]) for c in run.clients]
+        rows += [(name, x, line.label, line.ys[x]) for line in lines for x in range(0, SECONDS, 10)]
+        charts.append(Chart(name, "seconds", "service received", lines))
+        rates = [rate(received(run, client), 60, 300) for client in run.clients]
+        served[name] = [value / rates[0] for value in rates]
+    texts = {name: " : ".join(f"{value:.2f}" for value in ratios) for name, ratios in served.items()}
+    equal = max(abs(ratio - 1) for ratio in served["VTC"]) < 0.1
+    weighted = max(abs(ratio / weight - 1) for weight, ratio in enumerate(served["weighted VTC"], start=1)) < 0.1
+    findings = [
+        Finding("four clients under VTC", "comparable service", texts["VTC"], equal),
+        Finding("weights 1, 2, 3, 4", "service close to 1 : 2 : 3 : 4", texts["weighted VTC"], weighted),
+    ]
+    return Report(rows, charts, findings)
+
+
+def _fig16_jobs() -> dict[str, Job]:
+    """The weighted clients send enough for their shares: 1.7 requests per second are served in all."""
+    weighted = tuple(Stream(client=str(n), per_minute=60.0 + 15 * n, weight=n * WEIGHT_ONE) for n in range(1, 5))
+    return {"VTC": scenario("vtc", *FOUR), "weighted VTC": scenario("vtc", *weighted)}
+
+
+def _differences(runs: Runs, cost: Cost, printed: Mapping[str, tuple[float, float]], unit: float = 1.0) -> Report:
+    ours = {}
+    for name, run in runs.items():
+        most, mean, variance = service_difference(run, SECONDS, cost)
+        ours[name] = most / unit, mean / unit, variance / unit**2
+    rows: list[tuple[object, ...]] = [HEADER]
+    rows += [(name, *values, tokens_per_second(runs[name])) for name, values in ours.items()]
+    names = list(printed)
+    findings = [
+        Finding(f"max and average difference: {name}", f"{a:,.1f} / {b:,.1f}", _pair(ours[name]), None)
+        for name, (a, b) in printed.items()
+    ]
+    ordered = all(ours[a][1] > 1.5 * ours[b][1] for a, b in pairwise(names))
+    paper = " > ".join(f"{printed[name][1]:,.1f}" for name in names)
+    got = " > ".join(f"{ours[name][1]:,.1f}" for name in names) if ordered else _order(ours)
+    findings.append(Finding("average: " + ", ".join(names), paper, got, ordered))
+    gaps = [gap(curves(run))[:SECONDS] for run in runs.values()]
+    lines = [Line(name, range(SECONDS), values) for name, values in zip(runs, gaps, strict=True)]
+    return Report(rows, [Chart("difference of accumulated service", "seconds", "service", lines)], findings)
+
+
+def _pair(values: tuple[float, float, float]) -> str:
+    return f"{values[0]:,.1f} / {values[1]:,.1f}"
+
+
+def _order(ours: Mapping[str, tuple[float, float, float]]) -> str:
+    return ", ".join(f"{name} {values[1]:,.1f}" for name, values in ours.items())
+
+
+def _table4(runs: Runs) -> Report:
+    return _differences(runs, COSTS["profiled"](), TABLE4, PROFILED_UNIT)
+
+
+def _table5(runs: Runs) -> Report:
+    return _differences(runs, COSTS["weighted-tokens"](), TABLE5)
+
+
+def _table6(runs: Runs) -> Report:
+    return _differences(runs, COSTS["weighted-tokens"](), TABLE6)
+
+
+def _fig19(runs: Runs) -> Report:
+    rows: list[tuple[object, ...]] = [("clients and scheduler", "second", "difference")]
+    charts, means = [], {}
+    for clients in ("2 clients", "8 clients"):
+        lines = []
+        for name in PREDICTORS:
+            values = gap_since(curves(runs[f"{clients}, {name}"]), QUEUED)[QUEUED:SECONDS]
+            lines.append(Line(name, range(QUEUED, SECONDS), values))
+            rows += [(f"{clients}, {name}", QUEUED + x, value) for x, value in enumerate(values)]
+            means[clients, name] = fmean(values)
+        charts.append(Chart(clients, "seconds", "difference of service", lines))
+    findings = []
+    for clients in ("2 clients", "8 clients"):
+        values = [means[clients, name] for name in PREDICTORS]
+        ours = ", ".join(f"{name} {value:,.0f}" for name, value in zip(PREDICTORS, values, strict=True))
+        holds = values[0] > values[1] > values[2]
+        paper = "prediction lowers it, even one that errs by 50 %"
+        findings.append(Finding(f"mean difference, {clients}", paper, ours, holds))
+    return Report(rows, charts, findings)
+
+
+def _predicted(streams: tuple[Stream, ...]) -> dict[str, Job]:
+    return {name: scenario(policy, *streams) for name, policy in PREDICTORS.items()}
+
+
+def _profiled() -> dict[str, Job]:
+    policies = {"FCFS": "fcfs", "VTC": "vtc", "VTC (oracle)": "vtc-oracle"}
+    return {name: scenario(policy, *TWO, cost="profiled") for name, policy in policies.items()}
+
+
+ITEMS = (
+    Item("vtc-fig15", "VTC Figure 15: pool size and request length", _fig15_study),
+    item("vtc-fig16", "Figure 16: weighted VTC", _fig16_jobs(), _fig16),
+    item(
+        "vtc-fig19",
+        "Figure 19: length prediction",
+        {f"2 clients, {name}": job for name, job in _predicted(TWO).items()}
+        | {f"8 clients, {name}": job for name, job in _predicted(EIGHT).items()},
+        _fig19,
+    ),
+    item("vtc-table4", "Table 4: profiled cost, two overloaded clients", _profiled(), _table4),
+    item("vtc-table5", "Table 5: length prediction, two clients", _predicted(TWO), _table5),
+    item("vtc-table6", "Table 6: length prediction, eight clients", _predicted(EIGHT), _table6),
+)

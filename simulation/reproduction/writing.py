@@ -1,0 +1,64 @@
+"""A report on disk and on the screen: numbers as CSV, charts as SVG, findings as Markdown."""
+
+import csv
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from simulation.reproduction.item import Chart, Finding, Item, Report, Study
+
+PANEL_INCHES = 5.0, 3.4
+VERDICTS = {True: "yes", False: "**no**", None: "-"}
+
+
+def write(folder: Path, name: str, report: Report) -> None:
+    """`NAME.csv` and, when there is something to draw, `NAME.svg`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{name}.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([_plain(value) for value in row] for row in report.rows)
+    if report.charts:
+        _draw(folder / f"{name}.svg", report.charts)
+
+
+def _plain(value: object) -> object:
+    return round(value, 4) if isinstance(value, float) else value
+
+
+def _draw(path: Path, charts: Sequence[Chart]) -> None:
+    """Side by side. The same charts, the same bytes."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = path.stem
+    from matplotlib import pyplot
+
+    columns = min(len(charts), 3)
+    rows = -(-len(charts) // columns)
+    size = PANEL_INCHES[0] * columns, PANEL_INCHES[1] * rows
+    figure, axes = pyplot.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
+    for axis, chart in zip(axes.flat, charts, strict=False):
+        for line in chart.lines:
+            axis.plot(line.xs, line.ys, label=line.label, linewidth=1.2, marker="." if len(line.xs) <= 12 else None)
+        axis.set_title(chart.title, fontsize="medium")
+        axis.set_xlabel(chart.x)
+        axis.set_ylabel(chart.y)
+        axis.set_yscale("log" if chart.log_y else "linear")
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize="small")
+    for axis in list(axes.flat)[len(charts) :]:
+        axis.set_visible(False)
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def table(findings: Iterable[Finding]) -> str:
+    """Paper says, we get, same conclusion?"""
+    lines = ["| claim | paper says | we get | same conclusion? |", "|---|---|---|---|"]
+    for finding in findings:
+        verdict = VERDICTS[finding.agrees] + (f": {finding.because}" if finding.because else "")
+        lines.append(f"| {finding.claim} | {finding.paper} | {finding.ours} | {verdict} |")
+    return "\n".join(lines)
+
+
+def section(item: Item, study: Study, report: Report) -> str:
+    """The item in docs/reproduction.md."""
+    return f"## {item.name}\n\n{item.source}. {study.setup}\n\n{table(report.findings)}\n"

@@ -1,0 +1,34 @@
+"""The rate limit of the system behind the VTC measurements: it slides, and only calls that were let in count.
+
+Read off the measured refusals; our own baseline counts by the minute of the clock (throttler.core.rpm).
+"""
+
+from collections import deque
+
+from fairlead.outcomes import Outcome
+from throttler.core.profiles import Profiles
+from throttler.core.throttle import WINDOW_SECONDS, Admitted, Decision, Rejected
+
+
+class SlidingRpm:
+    """At most so many admitted calls per user in any minute. An Admits (simulation.spec)."""
+
+    def __init__(self, profiles: Profiles) -> None:
+        self._limit = profiles.limits.user_per_minute
+        self._admitted: dict[str, deque[float]] = {}
+
+    def admit(self, client: str, app: str, protected: bool, overloaded: bool, now: float) -> Decision:
+        """See Admits; only `client` and `now` matter."""
+        times = self._admitted.setdefault(client, deque())
+        while times and times[0] <= now - WINDOW_SECONDS:
+            times.popleft()
+        if len(times) >= self._limit:
+            wait = times[0] + WINDOW_SECONDS - now
+            return Rejected(Outcome.THROTTLED_USER, wait, f"user {client!r} had {self._limit} calls in a minute")
+        times.append(now)
+        return Admitted(protected)
+
+    def check_invariants(self) -> None:
+        """See Admits."""
+        for client, times in self._admitted.items():
+            assert len(times) <= self._limit, f"{client}: {len(times)} calls admitted, the limit is {self._limit}"

@@ -1,0 +1,18 @@
+"""Published data that is read from folders which the user names."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairlead.errors import FairleadError
+
+
+class SourceMissing(FairleadError):
+    """A folder was not given, or does not hold what is needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """None: not given."""
+
+    reference: Path | None = None  # the VTC authors' measurements
+    traces: Path | None = None
