@@ -1,0 +1,75 @@
+"""The control plane's cost per call: CPU of what is in between, requests per second, added time to the first token.
+
+    python -m bench.control_plane [--calls 400] [--callers 32] [--workers 4] [--routers]
+
+Every call sends a prompt of 8 KB and gets 64 tokens streamed. Fake workers answer at once (burst) or at 10 ms per
+token. Beside Fairlead with four tokens per message and with one: a stream per call straight to the workers and, with
+--routers, public HTTP routers over HTTP workers, installed into `.cache/routers`. CPU counts what is in between: gateway
+and scheduler, or the router. Added is the time to the first token less that of the direct way.
+"""
+
+import argparse
+import asyncio
+
+from bench.control_plane.job import Job, Measured
+from bench.control_plane.routers import environment
+from bench.control_plane.stack import start, straight_to_a_worker, through_the_gateway
+from bench.machine import commit, processor
+from fairlead.v1 import inference_pb2
+
+
+def main() -> None:
+    """See the module's docstring."""
+    parser = argparse.ArgumentParser(prog="python -m bench.control_plane")
+    parser.add_argument("--calls", type=int, default=400)
+    parser.add_argument("--callers", type=int, default=32)
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--routers", action="store_true", help="public routers as well")
+    args = parser.parse_args()
+    print(f"{processor()}; commit {commit()}; {args.calls} calls, {args.callers} callers, {args.workers} workers\n")
+    print("| pace | system | calls/s | CPU ms per call | first token p50 ms | p99 ms | added p50 ms | added p99 ms |")
+    print("|---" * 8 + "|")
+    for step_seconds in (0.0, 0.01):
+        job = Job(args.calls, args.callers, step_seconds)
+        _fairlead(job, args.workers)
+        if args.routers:
+            _routers(job, args.workers)
+
+
+def _fairlead(job: Job, workers: int) -> None:
+    with start(workers, job.step_seconds) as stack:
+        direct = asyncio.run(straight_to_a_worker(stack, job))
+        _print(job, "gRPC, straight to the workers", direct, direct)
+        for name, streaming in (
+            ("coalesced", inference_pb2.STREAMING_COALESCED),
+            ("each token", inference_pb2.STREAMING_EACH_TOKEN),
+        ):
+            measured = asyncio.run(through_the_gateway(stack, job, streaming))
+            _print(job, f"Fairlead, {name}", measured, direct, "gateway", "scheduler")
+
+
+def _routers(job: Job, workers: int) -> None:
+    python = environment.install()
+    direct = environment.direct(python, job, workers)
+    _print(job, "HTTP, straight to one worker", direct, direct)
+    for name in environment.COMMANDS:
+        measured = environment.run(python, name, job, workers)
+        _print(job, name, measured, direct, *measured.cpu)
+
+
+def _print(job: Job, name: str, measured: Measured, direct: Measured, *between: str) -> None:
+    cells = [
+        str(job),
+        name,
+        f"{measured.rate:.0f}",
+        f"{measured.cpu_ms(*between):.2f}" if between else "-",
+        f"{measured.median_ms:.1f}",
+        f"{measured.first_ms(0.99):.1f}",
+        "-" if measured is direct else f"{measured.median_ms - direct.median_ms:.1f}",
+        "-" if measured is direct else f"{measured.first_ms(0.99) - direct.first_ms(0.99):.1f}",
+    ]
+    print("| " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

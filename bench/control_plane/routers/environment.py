@@ -1,0 +1,97 @@
+"""Installs routers into an environment of their own, starts them over fake workers, and runs the job through them."""
+
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.control_plane.job import Job, Measured
+
+HERE = Path(__file__).parent
+FOLDER = Path(".cache/routers")
+PACKAGES = ("sglang-router==0.3.2", "vllm-router==0.1.17", "aiohttp==3.14.5")
+COMMANDS = {
+    "sglang-router (Rust)": ["-m", "sglang_router.launch_router", "--policy", "cache_aware"],
+    "vllm-router (Rust)": ["-m", "vllm_router.launch_router", "--policy", "cache_aware"],
+}
+START_SECONDS = 60.0
+
+
+def install() -> Path:
+    """The environment's Python; made once."""
+    python = FOLDER / "bin" / "python"
+    if not (FOLDER / "installed").exists():
+        subprocess.run([sys.executable, "-m", "venv", str(FOLDER)], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "-q", *PACKAGES], check=True, capture_output=True)
+        (FOLDER / "installed").touch()
+    return python
+
+
+def run(python: Path, name: str, job: Job, workers: int) -> Measured:
+    """The job through one router."""
+    with contextlib.ExitStack() as stack:
+        urls = [stack.enter_context(_worker(python, job.step_seconds)) for _ in range(workers)]
+        port = _free_port()
+        command = [str(python), *COMMANDS[name], "--worker-urls", *urls, "--host", "127.0.0.1", "--port", str(port)]
+        command += ["--prometheus-port", str(_free_port()), "--log-level", "error"]
+        router = stack.enter_context(_process(command))
+        url = f"http://127.0.0.1:{port}"
+        _wait_for(f"{url}/health")
+        return load(python, url, job, [router])
+
+
+def direct(python: Path, job: Job, workers: int) -> Measured:
+    """The job at a single worker's door, with the others idle: no router."""
+    with contextlib.ExitStack() as stack:
+        urls = [stack.enter_context(_worker(python, job.step_seconds)) for _ in range(workers)]
+        return load(python, urls[0], job, [])
+
+
+def load(python: Path, url: str, job: Job, pids: list[int]) -> Measured:
+    """The job over HTTP."""
+    arguments = [url, str(job.calls), str(job.callers), str(job.step_seconds), *map(str, pids)]
+    command = [str(python), str(HERE / "http_load.py"), *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return Measured(**json.loads(done.stdout))
+
+
+@contextlib.contextmanager
+def _worker(python: Path, step_seconds: float) -> Iterator[str]:
+    port = _free_port()
+    with _process([str(python), str(HERE / "http_worker.py"), str(port), str(step_seconds)]):
+        _wait_for(f"http://127.0.0.1:{port}/health")
+        yield f"http://127.0.0.1:{port}"
+
+
+@contextlib.contextmanager
+def _process(command: list[str]) -> Iterator[int]:
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait_for(url: str) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except (urllib.error.URLError, ConnectionError):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])

@@ -1,0 +1,94 @@
+"""Fairlead under the job: through the gateway, and straight to the workers."""
+
+import asyncio
+import itertools
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+
+from bench.control_plane.job import PROMPT_BYTES, TOKENS, Job, Measured, measure
+from cli.stack import Stack
+from fairlead.rpc.channel import open_channel, secret_metadata
+from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc, worker_pb2, worker_pb2_grpc
+
+SAMPLING = common_pb2.SamplingParams(max_tokens=TOKENS, temperature=0.0, ignore_eos=True)
+
+
+def start(workers: int, step_seconds: float) -> Stack:
+    """Workers with the fake engine: their steps take the time that is given, whatever is in them."""
+    options = {
+        "fake-step-seconds": step_seconds,
+        "max-prompt-tokens": PROMPT_BYTES,
+        "kv-tokens": 1 << 21,
+        "token-budget": 1 << 20,
+        "max-running": 64,
+    }
+    worker_args = [part for name, value in options.items() for part in (f"--{name}", str(value))]
+    return Stack(
+        workers=workers,
+        log_dir=Path(tempfile.mkdtemp(prefix="fairlead-bench-")),
+        model="fake",
+        engine="fake",
+        worker_args=worker_args,
+        gateway_args=["--throttle", "none", "--max-streams-per-client", "1024"],
+    )
+
+
+def processes(stack: Stack) -> dict[str, int]:
+    """By name; the workers as well."""
+    return {process.name: process.pid for process in stack.processes}
+
+
+async def through_the_gateway(stack: Stack, job: Job, streaming: "inference_pb2.Streaming") -> Measured:
+    """As applications call."""
+    async with grpc.aio.insecure_channel(stack.gateway) as channel:
+        stub = inference_pb2_grpc.InferenceStub(channel)
+
+        async def call(prompt: str) -> float:
+            request = inference_pb2.GenerateRequest(
+                prompt=common_pb2.Prompt(text=prompt), sampling=SAMPLING, streaming=streaming
+            )
+            began, first = time.perf_counter(), 0.0
+            async for response in stub.Generate(request):
+                if not first and response.HasField("chunk"):
+                    first = time.perf_counter() - began
+            return first
+
+        return await measure(job, call, processes(stack))
+
+
+async def straight_to_a_worker(stack: Stack, job: Job) -> Measured:
+    """Tokenize and stream, a stream per call, the workers in turn: nobody chooses, admits or accounts."""
+    addresses = [f"127.0.0.1:{p.lines('listening')[0]['port']}" for p in stack.processes if "worker" in p.name]
+    channels = [open_channel(address) for address in addresses]
+    turns, metadata = itertools.cycle(channels), secret_metadata(stack.secret)
+
+    async def call(prompt: str) -> float:
+        channel, began, first = next(turns), time.perf_counter(), 0.0
+        encoded = await worker_pb2_grpc.TokenizerStub(channel).Encode(
+            worker_pb2.EncodeRequest(prompt=common_pb2.Prompt(text=prompt)), metadata=metadata
+        )
+        submit = worker_pb2.Submit(
+            request_id=str(began), attempt=1, client="x", token_ids=encoded.token_ids, sampling=SAMPLING, weight=1.0
+        )
+        done = asyncio.Event()
+
+        async def commands() -> AsyncIterator[worker_pb2.SessionCommands]:
+            yield worker_pb2.SessionCommands(submits=[submit])
+            await done.wait()
+
+        async for events in worker_pb2_grpc.WorkerStub(channel).Session(commands(), metadata=metadata):
+            if not first and events.tokens:
+                first = time.perf_counter() - began
+            if events.ended:
+                done.set()
+        return first
+
+    try:
+        return await measure(job, call, processes(stack))
+    finally:
+        for channel in channels:
+            await channel.close()
