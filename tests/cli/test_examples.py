@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ import pytest
 from cli.stack import Stack
 
 EXAMPLES = sorted(Path("examples").glob("*.py"))
+JAVASCRIPT = Path("examples/javascript")
+INSTALLED = Path(".cache/javascript")
 
 
 @pytest.fixture(scope="module")
@@ -56,3 +59,22 @@ def test_reflection_calls_any_method(gateway: str) -> None:
     assert json.loads(generated[-1])["finished"]["usage"]["outputTokens"] == 8
     models = run("reflection", gateway, "fairlead.v1.Inference/ListModels", "{}").splitlines()
     assert [model["name"] for model in json.loads(models[-1])["models"]] == ["tiny"]
+
+
+@pytest.fixture(scope="module")
+def javascript() -> Path:
+    """The JavaScript example with its packages."""
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        pytest.skip("needs node and npm")
+    shutil.copytree(JAVASCRIPT, INSTALLED, dirs_exist_ok=True)
+    command = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts"]
+    done = subprocess.run(command, cwd=INSTALLED, capture_output=True, text=True, timeout=120)
+    if done.returncode != 0:
+        pytest.skip(f"npm: {done.stderr}")
+    return INSTALLED / "client.js"
+
+
+def test_another_language_needs_nothing_but_reflection(gateway: str, javascript: Path) -> None:
+    done = subprocess.run(["node", str(javascript), gateway], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("\n24 tokens\n")
