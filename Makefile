@@ -45,8 +45,9 @@ format: setup ## format the code and apply the safe fixes
 	$(BIN)/ruff check --fix --exit-zero
 	$(BIN)/ruff format
 
-protos: setup ## regenerate fairlead/v1 from protos/
+protos: setup ## regenerate fairlead/v1 and docs/api.md from protos/
 	$(BIN)/python -m grpc_tools.protoc -I protos --python_out=. --pyi_out=. --grpc_python_out=. $(PROTOS)
+	$(BIN)/python docs/api_reference.py
 
 clean: ## remove everything that was made here, the virtual environment included
 	rm -rf $(VENV) .cache build dist *.egg-info .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,5 +1,8 @@
 """Every example runs against a real stack."""
 
+import json
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +13,8 @@ import pytest
 from cli.stack import Stack
 
 EXAMPLES = sorted(Path("examples").glob("*.py"))
+JAVASCRIPT = Path("examples/javascript")
+INSTALLED = Path(".cache/javascript")
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +24,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_there_are_examples() -> None:
-    assert {path.stem for path in EXAMPLES} >= {"generate", "agent"}
+    assert {path.stem for path in EXAMPLES} >= {"generate", "chat", "agent", "load", "reflection"}
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
@@ -28,3 +33,48 @@ def test_an_example_runs(example: Path, gateway: str) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
     assert not done.stderr
+
+
+def run(name: str, *args: str) -> str:
+    done = subprocess.run([sys.executable, f"examples/{name}.py", *args], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_conversation_meets_its_cached_prefix(gateway: str) -> None:
+    cached = [int(number) for number in re.findall(r"\((\d+) of \d+ prompt tokens", run("chat", gateway))]
+    assert len(cached) == 3
+    assert cached[2] > cached[1] > 0
+
+
+def test_the_load_is_answered(gateway: str) -> None:
+    lines = run("load", gateway, "--seconds", "1", "--rates", "20,40").splitlines()
+    assert [line.split(":")[0] for line in lines] == ["user-0", "user-1"]
+    assert all(re.search(r", [1-9]\d* answered, first token p50 [\d.]+ s, p99 [\d.]+ s, refused 0$", x) for x in lines)
+
+
+def test_reflection_calls_any_method(gateway: str) -> None:
+    generated = run("reflection", gateway).splitlines()
+    assert "fairlead.v1.Inference" in generated[0]
+    assert json.loads(generated[-1])["finished"]["usage"]["outputTokens"] == 8
+    models = run("reflection", gateway, "fairlead.v1.Inference/ListModels", "{}").splitlines()
+    assert [model["name"] for model in json.loads(models[-1])["models"]] == ["tiny"]
+
+
+@pytest.fixture(scope="module")
+def javascript() -> Path:
+    """The JavaScript example with its packages."""
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        pytest.skip("needs node and npm")
+    shutil.copytree(JAVASCRIPT, INSTALLED, dirs_exist_ok=True)
+    command = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts"]
+    done = subprocess.run(command, cwd=INSTALLED, capture_output=True, text=True, timeout=120)
+    if done.returncode != 0:
+        pytest.skip(f"npm: {done.stderr}")
+    return INSTALLED / "client.js"
+
+
+def test_another_language_needs_nothing_but_reflection(gateway: str, javascript: Path) -> None:
+    done = subprocess.run(["node", str(javascript), gateway], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("\n24 tokens\n")

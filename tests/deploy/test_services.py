@@ -61,9 +61,10 @@ def test_services_are_reached_where_they_listen(render: Render) -> None:
         match
         for container in services(manifests)
         for argument in container["args"]
-        if (match := re.fullmatch(r"(?:\$\(POD_NAME\)\.)?(fairlead-[a-z]+):(\d+)", argument))
+        for address in argument.split(",")
+        if (match := re.fullmatch(r"(?:(?:\$\(POD_NAME\)|fairlead-[a-z]+-\d)\.)?(fairlead-[a-z]+):(\d+)", address))
     ]
-    assert len(found) >= 3, "gateway and worker to the scheduler, gateways to a worker"
+    assert len(found) == 5, "gateway and worker to each scheduler, gateways to a worker"
     assert [match[0] for match in found if int(match[2]) not in ports[match[1]]] == []
 
 

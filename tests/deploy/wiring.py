@@ -110,10 +110,10 @@ def _source_references(source: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _probe_misfits(template: Manifest) -> Iterator[str]:
     for container in containers([{"spec": {"template": template}}]):
-        ports = {port["containerPort"] for port in container["ports"]}
+        ports = {value for port in container["ports"] for value in (port["name"], port["containerPort"])}
         for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
-            port = container[kind].get("grpc", {}).get("port")
-            if port is not None and port not in ports:
+            (port,) = (way["port"] for name, way in container[kind].items() if name in ("grpc", "tcpSocket"))
+            if port not in ports:
                 yield f"{container['name']}: {kind} asks port {port}, which the container does not have"
 
 

@@ -52,3 +52,46 @@ def test_an_interactions_calls_are_one_trace_across_services(
     assert outcomes == ["REJECTED_INVALID"]
     texts = {a.value.string_value for _, span in receiver.spans for a in span.attributes}
     assert not texts & {"plan", "act", "bad"}, "prompts never enter spans"
+
+
+async def ask(address: str, calls: int) -> int:
+    """How many of so many calls at once completed."""
+    async with Client(address, user="ann") as client:
+        done = await asyncio.gather(
+            *(client.generate(f"call {number}", max_tokens=4, ignore_eos=True) for number in range(calls))
+        )
+    return len(done)
+
+
+def test_the_end_of_a_gateway_loses_no_span(
+    stack: Stack, receiver: Receiver, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+    stack.worker("w0", served_name="tiny")
+    gateway = stack.gateway(user_per_minute=10_000)
+    completed = asyncio.run(ask(gateway.address, 200))
+    assert gateway.terminate() == 0
+    assert len(receiver.named("chat tiny")) == completed == 200
+    for name in ("admit", "select", "queue", "prefill", "decode"):
+        assert len(receiver.named(name)) == 200
+
+
+def test_without_sampling_what_went_wrong_is_exported_and_nothing_else(
+    stack: Stack, receiver: Receiver, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+    stack.worker("w0", served_name="tiny")
+    gateway = stack.gateway(trace_ratio=0.0)
+    asyncio.run(interact(gateway.address))
+    assert gateway.terminate() == 0
+    [call] = [span for _, span in receiver.spans if span.name.startswith("chat")]
+    assert call.status.message == "REJECTED_INVALID"
+    assert not receiver.named("interaction")
+
+
+def test_a_collector_that_is_away_changes_nothing(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    stack.worker("w0", served_name="tiny")
+    gateway = stack.gateway()
+    assert asyncio.run(ask(gateway.address, 50)) == 50
+    assert gateway.terminate() == 0, "nor does it hold up the end"

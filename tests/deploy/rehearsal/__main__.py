@@ -55,7 +55,8 @@ def _acts(cluster: Cluster) -> dict[str, Callable[[], Awaitable[Any]]]:
         "scaling up": lambda: asyncio.gather(worker.scale(3), gateway.scale(2)),
         "killing a worker": lambda: kill(worker.pods[0]),
         "scaling down": lambda: asyncio.gather(worker.scale(2), gateway.scale(1)),
-        "rolling the scheduler": scheduler.roll,
+        "killing a scheduler": lambda: kill(scheduler.pods[0]),
+        "rolling the schedulers": scheduler.roll,
     }
 
 

@@ -17,7 +17,7 @@ ENTER = """
 set -eu
 root=$1; shift
 mount -t tmpfs tmpfs "$root"
-mkdir -p "$root/usr" "$root/etc" "$root/proc" "$root/dev"
+mkdir -p "$root/usr" "$root/etc" "$root/proc" "$root/dev" "$root/tmp"
 for link in bin sbin lib lib64; do test ! -L "/$link" || ln -s "usr/$link" "$root/$link"; done
 for kept in /usr /proc /dev; do mount --rbind "$kept" "$root$kept"; done
 cp /etc/passwd /etc/nsswitch.conf /etc/ld.so.cache "$root/etc/"

@@ -89,8 +89,9 @@ class Pod:
                 await asyncio.sleep(0 if len(self.restarts) == 1 else RESTART_SECONDS)
 
     async def _probe(self, process: asyncio.subprocess.Process) -> None:
+        ports = {port["name"]: port["containerPort"] for port in self._description["ports"]}
         startup, liveness, readiness = (
-            Probe.of(self._description[kind], self.address)
+            Probe.of(self._description[kind], self.address, ports)
             for kind in ("startupProbe", "livenessProbe", "readinessProbe")
         )
         if not await startup.until_it_holds():

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -14,18 +15,19 @@ class Probe:
     """One of a container's probes; what is not given has Kubernetes' defaults."""
 
     address: str
-    service: str
+    service: str | None  # of the gRPC health service; None: to connect is enough
     period: float
     timeout: float
     failures: int
 
     @classmethod
-    def of(cls, description: dict[str, Any], address: str) -> Self:
-        """From a manifest; only gRPC probes are used there."""
-        question = description["grpc"]
+    def of(cls, description: dict[str, Any], address: str, ports: Mapping[str, int]) -> Self:
+        """From a manifest: gRPC and TCP probes are used there. `ports`: the container's, by name."""
+        grpc_probe = description.get("grpc")
+        port = (grpc_probe or description["tcpSocket"])["port"]
         return cls(
-            f"{address}:{question['port']}",
-            question.get("service", ""),
+            f"{address}:{ports.get(port, port)}",
+            grpc_probe.get("service", "") if grpc_probe else None,
             description.get("periodSeconds", 10),
             description.get("timeoutSeconds", 1),
             description.get("failureThreshold", 3),
@@ -33,8 +35,20 @@ class Probe:
 
     async def holds(self) -> bool:
         """Ask once, over a connection of its own."""
+        return await (self._connects() if self.service is None else self._serves(self.service))
+
+    async def _connects(self) -> bool:
+        host, _, port = self.address.rpartition(":")
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(self.timeout):
+                _, writer = await asyncio.open_connection(host, int(port))
+            writer.close()
+            return True
+        return False
+
+    async def _serves(self, service: str) -> bool:
         async with grpc.aio.insecure_channel(self.address, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
-            request = health_pb2.HealthCheckRequest(service=self.service)
+            request = health_pb2.HealthCheckRequest(service=service)
             with contextlib.suppress(grpc.aio.AioRpcError):
                 reply = await health_pb2_grpc.HealthStub(channel).Check(request, timeout=self.timeout)
                 return bool(reply.status == health_pb2.HealthCheckResponse.SERVING)

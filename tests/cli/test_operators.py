@@ -1,0 +1,107 @@
+"""`fairlead trace` and `fairlead top` against a real stack, and who may ask."""
+
+import asyncio
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from cli.top import frame
+from fairlead import Client
+from fairlead.v1 import scheduler_pb2
+from tests.services import SECRET, Stack
+
+pytestmark = pytest.mark.e2e
+ADMIN = "a secret for operators only"
+INTERACTION = re.compile(r"interaction (\S+): client default/ann, app agent, 2 calls, [\d.]+ ms")
+
+
+def fairlead(*args: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([sys.executable, "-m", "cli", *args], capture_output=True, text=True, timeout=60)
+
+
+async def interact(address: str) -> str:
+    async with Client(address, user="ann", app="agent") as client, client.interaction() as interaction:
+        await interaction.generate("plan", max_tokens=6, ignore_eos=True)
+        await interaction.generate("act", max_tokens=6, ignore_eos=True)
+        return interaction.id
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str, str]]:
+    """Gateway, scheduler, and the id of an interaction that was served."""
+    stack = Stack(tmp_path_factory.mktemp("stack"), admin_secret=ADMIN)
+    try:
+        stack.worker("w0", served_name="tiny", fake_step_seconds=0.01)
+        gateway = stack.gateway(admin_secret=ADMIN)
+        interaction = asyncio.run(interact(gateway.address))
+        yield gateway.address, stack.scheduler.address, interaction
+    finally:
+        stack.close()
+
+
+def test_a_trace_shows_where_the_time_went(served: tuple[str, str, str]) -> None:
+    gateway, _, interaction = served
+    done = fairlead("trace", interaction, "--gateway", gateway, "--secret", ADMIN)
+    assert done.returncode == 0, done.stderr
+    assert INTERACTION.match(done.stdout)
+    assert done.stdout.count("COMPLETED (length)") == 2
+    assert "stage 0" in done.stdout
+    assert "stage 1" in done.stdout
+    times = re.findall(r"^  (\w+) +([\d.,]+) ms", done.stdout, re.MULTILINE)
+    assert [name for name, _ in times] == ["admit", "select", "queue", "prefill", "decode", "total"] * 2
+    for call in (times[:6], times[6:]):
+        values = [float(value.replace(",", "")) for _, value in call]
+        assert sum(values[:5]) == pytest.approx(values[5], rel=0.02)
+        assert values[4] >= 50, "five steps of 10 ms"
+
+
+def test_a_single_request_is_found_too(served: tuple[str, str, str]) -> None:
+    gateway, _, interaction = served
+    shown = fairlead("trace", interaction, "--gateway", gateway, "--secret", ADMIN).stdout
+    request = shown.splitlines()[2].split()[0]
+    done = fairlead("trace", request, "--gateway", gateway, "--secret", ADMIN)
+    assert done.stdout.splitlines()[2].startswith(request)
+    assert "1 calls" in done.stdout
+
+
+def test_what_nobody_remembers(served: tuple[str, str, str]) -> None:
+    done = fairlead("trace", "unknown", "--gateway", served[0], "--secret", ADMIN)
+    assert (done.returncode, done.stdout) == (1, "no gateway remembers unknown\n")
+
+
+@pytest.mark.parametrize("secret", [SECRET, "wrong"])
+def test_only_the_admin_secret_opens(served: tuple[str, str, str], secret: str) -> None:
+    gateway, scheduler, interaction = served
+    for command in (
+        ("trace", interaction, "--gateway", gateway),
+        ("status", "--scheduler", scheduler),
+        ("top", "--frames", "1", "--scheduler", scheduler),
+        ("drain", "w0", "--scheduler", scheduler),
+    ):
+        done = fairlead(*command, "--secret", secret)
+        assert done.returncode == 1
+        assert done.stderr.startswith("fairlead: metadata x-fairlead-secret: missing or wrong")
+        assert interaction not in done.stdout
+
+
+def test_top_shows_users_and_workers(served: tuple[str, str, str]) -> None:
+    done = fairlead("top", "--scheduler", served[1], "--secret", ADMIN, "--frames", "2", "--every", "0.1")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\x1b[H") == 2
+    assert re.search(r"^w0 +tiny +0 +0 +0%", done.stdout, re.MULTILINE)
+    assert re.search(r"^default/ann ", done.stdout, re.MULTILINE)
+
+
+def test_top_ranks_by_what_was_gained_since_the_last_frame() -> None:
+    def status(**services: float) -> scheduler_pb2.StatusResponse:
+        clients = [scheduler_pb2.ClientService(client=name, service=got) for name, got in services.items()]
+        return scheduler_pb2.StatusResponse(services=[scheduler_pb2.WorkerService(worker="w", clients=clients)])
+
+    lines = frame(status(a=100.0, b=40.0, c=0.0), status(a=90.0, b=10.0, c=0.0), 2.0, most_users=2)
+    rows = [line.split() for line in lines[-3:]]
+    assert rows[0][:4] == ["b", "75.0%", "15", "40"]
+    assert rows[1][:4] == ["a", "25.0%", "5", "100"]
+    assert rows[2] == ["and", "1", "more"]
