@@ -22,6 +22,7 @@ from gateway.admission import Admission
 from gateway.journal import Journal
 from gateway.metrics import CallMetrics, StateMetrics
 from gateway.operators import TracesService
+from gateway.reload import follow
 from gateway.service import InferenceService, add_inference_to_server
 from gateway.streams import Streams
 from gateway.tenants import Tenants
@@ -34,6 +35,7 @@ from throttler.redis_store import open_redis
 
 log = logging.getLogger(__name__)
 MIN_SECRET = 16
+SHARING = "shared-limits"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +98,7 @@ class Gateway:
         self._changed = asyncio.Event()
         self._cluster = Cluster(addresses(config.scheduler, "scheduler"), config.secret, self._changed.set)
         self._journal = Journal(self._traces, CallMetrics(self._metrics.meter))
+        self._tenants = tenants
         self._throttling = Throttling(config.throttle, profiles, config.secret, connect(config), self._journal.closed)
         streams = Streams(per_client=config.max_streams_per_client, total=config.max_streams)
         self._states = StateMetrics(self._metrics.meter, lambda: streams.count, lambda: len(self._cluster.members))
@@ -130,6 +133,8 @@ class Gateway:
                     self._report_readiness(),
                     self._throttling.run(),
                     self._states.run(),
+                    self._report_sharing(),
+                    follow([file for file in (self._config.keys, self._config.profiles) if file], self._reload),
                 )
             ]
             await stop.wait()
@@ -152,6 +157,19 @@ class Gateway:
                 ready = not ready
                 await self._server.set_ready(ready)
                 log.info("ready" if ready else "no worker", extra={"service": "gateway"})
+
+    async def _report_sharing(self) -> None:
+        """The health service's name SHARING says whether limits are shared as configured."""
+        while True:
+            await self._server.set_health(SHARING, not self._throttling.store.degraded)
+            await self._throttling.store.changed.wait()
+            self._throttling.store.changed.clear()
+
+    def _reload(self) -> None:
+        profiles = load_profiles(self._config)
+        tenants = Tenants.load(self._config.keys, profiles.tiers)  # nothing is applied unless all of it is right
+        self._throttling.configure(profiles)
+        self._tenants.replace(tenants)
 
 
 def connect(config: GatewayConfig) -> Redis | None:
