@@ -11,7 +11,7 @@ from cli import endpoint
 from fairlead.errors import FairleadError, Unavailable
 from fairlead.rpc.channel import secret_metadata
 from fairlead.rpc.status import from_call
-from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
+from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc, throttling_pb2, throttling_pb2_grpc
 
 TIMEOUT_SECONDS = 5.0
 
@@ -41,6 +41,19 @@ class Admin:
             self._stub.DrainWorker(request, metadata=self._metadata, timeout=TIMEOUT_SECONDS)
         except grpc.RpcError as error:
             raise from_call(error) from error
+
+
+def account(gateway: str, secret: str) -> throttling_pb2.AccountResponse:
+    """What became of interactions at the gateway at this address; raises a FairleadError."""
+    with grpc.insecure_channel(gateway) as channel:
+        stub = throttling_pb2_grpc.ThrottlingStub(channel)
+        try:
+            response: throttling_pb2.AccountResponse = stub.Account(
+                throttling_pb2.AccountRequest(), metadata=secret_metadata(secret), timeout=TIMEOUT_SECONDS
+            )
+        except grpc.RpcError as error:
+            raise from_call(error) from error
+    return response
 
 
 def add_secret(parser: argparse.ArgumentParser) -> None:

@@ -1,22 +1,30 @@
-"""`fairlead status`: members, their load, and each user's service."""
+"""`fairlead status`: members, their load, each user's service, and what became of interactions."""
 
 import argparse
 
-from cli import admin
-from fairlead.v1 import scheduler_pb2
+from cli import admin, endpoint
+from fairlead.v1 import scheduler_pb2, throttling_pb2
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Register the command."""
     parser = commands.add_parser("status", help="members, load and per-user service")
     admin.add_options(parser)
+    parser.add_argument(
+        "--gateway", action="append", default=[], help="address, repeatable (default: the stack that runs)"
+    )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print two tables; raises a FairleadError when the scheduler cannot be asked."""
+    """Print the tables; raises a FairleadError when scheduler or a gateway cannot be asked."""
     with admin.leader(args) as (_, status):
         print("\n".join([*_members(status), "", *_users(status)]))
+    running = endpoint.read()
+    gateways = args.gateway or ([running.gateway] if running and not args.scheduler else [])
+    if gateways:
+        accounts = [admin.account(address, admin.secret(args)) for address in gateways]
+        print("\n".join(["", *_apps(accounts)]))
     return 0
 
 
@@ -51,4 +59,18 @@ def _users(status: scheduler_pb2.StatusResponse) -> list[str]:
         service = sum(part.service for part in parts)
         waiting, running = sum(part.waiting for part in parts), sum(part.running for part in parts)
         lines.append(row.format(name, f"{service:,.0f}", waiting, running, ", ".join(balances[name])))
+    return lines
+
+
+def _apps(gateways: list[throttling_pb2.AccountResponse]) -> list[str]:
+    figures = ("served", "throttled", "broken", "cancelled", "refused", "tokens", "wasted_tokens")
+    row = "{:<32}" + " {:>13}" * len(figures)
+    lines = [row.format("app: interactions", *figures)]
+    totals: dict[str, list[int]] = {}
+    for account in (account for gateway in gateways for account in gateway.apps):
+        sums = totals.setdefault(account.app, [0] * len(figures))
+        totals[account.app] = [total + getattr(account, name) for total, name in zip(sums, figures, strict=True)]
+    lines += [row.format(app, *(f"{figure:,}" for figure in sums)) for app, sums in sorted(totals.items())]
+    if alone := sum(gateway.degraded for gateway in gateways):
+        lines.append(f"{alone} of {len(gateways)} gateways cannot reach Redis and count by themselves")
     return lines

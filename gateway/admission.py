@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from fairlead.blocks import TOKEN_BYTES
+from fairlead.errors import Cancelled
 from fairlead.outcomes import Outcome
 from fairlead.sampling import Sampling
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
+from gateway.call import Call
 from gateway.coalescing import TOKENS
-from gateway.journal import Call
 from gateway.session import Work
 from gateway.streams import Streams
 from gateway.tenants import Identity, Tenants
@@ -57,10 +58,13 @@ class Admission:
         self._streams.open(identity.client)
         call.cleanup.callback(self._streams.close, identity.client)
         key = Key(identity.client, call.app, request.interaction.id)
+        call.interaction = key.id
         overloaded = self._cluster.members.overloaded(model.name)
         in_interaction = await self._throttling.check(key, request.interaction.token, overloaded)
         encoded = await self._encode(request.prompt, model.name, identity.tenant, call.deadline)
         check_length(len(encoded.token_ids) // TOKEN_BYTES, sampling.max_tokens, model)
+        if call.outcome is not None:  # its caller left meanwhile, and what it counted in is undone
+            raise Cancelled("the caller is gone")
         token = self._enter(key, request.interaction, call) if request.HasField("interaction") else b""
         weight = identity.share * self._throttling.expectations.norm(call.app, call.stage)
         call.cleanup.callback(self._learn, call)
@@ -93,8 +97,8 @@ class Admission:
 
     def _enter(self, key: Key, interaction: inference_pb2.Interaction, call: Call) -> bytes:
         """Count the call in its interaction; returns the token for the next one."""
-        call.interaction = key.id
         call.stage, token = self._throttling.enter(key, interaction)
+        call.entered = True
         call.cleanup.callback(self._throttling.leave, key, interaction.end)
         return token
 

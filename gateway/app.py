@@ -17,11 +17,12 @@ from fairlead.rpc.server import Server
 from fairlead.telemetry.metrics import Metrics
 from fairlead.telemetry.records import GATEWAY
 from fairlead.telemetry.traces import Sampling, Traces, otlp_processor
-from fairlead.v1 import traces_pb2_grpc
+from fairlead.v1 import throttling_pb2_grpc, traces_pb2_grpc
 from gateway.admission import Admission
 from gateway.journal import Journal
-from gateway.metrics import CallMetrics, StateMetrics
-from gateway.operators import TracesService
+from gateway.metrics import CallMetrics, StateMetrics, ThrottlingMetrics
+from gateway.operators import ThrottlingService, TracesService
+from gateway.reload import follow
 from gateway.service import InferenceService, add_inference_to_server
 from gateway.streams import Streams
 from gateway.tenants import Tenants
@@ -34,6 +35,7 @@ from throttler.redis_store import open_redis
 
 log = logging.getLogger(__name__)
 MIN_SECRET = 16
+SHARING = "shared-limits"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +98,10 @@ class Gateway:
         self._changed = asyncio.Event()
         self._cluster = Cluster(addresses(config.scheduler, "scheduler"), config.secret, self._changed.set)
         self._journal = Journal(self._traces, CallMetrics(self._metrics.meter))
+        self._tenants = tenants
         self._throttling = Throttling(config.throttle, profiles, config.secret, connect(config), self._journal.closed)
+        store = self._throttling.store
+        ThrottlingMetrics(self._metrics.meter, self._journal.accounting, store)
         streams = Streams(per_client=config.max_streams_per_client, total=config.max_streams)
         self._states = StateMetrics(self._metrics.meter, lambda: streams.count, lambda: len(self._cluster.members))
         admission = Admission(
@@ -108,8 +113,11 @@ class Gateway:
         self._server = Server(config.listen, max_request_bytes=MAX_REQUEST_BYTES)
         service = InferenceService(self._cluster, admission, self._journal)
         self._server.add(add_inference_to_server, service, "fairlead.v1.Inference")
-        operators = TracesService(self._traces, config.admin_secret or config.secret)
-        self._server.add(traces_pb2_grpc.add_TracesServicer_to_server, operators, "fairlead.v1.Traces")
+        admin_secret = config.admin_secret or config.secret
+        traces = TracesService(self._traces, admin_secret)
+        self._server.add(traces_pb2_grpc.add_TracesServicer_to_server, traces, "fairlead.v1.Traces")
+        accounts = ThrottlingService(self._journal.accounting, store, admin_secret)
+        self._server.add(throttling_pb2_grpc.add_ThrottlingServicer_to_server, accounts, "fairlead.v1.Throttling")
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`, then let open calls finish."""
@@ -130,6 +138,8 @@ class Gateway:
                     self._report_readiness(),
                     self._throttling.run(),
                     self._states.run(),
+                    self._report_sharing(),
+                    follow([file for file in (self._config.keys, self._config.profiles) if file], self._reload),
                 )
             ]
             await stop.wait()
@@ -152,6 +162,19 @@ class Gateway:
                 ready = not ready
                 await self._server.set_ready(ready)
                 log.info("ready" if ready else "no worker", extra={"service": "gateway"})
+
+    async def _report_sharing(self) -> None:
+        """The health service's name SHARING says whether limits are shared as configured."""
+        while True:
+            await self._server.set_health(SHARING, not self._throttling.store.degraded)
+            await self._throttling.store.changed.wait()
+            self._throttling.store.changed.clear()
+
+    def _reload(self) -> None:
+        profiles = load_profiles(self._config)
+        tenants = Tenants.load(self._config.keys, profiles.tiers)  # nothing is applied unless all of it is right
+        self._throttling.configure(profiles)
+        self._tenants.replace(tenants)
 
 
 def connect(config: GatewayConfig) -> Redis | None:

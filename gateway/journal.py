@@ -3,13 +3,12 @@
 import logging
 import time
 from collections import Counter
-from contextlib import ExitStack
-from dataclasses import dataclass, field
 
-from fairlead.outcomes import FinishReason, Outcome
+from fairlead.outcomes import Outcome
 from fairlead.telemetry.records import CallRecord, InteractionRecord
 from fairlead.telemetry.traces import Traces
-from fairlead.v1 import common_pb2
+from gateway.accounting import Accounting
+from gateway.call import Call
 from gateway.metrics import CallMetrics
 from throttler.core.interactions import Closed
 from throttler.core.tokens import Key
@@ -17,36 +16,12 @@ from throttler.core.tokens import Key
 log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class Call:
-    """What is known of one call; filled in as it proceeds, complete once `outcome` is set."""
-
-    request_id: str
-    deadline: float | None  # loop time
-    traceparent: str = ""
-    client: str = ""
-    app: str = ""
-    model: str = ""
-    policy: str = ""
-    tier: str = ""
-    interaction: str = ""
-    stage: int = 0
-    worker: str = ""
-    attempts: int = 0
-    matched_tokens: int = 0
-    usage: common_pb2.Usage = field(default_factory=common_pb2.Usage)
-    timings: common_pb2.Timings = field(default_factory=common_pb2.Timings)
-    finish_reason: FinishReason | None = None
-    outcome: Outcome | None = None
-    message: str = ""
-    cleanup: ExitStack = field(default_factory=ExitStack)  # undoes, at the end, what admission counted in
-
-
 class Journal:
     """Counts every call's outcome."""
 
     def __init__(self, traces: Traces, metrics: CallMetrics) -> None:
         self.outcomes: Counter[Outcome] = Counter()
+        self.accounting = Accounting()
         self._traces = traces
         self._metrics = metrics
         # Interactions whose root span is the caller's; only counted in and out.
@@ -56,8 +31,9 @@ class Journal:
         """Enter a call whose outcome has just been set."""
         assert call.outcome is not None
         self.outcomes[call.outcome] += 1
-        if call.interaction and call.traceparent:
+        if call.entered and call.traceparent:
             self._traced_by_caller.add(Key(call.client, call.app, call.interaction))
+        self.accounting.ended(call)
         record = _record(call, call.outcome)
         log.info(
             "call ended",
@@ -81,6 +57,7 @@ class Journal:
 
     def closed(self, interaction: Closed) -> None:
         """Enter an interaction that is over."""
+        self.accounting.closed(interaction)
         key = interaction.key
         log.info(
             "interaction closed",

@@ -1,17 +1,19 @@
 """What a gateway measures: every call once, after its end, and a few states once a second."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.metrics import Meter
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
 from opentelemetry.trace import NonRecordingSpan
 
 from fairlead.outcomes import Outcome
 from fairlead.telemetry.labels import CappedLabel
 from fairlead.telemetry.records import CallRecord, InteractionRecord, phases
 from fairlead.telemetry.spans import call_context
+from gateway.accounting import Accounting
+from throttler.store import Store
 
 MOST_APPS = 100
 STATE_SECONDS = 1.0
@@ -103,6 +105,45 @@ class CallMetrics:
             self._each.record(decoding / (call.output_tokens - 1), attributes, context)
         for phase in phases(call):
             self._phases.record((phase.end - phase.start) / 1e9, {"phase": phase.name}, context)
+
+
+class ThrottlingMetrics:
+    """What became of interactions, and whether limits are shared; read when somebody looks. Apps are those of keys and
+    profiles, so their number is bounded."""
+
+    def __init__(self, meter: Meter, accounting: Accounting, store: Store) -> None:
+        self._accounting = accounting
+        self._store = store
+        meter.create_observable_counter(
+            "fairlead.interactions.judged",
+            [self._judged],
+            description="Interactions that are over, by app: served, throttled, broken, cancelled; and calls refused",
+        )
+        meter.create_observable_counter(
+            "fairlead.interactions.tokens.wasted",
+            [self._wasted],
+            description="Tokens computed for interactions that a limit or a failure cut short, by app",
+        )
+        meter.create_observable_gauge(
+            "fairlead.limits.degraded", [self._degraded], description="1: Redis is out of reach, counting by itself"
+        )
+        meter.create_observable_gauge(
+            "fairlead.limits.gateways", [self._gateways], description="Gateways that share the limits"
+        )
+
+    def _judged(self, _: CallbackOptions) -> Iterable[Observation]:
+        for app, account in list(self._accounting.apps.items()):  # a pushing thread may be here
+            for result in ("served", "throttled", "broken", "cancelled", "refused"):
+                yield Observation(getattr(account, result), {"app": app, "result": result})
+
+    def _wasted(self, _: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(each.wasted_tokens, {"app": app}) for app, each in list(self._accounting.apps.items())]
+
+    def _degraded(self, _: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(int(self._store.degraded))]
+
+    def _gateways(self, _: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(self._store.gateways)]
 
 
 class StateMetrics:

@@ -15,7 +15,8 @@ from fairlead.outcomes import Outcome
 from fairlead.rpc.status import to_status
 from fairlead.v1 import inference_pb2
 from gateway.admission import Admission
-from gateway.journal import Call, Journal
+from gateway.call import Call
+from gateway.journal import Journal
 from gateway.session import Session
 from gateway.upstream.cluster import Cluster
 

@@ -11,8 +11,8 @@ from fairlead.outcomes import FinishReason, Outcome
 from fairlead.sampling import Sampling
 from fairlead.v1 import inference_pb2, scheduler_pb2, worker_pb2
 from fairlead.wire import sampling_to_proto
+from gateway.call import Call
 from gateway.coalescing import Coalescer
-from gateway.journal import Call
 from gateway.upstream.cluster import Cluster
 from gateway.upstream.workers import Attempt, Event, Lost
 

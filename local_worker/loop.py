@@ -197,9 +197,13 @@ class EngineLoop:
             )
         )
         try:
-            self._batcher.submit(request, time.monotonic())
+            displaced = self._batcher.submit(request, time.monotonic())
         except FairleadError as error:
             self._end(request, error.outcome, message=error.message)
+            return
+        if displaced is not None:
+            message = f"the queue is full, and client {displaced.client!r} has most of it"
+            self._end(displaced, Outcome.REJECTED_QUEUE_FULL, message=message)
 
     def _abort(self, sink: Sink, request_id: str, attempt: int) -> None:
         request = self._by_key.get((sink, request_id, attempt))

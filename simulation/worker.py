@@ -91,12 +91,13 @@ class Worker:
         self._arrivals += 1
         request = self._request(session)
         try:
-            self.batcher.submit(request, self._clock.now)
+            displaced = self.batcher.submit(request, self._clock.now)
         except FairleadError as error:
             self.tell(self, News(ended=[End(session, error.outcome)]))
             return
         self._sessions[request] = session
-        self.tell(self, News(accepted=[session]))
+        ended = [] if displaced is None else [End(self._sessions.pop(displaced), Outcome.REJECTED_QUEUE_FULL)]
+        self.tell(self, News(accepted=[session], ended=ended))
         if not self._busy:
             self._step()
 

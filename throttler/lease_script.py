@@ -15,7 +15,7 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 """
 
-# KEYS: gateways, joined, epoch. ARGV: gateway, window, epoch to set when there is none.
+# KEYS: gateways, joined, epoch. ARGV: gateway, window.
 BEAT = """
 redis.call('ZADD', KEYS[1], now, ARGV[1])
 redis.call('ZADD', KEYS[2], 'NX', now, ARGV[1])
@@ -23,7 +23,7 @@ for _, gone in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[2]
   redis.call('ZREM', KEYS[1], gone)
   redis.call('ZREM', KEYS[2], gone)
 end
-redis.call('SET', KEYS[3], ARGV[3], 'NX')
+redis.call('SET', KEYS[3], ARGV[1] .. ':' .. now, 'NX')
 return {redis.call('ZCARD', KEYS[1]), redis.call('GET', KEYS[3])}
 """
 

@@ -10,8 +10,8 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
@@ -24,6 +24,7 @@ from throttler.core.quota import Account
 from throttler.core.windows import ASK_AGAIN, Window
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 Waiting = tuple[Account, asyncio.Future[None]]  # calls that want more of an account
 ANSWER_SECONDS = 0.25  # a call waits no longer than this for a lease
 SYNC_SECONDS = 0.2  # between reports that no call waits for
@@ -61,6 +62,7 @@ class RedisStore:
     ) -> None:
         self.name = secrets.token_hex(8)
         self.commands = 0  # sent to Redis so far
+        self.changed = asyncio.Event()
         self._redis = redis
         self._leases = leases
         self._window = window
@@ -121,31 +123,32 @@ class RedisStore:
                 self._degrade(repr(error))
 
     async def _beat(self) -> None:
-        async with asyncio.timeout(ANSWER_SECONDS):
-            if self._scripts is None:
-                beat = await self._redis.script_load(script.CLOCK + script.BEAT)
-                self._scripts = beat, await self._redis.script_load(script.CLOCK + script.ASK)
-            arguments = (script.GATEWAYS, script.JOINED, script.EPOCH, self.name, self._window_ms, self.name)
-            gateways, epoch = await self._redis.evalsha(self._scripts[0], 3, *arguments)
+        if self._scripts is None:
+            beat = await _in_time(self._redis.script_load(script.CLOCK + script.BEAT))
+            self._scripts = beat, await _in_time(self._redis.script_load(script.CLOCK + script.ASK))
+        arguments = (script.GATEWAYS, script.JOINED, script.EPOCH, self.name, self._window_ms)
+        gateways, epoch = await _in_time(self._redis.evalsha(self._scripts[0], 3, *arguments))
         self.commands += 1
         if self._epoch not in (None, epoch):
             self._degrade("Redis has lost its data")
-        self._epoch = epoch
         self._leases.heard(gateways, self._clock())
         if self._leases.degraded:
             await self._recover()
+        self._epoch = epoch
 
     async def _recover(self) -> None:
         """Report what was counted without Redis, once; lease again when the others have had time to do the same."""
         now = self._clock()
         if self._settled_at is None:
             counted = [(account, self._window.used(account.key, now)) for account in self._window.accounts()]
-            self._settled_at = now + self._settle_seconds if counted else now
+            is_new = self._epoch is None and not counted  # nobody waits for what it would report
+            self._settled_at = now if is_new else now + self._settle_seconds
             reports = [self._leases.ask(a, used, 0, now) for a, used in counted if self._leases.misjudged(a, used)]
             for start in range(0, len(reports), REPORTS):
                 await self._send(reports[start : start + REPORTS])
         if now >= self._settled_at:
             self._leases.restore(now)
+            self.changed.set()
             log.info("limits are shared", extra={"gateways": self._leases.gateways})
 
     async def _exchange(self) -> None:
@@ -184,8 +187,7 @@ class RedisStore:
                 self._scripts[1], 3, *keys, self.name, self._window_ms, *figures, script.RECALLS, account
             )  # fmt: skip
         self.commands += len(asks)
-        async with asyncio.timeout(ANSWER_SECONDS):
-            return [Answer(capacity, bool(recalled)) for capacity, recalled in await pipeline.execute()]
+        return [Answer(capacity, bool(recalled)) for capacity, recalled in await _in_time(pipeline.execute())]
 
     async def _give_back(self) -> None:
         """Listen to what other gateways lack."""
@@ -209,6 +211,7 @@ class RedisStore:
     def _degrade(self, reason: str) -> None:
         if not self._leases.degraded:
             log.error("Redis is out of reach: this gateway counts by itself", extra={"reason": reason})
+            self.changed.set()
         self._leases.degrade()
         self._settled_at = None
         _release(self._wanted)
@@ -220,3 +223,18 @@ def _release(waiting: dict[str, Waiting]) -> None:
     for _, future in waiting.values():
         if not future.done():
             future.set_result(None)
+
+
+async def _in_time(answer: Awaitable[T]) -> T:
+    """What `answer` says; raises TimeoutError after ANSWER_SECONDS, this process's own pauses excepted."""
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(answer)
+    try:
+        while True:
+            started = loop.time()
+            done, _ = await asyncio.wait([task], timeout=ANSWER_SECONDS)
+            if done:
+                return task.result()
+            if loop.time() - started < 1.5 * ANSWER_SECONDS:
+                raise TimeoutError(f"no answer within {ANSWER_SECONDS} s")
+    finally:
+        task.cancel()

@@ -1,5 +1,6 @@
 """What a gateway asks for more of a limit, and how a decision waits for it."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
@@ -8,7 +9,9 @@ from throttler.core.throttle import Decision, Throttle
 
 
 class Store(Protocol):
-    """Where limits are shared."""
+    """Where limits are shared. `changed` is set whenever `degraded` changes."""
+
+    changed: asyncio.Event
 
     @property
     def degraded(self) -> bool:
@@ -30,6 +33,9 @@ class Alone:
 
     degraded = False
     gateways = 1
+
+    def __init__(self) -> None:
+        self.changed = asyncio.Event()
 
     async def lease(self, account: Account) -> None:
         """See Store."""

@@ -91,9 +91,13 @@ class Server:
 
     async def set_ready(self, ready: bool) -> None:
         """What probes and load balancers see, for every service and for the server as a whole."""
-        kind = health_pb2.HealthCheckResponse
         for name in ("", *self._names):
-            await self._health.set(name, kind.SERVING if ready else kind.NOT_SERVING)
+            await self.set_health(name, ready)
+
+    async def set_health(self, name: str, healthy: bool) -> None:
+        """What the health service says of `name`."""
+        kind = health_pb2.HealthCheckResponse
+        await self._health.set(name, kind.SERVING if healthy else kind.NOT_SERVING)
 
     async def stop(self, grace: float) -> None:
         """Stop accepting at once; cancel what still runs after `grace` seconds."""

@@ -15,6 +15,7 @@ from fairlead.cost import Cost
 from fairlead.errors import ClientLimit, QueueFull, TooLong
 from fairlead.outcomes import FinishReason
 from local_worker.core.batch import Batch, Slice, StepResult
+from local_worker.core.crowd import Crowd
 from local_worker.core.ledger import Account, Ledger
 from local_worker.core.live_gap import LiveGap
 from local_worker.core.policies.protocol import QueuePolicy
@@ -73,6 +74,7 @@ class Batcher:
         self._ledger = Ledger(cost)
         self._gap = LiveGap()
         self._waiting: dict[Request, float] = {}  # request -> when it was queued
+        self._crowd = Crowd()
         self._running: dict[Request, None] = {}
         self._deadlines: list[tuple[float, int, Request]] = []  # a heap; of some that have left already
 
@@ -115,16 +117,28 @@ class Batcher:
         """The accounts that changed since the last call, each with the client's balance."""
         return ((account, self.policy.balance(account.client)) for account in self._ledger.take_changed())
 
-    def submit(self, request: Request, now: float) -> None:
-        """Queue `request`; raises TooLong, ClientLimit or QueueFull and then has changed nothing."""
+    def submit(self, request: Request, now: float) -> Request | None:
+        """Queue `request`; raises TooLong, ClientLimit or QueueFull and then has changed nothing.
+
+        Returns the request that gave way to it, when the queue was full.
+        """
         self._check(request)
+        displaced = None
+        if self.waiting >= self._limits.max_waiting:
+            displaced = self._crowd.giving_way_to(request)
+            if displaced is None:
+                message = f"{self.waiting} requests are waiting; the limit is {self._limits.max_waiting}"
+                raise QueueFull(message, RETRY_SECONDS)
+            self.abort(displaced)
         self._waiting[request] = now
+        self._crowd.add(request)
         if request.deadline is not None:
             heapq.heappush(self._deadlines, (request.deadline, request.arrival, request))
         self.cache.match(request)
         self.policy.arrived(request)
         self._ledger.arrived(request)
         self._gap.watch(request.client)
+        return displaced
 
     def _check(self, request: Request) -> None:
         limits, capacity = self._limits, self.cache.pages * self.cache.block_tokens
@@ -141,9 +155,6 @@ class Batcher:
         if mine >= limits.max_waiting_per_client:
             message = f"the client has {mine} requests waiting; the limit is {limits.max_waiting_per_client}"
             raise ClientLimit(message, RETRY_SECONDS)
-        if self.waiting >= limits.max_waiting:
-            message = f"{self.waiting} requests are waiting; the limit is {limits.max_waiting}"
-            raise QueueFull(message, RETRY_SECONDS)
 
     def match(self, request: Request) -> int:
         """Gate: prompt tokens that the cache holds."""
@@ -157,6 +168,7 @@ class Batcher:
         if extend is None:
             return None
         del self._waiting[request]
+        self._crowd.discard(request)
         self._running[request] = None
         if not request.retractions:
             request.cached = request.computed
@@ -261,6 +273,7 @@ class Batcher:
         """Give `request` up, waiting or running; does nothing when it is neither."""
         if request in self._waiting:
             del self._waiting[request]
+            self._crowd.discard(request)
             self.policy.withdrawn(request)
             self._ledger.withdrawn(request)
         elif request in self._running:
@@ -294,5 +307,6 @@ class Batcher:
         both = [request.id for request in self._running if request in self._waiting]
         assert not both, f"waiting and running: {both}"
         assert self.policy.waiting == len(self._waiting), f"policy {self.policy.waiting}, batcher {len(self._waiting)}"
+        self._crowd.check_invariants()
         self.cache.check_invariants(list(self._running))
         self.policy.check_invariants()

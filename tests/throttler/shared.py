@@ -14,7 +14,7 @@ from throttler.core.oit import Oit
 from throttler.core.profiles import Profiles
 from throttler.core.quota import Account
 from throttler.core.throttle import Admitted
-from throttler.redis_store import RedisStore
+from throttler.redis_store import RedisStore, open_redis
 from throttler.store import Store, decide
 
 DEADLINE = 20.0
@@ -47,6 +47,7 @@ class MemoryStore:
 
     def __init__(self, ledger: Ledger, name: str, leases: Leases, throttle: Oit, clock: Callable[[], float]) -> None:
         self._ledger, self._name, self._leases, self._throttle, self._clock = ledger, name, leases, throttle, clock
+        self.changed = asyncio.Event()
         self.peers: list[MemoryStore] = []
 
     @property
@@ -98,12 +99,12 @@ def in_memory(count: int, profiles: Profiles, seconds: float, clock: Callable[[]
 
 @contextlib.asynccontextmanager
 async def on_redis(
-    url: str, count: int, profiles: Profiles, seconds: float, *, settle: float = 0.1
+    url: str, count: int, profiles: Profiles, seconds: float, *, settle: float = 0.3, others: int = 0
 ) -> AsyncIterator[list[Gateway]]:
-    """Gateways on a real Redis, each with its own connections, once all know of each other."""
+    """Gateways on a real Redis, each with its own connections, once all know of each other and of `others`."""
     gateways, links, stores = list[Gateway](), list[Redis](), list[RedisStore]()
     for _ in range(count):
-        leases, link = Leases(seconds), Redis.from_url(url)
+        leases, link = Leases(seconds), open_redis(url, "", "")
         throttle = Oit(profiles, leases, seconds)
         store = RedisStore(
             link, leases, throttle.window, window_seconds=seconds, beat_seconds=0.05, settle_seconds=settle
@@ -114,7 +115,9 @@ async def on_redis(
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(store.run()) for store in stores]
         try:
-            await until(lambda: all(not s.degraded and s.gateways == count for s in stores), "all gateways are known")
+            await until(
+                lambda: all(not s.degraded and s.gateways == count + others for s in stores), "all gateways are known"
+            )
             yield gateways
         finally:
             for task in running:

@@ -52,7 +52,7 @@ def test_the_script_agrees_with_the_ledger(
     for gateway, pause in beats:
         now += pause
         link.set("{fairlead}:clock", now)
-        count, _ = link.eval(CLOCK + script.BEAT, 3, *BEAT_KEYS, gateway, WINDOW, "epoch")
+        count, _ = link.eval(CLOCK + script.BEAT, 3, *BEAT_KEYS, gateway, WINDOW)
         assert count == ledger.beat(gateway, now)
     recalled_at = dict[str, int]()
     for gateway, key, held, used, more, gateways, pause in asks:

@@ -10,7 +10,9 @@ import pytest
 
 from tests.redis_server import RedisServer
 from tests.throttler.shared import Gateway, in_memory, on_redis
+from throttler.core.interactions import Interactions
 from throttler.core.profiles import Limits, Profiles
+from throttler.core.tokens import Key
 
 Share = Callable[[int, Profiles, float], AbstractAsyncContextManager[list[Gateway]]]
 USER = Profiles(limits=Limits(user_per_minute=60, app_per_minute=1_000_000, kappa=2))
@@ -86,6 +88,25 @@ async def test_protected_calls_have_one_cap_too(share: Share, count: int) -> Non
     async with share(count, USER, LONG) as gateways:
         admitted = [await gateways[n % count].admits(protected=True) for n in range(300)]
         assert sum(admitted) == 120, "kappa * T_user, however many gateways a token is replayed at"
+
+
+async def test_a_token_replayed_at_every_gateway_gains_no_more_than_the_cap(share: Share) -> None:
+    profiles = Profiles(limits=Limits(user_per_minute=10, app_per_minute=1_000_000, kappa=2, max_calls=30))
+    async with share(4, profiles, LONG) as gateways:
+        known = [Interactions("cluster", profiles) for _ in gateways]
+        key = Key("u", "a", "endless")
+        known[0].admitted(key, b"", 0.0)
+        token = known[0].token(key)
+        known[0].finished(key, end=False, now=0.0)
+        protected = replayed = 0
+        for _ in range(30):  # 29 more calls at each of four gateways: max_calls starts anew at each
+            for gateway, interactions in zip(gateways, known, strict=True):
+                if interactions.continues(key, token, 1.0):
+                    replayed += 1
+                    protected += await gateway.admits(protected=True)
+                    interactions.admitted(key, token, 1.0)
+                    interactions.finished(key, end=False, now=1.0)
+        assert (replayed, protected) == (29 * 4, 20)
 
 
 async def test_without_overload_nobody_waits_and_all_is_counted(share: Share) -> None:

@@ -168,8 +168,10 @@ def test_queues_are_bounded_per_client_and_in_all() -> None:
         batcher.submit(request, 0.0)
     with pytest.raises(ClientLimit, match="1000 requests waiting; the limit is 1000"):
         batcher.submit(requests[1000], 0.0)
+    assert batcher.submit(make_request([1], arrival=3004), 0.0) is requests[999], "the flooder's newest gives way"
+    assert batcher.waiting == 1000
     with pytest.raises(QueueFull, match="1000 requests are waiting; the limit is 1000"):
-        batcher.submit(make_request([1], arrival=1), 0.0)
+        batcher.submit(make_request([1], arrival=3006), 0.0)
     batcher.check_invariants()
 
 

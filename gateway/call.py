@@ -1,0 +1,33 @@
+"""One call, from its arrival to its end."""
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from fairlead.outcomes import FinishReason, Outcome
+from fairlead.v1 import common_pb2
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Call:
+    """What is known of one call; filled in as it proceeds, complete once `outcome` is set."""
+
+    request_id: str
+    deadline: float | None  # loop time
+    traceparent: str = ""
+    client: str = ""
+    app: str = ""
+    model: str = ""
+    policy: str = ""
+    tier: str = ""
+    interaction: str = ""
+    entered: bool = False  # admitted, and counted in its interaction
+    stage: int = 0
+    worker: str = ""
+    attempts: int = 0
+    matched_tokens: int = 0
+    usage: common_pb2.Usage = field(default_factory=common_pb2.Usage)
+    timings: common_pb2.Timings = field(default_factory=common_pb2.Timings)
+    finish_reason: FinishReason | None = None
+    outcome: Outcome | None = None
+    message: str = ""
+    cleanup: ExitStack = field(default_factory=ExitStack)  # undoes, at the end, what admission counted in

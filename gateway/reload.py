@@ -1,0 +1,42 @@
+"""Keys and profiles are read again when their files change, without a restart."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from fairlead.config import ConfigError
+
+log = logging.getLogger(__name__)
+LOOK_SECONDS = 1.0
+
+
+async def follow(files: Sequence[str], reload: Callable[[], None]) -> None:
+    """Call `reload` after each change of a file's content, until cancelled; what is wrong is logged and not applied.
+
+    Contents are compared, not dates: Kubernetes replaces a mounted Secret by moving a link.
+    """
+    seen = await asyncio.to_thread(_contents, files)
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        contents = await asyncio.to_thread(_contents, files)
+        if contents == seen:
+            continue
+        seen = contents
+        try:
+            reload()
+        except ConfigError as error:
+            log.error("configuration not reloaded: it is wrong", extra={"error": str(error)})
+        else:
+            log.info("configuration reloaded", extra={"files": list(files)})
+
+
+def _contents(files: Sequence[str]) -> list[bytes | None]:
+    return [_content(Path(file)) for file in files]
+
+
+def _content(file: Path) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return None

@@ -1,0 +1,94 @@
+"""Real gateways on a real Redis: one limit, health that says when it is not shared, files read again."""
+
+import hashlib
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from fairlead.errors import FairleadError, ThrottledUser, Unauthenticated
+from fairlead.rpc.status import from_call
+from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc
+from tests.redis_server import RedisServer
+from tests.services import Process, Stack, eventually
+
+
+def attempt(gateway: Process, *, key: str = "", max_tokens: int = 1) -> FairleadError | None:
+    """One call's error, or None when it completed."""
+    request = inference_pb2.GenerateRequest(
+        prompt=common_pb2.Prompt(text="hello"),
+        sampling=common_pb2.SamplingParams(max_tokens=max_tokens, ignore_eos=True),
+    )
+    metadata = [("authorization", f"Bearer {key}")] if key else []
+    with grpc.insecure_channel(gateway.address) as channel:
+        try:
+            list(inference_pb2_grpc.InferenceStub(channel).Generate(request, timeout=60, metadata=metadata))
+        except grpc.RpcError as error:
+            return from_call(error)
+    return None
+
+
+def shares_limits(gateway: Process) -> bool:
+    with grpc.insecure_channel(gateway.address) as channel:
+        request = health_pb2.HealthCheckRequest(service="shared-limits")
+        status = health_pb2_grpc.HealthStub(channel).Check(request, timeout=10).status
+    return bool(status == health_pb2.HealthCheckResponse.SERVING)
+
+
+def keeps_limits(gateway: Process) -> bool:
+    return not shares_limits(gateway)
+
+
+@pytest.mark.e2e
+def test_four_gateways_have_one_limit_and_say_when_it_is_not_shared(stack: Stack, tmp_path: Path) -> None:
+    redis = RedisServer(tmp_path)
+    stack.worker("a")
+    gateways = [stack.gateway(throttle="rpm", user_per_minute=8, redis=redis.url) for _ in range(4)]
+    for gateway in gateways:
+        eventually(partial(shares_limits, gateway), "limits are shared")
+    results = [attempt(gateways[number % 4]) for number in range(24)]
+    completed = results.count(None)
+    assert completed <= 8
+    assert all(isinstance(error, ThrottledUser) for error in results if error is not None)
+    redis.kill()
+    for gateway in gateways:
+        eventually(partial(keeps_limits, gateway), "one that counts by itself says so")
+    redis.start()
+    for gateway in gateways:
+        eventually(partial(shares_limits, gateway), "limits are shared again")
+    redis.kill()
+
+
+def keys_file(path: Path) -> Callable[..., None]:
+    def write(*names: str) -> None:
+        digests = [hashlib.sha256(name.encode()).hexdigest() for name in names]
+        path.write_text("keys:\n" + "".join(f"  - {{hash: {digest}, tenant: t}}\n" for digest in digests))
+
+    return write
+
+
+def test_keys_and_profiles_are_read_again(stack: Stack, tmp_path: Path) -> None:
+    stack.worker("a")
+    keys, profiles = tmp_path / "keys.yaml", tmp_path / "profiles.yaml"
+    write_keys = keys_file(keys)
+    write_keys("old")
+    profiles.write_text("limits: {user_per_minute: 1000}")
+    gateway = stack.start("gateway", scheduler=stack.scheduler.address, keys=keys, profiles=profiles, throttle="rpm")
+    eventually(lambda: gateway.logged("ready"), "a worker is known")
+    assert attempt(gateway, key="old") is None
+    assert isinstance(attempt(gateway, key="new"), Unauthenticated)
+    write_keys("new")
+    eventually(lambda: gateway.logged("configuration reloaded"), "the file is read again")
+    assert attempt(gateway, key="new") is None
+    assert isinstance(attempt(gateway, key="old"), Unauthenticated)
+    profiles.write_text("limits:\n  user_per_minute: none")
+    [line] = eventually(lambda: gateway.logged("configuration not reloaded: it is wrong"), "it is refused")
+    assert "profiles.yaml:2: limits.user_per_minute" in line["error"]
+    assert attempt(gateway, key="new") is None, "what was there before still holds"
+    profiles.write_text("limits: {user_per_minute: 1}")
+    eventually(lambda: len(gateway.logged("configuration reloaded")) == 2, "the limit is lowered")
+    refused = [error for error in (attempt(gateway, key="new") for _ in range(3)) if error]
+    assert refused, "at most one a minute, and a minute may turn once"

@@ -1,0 +1,68 @@
+import pytest
+
+from fairlead.config import ConfigError
+from throttler.core.profiles import Expectation, Limits, Profiles
+from throttler.profiles_file import parse
+
+GOOD = """
+limits: {user_per_minute: 30, idle_ttl: 60.5}
+weights: {beta: 3}
+reference_tokens: 500
+tiers: {gold: 4, free: 0.5}
+apps:
+  default: {per_minute: 100}
+  agent:
+    max_calls: 8
+    expected: {input: 800, output: 120}
+    stages:
+      0: {input: 1500, system: 300, output: 50}
+"""
+DEFAULTS = Limits(user_per_minute=7, app_per_minute=70, max_calls=9)
+
+
+def test_a_whole_file() -> None:
+    profiles = parse(GOOD, "profiles.yaml", DEFAULTS)
+    assert (profiles.limits.user_per_minute, profiles.limits.idle_ttl, profiles.limits.kappa) == (30, 60.5, 5)
+    assert dict(profiles.tiers) == {"gold": 4.0, "free": 0.5}
+    agent, unknown = profiles.app("agent"), profiles.app("unknown")
+    assert (agent.per_minute, agent.max_calls) == (70, 8)
+    assert (unknown.per_minute, unknown.max_calls) == (100, 9), "an app without a profile is the default app"
+    assert agent.prior(0) == Expectation(input=1500, system=300, output=50)
+    assert agent.prior(5) == Expectation(input=800, output=120)
+    assert unknown.prior(0) is None
+    assert profiles.weights.weigh(Expectation(input=1, system=1, output=1)) == 5.0
+
+
+def test_an_empty_mapping_says_nothing_new() -> None:
+    assert parse("apps: {}", "f", DEFAULTS) == Profiles(limits=DEFAULTS)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "p.yaml:1: is empty"),
+        ("apps: [", "line 1"),
+        ("- 1", "p.yaml:1: expected a mapping, got a list"),
+        ("app: {}", "p.yaml:1: app: unknown key 'app'; known keys: limits"),
+        ("limits:\n  user_per_minute: 0", "p.yaml:2: limits.user_per_minute: expected a whole number > 0, got 0"),
+        ("limits:\n  kappa: 1.5", "p.yaml:2: limits.kappa: expected a whole number > 0, got 1.5"),
+        ("limits:\n\n  max_age: .inf", "p.yaml:3: limits.max_age: expected a number > 0, got inf"),
+        ("limits: {users: 1}", "p.yaml:1: limits.users: unknown key 'users'"),
+        ("tiers:\n  gold: -1", "p.yaml:2: tiers.gold: expected a number > 0, got -1"),
+        ("reference_tokens: many", "p.yaml:1: reference_tokens: expected a number > 0, got 'many'"),
+        ("apps:\n  a:\n    max_calls: yes", "p.yaml:3: apps.a.max_calls: expected a whole number > 0, got True"),
+        ("apps:\n  a: 3", "p.yaml:2: apps.a: expected a mapping, got 3"),
+        ("apps:\n  a: {}\n  a: {}", "p.yaml:3: apps.a: given twice"),
+        (
+            "apps:\n  a:\n    stages:\n      first: {input: 1}",
+            "p.yaml:4: apps.a.stages.first: expected a stage",
+        ),
+        ("apps:\n  a:\n    expected: {output: -1}", "p.yaml:3: apps.a.expected.output: expected a number >= 0, got -1"),
+        ("apps:\n  a:\n    expected: {input: 0}", "p.yaml:3: apps.a.expected: expects no tokens at all"),
+        ("apps:\n  a:\n    expected:\n      cached: 1", "p.yaml:4: apps.a.expected.cached: unknown key 'cached'"),
+    ],
+)
+def test_what_is_wrong_is_named_by_line_and_key(text: str, complaint: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        parse(text, "p.yaml", DEFAULTS)
+    assert complaint in str(raised.value)

@@ -1,0 +1,67 @@
+"""A Redis that wants a password, and one that speaks TLS only."""
+
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from redis.exceptions import RedisError
+
+from tests.redis_server import RedisServer
+from throttler.redis_store import open_redis
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Path:
+    """A certificate for 127.0.0.1 that is its own authority; its key lies beside it."""
+    certificate, key = tmp_path / "ca.pem", tmp_path / "ca.key"
+    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2", "-nodes"]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-keyout",
+        str(key),
+        "-out",
+        str(certificate),
+        *subject,
+    ]
+    subprocess.run(command, check=True, capture_output=True)
+    return certificate
+
+
+@pytest.fixture
+def secured(tmp_path: Path, authority: Path) -> Iterator[tuple[RedisServer, int]]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    tls = [
+        "--tls-port",
+        str(port),
+        "--tls-cert-file",
+        str(authority),
+        "--tls-key-file",
+        str(authority.with_suffix(".key")),
+    ]
+    server = RedisServer(tmp_path, *tls, "--tls-ca-cert-file", str(authority), "--tls-auth-clients", "no")
+    server.client.config_set("requirepass", "sesame")
+    yield server, port
+    server.kill()
+
+
+async def test_password_and_tls(secured: tuple[RedisServer, int], authority: Path) -> None:
+    _, port = secured
+    async with open_redis(f"rediss://127.0.0.1:{port}", "sesame", str(authority)) as link:
+        assert await link.ping()
+    for password, authorities in (("", str(authority)), ("wrong", str(authority)), ("sesame", "")):
+        async with open_redis(f"rediss://127.0.0.1:{port}", password, authorities) as link:
+            with pytest.raises((RedisError, OSError)):
+                await link.ping()
+
+
+def test_a_url_that_is_none() -> None:
+    with pytest.raises(ValueError, match="scheme"):
+        open_redis("somewhere", "", "")

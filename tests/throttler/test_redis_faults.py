@@ -1,0 +1,95 @@
+"""Redis killed, paused, slow, restarted empty: gateways count by themselves at once, and share again by themselves."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.redis_server import RedisServer
+from tests.throttler.shared import Gateway, on_redis, until
+from tests.throttler.slow_wire import SlowWire
+from throttler.core.profiles import Limits, Profiles
+from throttler.redis_store import ANSWER_SECONDS
+
+PROFILES = Profiles(limits=Limits(user_per_minute=60, app_per_minute=1_000_000))
+SECONDS = 60.0
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[RedisServer]:
+    server = RedisServer(tmp_path)
+    yield server
+    server.kill()
+
+
+async def degraded(gateways: list[Gateway]) -> None:
+    await until(lambda: all(gateway.store.degraded for gateway in gateways), "all count by themselves")
+
+
+async def shared(gateways: list[Gateway]) -> None:
+    await until(lambda: not any(gateway.store.degraded for gateway in gateways), "all share again")
+
+
+async def admitted(gateways: list[Gateway], client: str, calls: int) -> int:
+    burst = [gateways[number % len(gateways)].admits(client) for number in range(calls)]
+    return sum(await asyncio.gather(*burst))
+
+
+@pytest.mark.parametrize("fault", ["kill", "pause"])
+async def test_without_redis_each_gateway_has_its_part_and_no_call_waits_long(redis: RedisServer, fault: str) -> None:
+    async with on_redis(redis.url, 4, PROFILES, SECONDS) as gateways:
+        assert await admitted(gateways, "before", 240) == 60
+        getattr(redis, fault)()
+        started = time.monotonic()
+        assert await admitted(gateways, "during", 240) == 60, "limit / R at each"
+        await degraded(gateways)
+        assert time.monotonic() - started < 4 * ANSWER_SECONDS + 5, "far from any connection's own time-outs"
+        redis.resume() if fault == "pause" else redis.start()
+        await shared(gateways)
+        assert await admitted(gateways, "after", 240) == 60
+        assert await admitted(gateways, "during", 100) == 0, "what was let through without Redis is not forgotten"
+
+
+async def test_restarted_empty_between_two_calls(redis: RedisServer) -> None:
+    async with on_redis(redis.url, 2, PROFILES, SECONDS) as gateways:
+        assert sum([await gateways[0].admits("u") for _ in range(50)]) == 50
+        redis.kill()
+        redis.start()
+        await degraded(gateways)
+        await shared(gateways)
+        assert sum([await gateways[1].admits("u") for _ in range(50)]) <= 10, "the other one's 50 were reported"
+
+
+async def test_emptied_while_running(redis: RedisServer) -> None:
+    async with on_redis(redis.url, 2, PROFILES, SECONDS) as gateways:
+        assert sum([await gateways[0].admits("u") for _ in range(50)]) == 50
+        redis.client.flushall()
+        await degraded(gateways)
+        await shared(gateways)
+        assert sum([await gateways[1].admits("u") for _ in range(50)]) <= 10
+
+
+async def test_one_too_slow_to_wait_for(redis: RedisServer, tmp_path: Path) -> None:
+    wire = SlowWire(tmp_path / "wire.sock", tmp_path / "redis.sock")
+    async with wire.serve(), on_redis(f"unix://{wire.path}", 2, PROFILES, SECONDS) as gateways:
+        wire.delay = 2 * ANSWER_SECONDS
+        assert await admitted(gateways, "u", 120) == 60, "limit / R at each"
+        await degraded(gateways)
+        wire.delay = 0.0
+        await shared(gateways)
+        assert await admitted(gateways, "v", 120) == 60
+
+
+async def test_a_gateway_that_dies_takes_its_part_with_it_for_two_windows_at_most(redis: RedisServer) -> None:
+    async with on_redis(redis.url, 1, PROFILES, 1.0) as [survivor]:
+        async with on_redis(redis.url, 1, PROFILES, 1.0, others=1) as [mortal]:
+            assert sum([await mortal.admits("u") for _ in range(60)]) == 60
+        await until(lambda: survivor.store.gateways == 1, "the other is gone")
+        deadline = time.monotonic() + 20
+        got = 0
+        while got < 60 and time.monotonic() < deadline:
+            await asyncio.sleep(0.5)  # windows pass
+            got = max(got, sum([await survivor.admits("u") for _ in range(20)]) * 3)
+        assert got == 60
