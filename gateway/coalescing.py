@@ -34,9 +34,14 @@ class Coalescer:
         return self.due is not None and (self._count >= self._wanted or now >= self.due)
 
     def take(self) -> inference_pb2.TokenChunk:
-        """Everything held, as one message."""
-        ids = common_pb2.TokenIds(packed=b"".join(self._ids))
-        chunk = inference_pb2.TokenChunk(text="".join(self._text), token_ids=ids, logprobs=self._logprobs)
-        self._text, self._ids, self._logprobs, self._count, self.due = [], [], [], 0, None
+        """One message: everything held, but a token that is to go at once goes alone."""
+        count = 1 if self._wanted == 1 else len(self._ids)
+        ids, self._ids = self._ids[:count], self._ids[count:]
+        text, self._text = self._text[:count], self._text[count:]
+        logprobs, self._logprobs = self._logprobs[:count], self._logprobs[count:]
+        self._count = sum(len(held) for held in self._ids) // 4
         self._wanted = self._tokens
-        return chunk
+        if not self._ids:
+            self.due = None
+        packed = common_pb2.TokenIds(packed=b"".join(ids))
+        return inference_pb2.TokenChunk(text="".join(text), token_ids=packed, logprobs=logprobs)

@@ -57,47 +57,67 @@ class Session:
         self._started = False  # this attempt has entered a running batch
         self._charged = False  # some attempt has
         self._accepted = False  # the caller has been told so, once
+        self._welcome: worker_pb2.Started | None = None  # what the caller is to be told next
+        self._last: Lost | worker_pb2.Ended | None = None  # what this attempt said last
         self._chunk = Coalescer(work.tokens_per_message)
-        self._clock = asyncio.get_running_loop().time
+        self._stirred = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
 
     async def responses(self) -> AsyncIterator[inference_pb2.GenerateResponse]:
         """What the caller receives; raises the FairleadError of an outcome other than COMPLETED."""
         await self._place()
         while True:
-            event = await self._next_event()
-            match event:
-                case worker_pb2.Started():
-                    self._started = self._charged = True
-                    self._call.timings.scheduled = self._call.timings.scheduled or time.time_ns()
-                    if not self._accepted:
-                        yield self._accept(event)
-                case worker_pb2.Tokens():
-                    self._receive(event)
+            await self._stirred.wait()
+            self._stirred.clear()
+            if self._welcome is not None:
+                started, self._welcome = self._welcome, None
+                yield self._accept(started)
+            while self._chunk.ready(self._loop.time()):
+                yield inference_pb2.GenerateResponse(chunk=self._chunk.take())
+            match self._last:
                 case Lost() | worker_pb2.Ended(outcome=Outcome.UNAVAILABLE):
                     await self._place_again()
-                case worker_pb2.Ended():
-                    for response in self._end(event):
+                case worker_pb2.Ended() as ended:
+                    for response in self._end(ended):
                         yield response
                     return
-            if self._chunk.ready(self._clock()):
-                yield inference_pb2.GenerateResponse(chunk=self._chunk.take())
 
     def close(self) -> None:
         """Free the request at its worker; does nothing after its end."""
         if self._attempt is not None:
             self._attempt.abort()
+        if self._timer is not None:
+            self._timer.cancel()
 
-    async def _next_event(self) -> Event | None:
-        """The worker's next event; None when held tokens are due before one comes."""
-        assert self._attempt is not None
-        try:
-            async with asyncio.timeout_at(self._chunk.due):
-                return await self._attempt.events.get()
-        except TimeoutError:
-            return None
+    def _receive(self, event: Event) -> None:
+        """From the worker, as it comes: a token wakes the stream to the caller only when a message is due."""
+        match event:
+            case worker_pb2.Tokens():
+                self._hold(event)
+                self._look()
+            case worker_pb2.Started():
+                self._started = self._charged = True
+                self._call.timings.scheduled = self._call.timings.scheduled or time.time_ns()
+                if not self._accepted:
+                    self._accepted, self._welcome = True, event
+                    self._stirred.set()
+            case _:
+                self._last = event
+                self._stirred.set()
+
+    def _look(self) -> None:
+        if self._chunk.ready(self._loop.time()):
+            self._stirred.set()
+        elif self._timer is None and self._chunk.due is not None:
+            self._timer = self._loop.call_at(self._chunk.due, self._look_again)
+
+    def _look_again(self) -> None:
+        self._timer = None
+        self._look()
 
     async def _place(self) -> None:
-        work, call, self._started = self._work, self._call, False
+        work, call, self._started, self._last = self._work, self._call, False, None
         call.attempts += 1
         request = scheduler_pb2.DispatchRequest(
             request_id=work.request_id,
@@ -112,7 +132,7 @@ class Session:
         placement = await self._cluster.place(request)
         call.worker, call.matched_tokens = placement.worker, placement.matched_tokens
         call.timings.dispatched = call.timings.dispatched or placement.selected_at
-        self._attempt = placement.link.submit(self._submission())
+        self._attempt = placement.link.submit(self._submission(), self._receive)
 
     async def _place_again(self) -> None:
         # A worker sends the last token and the end in one message: what is lost always has budget left.
@@ -147,11 +167,10 @@ class Session:
             in_interaction=work.in_interaction,
             charged=self._charged,
             cache_scope=work.cache_scope,
-            timeout_seconds=0.0 if work.deadline is None else max(0.001, work.deadline - self._clock()),
+            timeout_seconds=0.0 if work.deadline is None else max(0.001, work.deadline - self._loop.time()),
         )
 
     def _accept(self, started: worker_pb2.Started) -> inference_pb2.GenerateResponse:
-        self._accepted = True
         self._call.usage.cached_tokens = started.cached_tokens
         accepted = inference_pb2.Accepted(
             request_id=self._work.request_id,
@@ -163,11 +182,11 @@ class Session:
         )
         return inference_pb2.GenerateResponse(accepted=accepted)
 
-    def _receive(self, tokens: worker_pb2.Tokens) -> None:
+    def _hold(self, tokens: worker_pb2.Tokens) -> None:
         self._call.timings.first_token = self._call.timings.first_token or time.time_ns()
         self._call.usage.output_tokens += len(tokens.token_ids) // TOKEN_BYTES
         self._generated.append(tokens.token_ids)
-        self._chunk.add(tokens.token_ids, tokens.text, self._clock(), tokens.logprobs)
+        self._chunk.add(tokens.token_ids, tokens.text, self._loop.time(), tokens.logprobs)
 
     def _end(self, ended: worker_pb2.Ended) -> list[inference_pb2.GenerateResponse]:
         self._call.usage.service += ended.usage.service
@@ -182,8 +201,8 @@ class Session:
         self._call.finish_reason = FinishReason(ended.finish_reason)
         responses = []
         if ended.text:
-            self._chunk.add(b"", ended.text, self._clock())
-        if self._chunk.due is not None:
+            self._chunk.add(b"", ended.text, self._loop.time())
+        while self._chunk.due is not None:
             responses.append(inference_pb2.GenerateResponse(chunk=self._chunk.take()))
         finished = inference_pb2.Finished(
             outcome=ended.outcome, finish_reason=ended.finish_reason, usage=self._call.usage, timings=self._call.timings

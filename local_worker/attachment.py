@@ -1,6 +1,7 @@
 """The worker's stream to one scheduler: who it is, how loaded it is, what it cached and finished."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 
@@ -15,6 +16,7 @@ from local_worker.loop import Outbox
 
 log = logging.getLogger(__name__)
 REPORT_SECONDS = 0.05  # the contract is at least ten reports a second
+GATHER_SECONDS = 0.01  # news of so long goes out as one message
 RECONNECT_SECONDS = 0.2
 
 
@@ -38,7 +40,6 @@ class Attachment:
         """Take in one turn of the engine loop, after the inventory; called on the event loop."""
         if self._attached:  # otherwise all of it is in the snapshot to come
             self._take_in(out)
-        self._news.set()
 
     def _take_in(self, out: Outbox) -> None:
         self._services.update((service.client, service) for service in out.load.services)
@@ -51,6 +52,8 @@ class Attachment:
             self._blocks[digest] = parent
         self._accepted.extend(out.accepted)
         self._ended.extend(out.ended)
+        if self._blocks or self._accepted or self._ended:
+            self._news.set()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -83,19 +86,25 @@ class Attachment:
         self._services = dict(self._inventory.services)
         self._attached = True
         yield scheduler_pb2.WorkerReport(hello=self._inventory.hello())
+        loop = asyncio.get_running_loop()
+        load_due = loop.time()
         while True:
-            load = self._inventory.load()
-            load.services.extend(self._services.values())
-            self._services = {}
-            yield scheduler_pb2.WorkerReport(load=load)
+            if loop.time() >= load_due:
+                load_due = loop.time() + REPORT_SECONDS
+                yield scheduler_pb2.WorkerReport(load=self._take_load())
             if self._blocks or self._accepted or self._ended:
                 yield scheduler_pb2.WorkerReport(progress=self._take_progress())
-            try:
-                async with asyncio.timeout(REPORT_SECONDS):
-                    await self._news.wait()
-            except TimeoutError:
-                pass
+            await asyncio.sleep(GATHER_SECONDS)
             self._news.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(load_due):
+                    await self._news.wait()
+
+    def _take_load(self) -> scheduler_pb2.Load:
+        load = self._inventory.load()
+        load.services.extend(self._services.values())
+        self._services = {}
+        return load
 
     def _take_progress(self) -> scheduler_pb2.Progress:
         progress = scheduler_pb2.Progress(

@@ -8,10 +8,12 @@ from opentelemetry.metrics import NoOpMeter
 
 from fairlead.telemetry.exposition import metric_name
 from fairlead.v1 import scheduler_pb2
-from gateway.metrics import CallMetrics, StateMetrics
+from gateway.accounting import Accounting
+from gateway.metrics import CallMetrics, StateMetrics, ThrottlingMetrics
 from global_scheduler.app import SchedulerConfig, make_service
 from global_scheduler.metrics import SchedulerMetrics
 from local_worker.metrics import WorkerMetrics
+from throttler.store import Alone
 
 SAMPLE = re.compile(r"^(\w+)(?:\{(.*?)\})? (\S+)(?: # .*)?$", re.MULTILINE)
 
@@ -45,6 +47,14 @@ class DeclaringMeter(NoOpMeter):
         self.names.add(metric_name(name, unit))
         return super().create_gauge(name, unit, description)
 
+    def create_observable_counter(self, name: str, callbacks: Any = None, unit: str = "", description: str = "") -> Any:
+        self.names.add(f"{metric_name(name, unit)}_total")
+        return super().create_observable_counter(name, callbacks, unit, description)
+
+    def create_observable_gauge(self, name: str, callbacks: Any = None, unit: str = "", description: str = "") -> Any:
+        self.names.add(metric_name(name, unit))
+        return super().create_observable_gauge(name, callbacks, unit, description)
+
     def create_histogram(self, name: str, unit: str = "", description: str = "", **advisory: Any) -> Any:
         self.names |= {f"{metric_name(name, unit)}_{part}" for part in ("bucket", "count", "sum")}
         return super().create_histogram(name, unit, description, **advisory)
@@ -55,6 +65,7 @@ def declared() -> set[str]:
     meter = DeclaringMeter()
     CallMetrics(meter)
     StateMetrics(meter, lambda: 0, lambda: 0)
+    ThrottlingMetrics(meter, Accounting(), Alone())
     SchedulerMetrics(meter, make_service(SchedulerConfig(secret="a secret for tests only")))
     WorkerMetrics(meter, scheduler_pb2.ModelInfo(), None)
     return meter.names

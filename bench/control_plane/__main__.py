@@ -4,8 +4,8 @@
 
 Every call sends a prompt of 8 KB and gets 64 tokens streamed. Fake workers answer at once (burst) or at 10 ms per
 token. Beside Fairlead with four tokens per message and with one: a stream per call straight to the workers and, with
---routers, public HTTP routers over HTTP workers, installed into `.cache/routers`. CPU counts what is in between: gateway
-and scheduler, or the router. Added is the time to the first token less that of the direct way.
+--routers, public HTTP routers over HTTP workers, installed into `.cache/routers`. CPU counts what is in between:
+gateway and scheduler, or the router. Added is the time to the first token less that of the direct way.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 
 import grpc
 
@@ -35,14 +35,11 @@ Event = worker_pb2.Started | worker_pb2.Tokens | worker_pb2.Ended | Lost
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """One submission to one worker, and what it says about it, in order.
-
-    The queue needs no bound of its own: a request has at most max_tokens tokens to say, read or not.
-    """
+    """One submission to one worker. `receive` is called with what the worker says about it, in order."""
 
     key: tuple[str, int]
     link: "WorkerLink"
-    events: asyncio.Queue[Event] = field(default_factory=asyncio.Queue)
+    receive: Callable[[Event], None]
 
     def abort(self) -> None:
         """The worker frees the request within a step; no event follows. Does nothing after the end."""
@@ -61,12 +58,12 @@ class WorkerLink:
         self._outbox: Outbox[worker_pb2.SessionCommands] | None = None
         self._reader: asyncio.Task[None] | None = None
 
-    def submit(self, submit: worker_pb2.Submit) -> Attempt:
+    def submit(self, submit: worker_pb2.Submit, receive: Callable[[Event], None]) -> Attempt:
         """Send `submit` with everything else of this loop tick."""
         if self._outbox is None:
             self._outbox = Outbox(worker_pb2.SessionCommands)
             self._reader = asyncio.create_task(self._session(self._outbox))
-        attempt = Attempt((submit.request_id, submit.attempt), self)
+        attempt = Attempt((submit.request_id, submit.attempt), self, receive)
         self.attempts[attempt.key] = attempt
         self._outbox.pending.submits.append(submit)
         self._outbox.flush()
@@ -116,20 +113,20 @@ class WorkerLink:
             lost, self.attempts = self.attempts, {}
             log.warning("worker session ended", extra={"worker": self.address, "reason": reason, "lost": len(lost)})
             for attempt in lost.values():
-                attempt.events.put_nowait(Lost())
+                attempt.receive(Lost())
 
     def _route(self, events: worker_pb2.StepEvents) -> None:
         """Events of attempts that are unknown here, because aborted or superseded, are ignored."""
         self.heard += 1
         for started in events.started:
             if attempt := self.attempts.get((started.request_id, started.attempt)):
-                attempt.events.put_nowait(started)
+                attempt.receive(started)
         for tokens in events.tokens:
             if attempt := self.attempts.get((tokens.request_id, tokens.attempt)):
-                attempt.events.put_nowait(tokens)
+                attempt.receive(tokens)
         for ended in events.ended:
             if attempt := self.attempts.pop((ended.request_id, ended.attempt), None):
-                attempt.events.put_nowait(ended)
+                attempt.receive(ended)
 
 
 class Workers:

@@ -130,7 +130,7 @@ async def test_without_the_scheduler_the_least_loaded_known_worker_is_chosen(lin
     assert cluster.members.overloaded("m")
     await linked.scheduler.server.stop(0)
     first = await cluster.place(request("r"))
-    first.link.submit(worker_pb2.Submit(request_id="r", attempt=1))
+    first.link.submit(worker_pb2.Submit(request_id="r", attempt=1), lambda event: None)
     second = await cluster.place(request("s"))
     assert (first.worker, second.worker) == ("a", "b")
     with pytest.raises(Unavailable, match="'m'"):

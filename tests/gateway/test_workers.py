@@ -10,7 +10,7 @@ from fairlead.errors import InvalidRequest, Unavailable
 from fairlead.rpc.server import Server
 from fairlead.rpc.status import to_status
 from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2, worker_pb2_grpc
-from gateway.upstream.workers import Attempt, Lost, Workers
+from gateway.upstream.workers import Event, Lost, Workers
 
 SECRET = "a secret of the gateway's tests"
 
@@ -63,8 +63,18 @@ async def workers() -> AsyncIterator[Workers]:
     await workers.close()
 
 
-def submit(workers: Workers, worker: ScriptedWorker, request_id: str, attempt: int = 1) -> Attempt:
-    return workers.link(worker.address, "").submit(worker_pb2.Submit(request_id=request_id, attempt=attempt))
+class Submitted:
+    """An attempt, and what was said about it."""
+
+    def __init__(self, workers: Workers, worker: ScriptedWorker, request_id: str, attempt: int) -> None:
+        self.events: asyncio.Queue[Event] = asyncio.Queue()
+        submit = worker_pb2.Submit(request_id=request_id, attempt=attempt)
+        self._attempt = workers.link(worker.address, "").submit(submit, self.events.put_nowait)
+        self.abort = self._attempt.abort
+
+
+def submit(workers: Workers, worker: ScriptedWorker, request_id: str, attempt: int = 1) -> Submitted:
+    return Submitted(workers, worker, request_id, attempt)
 
 
 def tokens(request_id: str, attempt: int, text: str) -> worker_pb2.Tokens:
