@@ -8,7 +8,11 @@ RETRY_SECONDS = 1.0
 
 
 class Streams:
-    """Open calls, bounded per client and in all."""
+    """Open calls, bounded per client and in all.
+
+    A client may have no more calls open than there is room left (dynamic thresholds, Choudhury and Hahne 1998): k
+    clients that take all they can get leave 1 / (k + 1) of the room, so that nobody is locked out by others.
+    """
 
     def __init__(self, *, per_client: int, total: int) -> None:
         self._per_client = per_client
@@ -26,8 +30,9 @@ class Streams:
         if self._open[client] >= self._per_client:
             limit = f"max_streams_per_client={self._per_client}"
             raise ClientLimit(f"client {client!r} has {self._open[client]} calls open; {limit}", RETRY_SECONDS)
-        if self._count >= self._total:
-            raise QueueFull(f"the gateway has {self._count} calls open; max_streams={self._total}", RETRY_SECONDS)
+        if self._open[client] >= self._total - self._count:
+            message = f"the gateway has {self._count} calls open, {self._open[client]} of them of client {client!r}"
+            raise QueueFull(f"{message}; max_streams={self._total}", RETRY_SECONDS)
         self._open[client] += 1
         self._count += 1
 
