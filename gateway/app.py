@@ -14,6 +14,7 @@ from fairlead.document import text_of
 from fairlead.process import configure_logging, run
 from fairlead.rpc.channel import MAX_REQUEST_BYTES
 from fairlead.rpc.server import Server
+from fairlead.rpc.tls import Certificate
 from fairlead.telemetry.metrics import Metrics
 from fairlead.telemetry.records import GATEWAY
 from fairlead.telemetry.traces import Sampling, Traces, otlp_processor
@@ -48,6 +49,9 @@ class GatewayConfig:
     redis: str = option("", "URL of the Redis through which gateways share limits; default: this one is alone")
     redis_password: str = option("", "its password, if the URL has none")
     redis_ca: str = option("", "file of the authorities that may have signed its certificate, for rediss:// URLs")
+    tls_certificate: str = option("", "PEM file of the listener's certificate chain; default: no TLS")
+    tls_key: str = option("", "PEM file of its key")
+    health_listen: str = option("", "address that answers health checks in plain text, for probes; default: none")
     insecure: bool = option(False, "allow to listen beyond this machine without API keys")
     throttle: str = option("oit", "who is refused under overload", choices=tuple(THROTTLES))
     user_per_minute: int = option(60, "calls per client and minute, enforced as the throttle says")
@@ -68,12 +72,20 @@ class GatewayConfig:
         positive = ("user_per_minute", "app_per_minute", "max_streams_per_client", "max_streams", "drain_seconds")
         for name in (*positive, "slow_seconds", "remembered_traces"):
             require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
+        require(
+            (self.tls_certificate == "") == (self.tls_key == ""), "tls_certificate, tls_key: give both of them, or none"
+        )
         require(0 <= self.trace_ratio <= 1, f"trace_ratio: must be between 0 and 1, got {self.trace_ratio}")
         require(
             self.insecure or self.keys != "" or self.is_loopback,
             f"listen: {self.listen} is reachable from other machines and no keys are given: anyone could use the "
             "models; give --keys, or accept it with --insecure true",
         )
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """What the listener shows; raises ConfigError."""
+        return Certificate(self.tls_certificate, self.tls_key) if self.tls_certificate else None
 
     @property
     def is_loopback(self) -> bool:
@@ -105,7 +117,13 @@ class Gateway:
             throttling=self._throttling,
             streams=streams,
         )
-        self._server = Server(config.listen, max_request_bytes=MAX_REQUEST_BYTES)
+        certificate = config.certificate
+        self._server = Server(
+            config.listen,
+            max_request_bytes=MAX_REQUEST_BYTES,
+            credentials=certificate.credentials() if certificate else None,
+            health_listen=config.health_listen,
+        )
         service = InferenceService(self._cluster, admission, self._journal)
         self._server.add(add_inference_to_server, service, "fairlead.v1.Inference")
         operators = TracesService(self._traces, config.admin_secret or config.secret)
@@ -117,9 +135,14 @@ class Gateway:
         await self._server.start()
         log.info(
             "listening",
-            extra={"service": "gateway", "port": self._server.port, "metrics_port": self._metrics.port},
+            extra={
+                "service": "gateway",
+                "port": self._server.port,
+                "metrics_port": self._metrics.port,
+                "health_port": self._server.health_port,
+            },
         )
-        if not self._config.is_loopback:
+        if not (self._config.is_loopback or self._config.tls_certificate):
             problem = "API keys cross it in clear" if self._config.keys else "anyone may use the models"
             log.warning("the listener is public and has no TLS: %s", problem, extra={"listen": self._config.listen})
         async with asyncio.TaskGroup() as tasks:
