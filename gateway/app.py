@@ -17,7 +17,7 @@ from fairlead.rpc.server import Server
 from fairlead.rpc.tls import Certificate
 from fairlead.telemetry.metrics import Metrics
 from fairlead.telemetry.records import GATEWAY
-from fairlead.telemetry.traces import Sampling, Traces, otlp_processor
+from fairlead.telemetry.traces import Keep, Traces, otlp_processor
 from fairlead.v1 import traces_pb2_grpc
 from gateway.admission import Admission
 from gateway.journal import Journal
@@ -102,8 +102,8 @@ class Gateway:
 
     def __init__(self, config: GatewayConfig, profiles: Profiles, tenants: Tenants) -> None:
         self._config = config
-        sampling = Sampling(config.trace_ratio, config.slow_seconds)
-        self._traces = Traces(otlp_processor(os.environ), sampling, config.remembered_traces)
+        keep = Keep(config.trace_ratio, config.slow_seconds)
+        self._traces = Traces(otlp_processor(os.environ), keep, config.remembered_traces)
         self._metrics = Metrics(GATEWAY, config.metrics, os.environ)
         self._changed = asyncio.Event()
         self._cluster = Cluster(addresses(config.scheduler, "scheduler"), config.secret, self._changed.set)

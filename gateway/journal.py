@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from fairlead.outcomes import FinishReason, Outcome
+from fairlead.sampling import Sampling
 from fairlead.telemetry.records import CallRecord, InteractionRecord
 from fairlead.telemetry.traces import Traces
 from fairlead.v1 import common_pb2
@@ -29,6 +30,7 @@ class Call:
     model: str = ""
     policy: str = ""
     tier: str = ""
+    sampling: Sampling | None = None
     interaction: str = ""
     stage: int = 0
     worker: str = ""
@@ -121,6 +123,7 @@ def _record(call: Call, outcome: Outcome) -> CallRecord:
         policy=call.policy,
         tier=call.tier,
         traceparent=call.traceparent,
+        sampling=call.sampling,
         outcome=outcome,
         finish_reason=call.finish_reason,
         prompt_tokens=usage.prompt_tokens,
