@@ -6,7 +6,7 @@ import grpc
 
 from cli import admin, endpoint
 from fairlead.outcomes import FinishReason, Outcome
-from fairlead.rpc.channel import secret_metadata
+from fairlead.rpc.channel import open_sync_channel, secret_metadata
 from fairlead.rpc.status import from_call
 from fairlead.v1 import traces_pb2, traces_pb2_grpc
 
@@ -79,7 +79,7 @@ def _ms(start: int, end: int) -> str:
 
 
 def _find(address: str, secret: str, name: str) -> list[traces_pb2.TracedCall]:
-    with grpc.insecure_channel(address) as channel:
+    with open_sync_channel(address) as channel:
         stub = traces_pb2_grpc.TracesStub(channel)
         try:
             request, metadata = traces_pb2.FindTraceRequest(id=name), secret_metadata(secret)

@@ -27,6 +27,8 @@ CONTROL_SECONDS = 10.0  # for calls that generate nothing
 class Client:
     """A gateway as an application sees it. Use it as a context manager, or `close` it.
 
+    `address` is host:port, or https://host:port for a gateway with TLS.
+
     Keyword arguments of calls: `model`, `app`, `timeout` (seconds, for the call with all its retries), `each_token`
     (one chunk per token, instead of several) and the sampling parameters of common.proto by their names: `max_tokens`,
     `temperature`, `top_k`, `top_p`, `min_p`, `seed`, `stop`, `stop_token_ids`, `ignore_eos`.

@@ -52,7 +52,7 @@ class Admission:
         identity = self.identify(metadata)
         call.client, call.traceparent = identity.client, str(dict(metadata).get(TRACEPARENT, ""))
         model = self._cluster.members.resolve(request.model)
-        sampling = check_request(request, model)
+        sampling = call.sampling = check_request(request, model)
         call.model, call.policy, call.app = model.name, model.policy, self._app(identity, request.app)
         call.tier = f"{identity.share:g}"
         self._streams.open(identity.client)

@@ -14,9 +14,10 @@ from fairlead.document import text_of
 from fairlead.process import configure_logging, run
 from fairlead.rpc.channel import MAX_REQUEST_BYTES
 from fairlead.rpc.server import Server
+from fairlead.rpc.tls import Certificate
 from fairlead.telemetry.metrics import Metrics
 from fairlead.telemetry.records import GATEWAY
-from fairlead.telemetry.traces import Sampling, Traces, otlp_processor
+from fairlead.telemetry.traces import Keep, Traces, otlp_processor
 from fairlead.v1 import throttling_pb2_grpc, traces_pb2_grpc
 from gateway.admission import Admission
 from gateway.journal import Journal
@@ -50,6 +51,9 @@ class GatewayConfig:
     redis: str = option("", "URL of the Redis through which gateways share limits; default: this one is alone")
     redis_password: str = option("", "its password, if the URL has none")
     redis_ca: str = option("", "file of the authorities that may have signed its certificate, for rediss:// URLs")
+    tls_certificate: str = option("", "PEM file of the listener's certificate chain; default: no TLS")
+    tls_key: str = option("", "PEM file of its key")
+    health_listen: str = option("", "address that answers health checks in plain text, for probes; default: none")
     insecure: bool = option(False, "allow to listen beyond this machine without API keys")
     throttle: str = option("oit", "who is refused under overload", choices=tuple(THROTTLES))
     user_per_minute: int = option(60, "calls per client and minute, enforced as the throttle says")
@@ -70,12 +74,20 @@ class GatewayConfig:
         positive = ("user_per_minute", "app_per_minute", "max_streams_per_client", "max_streams", "drain_seconds")
         for name in (*positive, "slow_seconds", "remembered_traces"):
             require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
+        require(
+            (self.tls_certificate == "") == (self.tls_key == ""), "tls_certificate, tls_key: give both of them, or none"
+        )
         require(0 <= self.trace_ratio <= 1, f"trace_ratio: must be between 0 and 1, got {self.trace_ratio}")
         require(
             self.insecure or self.keys != "" or self.is_loopback,
             f"listen: {self.listen} is reachable from other machines and no keys are given: anyone could use the "
             "models; give --keys, or accept it with --insecure true",
         )
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """What the listener shows; raises ConfigError."""
+        return Certificate(self.tls_certificate, self.tls_key) if self.tls_certificate else None
 
     @property
     def is_loopback(self) -> bool:
@@ -92,8 +104,8 @@ class Gateway:
 
     def __init__(self, config: GatewayConfig, profiles: Profiles, tenants: Tenants) -> None:
         self._config = config
-        sampling = Sampling(config.trace_ratio, config.slow_seconds)
-        self._traces = Traces(otlp_processor(os.environ), sampling, config.remembered_traces)
+        keep = Keep(config.trace_ratio, config.slow_seconds)
+        self._traces = Traces(otlp_processor(os.environ), keep, config.remembered_traces)
         self._metrics = Metrics(GATEWAY, config.metrics, os.environ)
         self._changed = asyncio.Event()
         self._cluster = Cluster(addresses(config.scheduler, "scheduler"), config.secret, self._changed.set)
@@ -110,7 +122,13 @@ class Gateway:
             throttling=self._throttling,
             streams=streams,
         )
-        self._server = Server(config.listen, max_request_bytes=MAX_REQUEST_BYTES)
+        certificate = config.certificate
+        self._server = Server(
+            config.listen,
+            max_request_bytes=MAX_REQUEST_BYTES,
+            credentials=certificate.credentials() if certificate else None,
+            health_listen=config.health_listen,
+        )
         service = InferenceService(self._cluster, admission, self._journal)
         self._server.add(add_inference_to_server, service, "fairlead.v1.Inference")
         admin_secret = config.admin_secret or config.secret
@@ -125,9 +143,14 @@ class Gateway:
         await self._server.start()
         log.info(
             "listening",
-            extra={"service": "gateway", "port": self._server.port, "metrics_port": self._metrics.port},
+            extra={
+                "service": "gateway",
+                "port": self._server.port,
+                "metrics_port": self._metrics.port,
+                "health_port": self._server.health_port,
+            },
         )
-        if not self._config.is_loopback:
+        if not (self._config.is_loopback or self._config.tls_certificate):
             problem = "API keys cross it in clear" if self._config.keys else "anyone may use the models"
             log.warning("the listener is public and has no TLS: %s", problem, extra={"listen": self._config.listen})
         async with asyncio.TaskGroup() as tasks:

@@ -4,6 +4,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from fairlead.outcomes import FinishReason, Outcome
+from fairlead.sampling import Sampling
 from fairlead.v1 import common_pb2
 
 
@@ -19,6 +20,7 @@ class Call:
     model: str = ""
     policy: str = ""
     tier: str = ""
+    sampling: Sampling | None = None
     interaction: str = ""
     entered: bool = False  # admitted, and counted in its interaction
     stage: int = 0

@@ -98,6 +98,7 @@ def _record(call: Call, outcome: Outcome) -> CallRecord:
         policy=call.policy,
         tier=call.tier,
         traceparent=call.traceparent,
+        sampling=call.sampling,
         outcome=outcome,
         finish_reason=call.finish_reason,
         prompt_tokens=usage.prompt_tokens,

@@ -2,6 +2,7 @@
 
 import grpc
 
+TLS_SCHEME = "https://"
 SECRET_METADATA = "x-fairlead-secret"
 # A 128k-token prompt is half a megabyte packed, a chat of it several times that; a step's tokens for
 # hundreds of sequences are tens of kilobytes. 16 MiB bounds what one message can make a process allocate.
@@ -30,8 +31,22 @@ CHANNEL_OPTIONS: list[tuple[str, int]] = [
 
 
 def open_channel(address: str) -> grpc.aio.Channel:
-    """A plain-text channel to `address` (host:port)."""
+    """To `address`: host:port in plain text, https://host:port with TLS.
+
+    Certificates are checked against gRPC's own roots, or those in the file GRPC_DEFAULT_SSL_ROOTS_FILE_PATH.
+    """
+    if address.startswith(TLS_SCHEME):
+        target, credentials = address.removeprefix(TLS_SCHEME), grpc.ssl_channel_credentials()
+        return grpc.aio.secure_channel(target, credentials, options=CHANNEL_OPTIONS)
     return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+
+
+def open_sync_channel(address: str) -> grpc.Channel:
+    """`open_channel`, blocking."""
+    if address.startswith(TLS_SCHEME):
+        target, credentials = address.removeprefix(TLS_SCHEME), grpc.ssl_channel_credentials()
+        return grpc.secure_channel(target, credentials, options=CHANNEL_OPTIONS)
+    return grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
 
 
 def secret_metadata(secret: str) -> tuple[tuple[str, str], ...]:

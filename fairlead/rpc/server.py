@@ -1,5 +1,6 @@
 """One way to serve: health, reflection, message limits, and the cluster secret on internal methods."""
 
+import asyncio
 import hmac
 import logging
 from collections.abc import Awaitable, Callable, Iterable
@@ -56,23 +57,31 @@ class SecretInterceptor(grpc.aio.ServerInterceptor):
 class Server:
     """A gRPC server with health and reflection. `secret` empty = a public listener, without the secret's check.
 
-    `admin_secret` is what operators' calls carry; empty = the same.
+    `admin_secret` is what operators' calls carry; empty = the same. With `credentials` the listener speaks TLS, and
+    `health_listen`, an address, answers health checks in plain text, for probes that speak none.
     """
 
     def __init__(
-        self, listen: str, *, secret: str = "", admin_secret: str = "", max_request_bytes: int = MAX_MESSAGE_BYTES
+        self,
+        listen: str,
+        *,
+        secret: str = "",
+        admin_secret: str = "",
+        max_request_bytes: int = MAX_MESSAGE_BYTES,
+        credentials: grpc.ServerCredentials | None = None,
+        health_listen: str = "",
     ) -> None:
         # Of an option given twice, gRPC takes the first.
         own = {"grpc.max_receive_message_length": max_request_bytes, "grpc.so_reuseport": 0}
         options = list((dict(OPTIONS) | own).items())
         interceptors = [SecretInterceptor(secret, admin_secret or secret)] if secret else []
         self.grpc = grpc.aio.server(options=options, interceptors=interceptors)
-        try:
-            self.port = self.grpc.add_insecure_port(listen)
-        except RuntimeError as error:
-            raise ConfigError(
-                f"listen: cannot listen on {listen}: is the port taken, the address this machine's?"
-            ) from error
+        self._servers = [self.grpc]
+        self.port = _bind(self.grpc, listen, credentials)
+        self.health_port: int | None = None
+        if health_listen:
+            self._servers.append(grpc.aio.server(options=options))
+            self.health_port = _bind(self._servers[-1], health_listen, None)
         self._health = health.aio.HealthServicer()
         self._names: list[str] = []
 
@@ -83,11 +92,12 @@ class Server:
 
     async def start(self) -> None:
         """Listen; health says NOT_SERVING until `set_ready(True)`."""
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc)
+        for server in self._servers:
+            health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         reflection.enable_server_reflection([*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME], self.grpc)
         await self.set_ready(False)
         await self._health.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
-        await self.grpc.start()
+        await asyncio.gather(*(server.start() for server in self._servers))
 
     async def set_ready(self, ready: bool) -> None:
         """What probes and load balancers see, for every service and for the server as a whole."""
@@ -102,4 +112,14 @@ class Server:
     async def stop(self, grace: float) -> None:
         """Stop accepting at once; cancel what still runs after `grace` seconds."""
         await self._health.enter_graceful_shutdown()
-        await self.grpc.stop(grace)
+        await asyncio.gather(*(server.stop(grace) for server in self._servers))
+
+
+def _bind(server: grpc.aio.Server, listen: str, credentials: grpc.ServerCredentials | None) -> int:
+    try:
+        port = server.add_secure_port(listen, credentials) if credentials else server.add_insecure_port(listen)
+    except RuntimeError as error:
+        raise ConfigError(
+            f"listen: cannot listen on {listen}: is the port taken, the address this machine's?"
+        ) from error
+    return int(port)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from fairlead.outcomes import FinishReason, Outcome
+from fairlead.sampling import Sampling
 
 GATEWAY = "fairlead-gateway"
 SCHEDULER = "fairlead-global-scheduler"
@@ -23,6 +24,7 @@ class CallRecord:
     policy: str = ""  # the local queue policy
     tier: str = ""  # the client's share, as text
     traceparent: str = ""  # W3C, the caller's; empty: none
+    sampling: Sampling | None = None  # as asked for, once validated
     outcome: Outcome
     finish_reason: FinishReason | None = None
     prompt_tokens: int = 0

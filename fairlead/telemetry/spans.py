@@ -97,6 +97,7 @@ def _call_attributes(call: CallRecord) -> Attributes:
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "fairlead",
         "gen_ai.request.model": call.model,
+        "gen_ai.request.stream": True,
         "gen_ai.response.id": call.request_id,
         "gen_ai.response.model": call.model,
         "gen_ai.usage.input_tokens": call.prompt_tokens,
@@ -111,6 +112,10 @@ def _call_attributes(call: CallRecord) -> Attributes:
         "fairlead.system_tokens": call.system_tokens,
         "fairlead.retries": call.retries,
     }
+    if call.sampling is not None:
+        attributes["gen_ai.request.max_tokens"] = call.sampling.max_tokens
+        attributes["gen_ai.request.temperature"] = call.sampling.temperature
+        attributes["gen_ai.request.top_p"] = call.sampling.top_p
     if call.interaction:
         attributes["gen_ai.conversation.id"] = call.interaction
     if call.finish_reason is not None:

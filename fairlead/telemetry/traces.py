@@ -23,7 +23,7 @@ _WHOLE = 1 << 64
 
 
 @dataclass(frozen=True, slots=True)
-class Sampling:
+class Keep:
     """What is exported of the traces that nothing is wrong with, and what counts as slow."""
 
     ratio: float = 1.0
@@ -56,11 +56,11 @@ class Traces:
     def __init__(
         self,
         processor: SpanProcessor | None = None,
-        sampling: Sampling = Sampling(),
+        keep: Keep = Keep(),
         most: int = 1000,
     ) -> None:
         self._processor = processor
-        self._sampling = sampling
+        self._keep = keep
         self._most = most
         self._traces: OrderedDict[tuple[str, str, str], Trace] = OrderedDict()
 
@@ -74,7 +74,7 @@ class Traces:
         if self._processor is None:
             return
         trace.held = min(trace.held + 1, MOST_CALLS)
-        trace.kept = trace.kept or self._sampling.is_remarkable(call) or self._sampling.is_chosen(call)
+        trace.kept = trace.kept or self._keep.is_remarkable(call) or self._keep.is_chosen(call)
         if trace.kept:
             self._export(trace, self._processor)
 

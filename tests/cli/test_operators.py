@@ -15,7 +15,7 @@ from tests.services import SECRET, Stack
 
 pytestmark = pytest.mark.e2e
 ADMIN = "a secret for operators only"
-INTERACTION = re.compile(r"interaction (\S+): client default/ann, app agent, 2 calls, [\d.]+ ms")
+INTERACTION = re.compile(r"interaction (\S+): client default/ann, app default, 2 calls, [\d.]+ ms")
 
 
 def fairlead(*args: str) -> "subprocess.CompletedProcess[str]":
@@ -23,7 +23,7 @@ def fairlead(*args: str) -> "subprocess.CompletedProcess[str]":
 
 
 async def interact(address: str) -> str:
-    async with Client(address, user="ann", app="agent") as client, client.interaction() as interaction:
+    async with Client(address, user="ann") as client, client.interaction() as interaction:
         await interaction.generate("plan", max_tokens=6, ignore_eos=True)
         await interaction.generate("act", max_tokens=6, ignore_eos=True)
         return interaction.id

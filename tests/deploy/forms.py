@@ -11,6 +11,12 @@ OVERLAYS = ["deploy/k8s/overlays/cpu", "deploy/k8s/overlays/gpu", "deploy/k8s/ov
 FORMS = [EVALUATION, BASE, *OVERLAYS]
 # Made by the operator: see deploy/k8s/kustomization.yaml.
 OPERATORS_SECRETS = frozenset({("Secret", "fairlead-cluster"), ("Secret", "fairlead-keys")})
+TLS_SECRET = frozenset({("Secret", "fairlead-tls")})
+
+
+def operators_secrets(form: str) -> frozenset[tuple[str, str]]:
+    """What the operator makes for a form or a component."""
+    return OPERATORS_SECRETS | TLS_SECRET if form.endswith(("production", "tls")) else OPERATORS_SECRETS
 
 
 def pod_template(manifest: Manifest) -> Manifest | None:

@@ -18,7 +18,10 @@ from global_scheduler.app import SchedulerConfig
 from local_worker.config import WorkerConfig
 from tests.deploy import kubelet
 from tests.deploy.forms import EVALUATION, FORMS, Manifest, config_maps, pod_template, services, templates
+from throttler.core.profiles import Limits
+from throttler.profiles_file import parse
 
+ROOT = Path(__file__).parents[2]
 Render = Callable[[str], list[Manifest]]
 CONFIGS: dict[str, Any] = {"gateway": GatewayConfig, "global_scheduler": SchedulerConfig, "local_worker": WorkerConfig}
 # Variables that other software reads; everything else has to be a field of the service's configuration.
@@ -111,7 +114,15 @@ def test_liveness_does_not_depend_on_readiness(render: Render) -> None:
         assert "service" not in container["readinessProbe"]["grpc"]
 
 
-def test_evaluation_keys_are_read(render: Render) -> None:
-    path = Path(__file__).parents[2] / EVALUATION / "evaluation-keys.yaml"
-    identity = Tenants.load(str(path)).identify([("authorization", "Bearer evaluation-only")])
+def test_evaluation_keys_are_read() -> None:
+    tenants = Tenants.load(str(ROOT / EVALUATION / "evaluation-keys.yaml"))
+    identity = tenants.identify([("authorization", "Bearer evaluation-only")], now=0.0)
     assert identity.tenant == "evaluation"
+
+
+def test_profiles_are_read_and_change_without_a_restart(render: Render) -> None:
+    manifests = render(EVALUATION)
+    file = "deploy/k8s/base/profiles.yaml"
+    profiles = parse(config_maps(manifests)["fairlead-profiles"]["profiles.yaml"], file, Limits())
+    assert profiles.tiers.keys() == {"premium", "standard"}
+    assert "agent" in profiles.apps

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.forms import BASE, EVALUATION, OPERATORS_SECRETS, OVERLAYS, Manifest, containers, named
+from tests.deploy.forms import BASE, EVALUATION, OVERLAYS, Manifest, containers, named, operators_secrets
 from tests.deploy.wiring import misfits
 
 ROOT = Path(__file__).parents[2]
@@ -31,16 +31,15 @@ def test_evaluation_form_is_complete(render: Render) -> None:
 
 @pytest.mark.parametrize("form", [BASE, *OVERLAYS])
 def test_other_forms_need_the_operators_secrets_and_nothing_else(render: Render, form: str) -> None:
-    manifests = render(form)
-    assert misfits(manifests, given=OPERATORS_SECRETS) == []
-    assert set(misfits(manifests)) == {f"{kind} {name} does not exist" for kind, name in OPERATORS_SECRETS}
+    manifests, secrets = render(form), operators_secrets(form)
+    assert misfits(manifests, given=secrets) == []
+    assert set(misfits(manifests)) == {f"{kind} {name} does not exist" for kind, name in secrets}
     assert not [manifest for manifest in manifests if manifest["kind"] == "Secret"]
 
 
 @pytest.mark.parametrize(("alone", "component"), [(name, name) for name in COMPONENTS], indirect=["alone"])
 def test_every_component_works_alone(render: Render, alone: str, component: str) -> None:
-    given = OPERATORS_SECRETS | {("Secret", "fairlead-tls")} if component == "tls" else OPERATORS_SECRETS
-    assert misfits(render(alone), given=given) == []
+    assert misfits(render(alone), given=operators_secrets(component)) == []
     assert render(alone) != render(BASE)
 
 
@@ -113,4 +112,4 @@ def _break_policy_peer(manifests: list[Manifest]) -> None:
 def test_wiring_check_can_fail(render: Render, damage: Callable[[list[Manifest]], None]) -> None:
     manifests = copy.deepcopy(render("deploy/k8s/overlays/production"))
     damage(manifests)
-    assert len(misfits(manifests, given=OPERATORS_SECRETS)) == 1
+    assert len(misfits(manifests, given=operators_secrets("production"))) == 1

@@ -5,8 +5,9 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from fairlead.outcomes import FinishReason, Outcome
+from fairlead.sampling import Sampling
 from fairlead.telemetry.records import CallRecord, InteractionRecord
-from fairlead.telemetry.traces import MOST_CALLS, Sampling, Traces, otlp_processor
+from fairlead.telemetry.traces import MOST_CALLS, Keep, Traces, otlp_processor
 from tests.otlp import Receiver
 
 SECOND = 1_000_000_000
@@ -14,16 +15,17 @@ NOW = 1_700_000_000 * SECOND
 PHASES = ["admit", "select", "queue", "prefill", "decode"]
 CALL = CallRecord(
     client="acme/ann", app="agent", interaction="i1", stage=0, request_id="r1", model="m", worker="w1", policy="dlpm",
+    sampling=Sampling(max_tokens=7, temperature=0.5), service=11.0, tier="2", retries=1, matched_tokens=16,
     outcome=Outcome.COMPLETED, finish_reason=FinishReason.STOP, prompt_tokens=9, cached_tokens=4, output_tokens=3,
     received=NOW, admitted=NOW + 1, dispatched=NOW + 30, queued=NOW + 40, scheduled=NOW + 500, first_token=NOW + 900,
     finished=NOW + 2000,
 )  # fmt: skip
 
-ALL = Sampling(ratio=1.0)
+ALL = Keep(ratio=1.0)
 
 
-def export(endpoint: str, *records: CallRecord | InteractionRecord, sampling: Sampling = ALL) -> Traces:
-    traces = Traces(otlp_processor({"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}), sampling)
+def export(endpoint: str, *records: CallRecord | InteractionRecord, keep: Keep = ALL) -> Traces:
+    traces = Traces(otlp_processor({"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}), keep)
     for record in records:
         if isinstance(record, CallRecord):
             traces.call(record)
@@ -63,7 +65,19 @@ def test_phases_tile_the_call_and_name_their_service(receiver: Receiver, endpoin
     attributes = {item.key: item.value for item in call.attributes}
     assert attributes["gen_ai.conversation.id"].string_value == "i1"
     assert attributes["gen_ai.usage.cache_read.input_tokens"].int_value == 4
+    assert attributes["gen_ai.request.max_tokens"].int_value == 7
+    assert attributes["gen_ai.request.temperature"].double_value == 0.5
     assert attributes["fairlead.client"].string_value == "acme/ann"
+    assert attributes["fairlead.app"].string_value == "agent"
+    assert attributes["fairlead.stage"].int_value == 0
+    assert attributes["fairlead.tier"].string_value == "2"
+    assert attributes["fairlead.service"].double_value == 11.0
+    assert attributes["fairlead.retries"].int_value == 1
+    assert attributes["fairlead.outcome"].string_value == "COMPLETED"
+    below = {span.name: {item.key: item.value for item in span.attributes} for span in spans}
+    assert below["select"]["fairlead.matched_tokens"].int_value == 16
+    assert below["queue"]["fairlead.policy"].string_value == "dlpm"
+    assert {below[name]["fairlead.worker"].string_value for name in ("queue", "prefill", "decode")} == {"w1"}
 
 
 @pytest.mark.parametrize("reached", range(1, 6))
@@ -121,15 +135,15 @@ def test_nothing_is_exported_unless_configured(
     assert receiver.spans == []
 
 
-NEVER = Sampling(ratio=0.0, slow_seconds=1.0)
+NEVER = Keep(ratio=0.0, slow_seconds=1.0)
 
 
 def test_of_ordinary_interactions_the_ratio_is_exported(receiver: Receiver, endpoint: str) -> None:
     calls = [replace(CALL, interaction=f"i{number}") for number in range(400)]
-    export(endpoint, *calls, sampling=Sampling(ratio=0.25))
+    export(endpoint, *calls, keep=Keep(ratio=0.25))
     chosen = {span.trace_id for span in receiver.named("chat m")}
     assert 50 < len(chosen) < 150, "ids are hashes: 100 and a little more or less"
-    again = export(endpoint, *calls, sampling=Sampling(ratio=0.25))
+    again = export(endpoint, *calls, keep=Keep(ratio=0.25))
     assert again.find("i399"), "what is not exported is remembered"
     assert {span.trace_id for span in receiver.named("chat m")} == chosen, "every gateway chooses the same"
 
@@ -151,7 +165,7 @@ def test_a_remarkable_call_keeps_its_whole_interaction(
     )
     other = replace(CALL, interaction="i2", request_id="r9")
     kept = (CALL, replace(CALL, request_id="r2", stage=1, **remarkable), replace(CALL, request_id="r3", stage=2))
-    export(endpoint, other, *kept, root, sampling=NEVER)
+    export(endpoint, other, *kept, root, keep=NEVER)
     calls = receiver.named("chat m")
     ids = {item.value.string_value for span in calls for item in span.attributes if item.key == "gen_ai.response.id"}
     assert ids == {"r1", "r2", "r3"}, "also what came before it, and nothing of other interactions"
@@ -164,7 +178,7 @@ def test_the_callers_decision_stands(receiver: Receiver, endpoint: str, flags: s
     above = f"00-{'ab' * 16}-{'cd' * 8}-{flags}"
     for ratio in (0.0, 1.0):
         receiver.spans.clear()
-        export(endpoint, replace(CALL, traceparent=above), sampling=Sampling(ratio=ratio))
+        export(endpoint, replace(CALL, traceparent=above), keep=Keep(ratio=ratio))
         assert len(receiver.named("chat m")) == exported
 
 

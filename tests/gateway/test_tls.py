@@ -1,0 +1,101 @@
+"""The public listener with TLS: calls, health checks beside it, and a certificate that is replaced."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from fairlead.config import ConfigError
+from fairlead.rpc.tls import Certificate
+from fairlead.v1 import inference_pb2, inference_pb2_grpc
+from gateway.app import GatewayConfig
+from tests.services import SECRET, Process, Stack, eventually
+
+CLIENT = """
+import sys, fairlead
+with fairlead.SyncClient(sys.argv[1]) as client:
+    print(len(client.generate("hello", max_tokens=5, ignore_eos=True).text))
+"""
+
+
+def issue(folder: Path, name: str = "localhost") -> tuple[Path, Path]:
+    """A certificate that vouches for itself, and its key."""
+    chain, key = folder / "tls.crt", folder / "tls.key"
+    subject = ["-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}"]
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    command = ["openssl", "req", "-x509", *curve, *subject, "-keyout", str(key), "-out", str(chain)]
+    subprocess.run(command, check=True, capture_output=True)
+    return chain, key
+
+
+def secure(stack: Stack, chain: Path, key: Path) -> tuple[Process, int]:
+    """A gateway with TLS, and its port."""
+    stack.worker("w0")
+    gateway = stack.start(
+        "gateway", scheduler=stack.addresses, tls_certificate=chain, tls_key=key, health_listen="127.0.0.1:0"
+    )
+    port = int(gateway.address.rpartition(":")[2])
+    eventually(lambda: gateway.logged("ready"), "it knows the worker")
+    return gateway, port
+
+
+def generate(port: int, roots: Path) -> "subprocess.CompletedProcess[str]":
+    """A call by the SDK, in a process that trusts `roots` only."""
+    environment = {**os.environ, "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(roots)}
+    command = [sys.executable, "-c", CLIENT, f"https://localhost:{port}"]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+
+
+def test_calls_are_encrypted_and_probes_need_not_be(stack: Stack, tmp_path: Path) -> None:
+    chain, key = issue(tmp_path)
+    gateway, port = secure(stack, chain, key)
+    assert generate(port, chain).stdout == "5\n"
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as plain, pytest.raises(grpc.RpcError) as refused:
+        inference_pb2_grpc.InferenceStub(plain).ListModels(inference_pb2.ListModelsRequest(), timeout=5)
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+    health_port = gateway.logged("listening")[0]["health_port"]
+    with grpc.insecure_channel(f"127.0.0.1:{health_port}") as probe:
+        answer = health_pb2_grpc.HealthStub(probe).Check(health_pb2.HealthCheckRequest(), timeout=5)
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        with pytest.raises(grpc.RpcError) as missing:
+            inference_pb2_grpc.InferenceStub(probe).ListModels(inference_pb2.ListModelsRequest(), timeout=5)
+    assert missing.value.code() is grpc.StatusCode.UNIMPLEMENTED, "nothing but health is served in clear"
+    assert not gateway.logged("the listener is public and has no TLS")
+    assert gateway.terminate() == 0
+
+
+def models(port: int, roots: bytes) -> int:
+    """How many models a client that trusts `roots` only is told of."""
+    credentials = grpc.ssl_channel_credentials(roots)
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    with grpc.secure_channel(f"localhost:{port}", credentials, options) as channel:
+        request = inference_pb2.ListModelsRequest()
+        return len(inference_pb2_grpc.InferenceStub(channel).ListModels(request, timeout=5).models)
+
+
+def test_a_certificate_is_replaced_while_the_gateway_runs(stack: Stack, tmp_path: Path) -> None:
+    chain, key = issue(tmp_path)
+    gateway, port = secure(stack, chain, key)
+    old = chain.read_bytes()
+    chain.write_text("no certificate")
+    assert models(port, old) == 1, "what is no use is not taken"
+    issue(tmp_path)
+    assert models(port, chain.read_bytes()) == 1
+    assert gateway.logged("certificate renewed")
+    with pytest.raises(grpc.RpcError):
+        models(port, old)
+
+
+def test_files_that_do_not_belong_together(tmp_path: Path) -> None:
+    chain, key = issue(tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    for wrong in ((chain, issue(other)[1]), (chain, tmp_path / "missing"), (key, key)):
+        with pytest.raises(ConfigError, match=r"^tls: "):
+            Certificate(str(wrong[0]), str(wrong[1]))
+    with pytest.raises(ConfigError, match="give both"):
+        GatewayConfig(secret=SECRET, tls_certificate=str(chain))
