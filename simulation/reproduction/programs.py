@@ -1,5 +1,6 @@
 """Closed-loop programs: calls whose prompts quote the answers to earlier ones (DLPM section 6.1, Figure 6)."""
 
+import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,11 @@ class Author:
         """A name for the next one: its calls are one interaction."""
         self._programs += 1
         return f"program-{self._programs}"
+
+    def length(self, program: str, node: int, mean: int) -> int:
+        """Output tokens of a program's call number `node`: evenly within half of the mean, whenever it is made. Equal
+        lengths would let whole levels end in the same step, which no real model does."""
+        return int(mean * random.Random(f"{program}/{node}").uniform(0.5, 1.5))
 
     def call(self, client: str, program: str, prompt: Sequence[int], output: int, arrival: float, stage: int) -> Call:
         """One call of a program."""
@@ -66,19 +72,21 @@ class Tree:
         question = author.segments.fresh(self.question_tokens)
         steps = [author.segments.fresh(STEP_TOKENS) for _ in range(self.height)]
         program = author.program()
-        for _ in range(self.branches):
-            call = author.call(client, program, question + steps[0], self.output_tokens, arrival, 0)
-            author.loop.start(call, partial(self._grow, author, steps))
+        for node in range(1, self.branches + 1):
+            output = author.length(program, node, self.output_tokens)
+            call = author.call(client, program, question + steps[0], output, arrival, 0)
+            author.loop.start(call, partial(self._grow, author, steps, node))
 
-    def _grow(self, author: Author, steps: list[list[int]], ended: Call) -> Iterator[Call]:
+    def _grow(self, author: Author, steps: list[list[int]], node: int, ended: Call) -> Iterator[Call]:
         stage = ended.stage + 1
         if stage == self.height or not ended.completed:
             return
         prompt = [*ended.prompt, *output_run(ended.number, 0, ended.output_tokens), *steps[stage]]
         now = ended.arrival + ended.latency
-        for _ in range(self.branches):
-            call = author.call(ended.client, ended.interaction, prompt, self.output_tokens, now, stage)
-            yield author.loop.follow(call, partial(self._grow, author, steps))
+        for child in range(node * self.branches + 1, (node + 1) * self.branches + 1):
+            output = author.length(ended.interaction, child, self.output_tokens)
+            call = author.call(ended.client, ended.interaction, prompt, output, now, stage)
+            yield author.loop.follow(call, partial(self._grow, author, steps, child))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +102,10 @@ class Judge:
         """See Program."""
         article = author.segments.fresh(self.preface_tokens + self.article_tokens)
         program, ended = author.program(), list[Call]()
-        for _ in range(self.dimensions):
+        for dimension in range(self.dimensions):
             prompt = article + author.segments.fresh(STEP_TOKENS)
-            call = author.call(client, program, prompt, self.output_tokens, arrival, 0)
+            output = author.length(program, dimension, self.output_tokens)
+            call = author.call(client, program, prompt, output, arrival, 0)
             author.loop.start(call, partial(self._merge, author, article, ended))
 
     def _merge(self, author: Author, article: list[int], ended: list[Call], call: Call) -> list[Call]:
@@ -130,19 +139,51 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
+class Chat:
+    """A conversation: each turn quotes everything before it and comes `think` seconds after the answer, on average."""
+
+    turns: int
+    question_tokens: int = 28
+    output_tokens: int = 142
+    think: float = 5.0
+
+    def start(self, author: Author, client: str, rng: random.Random, arrival: float) -> None:
+        """See Program."""
+        prompt = author.segments.fresh(self.question_tokens)
+        program = author.program()
+        output = author.length(program, 0, self.output_tokens)
+        call = author.call(client, program, prompt, output, arrival, 0)
+        author.loop.start(call, partial(self._go_on, author, random.Random(rng.random())))
+
+    def _go_on(self, author: Author, rng: random.Random, ended: Call) -> list[Call]:
+        stage = ended.stage + 1
+        if stage == self.turns or not ended.completed:
+            return []
+        answer = output_run(ended.number, 0, ended.output_tokens)
+        prompt = [*ended.prompt, *answer, *author.segments.fresh(self.question_tokens)]
+        now = ended.arrival + ended.latency + rng.expovariate(1 / self.think)
+        output = author.length(ended.interaction, stage, self.output_tokens)
+        call = author.call(ended.client, ended.interaction, prompt, output, now, stage)
+        return [author.loop.follow(call, partial(self._go_on, author, rng))]
+
+
+@dataclass(frozen=True, slots=True)
 class Sender:
-    """A client that starts programs at `per_second`, with Gamma arrivals of that coefficient of variation."""
+    """A client that starts programs at `per_second`, with Gamma arrivals of that coefficient of variation, from second
+    `start` on."""
 
     client: str
     program: Program
     per_second: float
     variation: float = 1.0
+    start: float = 0.0
+    stop: float = math.inf
 
     def times(self, rng: random.Random, seconds: float) -> Iterator[float]:
         """Of its programs' starts."""
         shape = 1 / self.variation**2
-        time = rng.gammavariate(shape, 1 / (shape * self.per_second))
-        while time < seconds:
+        time = self.start + rng.gammavariate(shape, 1 / (shape * self.per_second))
+        while time < min(seconds, self.stop):
             yield time
             time += rng.gammavariate(shape, 1 / (shape * self.per_second))
 
