@@ -1,5 +1,6 @@
 """One call of a client, from its arrival to its outcome: the record that the simulated parts share."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fairlead.cost import WEIGHT_ONE
@@ -12,7 +13,7 @@ class Call:
 
     number: int  # unique in a run
     client: str
-    prompt: list[int]
+    prompt: Sequence[int]  # emptied once nobody needs it any more
     output_tokens: int
     arrival: float
     app: str = "default"
@@ -30,6 +31,14 @@ class Call:
     first_token_at: float | None = None
     ended_at: float | None = None
     digests: list[int] = field(default_factory=list)
+    prompt_tokens: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.prompt_tokens = len(self.prompt)
+
+    def release(self) -> None:
+        """Forget the content: long runs would not fit in memory with it."""
+        self.prompt, self.digests = (), []
 
     @property
     def first_token_latency(self) -> float:

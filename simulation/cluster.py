@@ -86,6 +86,8 @@ class Cluster:
         self.journal.seconds = self.clock.now
         for following in self._workload.ended(call):
             self._expect(following)
+        if call.attempts <= 1:  # else an attempt that was given up may still reach its worker
+            call.release()
 
     def _tell(self, worker: Worker, news: News) -> None:
         if self.gateway.streaming[worker.name]:

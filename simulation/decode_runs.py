@@ -7,6 +7,7 @@ which a request makes several tokens: nobody can enter before its end, and who e
 from collections.abc import Collection, Sequence
 
 from fairlead.cost import Cost
+from local_worker.core.batch import Slice
 from local_worker.core.batcher import Advance, Batcher, Limits, Plan
 from local_worker.core.policies.protocol import QueuePolicy
 from local_worker.core.prefix_cache import PrefixCache
@@ -27,6 +28,11 @@ class RunBatcher(Batcher):
     ) -> None:
         super().__init__(policy, cache, cost, limits, eos_token_ids)
         self._decode_run = decode_run
+
+    def _slice(self, request: Request, tokens: int) -> Slice:
+        """Without the pages, which only a real engine looks at."""
+        stop = request.computed + tokens
+        return Slice(request, request.computed, stop, (), stop == len(request.tokens))
 
     def lengths(self, plan: Plan) -> list[int]:
         """Tokens that each slice's request will make in this run; all 1 while prompts are computed."""
@@ -50,13 +56,15 @@ class RunBatcher(Batcher):
         advances = []
         for piece, run in zip(plan.batch.slices, tokens, strict=True):
             if (request := piece.request) in self._running:
-                request.tokens.extend(run[:-1])
-                request.computed = len(request.tokens)
-                if len(run) > 1:
-                    self.policy.generated(request, len(run) - 1)
-                    self._ledger.generated(request, len(run) - 1)
+                request.tokens.extend(run)
+                request.computed = len(request.tokens) - 1
                 self.cache.publish(request)
-                advances.append(self._advance(request, run[-1]))
+                self.policy.generated(request, len(run))
+                self._ledger.generated(request, len(run))
+                finish = self._finish(request, run[-1])
+                if finish is not None:
+                    self._retire(request)
+                advances.append(Advance(request, run[-1], finish))
         return advances
 
 

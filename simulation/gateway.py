@@ -182,6 +182,6 @@ def placed_request(session: Session) -> Request:
         client=call.client,
         model=MODEL,
         digests=b"",
-        prompt_tokens=len(call.prompt),
+        prompt_tokens=call.prompt_tokens,
         weight=call.weight,
     )

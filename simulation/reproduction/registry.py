@@ -1,7 +1,15 @@
 """Every item by its name, in the order of the report."""
 
-from simulation.reproduction import vtc_ablation, vtc_measured, vtc_real, vtc_synthetic
+from simulation.reproduction import (
+    dlpm_fig7,
+    dlpm_quanta,
+    dlpm_views,
+    vtc_ablation,
+    vtc_measured,
+    vtc_real,
+    vtc_synthetic,
+)
 from simulation.reproduction.item import Item
 
-MODULES = (vtc_measured, vtc_synthetic, vtc_real, vtc_ablation)
+MODULES = (vtc_measured, vtc_synthetic, vtc_real, vtc_ablation, dlpm_quanta, dlpm_fig7, dlpm_views)
 ITEMS: dict[str, Item] = {item.name: item for module in MODULES for item in module.ITEMS}

@@ -93,7 +93,7 @@ def _record(call: Call) -> Record:
         admitted=call.admitted_at,
         first=call.first_token_at,
         ended=call.ended_at,
-        input_tokens=len(call.prompt),
+        input_tokens=call.prompt_tokens,
         cached_tokens=call.cached_tokens,
         output_tokens=call.received,
         outcome=call.outcome,

@@ -1,0 +1,72 @@
+"""The systems that the DLPM paper compares (section 6.1), on SGLang-like workers."""
+
+from collections.abc import Callable, Mapping
+
+from simulation.reproduction.item import Item, Job, Report, Study
+from simulation.reproduction.programs import Programs, Sender
+from simulation.reproduction.run import Run, Scenario
+from simulation.sources import Sources
+from simulation.spec import ClusterSpec, WorkerSpec
+from simulation.step_time import Profile, profile
+
+Runs = Mapping[str, Run]
+# Local and global policy.
+SCHEDULERS = {
+    "DoubleQ": ("dlpm", "doubleq"),
+    "RR + LPM": ("lpm", "round-robin"),
+    "Preble": ("lpm", "preble"),
+    "VTC": ("vtc", "per-client-round-robin"),
+}
+A100 = profile("a100-80g", "llama-3.1-8b")
+A10G = profile("a10g", "llama-3.2-3b")
+CLIENT_QUANTUM = 20_000  # Q^u; the paper does not say
+WORKER_QUANTUM = 40_000  # Q^w: the largest in the paper's Figure 10
+SETUP = (
+    "SGLang-like workers: the queue is looked at after every tenth decoding step, prompts in chunks of 8,192 tokens, "
+    f"256 requests at a time. DLPM as printed, Q^u = {CLIENT_QUANTUM:,}, Q^w = {WORKER_QUANTUM:,} (Q^u is not given in "
+    "the paper). Preble's workers run LPM, without its priority queue."
+)
+
+
+def system(
+    scheduler: str,
+    workers: int,
+    gpu: Profile = A100,
+    *,
+    client_quantum: int = CLIENT_QUANTUM,
+    worker_quantum: int = WORKER_QUANTUM,
+    block_tokens: int = 16,
+) -> ClusterSpec:
+    """`workers` GPUs under one of SCHEDULERS."""
+    local, across = SCHEDULERS[scheduler]
+    worker = WorkerSpec(
+        profile=gpu,
+        policy=local,
+        quantum_tokens=client_quantum,
+        kv_tokens=gpu.kv_tokens // block_tokens * block_tokens,
+        block_tokens=block_tokens,
+        max_running=256,
+        token_budget=8192,
+        strict_paper=True,
+        decode_run=10,
+    )
+    return ClusterSpec(workers=workers, worker=worker, route=across, route_quantum_tokens=worker_quantum)
+
+
+def programs(seconds: float, *senders: Sender) -> Programs:
+    """What these send."""
+    return Programs(senders, seconds)
+
+
+def item(name: str, figure: str, setup: str, jobs: Mapping[str, Job], read: Callable[[Runs], Report]) -> Item:
+    """An item that needs no data."""
+
+    def study(_sources: Sources) -> Study:
+        return Study(f"{setup} {SETUP}", jobs, read)
+
+    return Item(name, f"DLPM {figure}", study)
+
+
+def under_all(workload: Programs, workers: int, gpu: Profile) -> dict[str, Job]:
+    """The workload under every scheduler."""
+    return {name: Scenario(system(name, workers, gpu), workload) for name in SCHEDULERS}
