@@ -22,6 +22,9 @@ class SchedulerMetrics:
         self._fairness = RecentFairness(WINDOW_SECONDS)
         self._models: set[str] = set()
         gauge = meter.create_gauge
+        self._epoch = gauge(
+            "fairlead.scheduler.epoch", description="The term that this scheduler leads; 0: it stands by"
+        )
         self._members = gauge("fairlead.members", description="Attached workers, by model and state")
         self._overloaded = gauge("fairlead.pool.overloaded", description="1 while the model's pool is overloaded")
         self._clients = gauge("fairlead.clients.backlogged", description="Clients with requests waiting at workers")
@@ -37,6 +40,7 @@ class SchedulerMetrics:
             await asyncio.sleep(STATE_SECONDS)
 
     def _set(self, state: scheduler_pb2.ClusterState, services: list[scheduler_pb2.WorkerService]) -> None:
+        self._epoch.set(state.epoch)
         members = Counter(
             (member.model.name, "draining" if member.load.draining else "serving") for member in state.members
         )
