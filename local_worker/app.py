@@ -20,6 +20,7 @@ from local_worker.config import WorkerConfig
 from local_worker.core.batcher import Admission, Batcher, Limits
 from local_worker.core.policies import POLICIES, PolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
+from local_worker.gap_alarm import GapAlarm
 from local_worker.inventory import Inventory
 from local_worker.loop import EngineLoop, Outbox
 from local_worker.metrics import WorkerMetrics
@@ -68,7 +69,9 @@ class Worker:
         self._event_loop = asyncio.get_running_loop()
         self._loop_end: asyncio.Future[None] = self._event_loop.create_future()
         self._batcher = make_batcher(config, model)
-        self._engine_loop = EngineLoop(self._batcher, model.engine, self._hand_over, self._loop_died)
+        self._engine_loop = EngineLoop(
+            self._batcher, model.engine, self._hand_over, self._loop_died, GapAlarm(config).check
+        )
         prompts = Prompts(model.tokenizer, model.vocab_size, config.block_tokens, config.secret, config.model_name)
         self._service = WorkerService(prompts, self._engine_loop)
         self._server = Server(config.listen, secret=config.secret)

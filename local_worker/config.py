@@ -53,6 +53,9 @@ class WorkerConfig:
     quantum_tokens: int = option(512, "Q^u: service that a refill grants, in cost units")
     cost: str = option("weighted-tokens", "what service costs", choices=tuple(COSTS))
     least_weight: float = option(1.0, "the smallest weight (share x norm) for which the fairness bound is stated")
+    history_folder: str = option(
+        "", "where the history goes if the bound is ever broken; default: the temporary folder"
+    )
     drain_seconds: float = option(20.0, "how long running requests may take to finish after SIGTERM")
     metrics: str = option("", "address of the Prometheus endpoint, host:port; default: none")
     log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))

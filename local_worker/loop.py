@@ -49,8 +49,8 @@ class Outbox:
 
 
 class EngineLoop:
-    """Runs until `stop`. On its own thread it calls `deliver` after every turn that changed something, and `died` when
-    it ends by a defect: a worker without its loop serves nobody and must not look alive."""
+    """Runs until `stop`. On its own thread it calls `deliver` after every turn that changed something, `checked` after
+    every step, and `died` when it ends by a defect: a worker without its loop serves nobody and must not look alive."""
 
     def __init__(
         self,
@@ -58,7 +58,9 @@ class EngineLoop:
         engine: Engine,
         deliver: Callable[[Outbox], None],
         died: Callable[[BaseException], None],
+        checked: Callable[[Batcher], None] = lambda batcher: None,
     ) -> None:
+        self._checked = checked
         self._batcher = batcher
         self._engine = engine
         self._deliver = deliver
@@ -156,7 +158,9 @@ class EngineLoop:
         self._step_seconds += STEP_AVERAGE * (ended - began - self._step_seconds)
         sampled = (piece.request for piece in plan.batch.slices if piece.samples)
         logprobs = dict(zip(sampled, result.logprobs, strict=True)) if result.logprobs else {}
-        for advance in self._batcher.commit(plan, result):
+        advances = self._batcher.commit(plan, result)
+        self._checked(self._batcher)
+        for advance in advances:
             self._advance(advance, logprobs.get(advance.request))
 
     def _advance(self, advance: Advance, logprobs: TokenLogprobs | None) -> None:

@@ -16,6 +16,7 @@ from fairlead.errors import ClientLimit, QueueFull, TooLong
 from fairlead.outcomes import FinishReason
 from local_worker.core.batch import Batch, Slice, StepResult
 from local_worker.core.crowd import Crowd
+from local_worker.core.history import History
 from local_worker.core.ledger import Account, Ledger
 from local_worker.core.live_gap import LiveGap
 from local_worker.core.policies.protocol import QueuePolicy
@@ -102,6 +103,11 @@ class Batcher:
     def fairness_gap(self) -> int:
         """See LiveGap: to be compared with the policy's `bound_micro`."""
         return self._gap.worst
+
+    @property
+    def history(self) -> History:
+        """See History: what the gap came from."""
+        return self._ledger.history
 
     @property
     def kv_tokens_used(self) -> int:

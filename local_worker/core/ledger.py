@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from fairlead.cost import Cost, charge
 from local_worker.core.charging import Charging
+from local_worker.core.history import History
 from local_worker.core.request import Request
 
 
@@ -26,6 +27,7 @@ class Ledger:
         self.recomputed_tokens = 0  # work that retractions and lost workers cost, in tokens
         self.prompt_tokens = 0  # of requests that were admitted
         self.cached_tokens = 0  # of these, those that the prefix cache held
+        self.history = History()
         self._charging = Charging(cost)
         self._accounts: dict[str, Account] = {}
         self._changed: dict[str, Account] = {}
@@ -37,11 +39,15 @@ class Ledger:
 
     def arrived(self, request: Request) -> None:
         """`request` joined the queue."""
-        self._account(request).waiting += 1
+        account = self._account(request)
+        account.waiting += 1
+        self.history.arrived(request, account.weighted)
 
     def withdrawn(self, request: Request) -> None:
         """`request` left the queue without being served."""
-        self._account(request).waiting -= 1
+        account = self._account(request)
+        account.waiting -= 1
+        self._left(account, request)
 
     def admitted(self, request: Request) -> None:
         """`request` entered the running batch."""
@@ -50,13 +56,16 @@ class Ledger:
         account.running += 1
         self.prompt_tokens += request.prompt_tokens
         self.cached_tokens += request.cached
-        self._serve(account, request, self._charging.extend(request, request.prompt_tokens - request.cached))
+        computed = request.prompt_tokens - request.cached
+        self.history.admitted(request, computed)
+        self._serve(account, request, self._charging.extend(request, computed))
 
     def retracted(self, request: Request) -> None:
         """`request` left the running batch for the queue."""
         account = self._account(request)
         account.waiting += 1
         account.running -= 1
+        self.history.retracted(request)
 
     def readmitted(self, request: Request, recomputed: int) -> None:
         """`request` entered a batch again. What is computed anew is not the client's fault, and no service to it."""
@@ -64,15 +73,18 @@ class Ledger:
         account.waiting -= 1
         account.running += 1
         self.recomputed_tokens += recomputed
+        self.history.admitted(request, 0)
 
     def generated(self, request: Request, tokens: int) -> None:
         """`request` was given output tokens."""
+        self.history.generated(request, tokens)
         self._serve(self._account(request), request, self._charging.decode(request, tokens))
 
     def _serve(self, account: Account, request: Request, micro: int) -> None:
         account.service += micro
         request.service += micro
         account.weighted += charge(micro, request.weight)
+        self.history.served(account.client, account.weighted)
 
     def backlogged(self, client: str) -> int | None:
         """The client's service over weight while it has requests in the queue; None otherwise."""
@@ -81,7 +93,14 @@ class Ledger:
 
     def finished(self, request: Request) -> None:
         """`request` left the running batch."""
-        self._account(request).running -= 1
+        account = self._account(request)
+        account.running -= 1
+        self._left(account, request)
+
+    def _left(self, account: Account, request: Request) -> None:
+        self.history.left(request)
+        if not account.waiting and not account.running:
+            self.history.idle(account.client)
 
     def take_changed(self) -> Iterable[Account]:
         """The accounts that changed since the last call, in order of their first change."""
