@@ -32,7 +32,7 @@ return {redis.call('ZCARD', KEYS[1]), redis.call('GET', KEYS[3])}
 ASK = """
 local me, window, limit, held = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local used, more, gateways = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local taken, unused, known = 0, 0, {[me] = true}
+local taken, known = 0, {[me] = true}
 local entries = redis.call('HGETALL', KEYS[1])
 for i = 1, #entries, 2 do
   local their_capacity, their_used, at = string.match(entries[i + 1], '(%d+):(%d+):(%d+)')
@@ -41,7 +41,6 @@ for i = 1, #entries, 2 do
   elseif entries[i] ~= me then
     if at + window <= now then their_used = 0 end
     taken = taken + math.max(their_capacity, their_used)
-    unused = unused + math.max(0, their_capacity - their_used)
     known[entries[i]] = true
   end
 end
@@ -57,7 +56,7 @@ if base < room then
   if more > 0 then capacity = base + math.max(1, math.floor((room - base) / (2 * gateways))) end
 else
   capacity = math.max(0, math.min(held, room))
-  if more > 0 and unused + unasked > 0 and redis.call('SET', KEYS[3], 1, 'NX', 'PX', ARGV[8]) then
+  if more > 0 and taken + unasked > 0 and redis.call('SET', KEYS[3], 1, 'NX', 'PX', ARGV[8]) then
     redis.call('PUBLISH', ARGV[9], me .. ' ' .. limit .. ' ' .. ARGV[10])
     recalled = 1
   end

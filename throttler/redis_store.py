@@ -19,9 +19,9 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from throttler import lease_script as script
-from throttler.core.leases import Answer, Ask, Leases
+from throttler.core.leases import RECALL_AGAIN, Answer, Ask, Leases
 from throttler.core.quota import Account
-from throttler.core.windows import ASK_AGAIN, Window
+from throttler.core.windows import Window
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -182,7 +182,14 @@ class RedisStore:
         for ask in asks:
             account, limit = ask.account
             keys = (script.ACCOUNT + account, script.JOINED, script.RECALLED + account)
-            figures = (limit, ask.held, ask.used, ask.more, self._leases.gateways, round(self._window_ms * ASK_AGAIN))
+            figures = (
+                limit,
+                ask.held,
+                ask.used,
+                ask.more,
+                self._leases.gateways,
+                round(self._window_ms * RECALL_AGAIN),
+            )
             pipeline.evalsha(
                 self._scripts[1], 3, *keys, self.name, self._window_ms, *figures, script.RECALLS, account
             )  # fmt: skip

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from tests.redis_server import RedisServer
 from throttler import lease_script as script
-from throttler.core.leases import Ask
+from throttler.core.leases import RECALL_AGAIN, Answer, Ask
 from throttler.core.ledger import Ledger
 from throttler.core.quota import Account
-from throttler.core.windows import ASK_AGAIN
 
 WINDOW = 1600
 # The script's clock, as the test says.
@@ -58,7 +57,7 @@ def test_the_script_agrees_with_the_ledger(
     for gateway, key, held, used, more, gateways, pause in asks:
         now += pause
         link.set("{fairlead}:clock", now)
-        if now - recalled_at.get(key, -WINDOW) >= WINDOW * ASK_AGAIN:
+        if now - recalled_at.get(key, -WINDOW) >= WINDOW * RECALL_AGAIN:
             link.delete(script.RECALLED + key)
         ask = Ask(Account(key, 40), held, used, more)
         keys = (script.ACCOUNT + key, script.JOINED, script.RECALLED + key)
@@ -66,7 +65,7 @@ def test_the_script_agrees_with_the_ledger(
         capacity, recalled = link.eval(lease, 3, *keys, *figures)
         answer = ledger.ask(gateway, ask, gateways, now)
         ledger.check_invariants()
-        assert (capacity, bool(recalled)) == (answer.capacity, answer.recalled)
+        assert Answer(capacity, bool(recalled)) == answer
         if recalled:
             recalled_at[key] = now
 

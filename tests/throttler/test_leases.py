@@ -64,11 +64,11 @@ class Traffic:
         self._gateways = [Gateway(f"g{number}", self._ledger) for number in range(3)]
         self._now = 1000.0
         self.admitted: list[float] = []
-        for ago in (1.5 * SECONDS, 0.8 * SECONDS, 0.0):
+        for ago in (3.5, 2.7, 1.9, 1.1, 0.3, 0.0):
             for gateway in self._gateways:
-                self._beat(gateway, self._now - ago)
+                self._beat(gateway, self._now - ago * SECONDS)
         for gateway in self._gateways:
-            gateway.leases.restore(self._now - 1.4 * SECONDS)
+            gateway.leases.restore(self._now - 3.4 * SECONDS)
 
     def run(self) -> None:
         for phase in range(12):
@@ -161,7 +161,7 @@ def test_steady_traffic_asks_no_more_once_capacity_is_where_it_is_needed() -> No
     for gateway in gateways:
         ledger.beat(gateway.name, 0.0)
         gateway.leases.heard(2, 0.0)
-        gateway.leases.restore(-SECONDS)
+        gateway.leases.restore(-3 * SECONDS)
     account, asks, refused = Account("app:a", 640), 0, 0
     for tick in range(64 * 20 * 8):  # eight windows of 400 at one gateway, 100 at the other: 78 % of the limit
         now = tick / 20
@@ -182,16 +182,17 @@ def test_steady_traffic_asks_no_more_once_capacity_is_where_it_is_needed() -> No
     assert asks <= 2 * 6 * 2 + 10, "renewals, twice a window, and few more"
 
 
-def test_parts_of_gateways_that_left_are_taken_over_only_after_a_window() -> None:
+def test_parts_of_gateways_that_left_are_taken_over_only_after_a_while() -> None:
     leases, account = Leases(SECONDS), Account("app:a", 240)
     leases.heard(4, 0.0)
     leases.restore(0.0)
-    assert leases.allowance(account, SECONDS - 1) == 0, "one that has just joined has nothing without asking"
-    leases.heard(4, SECONDS)
-    assert leases.allowance(account, SECONDS) == 30
-    leases.heard(3, SECONDS + 1)
-    assert leases.allowance(account, SECONDS + 1) == 30, "leases given while there were four still count"
-    leases.heard(3, 2 * SECONDS)
-    assert leases.allowance(account, 2 * SECONDS) == 40
-    leases.heard(6, 2 * SECONDS)
-    assert leases.allowance(account, 2 * SECONDS) == 20, "newcomers reduce it at once"
+    assert leases.allowance(account, 3 * SECONDS - 1) == 0, "one that has just joined has nothing without asking"
+    now = 3 * SECONDS
+    leases.heard(4, now)
+    assert leases.allowance(account, now) == 30
+    leases.heard(3, now + 1)
+    assert leases.allowance(account, now + 1) == 30, "leases given while there were four still count"
+    leases.heard(3, now + 2 * SECONDS)
+    assert leases.allowance(account, now + 2 * SECONDS) == 40
+    leases.heard(6, now + 2 * SECONDS)
+    assert leases.allowance(account, now + 2 * SECONDS) == 20, "newcomers reduce it at once"

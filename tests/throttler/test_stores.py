@@ -67,7 +67,8 @@ async def test_what_one_gateway_does_not_use_another_gets(share: Share) -> None:
     async with share(2, USER, LONG) as gateways:
         first = sum([await gateways[0].admits() for _ in range(30)])
         second = sum([await gateways[1].admits() for _ in range(60)])
-        assert (first, second) == (30, 30)
+        assert first == 30
+        assert 27 <= second <= 30, "but for what the first keeps so as not to need it again at once"
 
 
 async def test_a_burst_at_all_gateways_at_once(share: Share) -> None:
@@ -116,9 +117,13 @@ async def test_without_overload_nobody_waits_and_all_is_counted(share: Share) ->
 
 
 async def test_the_limit_is_there_again_after_a_window(share: Share) -> None:
-    async with share(2, USER, 1.0) as gateways:
-        for number in range(120):
-            await gateways[number % 2].admits()
-        await asyncio.sleep(1.05)  # the window itself is what is tested
-        admitted = sum([await gateways[number % 2].admits() for number in range(120)])
-        assert 55 <= admitted <= 60
+    seconds, admitted = 2.0, list[float]()
+    async with share(2, USER, seconds) as gateways:
+        for pause in (0.0, seconds):
+            await asyncio.sleep(pause)  # the window itself is what is tested
+            for number in range(120):
+                arrived = time.monotonic()
+                admitted += [arrived] * await gateways[number % 2].admits()
+    assert len(admitted) >= 2 * 55
+    for first, last in zip(admitted, admitted[60:], strict=False):
+        assert last - first > seconds - 0.3, "61 within a window, but for how long a call may wait to be decided"

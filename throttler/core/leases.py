@@ -5,9 +5,9 @@ What all gateways hold never exceeds the limit, so neither does what they let th
 skewed the traffic is; and under steady traffic nobody needs to ask again.
 
 - Of each limit a gateway has `limit / 2R` without asking (R gateways), so rarely used accounts never cost a call.
-- Beyond that it asks, and gets `max(1, remaining / 2R)` more (`throttler.core.ledger`). A refusal is remembered for a
-  sixteenth of a window.
-- When little is left, gateways are asked to give back what they have not used.
+- Beyond that it asks, and gets `max(1, remaining / 2R)` more (`throttler.core.ledger`). A refusal is remembered, twice
+  as long each time in a row.
+- When nothing is left, the others are asked to give back what they have not used, but for some reserve.
 - Arrivals that were let through beyond a lease, because nothing was overloaded, are reported in batches.
 - A lease is valid for one window after it was asked for and counts at the ledger for two: what was let through at its
   very end has left the window by then.
@@ -17,9 +17,13 @@ skewed the traffic is; and under steady traffic nobody needs to ask again.
 from dataclasses import dataclass
 
 from throttler.core.quota import Account
-from throttler.core.windows import ASK_AGAIN
 
-MARGIN = 1 / 60  # of a window: how much longer than the ledger a gateway remembers that it is registered there
+RECALL_AGAIN = 1 / 128  # of a window: others are asked to give back no more often
+MOST_PATIENCE = 1 / 4  # of a window: how long a refusal is remembered at most
+# In windows. What was given before something changed is used for one window at most, and seen in the one after it.
+JOINING = 3  # the ledger reserves a newcomer's part after one
+LEAVING = 2  # it shares out the part of one that left at once
+FORGETTING = 4 + 1 / 60  # it drops an entry after two, by another clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,7 @@ class Answer:
 class _Lease:
     capacity: int
     reported: int  # arrivals that the ledger knows of
+    refusals: int  # in a row
     valid_until: float
     refused_until: float
     forget_at: float
@@ -57,7 +62,7 @@ class Leases:
         self.gateways = gateways
         self._seconds = seconds
         self._joined = 0.0
-        self._most = gateways, 0.0  # the most gateways heard of within a window, and until when they count
+        self._most = gateways, 0.0  # the most gateways heard of lately, and until when they count
         self._leases: dict[str, _Lease] = {}  # the longest unanswered one first
         self._due: dict[str, Account] = {}
 
@@ -104,34 +109,40 @@ class Leases:
         if self.degraded:
             return
         self._forget(now)
-        refused = ask.more and answer.capacity <= ask.used
-        self._leases.pop(ask.account.key, None)
+        earlier = self._leases.pop(ask.account.key, None)
+        refusals = earlier.refusals if earlier is not None else 0
+        if ask.more:
+            refusals = refusals + 1 if answer.capacity <= ask.used else 0
+        patience = min(RECALL_AGAIN * 2 ** (refusals - 1), MOST_PATIENCE) if ask.more and refusals else 0.0
         self._leases[ask.account.key] = _Lease(
             capacity=answer.capacity,
             reported=ask.used,
+            refusals=refusals,
             valid_until=asked_at + self._seconds,
-            refused_until=now + self._seconds * ASK_AGAIN if refused else now,
-            forget_at=now + (2 + MARGIN) * self._seconds,
+            refused_until=now + self._seconds * patience,
+            forget_at=now + FORGETTING * self._seconds,
         )
 
     def recalled(self, account: Account, used: int, now: float) -> bool:
         """Others need of `account` what is not used here: at once no more than that. True: the ledger should hear."""
-        allowance = self.allowance(account, now)
-        lease = self._leases.get(account.key)
-        if self.degraded or (lease is not None and allowance <= used):
+        allowance, lease = self.allowance(account, now), self._leases.get(account.key)
+        is_held = lease is not None and now < lease.valid_until
+        if self.degraded or (is_held and allowance <= used):
             return False
-        capacity, forget_at = min(allowance, used), now + (2 + MARGIN) * self._seconds
-        valid_until = lease.valid_until if lease is not None else now + self._seconds
+        kept = (allowance - used) // 2 if used else 0  # not to need it again at once
+        capacity, forget_at = min(allowance, used + kept), now + FORGETTING * self._seconds
+        valid_until = lease.valid_until if lease is not None and is_held else now + self._seconds
         self._leases.pop(account.key, None)
-        self._leases[account.key] = _Lease(capacity, used, valid_until, now, forget_at)
+        self._leases[account.key] = _Lease(capacity, used, 0, valid_until, now, forget_at)
         self._due[account.key] = account
         return True
 
     def heard(self, gateways: int, now: float) -> None:
-        """How many gateways there are. When some leave, the others take over their part only after a window."""
+        """How many gateways there are, every second or so. When some leave, others take over only after a while."""
+        self._forget(now)
         self.gateways = gateways
         if gateways >= self._most[0] or now >= self._most[1]:
-            self._most = gateways, now + self._seconds
+            self._most = gateways, now + LEAVING * self._seconds
 
     def degrade(self) -> None:
         """The shared state is out of reach: what is held there is not known any more."""
@@ -160,7 +171,7 @@ class Leases:
 
     def _unasked(self, limit: int, now: float) -> int:
         """A gateway that has just joined has nothing without asking: others may hold it still."""
-        return limit // (2 * self._most[0]) if now >= self._joined + self._seconds else 0
+        return limit // (2 * self._most[0]) if now >= self._joined + JOINING * self._seconds else 0
 
     def _forget(self, now: float) -> None:
         while self._leases:

@@ -7,8 +7,7 @@ the ledger's, in any unit.
 
 from dataclasses import dataclass
 
-from throttler.core.leases import Answer, Ask
-from throttler.core.windows import ASK_AGAIN
+from throttler.core.leases import RECALL_AGAIN, Answer, Ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +42,13 @@ class Ledger:
         """
         limit, window = ask.account.limit, self._window
         entries = self._entries.setdefault(ask.account.key, {})
-        taken = unused = 0
+        taken = 0
         for name, entry in list(entries.items()):
             if entry.at + 2 * window <= now:
                 del entries[name]
             elif name != gateway:
                 used = entry.used if entry.at + window > now else 0
                 taken += max(entry.capacity, used)
-                unused += max(0, entry.capacity - used)
         settled = [name for name, joined in self._joined.items() if joined + window <= now]
         quiet = sum(name != gateway and name not in entries for name in settled)
         unasked = quiet * (limit // (2 * max(1, len(settled))))
@@ -63,8 +61,8 @@ class Ledger:
             capacity = max(0, min(ask.held, room))
             if (
                 ask.more
-                and unused + unasked > 0
-                and self._recalled.get(ask.account.key, -window) + window * ASK_AGAIN <= now
+                and taken + unasked > 0
+                and self._recalled.get(ask.account.key, -window) + window * RECALL_AGAIN <= now
             ):
                 self._recalled[ask.account.key] = now
                 recalled = True

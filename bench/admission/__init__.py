@@ -1,0 +1,1 @@
+"""What it costs to decide whether a call is throttled, and how exact shared limits are."""

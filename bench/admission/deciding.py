@@ -1,0 +1,142 @@
+"""Processor time per decision in one process: in memory, by leases on a real Redis, and by a Lua call per request."""
+
+import asyncio
+import contextlib
+import itertools
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from redis.asyncio import Redis
+
+from throttler import lease_script as script
+from throttler.core.leases import JOINING, Leases
+from throttler.core.oit import Oit
+from throttler.core.profiles import Limits, Profiles
+from throttler.core.quota import Whole
+from throttler.core.throttle import Admitted
+from throttler.redis_store import RedisStore, open_redis
+from throttler.store import Alone, decide
+
+IN_FLIGHT = 32
+WINDOW = 60.0
+APP_LIMIT = 10_000_000
+Decide = Callable[[int, str], Awaitable[bool]]  # number of the call, user -> admitted
+
+# A sliding window per user and per app, as one call per request would keep them.
+PER_REQUEST = (
+    script.CLOCK
+    + """
+for i = 1, 2 do
+  redis.call('ZREMRANGEBYSCORE', KEYS[i], '-inf', now - 60000)
+  local count = redis.call('ZCARD', KEYS[i])
+  if count >= tonumber(ARGV[i]) then return 0 end
+  redis.call('ZADD', KEYS[i], now, ARGV[3])
+  redis.call('PEXPIRE', KEYS[i], 60000)
+end
+return 1
+"""
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Per decision."""
+
+    micros: float  # of this process's CPU
+    commands: float
+    admitted: int
+
+
+def memory(limit: int) -> Decide:
+    """One gateway, no Redis."""
+    throttle, store = Oit(_profiles(limit), Whole()), Alone()
+
+    async def admits(_: int, user: str) -> bool:
+        return await _decide(throttle, store, user)
+
+    return admits
+
+
+@contextlib.asynccontextmanager
+async def leased(url: str, limit: int, gateways: int) -> AsyncIterator[tuple[Decide, list[RedisStore]]]:
+    """Gateways of this process, each with its own link to Redis; no newcomers."""
+    members, links = list[tuple[Oit, RedisStore, Leases]](), list[Redis]()
+    for _ in range(gateways):
+        leases, link = Leases(WINDOW), open_redis(url, "", "")
+        throttle = Oit(_profiles(limit), leases)
+        members.append((throttle, RedisStore(link, leases, throttle.window, window_seconds=WINDOW), leases))
+        links.append(link)
+
+    async def admits(number: int, user: str) -> bool:
+        throttle, store, _ = members[number % gateways]
+        return await _decide(throttle, store, user)
+
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(store.run()) for _, store, _ in members]
+        while any(store.degraded or store.gateways < gateways for _, store, _ in members):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        for _, store, leases in members:
+            leases.restore(time.monotonic() - JOINING * WINDOW)
+            await links[0].zadd(script.JOINED, {store.name: 0})
+        yield admits, [store for _, store, _ in members]
+        for task in running:
+            task.cancel()
+    for link in links:
+        await link.aclose()
+
+
+def per_request(link: Redis, limit: int) -> Decide:
+    """One Lua call for each request."""
+    lua = link.register_script(PER_REQUEST)
+    numbers = itertools.count()
+
+    async def admits(_: int, user: str) -> bool:
+        return bool(await lua(["{u}" + user, "{u}app"], [limit, APP_LIMIT, next(numbers)]))
+
+    return admits
+
+
+async def measure(admits: Decide, users: int, calls: int, commands: Callable[[], int]) -> Cost:
+    """`calls` decisions, IN_FLIGHT at a time, users in turn."""
+    numbers, admitted = itertools.count(), 0
+
+    async def caller() -> None:
+        nonlocal admitted
+        while (number := next(numbers)) < calls:
+            admitted += await admits(number // 7, f"tenant/user-{number % users}")
+
+    before, began = commands(), time.process_time()
+    await asyncio.gather(*[caller() for _ in range(IN_FLIGHT)])
+    micros = (time.process_time() - began) * 1e6 / calls
+    return Cost(micros, (commands() - before) / calls, admitted)
+
+
+@contextlib.contextmanager
+def redis_server() -> Iterator[str]:
+    """A Redis of this run's own; its URL. Raises SystemExit when there is none."""
+    if shutil.which("redis-server") is None:
+        raise SystemExit("needs redis-server (apt-get install redis-server)")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "redis.sock"
+        options = ["--port", "0", "--unixsocket", str(path), "--save", "", "--appendonly", "no", "--dir", folder]
+        with subprocess.Popen(["redis-server", *options], stdout=subprocess.DEVNULL) as process:
+            while not path.exists():
+                time.sleep(0.01)
+            yield f"unix://{path}"
+            process.kill()
+
+
+async def _decide(throttle: Oit, store: Alone | RedisStore, user: str) -> bool:
+    decision = await decide(
+        throttle, store, time.monotonic, client=user, app="default", protected=False, overloaded=True
+    )
+    return isinstance(decision, Admitted)
+
+
+def _profiles(limit: int) -> Profiles:
+    return Profiles(limits=Limits(user_per_minute=limit, app_per_minute=APP_LIMIT))
