@@ -281,8 +281,8 @@ SHEDS = {
 
 
 KEEPS_CALLING = (
-    "abusers send two thirds of the requests here, and refused calls count towards a user's window under OIT: who keeps "
-    "calling gets nothing, where a fixed window lets six a minute in"
+    "abusers send two thirds of the requests here, and refused calls count towards a user's window under OIT: who "
+    "keeps calling gets nothing, where a fixed window lets six a minute in"
 )
 ARRIVAL_ORDER = (
     "in order of arrival every application gets its share of the arrivals; what held the light one to two requests in "
