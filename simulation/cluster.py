@@ -34,6 +34,8 @@ class Cluster:
         self.reachable = dict.fromkeys(names, True)  # by the scheduler
         self.keeps_events: Callable[[], bool] = lambda: True
         self._workload = workload
+        self._coming = iter(workload.first())
+        self._exhausted = False
         self._open = 0
 
     def run(self) -> Journal:
@@ -42,8 +44,7 @@ class Cluster:
             worker.tell = self._tell
             self.attach(worker)
             self._report(worker)
-        for call in self._workload.first():
-            self._expect(call)
+        self._expect_next()
         self.clock.run()
         lost = [call.number for call in self.journal.calls if call.outcome is None]
         assert not lost, f"calls without an outcome: {lost[:20]}"
@@ -56,7 +57,7 @@ class Cluster:
     @property
     def idle(self) -> bool:
         """Whether no call is under way or expected."""
-        return not self._open
+        return self._exhausted and not self._open
 
     def attach(self, worker: Worker) -> None:
         """The worker's stream to the scheduler opens, with a snapshot of its cache, if there is a way."""
@@ -75,6 +76,15 @@ class Cluster:
     def detach(self, worker: Worker) -> None:
         """That stream broke."""
         self.dispatcher.lost(self.members[worker.name])
+
+    def _expect_next(self) -> None:
+        """One at a time: a workload of a million calls need not hold them all."""
+        call = next(self._coming, None)
+        if call is None:
+            self._exhausted = True
+            return
+        self._expect(call)
+        self.clock.at(call.arrival, self._expect_next)
 
     def _expect(self, call: Call) -> None:
         self._open += 1

@@ -76,12 +76,12 @@ class Replay:
         chains: dict[str, list[Row]] = {}
         for position, row in enumerate(rows):
             chains.setdefault(row.interaction or f"#{position}", []).append(row)
-        for chain in chains.values():
-            self._loop.start(self._call(chain, 0, chain[0].arrival), partial(self._follow, chain, 0))
+        self._chains = sorted(chains.values(), key=lambda chain: chain[0].arrival)
 
-    def first(self) -> Iterable[Call]:
+    def first(self) -> Iterator[Call]:
         """See Workload."""
-        return self._loop.first()
+        for chain in self._chains:
+            yield self._loop.follow(self._call(chain, 0, chain[0].arrival), partial(self._follow, chain, 0))
 
     def ended(self, call: Call) -> Iterable[Call]:
         """See Workload."""

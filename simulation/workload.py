@@ -13,7 +13,7 @@ class Workload(Protocol):
     """Deterministic: the same seed, the same calls."""
 
     def first(self) -> Iterable[Call]:
-        """The calls that wait for nobody, in any order of `arrival`."""
+        """The calls that wait for nobody, in order of `arrival`; asked for one by one."""
 
     def ended(self, call: Call) -> Iterable[Call]:
         """The calls that `call`'s end sets free; their `arrival` is not before it."""
@@ -27,7 +27,7 @@ class OpenLoop:
 
     def first(self) -> Iterable[Call]:
         """See Workload."""
-        return self.calls
+        return sorted(self.calls, key=lambda call: (call.arrival, call.number))
 
     def ended(self, call: Call) -> Iterable[Call]:
         """See Workload."""
@@ -53,7 +53,7 @@ class ClosedLoop:
 
     def first(self) -> Iterable[Call]:
         """See Workload."""
-        return self.starts
+        return sorted(self.starts, key=lambda call: (call.arrival, call.number))
 
     def ended(self, call: Call) -> Iterable[Call]:
         """See Workload."""

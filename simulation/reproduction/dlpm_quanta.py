@@ -9,8 +9,8 @@ from simulation.reproduction.programs import Judge, Programs, Sender, Tree
 from simulation.reproduction.run import Run, Scenario
 
 Runs = Mapping[str, Run]
-CLIENT_QUANTA = (1_000, 5_000, 20_000, 100_000, 500_000)
-WORKER_QUANTA = (2_000, 5_000, 10_000, 20_000, 40_000)
+CLIENT_QUANTA = (1_000, 20_000, 100_000, 500_000)
+WORKER_QUANTA = (2_000, 10_000, 20_000, 40_000)
 CLIENTS = (5, 10, 20, 50)
 HEADER = ("run", "service/s", "Jain index", "hit rate", "end s")
 
@@ -21,8 +21,8 @@ def _rows(runs: Runs) -> list[tuple[object, ...]]:
 
 ONE_BAD = programs(
     60.0,
-    Sender("0", Judge(16), 0.12),
-    *(Sender(client, Judge(2), 0.12) for client in "123"),
+    Sender("0", Judge(16), 0.25),
+    *(Sender(client, Judge(2), 0.25) for client in "123"),
 )
 
 
@@ -58,7 +58,7 @@ def _fig1(runs: Runs) -> Report:
 
 def _trees(question: int) -> Programs:
     return programs(
-        30.0, Sender("0", Tree(3, question_tokens=question), 0.8), *(Sender(client, Tree(3), 0.8) for client in "12")
+        15.0, Sender("0", Tree(3, question_tokens=question), 0.8), *(Sender(client, Tree(3), 0.8) for client in "12")
     )
 
 
@@ -111,7 +111,7 @@ def _series(values: Sequence[float]) -> str:
 def _fig11_jobs() -> dict[str, Job]:
     jobs: dict[str, Job] = {}
     for clients in CLIENTS:
-        workload = programs(60.0, *(Sender(str(n), Judge(4), 0.5 / clients) for n in range(clients)))
+        workload = programs(60.0, *(Sender(str(n), Judge(4), 1.0 / clients) for n in range(clients)))
         for name, scheduler in {"DLPM": "DoubleQ", "LPM": "RR + LPM", "VTC": "VTC"}.items():
             jobs[f"{clients} clients, {name}"] = Scenario(system(scheduler, 1, A10G), workload)
     return jobs

@@ -153,7 +153,7 @@ CONVERSATIONS = programs(
     *(Sender(client, Chat(turns=4), 0.8, start=120.0) for client in "23"),
 )
 TREES = programs(
-    30.0,
+    20.0,
     Sender("0", Tree(3, question_tokens=1000), 0.8),
     *(Sender(client, Tree(3), 0.8) for client in "12"),
 )

@@ -4,6 +4,7 @@ from simulation.reproduction import (
     dlpm_fig7,
     dlpm_quanta,
     dlpm_views,
+    fairserve,
     vtc_ablation,
     vtc_measured,
     vtc_real,
@@ -11,5 +12,5 @@ from simulation.reproduction import (
 )
 from simulation.reproduction.item import Item
 
-MODULES = (vtc_measured, vtc_synthetic, vtc_real, vtc_ablation, dlpm_quanta, dlpm_fig7, dlpm_views)
+MODULES = (vtc_measured, vtc_synthetic, vtc_real, vtc_ablation, dlpm_quanta, dlpm_fig7, dlpm_views, fairserve)
 ITEMS: dict[str, Item] = {item.name: item for module in MODULES for item in module.ITEMS}
