@@ -9,7 +9,7 @@ import grpc
 
 from cli import endpoint
 from fairlead.errors import FairleadError, Unavailable
-from fairlead.rpc.channel import secret_metadata
+from fairlead.rpc.channel import open_sync_channel, secret_metadata
 from fairlead.rpc.status import from_call
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc, throttling_pb2, throttling_pb2_grpc
 
@@ -45,7 +45,7 @@ class Admin:
 
 def account(gateway: str, secret: str) -> throttling_pb2.AccountResponse:
     """What became of interactions at the gateway at this address; raises a FairleadError."""
-    with grpc.insecure_channel(gateway) as channel:
+    with open_sync_channel(gateway) as channel:
         stub = throttling_pb2_grpc.ThrottlingStub(channel)
         try:
             response: throttling_pb2.AccountResponse = stub.Account(

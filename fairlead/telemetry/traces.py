@@ -30,15 +30,20 @@ class Keep:
     slow_seconds: float = 30.0
 
     def is_remarkable(self, call: CallRecord) -> bool:
-        """Whether the call's trace has to be kept."""
-        return call.outcome is not Outcome.COMPLETED or call.seconds >= self.slow_seconds
+        """Whether the call's trace has to be kept. Calls without a valid key are not: anybody can make them."""
+        failed = call.outcome not in (Outcome.COMPLETED, Outcome.UNAUTHENTICATED)
+        return failed or call.seconds >= self.slow_seconds
 
     def is_chosen(self, call: CallRecord) -> bool:
-        """By the caller's decision where it made one; else by the trace's id, as TraceIdRatioBased does."""
+        """By the caller's decision where it made one; else by the trace's id."""
         above = parent(call)
         if above is not None and above.is_remote:
             return above.trace_flags.sampled
-        return trace_id(call) % _WHOLE < round(self.ratio * _WHOLE)
+        return self.chooses(trace_id(call))
+
+    def chooses(self, trace: int) -> bool:
+        """As TraceIdRatioBased does: the same at every gateway."""
+        return trace % _WHOLE < round(self.ratio * _WHOLE)
 
 
 @dataclass(slots=True)
@@ -80,9 +85,13 @@ class Traces:
 
     def interaction(self, interaction: InteractionRecord) -> None:
         """An interaction whose root span is ours has closed."""
+        if self._processor is None:
+            return
+        span = interaction_span(interaction)
         trace = self._traces.get(interaction.trace_name)
-        if self._processor is not None and trace is not None and trace.kept:
-            self._processor.on_end(interaction_span(interaction))
+        kept = trace.kept if trace is not None else self._keep.chooses(span.context.trace_id)
+        if kept:
+            self._processor.on_end(span)
 
     def find(self, name: str) -> list[CallRecord]:
         """The remembered calls of interactions with this id, or of the request with this id; oldest first."""

@@ -173,6 +173,11 @@ def test_a_remarkable_call_keeps_its_whole_interaction(
     assert len(receiver.named("interaction")) == 1
 
 
+def test_nobody_without_a_key_can_make_us_export(receiver: Receiver, endpoint: str) -> None:
+    export(endpoint, replace(CALL, outcome=Outcome.UNAUTHENTICATED, finish_reason=None, interaction=""), keep=NEVER)
+    assert receiver.spans == []
+
+
 @pytest.mark.parametrize(("flags", "exported"), [("01", 1), ("00", 0)])
 def test_the_callers_decision_stands(receiver: Receiver, endpoint: str, flags: str, exported: int) -> None:
     above = f"00-{'ab' * 16}-{'cd' * 8}-{flags}"
