@@ -1,6 +1,7 @@
 """The worker engine against `model.generate` and transformers' continuous batching: same model, same machine, one run.
 
     python -m bench.engine [--model M] [--device cpu|cuda] [--dtype D] [--threads N] [--batches 1,8,32,64]
+    python -m bench.engine --device cuda --dtype bfloat16 --model random:llama-3.1-8b
 
 Every contender runs in a process of its own (peak memory is the process's), one after the other, for `--rounds` rounds;
 the best round counts. Decode is the time of the tokens after the first; prefill is one request's first token.
@@ -21,6 +22,7 @@ import torch
 from transformers import AutoModelForCausalLM, ContinuousBatchingConfig, GenerationConfig
 
 from bench.machine import describe, memory_bandwidth
+from bench.shapes import RANDOM, SHAPES, random_model
 from fairlead.blocks import chain, pack_ids, unpack_digests
 from fairlead.cost import WeightedTokens
 from fairlead.sampling import Sampling
@@ -172,14 +174,24 @@ def timed(run: Run, prompts: Sequence[Sequence[int]], new_tokens: int) -> tuple[
 def contend(name: str, args: argparse.Namespace) -> None:
     """One contender's process: prints its figures as JSON."""
     torch.set_num_threads(args.threads)
-    model: Any = AutoModelForCausalLM.from_pretrained(resolve(args.model), dtype=getattr(torch, args.dtype))
+    model = load(args.model, args.device, getattr(torch, args.dtype))
     vocabulary, read = model.get_input_embeddings().num_embeddings, bytes_read(model)
     makers = {"fairlead": fairlead, "generate": generate, "continuous batching": continuous_batching}
-    run = makers[name](model.to(args.device).eval())
+    run = makers[name](model.eval())
     run(Case(2, 40, 2).prompts(vocabulary), 2)  # warm up
     figures = {case.name: asdict(measure(run, case, vocabulary)) for case in cases(args)}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    if args.device == "cuda":
+        peak = torch.cuda.max_memory_allocated()
     print(json.dumps({"figures": figures, "peak_bytes": peak, "bytes_read": read}))
+
+
+def load(model: str, device: str, dtype: torch.dtype) -> Any:
+    """A model by name, path or hub id, or one of random weights."""
+    if model.startswith(RANDOM):
+        return random_model(model.removeprefix(RANDOM), device, dtype)
+    loaded: Any = AutoModelForCausalLM.from_pretrained(resolve(model), dtype=dtype)
+    return loaded.to(device)
 
 
 def bytes_read(model: Any) -> int:
@@ -260,7 +272,8 @@ def advance(batcher: Batcher) -> Sequence[Advance]:
 def main() -> None:
     """See the module's docstring."""
     parser = argparse.ArgumentParser(prog="python -m bench.engine", description=__doc__)
-    parser.add_argument("--model", default=BUILT_IN)
+    shapes = ", ".join(RANDOM + name for name in SHAPES)
+    parser.add_argument("--model", default=BUILT_IN, help=f"name, path or hub id; random weights: {shapes}")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
