@@ -40,7 +40,7 @@ class SchedulerConfig:
     quantum_tokens: int = option(4096, "Q^w: service that a client may take from a worker before it must move on")
     cost: str = option("weighted-tokens", "what service costs; the workers' own", choices=tuple(COSTS))
     stall_timeout: float = option(5.0, "seconds without a report after which a worker counts as lost")
-    step_timeout: float = option(30.0, "seconds without a step, with requests, after which a worker counts as lost")
+    step_timeout: float = option(30.0, "seconds without a step, with requests, after which a worker counts as absent")
     redis: str = option("", "URL of the Redis that holds the lease of several schedulers; default: this one is alone")
     lease_seconds: float = option(1.5, "how long a leader that died keeps the lead")
     max_index_blocks: int = option(1_000_000, "most blocks in the prefix index")

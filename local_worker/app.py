@@ -86,7 +86,7 @@ class Worker:
         )
         self._metrics = Metrics(WORKER, config.metrics, os.environ)
         self._measured = WorkerMetrics(self._metrics.meter, hello.model, self._batcher.policy.balance_range_micro)
-        self._inventory = Inventory(hello)
+        self._inventory = Inventory(hello, lambda: self._engine_loop.stepping_since)
         self._attachments = [
             Attachment(scheduler=address, secret=config.secret, inventory=self._inventory, drain=self.begin_drain)
             for address in config.schedulers

@@ -1,7 +1,7 @@
 """What the worker has, as its engine loop tells it: what a stream to a scheduler begins with."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from fairlead.blocks import runs
 from fairlead.v1 import scheduler_pb2
@@ -15,7 +15,8 @@ class Inventory:
     """Known from what the loop delivers, so that a new stream begins with a snapshot that fits what follows on it,
     without a look into another thread's state."""
 
-    def __init__(self, hello: scheduler_pb2.Hello) -> None:
+    def __init__(self, hello: scheduler_pb2.Hello, stepping_since: Callable[[], float | None] = lambda: None) -> None:
+        self._stepping_since = stepping_since
         self.draining = False
         self.services: dict[str, scheduler_pb2.ClientService] = {}
         self._hello = hello
@@ -60,6 +61,9 @@ class Inventory:
         load.draining = self.draining or now < self._rests_until
         load.queue_seconds = 0.0 if self._oldest is None else now - self._oldest
         load.stalled_seconds = now - self._delivered_at if load.running or load.waiting else 0.0
+        # A step that never ends may be the first: then nothing has been delivered of its requests yet.
+        if (began := self._stepping_since()) is not None:
+            load.stalled_seconds = max(load.stalled_seconds, now - began)
         return load
 
 

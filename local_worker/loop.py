@@ -73,6 +73,7 @@ class EngineLoop:
         self._out = Outbox()
         self._failures = 0
         self._step_seconds = 0.0
+        self.stepping_since: float | None = None  # monotonic time; read by other threads
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     def start(self) -> None:
@@ -143,7 +144,7 @@ class EngineLoop:
                 continue  # it was retracted meanwhile
             job.started, job.scheduled_unix_ns = True, now
             self._out.to(sink).started.add(request_id=request.id, attempt=job.attempt, cached_tokens=request.cached)
-        began = time.monotonic()
+        began = self.stepping_since = time.monotonic()
         try:
             result = self._engine.step(plan.batch)
         except Exception:
@@ -153,6 +154,8 @@ class EngineLoop:
             for request in self._batcher.fail(plan):
                 self._end(request, Outcome.INTERNAL, message="the forward pass failed")
             return
+        finally:
+            self.stepping_since = None
         self._failures = 0
         ended = time.monotonic()
         self._step_seconds += STEP_AVERAGE * (ended - began - self._step_seconds)

@@ -5,17 +5,21 @@
 Every call sends a prompt of 8 KB and gets 64 tokens streamed. Fake workers answer at once (burst) or at 10 ms per
 token. Beside Fairlead with four tokens per message and with one: a stream per call straight to the workers and, with
 --routers, public HTTP routers over HTTP workers, installed into `.cache/routers`. CPU counts what is in between:
-gateway and scheduler, or the router. Added is the time to the first token less that of the direct way.
+gateway and scheduler, or the router. Added is the time to the first token less that of the direct way. Then what asking
+the scheduler takes by itself, at 500 decisions a second.
 """
 
 import argparse
 import asyncio
 
+from bench.control_plane.dispatching import Rate, latencies
 from bench.control_plane.job import Job, Measured
 from bench.control_plane.routers import environment
 from bench.control_plane.stack import start, straight_to_a_worker, through_the_gateway
 from bench.machine import commit, processor
 from fairlead.v1 import inference_pb2
+
+RATE = Rate(per_second=500, seconds=10.0, prompt_tokens=2048)
 
 
 def main() -> None:
@@ -34,6 +38,10 @@ def main() -> None:
         _fairlead(job, args.workers)
         if args.routers:
             _routers(job, args.workers)
+    with start(args.workers, 0.0) as stack:
+        took = asyncio.run(latencies(stack, RATE))
+    p50, p99 = (took[int(len(took) * part)] * 1e3 for part in (0.5, 0.99))
+    print(f"\na decision at {RATE.per_second}/s, {RATE.prompt_tokens} tokens: p50 {p50:.2f} ms, p99 {p99:.2f} ms")
 
 
 def _fairlead(job: Job, workers: int) -> None:

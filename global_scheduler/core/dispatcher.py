@@ -134,11 +134,11 @@ class Dispatcher:
         self._fleet.remove(member)
 
     def expired(self, now: float) -> list[Member]:
-        """The members that are stale: for who depends on them they are as good as lost."""
+        """The members that are stale: to be given up."""
         return self._fleet.stale(now)
 
     def live(self, now: float) -> list[Member]:
-        """The members that are not stale, by slot."""
+        """The members that are there and make steps, by slot."""
         return self._fleet.live(now)
 
     def overloaded(self, now: float) -> dict[str, bool]:

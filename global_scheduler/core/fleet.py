@@ -47,8 +47,8 @@ class Member:
 class Fleet:
     """Members by name and slot; sets of them are bitmasks by slot.
 
-    A member is stale, and no candidate, once it has been silent for more than `stall_timeout` seconds, or when it says
-    that its requests have made no step for `step_timeout` seconds.
+    A member is stale, and to be given up, once it has been silent for more than `stall_timeout` seconds. One that says
+    that its requests have made no step for `step_timeout` seconds stays, in case it recovers, but counts as absent.
     """
 
     def __init__(self, stall_timeout: float, step_timeout: float = 30.0) -> None:
@@ -87,15 +87,15 @@ class Fleet:
         if not self.is_current(member):
             return
         member.load, member.reported_at = load, now
-        if load.stalled_seconds > self._step_timeout:
-            self._fresh.pop(member, None)
-        else:
-            self._fresh[member] = None
-            self._fresh.move_to_end(member)
-        if load.draining or member not in self._fresh:
+        self._fresh[member] = None
+        self._fresh.move_to_end(member)
+        if load.draining or self._makes_no_steps(member):
             self._available &= ~(1 << member.slot)
         else:
             self._available |= 1 << member.slot
+
+    def _makes_no_steps(self, member: Member) -> bool:
+        return member.load.stalled_seconds > self._step_timeout
 
     def booked(self, member: Member, requests: int) -> None:
         """`s_w` changes by so many requests."""
@@ -115,12 +115,12 @@ class Fleet:
         return self._members.get(member.identity.worker) is member
 
     def live(self, now: float) -> list[Member]:
-        """Members that are not stale, by slot."""
+        """Members that are there and make steps, by slot."""
         self._expire(now)
-        return sorted(self._fresh, key=lambda m: m.slot)
+        return sorted((m for m in self._fresh if not self._makes_no_steps(m)), key=lambda m: m.slot)
 
     def stale(self, now: float) -> list[Member]:
-        """The other members, by slot."""
+        """Members that have been silent for too long, by slot."""
         self._expire(now)
         return [member for _, member in sorted(self._by_slot.items()) if member not in self._fresh]
 
@@ -152,7 +152,7 @@ class Fleet:
             length = self.queues.length(member.slot)
             assert member.outstanding == length, f"{name}: {member.outstanding} outstanding, a queue of {length}"
             pools[member.identity.model] = pools.get(member.identity.model, 0) | 1 << member.slot
-            available = member in self._fresh and not member.load.draining
+            available = member in self._fresh and not member.load.draining and not self._makes_no_steps(member)
             assert available == bool(self._available >> member.slot & 1), f"{name}: available is not {available}"
         assert pools == self._pools, f"pools {self._pools}, members {pools}"
         assert all(self.is_current(member) for member in self._fresh), "a member that is gone counts as fresh"

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import grpc
 import pytest
@@ -95,6 +96,23 @@ def test_frozen_and_awake_again(stack: Stack, gateway: Process, stub: Inference)
     with Load(gateway.address, threads=4, max_tokens=10) as load:
         load.more(12)
     assert_all_completed(load)
+
+
+def test_talking_but_without_steps(tmp_path: Path) -> None:
+    stack = Stack(tmp_path, step_timeout=0.5)
+    try:
+        stack.worker("a", fake_step_seconds=300)
+        gateway = stack.gateway(throttle="none")
+        with caller(gateway.address) as stub:
+            call = stub.Generate(request_for("Tell me", 10), timeout=60)
+            eventually(lambda: not stack.status().cluster.members, "it counts as absent")
+            stack.worker("b")
+            responses = list(call)
+        assert responses[0].accepted.worker == "b"
+        ended = gateway.wait_for("call ended")
+        assert (ended["outcome"], ended["worker"], ended["attempts"]) == ("COMPLETED", "b", 2)
+    finally:
+        stack.close()
 
 
 def test_drained_with_a_call_that_takes_too_long(stack: Stack, stub: Inference) -> None:

@@ -34,8 +34,11 @@ class TestEveryPolicy:
         assert made.dispatch(request("1"), now=6) is None
         made.reported(a, Load(), now=6)
         assert placed(made.dispatch(request("1"), now=6)) == "a"
+        assert made.expired(6) == [b]
         made.reported(b, Load(stalled_seconds=31), now=6)
-        assert made.expired(6) == [b], "it talks, but makes no steps"
+        assert (made.expired(6), made.live(6)) == ([], [a]), "it talks, but makes no steps"
+        made.reported(b, Load(), now=6)
+        assert made.live(6) == [a, b]
         made.check_invariants()
 
     def test_what_is_said_twice_or_of_the_unknown_changes_nothing(self, policy: str) -> None:
