@@ -244,4 +244,11 @@ async def _in_time(answer: Awaitable[T]) -> T:
             if loop.time() - started < 1.5 * ANSWER_SECONDS:
                 raise TimeoutError(f"no answer within {ANSWER_SECONDS} s")
     finally:
+        task.add_done_callback(_look_at)
         task.cancel()
+
+
+def _look_at(task: asyncio.Future[Any]) -> None:
+    """Whatever becomes of an answer that nobody waits for any more is of no interest."""
+    if not task.cancelled():
+        task.exception()

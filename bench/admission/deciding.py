@@ -108,7 +108,8 @@ async def measure(admits: Decide, users: int, calls: int, commands: Callable[[],
     async def caller() -> None:
         nonlocal admitted
         while (number := next(numbers)) < calls:
-            admitted += await admits(number // 7, f"tenant/user-{number % users}")
+            got = await admits(number // 7, f"tenant/user-{number % users}")
+            admitted += got
 
     before, began = commands(), time.process_time()
     await asyncio.gather(*[caller() for _ in range(IN_FLIGHT)])
