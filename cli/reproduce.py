@@ -4,11 +4,11 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from multiprocessing import Pool
 from pathlib import Path
 from typing import Any
 
-from fairlead.errors import FairleadError, InvalidRequest
+from cli.jobs import run_jobs
+from fairlead.errors import InvalidRequest
 from simulation.reproduction.item import Item, Job, Report, Study
 from simulation.reproduction.registry import ITEMS
 from simulation.reproduction.writing import section, table, write
@@ -74,26 +74,12 @@ def _studies(items: Sequence[Item], sources: Sources, *, tolerant: bool) -> Iter
 
 def _reports(studies: dict[Item, Study], processes: int) -> Iterator[tuple[Item, Report]]:
     """Jobs in the order of the items, each once, whoever needs it; an item as soon as its last job is done."""
-    jobs = list(dict.fromkeys(job for study in studies.values() for job in study.jobs.values()))
+    jobs = [job for study in studies.values() for job in study.jobs.values()]
     results: dict[Job, Any] = {}
     waiting = dict(studies)
-    with Pool(processes) as pool:
-        for job, result in zip(jobs, pool.imap(_run, jobs, chunksize=1), strict=True):
-            results[job] = result
-            _progress(len(results), len(jobs))
-            for item, study in list(waiting.items()):
-                if all(needed in results for needed in study.jobs.values()):
-                    del waiting[item]
-                    yield item, study.read({name: results[needed] for name, needed in study.jobs.items()})
-
-
-def _run(job: Job) -> Any:
-    try:
-        return job.run()
-    except FairleadError as error:  # its subclasses do not survive the way between processes
-        raise RuntimeError(f"{job}: {error}") from error
-
-
-def _progress(done: int, of: int) -> None:
-    if sys.stderr.isatty():
-        print(f"\r{done} of {of} simulations", end="\n" if done == of else "", file=sys.stderr, flush=True)
+    for job, result in run_jobs(jobs, processes):
+        results[job] = result
+        for item, study in list(waiting.items()):
+            if all(needed in results for needed in study.jobs.values()):
+                del waiting[item]
+                yield item, study.read({name: results[needed] for name, needed in study.jobs.items()})

@@ -12,7 +12,7 @@ from local_worker.core.policies.vtc_predict import VtcOracle
 from simulation.predictors import VtcHalfRight
 from simulation.prompts import BLOCK_TOKENS
 from simulation.sliding_rpm import SlidingRpm
-from simulation.step_time import Profile, profile
+from simulation.step_time import Measured, Profile, profile
 from throttler.core.profiles import Limits, Profiles
 from throttler.core.quota import Quota, Whole
 from throttler.core.registry import THROTTLES
@@ -51,7 +51,7 @@ ADMISSIONS: Mapping[str, Callable[[Profiles], Admits]] = {
 class WorkerSpec:
     """One worker. `kv_tokens` None: what the profile's GPU has room for."""
 
-    profile: Profile = field(default_factory=lambda: profile("a100-80g", "llama-3.1-8b"))
+    profile: Profile | Measured = field(default_factory=lambda: profile("a100-80g", "llama-3.1-8b"))
     policy: str = "dlpm"
     cost: str = "weighted-tokens"
     quantum_tokens: int = 512

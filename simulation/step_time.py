@@ -1,11 +1,28 @@
 """How long an engine step takes: a roofline, and what an engine adds to it."""
 
+import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from local_worker.core.batch import Batch
 from simulation.hardware import GPUS, MODELS, Gpu, Model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coefficients:
+    """Seconds: per step, per sequence in it, to read all weights, per token computed, per token of context read, per
+    pair of tokens attended; and what a step with prompts adds, and the step after one."""
+
+    step: float
+    sequence: float
+    weights: float
+    token: float
+    context: float
+    pair: float
+    prefill: float = 0.0
+    merge: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +47,41 @@ class Profile:
         """Tokens that fit beside the weights when a tenth of the memory is left to activations."""
         return int((0.9 * self.gpu.memory - self.model.weight_bytes) / self.model.kv_bytes)
 
+    @property
+    def coefficients(self) -> Coefficients:
+        """What the figures and efficiencies come to."""
+        gpu, model = self.gpu, self.model
+        flops = gpu.flops * self.compute
+        return Coefficients(
+            step=self.step_seconds,
+            sequence=self.sequence_seconds,
+            weights=model.weight_bytes / (gpu.bandwidth * self.weights),
+            token=2 * model.parameters / flops,
+            context=model.kv_bytes / (gpu.bandwidth * self.kv),
+            # Scores and their use: two products of `hidden` per layer and pair of tokens, two operations each.
+            pair=4 * model.layers * model.hidden / flops,
+            prefill=self.prefill_seconds,
+            merge=self.merge_seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A worker whose steps were timed (cli.calibrate); `kv_tokens` is its cache's room."""
+
+    coefficients: Coefficients
+    kv_tokens: int
+
+    def write(self, path: Path) -> None:
+        """As JSON."""
+        path.write_text(json.dumps(asdict(self), indent=1) + "\n")
+
+    @staticmethod
+    def read(path: Path) -> "Measured":
+        """Raises OSError, or TypeError when it holds something else."""
+        document = json.loads(path.read_text())
+        return Measured(coefficients=Coefficients(**document["coefficients"]), kv_tokens=document["kv_tokens"])
+
 
 class StepTime:
     """Seconds per step.
@@ -38,16 +90,9 @@ class StepTime:
     the slower one everywhere but where they meet (large decode batches). Attention reads the cache and adds to it.
     """
 
-    def __init__(self, profile: Profile) -> None:
-        gpu, model = profile.gpu, profile.model
-        self._fixed, self._sequence = profile.step_seconds, profile.sequence_seconds
-        self._prefill, self._merge = profile.prefill_seconds, profile.merge_seconds
+    def __init__(self, coefficients: Coefficients) -> None:
+        self._of = coefficients
         self._merging = False
-        self._weights = model.weight_bytes / (gpu.bandwidth * profile.weights)
-        self._kv = model.kv_bytes / (gpu.bandwidth * profile.kv)
-        self._token = 2 * model.parameters / (gpu.flops * profile.compute)
-        # Scores and their use: two products of `hidden` per layer and pair of tokens, two operations each.
-        self._pair = 4 * model.layers * model.hidden / (gpu.flops * profile.compute)
 
     def __call__(self, batch: Batch, lengths: Sequence[int]) -> float:
         """Seconds for `batch`, whose requests make `lengths` tokens each: more than one only while all decode."""
@@ -62,11 +107,12 @@ class StepTime:
             if length > 1:
                 pairs += length * (piece.start + piece.stop) // 2
         steps = max(lengths)
-        linear = math.hypot(steps * self._weights, tokens * self._token)
-        attention = context * self._kv + pairs * self._pair
-        extra = self._prefill if prefill else self._merge if self._merging else 0.0
+        of = self._of
+        linear = math.hypot(steps * of.weights, tokens * of.token)
+        attention = context * of.context + pairs * of.pair
+        extra = of.prefill if prefill else of.merge if self._merging else 0.0
         self._merging = prefill
-        return steps * self._fixed + extra + sequences * self._sequence + linear + attention
+        return steps * of.step + extra + sequences * of.sequence + linear + attention
 
 
 def profile(gpu: str, model: str) -> Profile:

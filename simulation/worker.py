@@ -70,7 +70,7 @@ class Worker:
         self.checked: Callable[[Worker], None] = lambda worker: None
         self._clock = clock
         self._journal = journal
-        self._seconds = StepTime(spec.profile)
+        self._seconds = StepTime(spec.profile.coefficients)
         self._sessions: dict[Request, Session] = {}
         self._arrivals = 0
         self._busy = False

@@ -105,17 +105,20 @@ def service_rate(run: Run) -> float:
     return sum(r.input_tokens + 2 * r.output_tokens for r in run.records if r.completed) / run.seconds
 
 
-def fairness(run: Run) -> float:
-    """Jain's index of service rates while all clients are active (DLPM section 6.1)."""
+def common_span(run: Run) -> tuple[float, float] | None:
+    """When all clients are active: from the last one's first arrival to the first one's last end."""
     start = max(min(record.arrival for record in run.of(client)) for client in run.clients)
     stop = min(max(record.ended for record in run.of(client)) for client in run.clients)
-    if stop <= start:
+    return (start, stop) if start < stop else None
+
+
+def fairness(run: Run) -> float:
+    """Jain's index of service rates while all clients are active (DLPM section 6.1); 1 when they never are."""
+    span = common_span(run)
+    if span is None:
         return 1.0
-    rates = []
-    for client in run.clients:
-        curve = received(run, client)
-        rates.append(curve[int(stop)] - curve[int(start)])
-    return jain_index(rates)
+    curves = (received(run, client) for client in run.clients)
+    return jain_index([curve[int(span[1])] - curve[int(span[0])] for curve in curves])
 
 
 def hit_rate(run: Run) -> float:

@@ -1,0 +1,35 @@
+"""Simulations in parallel processes, with progress."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from multiprocessing import Pool
+from typing import Any
+
+from fairlead.errors import FairleadError
+from simulation.reproduction.item import Job
+
+
+class SimulationFailed(FairleadError):
+    """What went wrong in a process; other errors cannot all be sent to the one that asked."""
+
+
+def run_jobs(jobs: Iterable[Job], processes: int) -> Iterator[tuple[Job, Any]]:
+    """Each job once, in order, with its result as soon as it and those before it are done."""
+    distinct = list(dict.fromkeys(jobs))
+    with Pool(min(processes, len(distinct) or 1)) as pool:
+        for number, (job, result) in enumerate(zip(distinct, pool.imap(_run, distinct), strict=True), start=1):
+            if sys.stderr.isatty():
+                _show(number, len(distinct))
+            yield job, result
+
+
+def _run(job: Job) -> Any:
+    try:
+        return job.run()
+    except FairleadError as error:
+        raise SimulationFailed(str(error)) from None
+
+
+def _show(done: int, of: int) -> None:
+    bar = "#" * (40 * done // of)
+    print(f"\r[{bar:<40}] {done} of {of} simulations", end="\n" if done == of else "", file=sys.stderr, flush=True)
