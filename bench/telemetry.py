@@ -1,7 +1,8 @@
 """`python -m bench.telemetry`: what observing costs a gateway, in CPU per streamed call.
 
 Real processes: scheduler, worker with the fake engine, gateway, and a collector that takes spans and throws them away.
-Forms are measured in turns within one run; CPU is the gateway's own, user and system, from /proc.
+One cluster per form, all up at once and measured in turns, in small slices, so that whatever else the machine does meets
+all alike; CPU is the gateway's own, user and system, from /proc.
 """
 
 import argparse
@@ -10,10 +11,9 @@ import multiprocessing
 import os
 import statistics
 import tempfile
-import time
 from collections.abc import Iterator
 from concurrent import futures
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -28,6 +28,7 @@ from fairlead import Client
 
 TICKS = os.sysconf("SC_CLK_TCK")
 TOKENS = 64
+AT_ONCE = 32
 ENDPOINT = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 
 
@@ -95,42 +96,47 @@ async def load(address: str, calls: int, at_once: int) -> None:
         await asyncio.gather(*(user(calls // at_once) for _ in range(at_once)))
 
 
-def measure(form: Form, endpoint: str, calls: int, at_once: int) -> tuple[float, float]:
-    """CPU milliseconds per call and calls per second."""
-    os.environ.pop(ENDPOINT, None)
-    if form.traced:
-        os.environ[ENDPOINT] = endpoint
-    arguments = ["--user-per-minute", "1000000", *form.arguments]
-    with (
-        tempfile.TemporaryDirectory() as logs,
-        Stack(workers=1, log_dir=Path(logs), model="m", engine="fake", gateway_args=arguments) as stack,
-    ):
-        [gateway] = [process for process in stack.processes if process.name == "gateway"]
-        asyncio.run(load(stack.gateway, at_once * 4, at_once))
-        before, began = cpu_seconds(gateway.pid), time.monotonic()
-        asyncio.run(load(stack.gateway, calls, at_once))
-        seconds = time.monotonic() - began
-        return (cpu_seconds(gateway.pid) - before) * 1e3 / calls, calls / seconds
+class Running:
+    """One form's cluster, idle unless measured."""
+
+    def __init__(self, form: Form, endpoint: str, stacks: ExitStack) -> None:
+        self.form = form
+        self.cpu: list[float] = []  # milliseconds per call, one per slice
+        logs = Path(stacks.enter_context(tempfile.TemporaryDirectory()))
+        os.environ.pop(ENDPOINT, None)
+        if form.traced:
+            os.environ[ENDPOINT] = endpoint
+        arguments = ["--user-per-minute", "1000000", *form.arguments]
+        stack = Stack(workers=1, log_dir=logs, model="m", engine="fake", gateway_args=arguments)
+        self._address = stacks.enter_context(stack).gateway
+        [self._gateway] = [process for process in stack.processes if process.name == "gateway"]
+        asyncio.run(load(self._address, AT_ONCE * 4, AT_ONCE))
+
+    def measure(self, calls: int) -> None:
+        """Make so many calls."""
+        before = cpu_seconds(self._gateway.pid)
+        asyncio.run(load(self._address, calls, AT_ONCE))
+        self.cpu.append((cpu_seconds(self._gateway.pid) - before) * 1e3 / calls)
 
 
 def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(prog="python -m bench.telemetry")
-    parser.add_argument("--calls", type=int, default=1600)
-    parser.add_argument("--at-once", type=int, default=32)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--calls", type=int, default=256, help="per slice")
+    parser.add_argument("--slices", type=int, default=15)
     args = parser.parse_args()
-    found: dict[str, list[tuple[float, float]]] = {form.name: [] for form in FORMS}
-    with collector() as endpoint:
-        for _ in range(args.rounds):
-            for form in FORMS:
-                found[form.name].append(measure(form, endpoint, args.calls, args.at_once))
-    print(f"{processor()}; commit {commit()}; {args.rounds} rounds of {args.calls} calls, {args.at_once} at once\n")
-    print("| form | gateway CPU ms per call | against off | calls per second |\n|---|---|---|---|")
-    off = statistics.median(cpu for cpu, _ in found["off"])
-    for form in FORMS:
-        cpu, rate = (statistics.median(values) for values in zip(*found[form.name], strict=True))
-        print(f"| {form.name} | {cpu:.2f} | {cpu / off:.2f} | {rate:.0f} |")
+    with ExitStack() as stacks:
+        endpoint = stacks.enter_context(collector())
+        clusters = [Running(form, endpoint, stacks) for form in FORMS]
+        for _ in range(args.slices):
+            for cluster in clusters:
+                cluster.measure(args.calls)
+    print(f"{processor()}; commit {commit()}; {args.slices} slices of {args.calls} calls each, in turns\n")
+    print("| form | gateway CPU ms per call | against off, slice by slice |\n|---|---|---|")
+    off = clusters[0].cpu
+    for cluster in clusters:
+        ratio = statistics.median(mine / theirs for mine, theirs in zip(cluster.cpu, off, strict=True))
+        print(f"| {cluster.form.name} | {statistics.median(cluster.cpu):.2f} | {ratio:.2f} |")
 
 
 if __name__ == "__main__":
