@@ -1,7 +1,9 @@
 """`python -m bench.telemetry`: what observing costs a gateway, in CPU per streamed call.
 
-Real processes: scheduler, worker with the fake engine, gateway, and a collector that takes spans and throws them away.
-Forms are measured in turns within one run; CPU is the gateway's own, user and system, from /proc.
+Real processes: scheduler, worker with the fake engine, gateway, and a collector that takes spans and throws them
+away. One cluster per form, all up at once and measured in turns, in small slices, so that what else the machine does
+meets all alike; CPU is the gateway's own, user and system, from /proc. On a busy machine that noise exceeds what is
+looked for: so also the cost of entering an ended call, alone, in this process, exporting included.
 """
 
 import argparse
@@ -13,8 +15,8 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent import futures
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -25,10 +27,26 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as rpc
 from bench.machine import commit, processor
 from cli.stack import Stack
 from fairlead import Client
+from fairlead.outcomes import FinishReason, Outcome
+from fairlead.telemetry.metrics import Metrics
+from fairlead.telemetry.records import GATEWAY, CallRecord
+from fairlead.telemetry.traces import Keep, Traces, otlp_processor
+from gateway.metrics import CallMetrics
 
 TICKS = os.sysconf("SC_CLK_TCK")
 TOKENS = 64
+AT_ONCE = 32
 ENDPOINT = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+
+
+NOW = 1_700_000_000_000_000_000
+ENDED = CallRecord(
+    client="acme/ann", app="agent", request_id="", model="m", worker="w1", policy="dlpm", tier="1",
+    outcome=Outcome.COMPLETED, finish_reason=FinishReason.LENGTH,
+    prompt_tokens=900, cached_tokens=640, output_tokens=64,
+    received=NOW, admitted=NOW + 10**6, dispatched=NOW + 2 * 10**6, queued=NOW + 3 * 10**6,
+    scheduled=NOW + 4 * 10**6, first_token=NOW + 5 * 10**7, finished=NOW + 10**9,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,42 +113,65 @@ async def load(address: str, calls: int, at_once: int) -> None:
         await asyncio.gather(*(user(calls // at_once) for _ in range(at_once)))
 
 
-def measure(form: Form, endpoint: str, calls: int, at_once: int) -> tuple[float, float]:
-    """CPU milliseconds per call and calls per second."""
-    os.environ.pop(ENDPOINT, None)
-    if form.traced:
-        os.environ[ENDPOINT] = endpoint
-    arguments = ["--user-per-minute", "1000000", *form.arguments]
-    with (
-        tempfile.TemporaryDirectory() as logs,
-        Stack(workers=1, log_dir=Path(logs), model="m", engine="fake", gateway_args=arguments) as stack,
-    ):
-        [gateway] = [process for process in stack.processes if process.name == "gateway"]
-        asyncio.run(load(stack.gateway, at_once * 4, at_once))
-        before, began = cpu_seconds(gateway.pid), time.monotonic()
-        asyncio.run(load(stack.gateway, calls, at_once))
-        seconds = time.monotonic() - began
-        return (cpu_seconds(gateway.pid) - before) * 1e3 / calls, calls / seconds
+def entering(form: Form, endpoint: str, calls: int) -> float:
+    """CPU microseconds of this process, all threads, per ended call that is entered; interactions of four."""
+    metered, ratio = "--metrics" in form.arguments, float(form.arguments[-1]) if form.traced else 0.0
+    processor = otlp_processor({ENDPOINT: endpoint}) if form.traced else None
+    traces, metrics = Traces(processor, Keep(ratio)), Metrics(GATEWAY, "127.0.0.1:0" if metered else "", {})
+    counts = CallMetrics(metrics.meter)
+    began = time.process_time()
+    for number in range(calls):
+        record = replace(ENDED, interaction=f"i{number // 4}", request_id=f"r{number}")
+        traces.call(record)
+        counts.call(record)
+    traces.shutdown()
+    return (time.process_time() - began) * 1e6 / calls
+
+
+class Running:
+    """One form's cluster, idle unless measured."""
+
+    def __init__(self, form: Form, endpoint: str, stacks: ExitStack) -> None:
+        self.form = form
+        self.cpu: list[float] = []  # milliseconds per call, one per slice
+        logs = Path(stacks.enter_context(tempfile.TemporaryDirectory()))
+        os.environ.pop(ENDPOINT, None)
+        if form.traced:
+            os.environ[ENDPOINT] = endpoint
+        arguments = ["--user-per-minute", "1000000", *form.arguments]
+        stack = Stack(workers=1, log_dir=logs, model="m", engine="fake", gateway_args=arguments)
+        self._address = stacks.enter_context(stack).gateway
+        [self._gateway] = [process for process in stack.processes if process.name == "gateway"]
+        asyncio.run(load(self._address, AT_ONCE * 4, AT_ONCE))
+
+    def measure(self, calls: int) -> None:
+        """Make so many calls."""
+        before = cpu_seconds(self._gateway.pid)
+        asyncio.run(load(self._address, calls, AT_ONCE))
+        self.cpu.append((cpu_seconds(self._gateway.pid) - before) * 1e3 / calls)
 
 
 def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(prog="python -m bench.telemetry")
-    parser.add_argument("--calls", type=int, default=1600)
-    parser.add_argument("--at-once", type=int, default=32)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--calls", type=int, default=256, help="per slice")
+    parser.add_argument("--slices", type=int, default=15)
+    parser.add_argument("--entered", type=int, default=10_000, help="calls entered in this process")
     args = parser.parse_args()
-    found: dict[str, list[tuple[float, float]]] = {form.name: [] for form in FORMS}
-    with collector() as endpoint:
-        for _ in range(args.rounds):
-            for form in FORMS:
-                found[form.name].append(measure(form, endpoint, args.calls, args.at_once))
-    print(f"{processor()}; commit {commit()}; {args.rounds} rounds of {args.calls} calls, {args.at_once} at once\n")
-    print("| form | gateway CPU ms per call | against off | calls per second |\n|---|---|---|---|")
-    off = statistics.median(cpu for cpu, _ in found["off"])
-    for form in FORMS:
-        cpu, rate = (statistics.median(values) for values in zip(*found[form.name], strict=True))
-        print(f"| {form.name} | {cpu:.2f} | {cpu / off:.2f} | {rate:.0f} |")
+    with ExitStack() as stacks:
+        endpoint = stacks.enter_context(collector())
+        clusters = [Running(form, endpoint, stacks) for form in FORMS]
+        for _ in range(args.slices):
+            for cluster in clusters:
+                cluster.measure(args.calls)
+        alone = {form.name: min(entering(form, endpoint, args.entered) for _ in range(3)) for form in FORMS}
+    print(f"{processor()}; commit {commit()}; {args.slices} slices of {args.calls} calls each, in turns\n")
+    print("| form | gateway CPU ms per call | against off, slice by slice | entering a call, us |\n|---|---|---|---|")
+    off = clusters[0].cpu
+    for cluster in clusters:
+        ratio = statistics.median(mine / theirs for mine, theirs in zip(cluster.cpu, off, strict=True))
+        name = cluster.form.name
+        print(f"| {name} | {statistics.median(cluster.cpu):.2f} | {ratio:.2f} | {alone[name]:.0f} |")
 
 
 if __name__ == "__main__":
