@@ -30,7 +30,7 @@ def test_what_a_dead_gateway_had_under_way_is_given_up(stack: Stack) -> None:
         calls = [stub.Generate(request_for(f"Story {number}", 4000), timeout=60) for number in range(2)]
         for call in calls:
             list(itertools.islice(call, 2))
-        assert stack.requests() == 2
+        eventually(lambda: stack.requests() == 2, "both run")
         doomed.kill()
         eventually(lambda: stack.requests() == 0, "its requests are aborted")
     with Load(survivor.address, threads=2, max_tokens=10) as load:
