@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from cli import chat, drain, generate, reproduce, simulate, status, top, trace, tune, up
 from cli.demo import command as demo
 from cli.service_process import StackError
+from fairlead.config import ConfigError
 from fairlead.errors import FairleadError
 
 VERBS = (up, generate, chat, status, top, trace, drain, demo, reproduce, simulate, tune)
@@ -23,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     try:
         return int(args.run(args))
-    except (FairleadError, StackError) as error:
+    except (FairleadError, StackError, ConfigError) as error:
         print(f"fairlead: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

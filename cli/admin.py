@@ -10,6 +10,7 @@ import grpc
 from cli import endpoint
 from fairlead.errors import FairleadError, Unavailable
 from fairlead.rpc.channel import open_sync_channel, secret_metadata
+from fairlead.rpc.mutual import Membership, membership
 from fairlead.rpc.status import from_call
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc, throttling_pb2, throttling_pb2_grpc
 
@@ -56,6 +57,12 @@ def account(gateway: str, secret: str) -> throttling_pb2.AccountResponse:
     return response
 
 
+def member() -> Membership | None:
+    """What schedulers with mutual TLS ask for, from the variables that they read themselves; raises ConfigError."""
+    parts = ("CERTIFICATE", "KEY", "AUTHORITY")
+    return membership(*(os.environ.get(f"FAIRLEAD_INTERNAL_{part}", "") for part in parts))
+
+
 def add_secret(parser: argparse.ArgumentParser) -> None:
     """What every operator's command needs."""
     parser.add_argument(
@@ -86,7 +93,7 @@ def leader(args: argparse.Namespace) -> Iterator[tuple[Admin, scheduler_pb2.Stat
     given = args.scheduler or (running.scheduler if running else "127.0.0.1:7050")
     failure: FairleadError = Unavailable(f"none of the schedulers {given} leads")
     for address in given.split(","):
-        with grpc.insecure_channel(address.strip()) as channel:
+        with open_sync_channel(address.strip(), member()) as channel:
             admin = Admin(channel, secret(args))
             try:
                 status = admin.status()

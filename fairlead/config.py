@@ -36,10 +36,10 @@ def load(cls: type[C], argv: Sequence[str], environ: Mapping[str, str], *, prog:
     values: dict[str, Any] = {}
     path = flags.pop("config") or environ.get(f"{PREFIX}CONFIG")
     if path:
-        for key, value in _read(Path(path)).items():
+        for key, (value, line) in _read(Path(path)).items():
             if key not in fields:
-                raise ConfigError(f"{path}: unknown key {key!r}; known keys: {', '.join(sorted(fields))}")
-            values[key] = _convert(value, types[key], f"{path}: {key}")
+                raise ConfigError(f"{path}:{line}: unknown key {key!r}; known keys: {', '.join(sorted(fields))}")
+            values[key] = _convert(value, types[key], f"{path}:{line}: {key}")
     for name in fields:
         variable = PREFIX + name.upper()
         if variable in environ:
@@ -77,16 +77,19 @@ def _parser(fields: Mapping[str, dataclasses.Field[Any]], prog: str) -> argparse
     return parser
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, tuple[Any, int]]:
+    """Values and their lines by key."""
     try:
-        document = yaml.safe_load(path.read_text())
+        text = path.read_text()
+        document, node = yaml.safe_load(text), yaml.compose(text, Loader=yaml.SafeLoader)
     except (OSError, yaml.YAMLError) as error:
         raise ConfigError(f"{path}: {error}") from error
     if document is None:
         return {}
-    if not isinstance(document, dict):
+    if not isinstance(document, dict) or not isinstance(node, yaml.MappingNode):
         raise ConfigError(f"{path}: expected a mapping at the top, got {type(document).__name__}")
-    return document
+    lines = {key.value: key.start_mark.line + 1 for key, _ in node.value}
+    return {key: (value, lines.get(str(key), 1)) for key, value in document.items()}
 
 
 def _convert(value: Any, kind: Any, where: str) -> Any:

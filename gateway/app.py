@@ -13,6 +13,7 @@ from fairlead.config import ConfigError, addresses, load, option, require
 from fairlead.document import text_of
 from fairlead.process import configure_logging, run
 from fairlead.rpc.channel import MAX_REQUEST_BYTES
+from fairlead.rpc.mutual import Membership, membership
 from fairlead.rpc.server import Server
 from fairlead.rpc.tls import Certificate
 from fairlead.telemetry.metrics import Metrics
@@ -53,6 +54,9 @@ class GatewayConfig:
     redis_ca: str = option("", "file of the authorities that may have signed its certificate, for rediss:// URLs")
     tls_certificate: str = option("", "PEM file of the listener's certificate chain; default: no TLS")
     tls_key: str = option("", "PEM file of its key")
+    internal_certificate: str = option("", "PEM file: with key and authority, mutual TLS between services")
+    internal_key: str = option("", "PEM file: the internal certificate's key")
+    internal_authority: str = option("", "PEM file: the authority of all internal certificates")
     health_listen: str = option("", "address that answers health checks in plain text, for probes; default: none")
     insecure: bool = option(False, "allow to listen beyond this machine without API keys")
     throttle: str = option("oit", "who is refused under overload", choices=tuple(THROTTLES))
@@ -90,6 +94,11 @@ class GatewayConfig:
         return Certificate(self.tls_certificate, self.tls_key) if self.tls_certificate else None
 
     @property
+    def member(self) -> Membership | None:
+        """What this service shows the others; raises ConfigError."""
+        return membership(self.internal_certificate, self.internal_key, self.internal_authority)
+
+    @property
     def is_loopback(self) -> bool:
         """Whether only this machine can reach the listener."""
         host = self.listen.rpartition(":")[0].strip("[]")
@@ -108,7 +117,9 @@ class Gateway:
         self._traces = Traces(otlp_processor(os.environ), keep, config.remembered_traces)
         self._metrics = Metrics(GATEWAY, config.metrics, os.environ)
         self._changed = asyncio.Event()
-        self._cluster = Cluster(addresses(config.scheduler, "scheduler"), config.secret, self._changed.set)
+        self._cluster = Cluster(
+            addresses(config.scheduler, "scheduler"), config.secret, self._changed.set, config.member
+        )
         self._journal = Journal(self._traces, CallMetrics(self._metrics.meter))
         self._tenants = tenants
         self._throttling = Throttling(config.throttle, profiles, config.secret, connect(config), self._journal.closed)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fairlead.config import ConfigError, load, option, require
 from fairlead.cost import COSTS
 from fairlead.process import configure_logging, run
+from fairlead.rpc.mutual import Membership, membership
 from fairlead.rpc.server import Server
 from fairlead.telemetry.metrics import Metrics
 from fairlead.telemetry.records import SCHEDULER
@@ -44,6 +45,10 @@ class SchedulerConfig:
     redis: str = option("", "URL of the Redis that holds the lease of several schedulers; default: this one is alone")
     lease_seconds: float = option(1.5, "how long a leader that died keeps the lead")
     max_index_blocks: int = option(1_000_000, "most blocks in the prefix index")
+    internal_certificate: str = option("", "PEM file: with key and authority, mutual TLS between services")
+    internal_key: str = option("", "PEM file: the internal certificate's key")
+    internal_authority: str = option("", "PEM file: the authority of all internal certificates")
+    health_listen: str = option("", "address that answers health checks in plain text, for probes; default: none")
     admin_secret: str = option("", "the secret that operators' calls carry; default: the cluster secret")
     metrics: str = option("", "address of the Prometheus endpoint, host:port; default: none")
     log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))
@@ -52,6 +57,11 @@ class SchedulerConfig:
         require(len(self.secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")
         for name in ("quantum_tokens", "stall_timeout", "step_timeout", "lease_seconds", "max_index_blocks"):
             require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
+
+    @property
+    def member(self) -> Membership | None:
+        """What this service shows the others; raises ConfigError."""
+        return membership(self.internal_certificate, self.internal_key, self.internal_authority)
 
     @property
     def leadership(self) -> Leadership:
@@ -73,7 +83,14 @@ def make_service(config: SchedulerConfig) -> SchedulerService:
 
 def make_server(config: SchedulerConfig, scheduler: SchedulerService) -> Server:
     """The server with its services, not started."""
-    server = Server(config.listen, secret=config.secret, admin_secret=config.admin_secret)
+    member = config.member
+    server = Server(
+        config.listen,
+        secret=config.secret,
+        admin_secret=config.admin_secret,
+        credentials=member.server() if member else None,
+        health_listen=config.health_listen,
+    )
     server.add(scheduler_pb2_grpc.add_SchedulerServicer_to_server, scheduler, "fairlead.v1.Scheduler")
     admin = AdminService(scheduler, config.policy)
     server.add(scheduler_pb2_grpc.add_AdminServicer_to_server, admin, "fairlead.v1.Admin")

@@ -74,7 +74,13 @@ class Worker:
         )
         prompts = Prompts(model.tokenizer, model.vocab_size, config.block_tokens, config.secret, config.model_name)
         self._service = WorkerService(prompts, self._engine_loop)
-        self._server = Server(config.listen, secret=config.secret)
+        member = config.member
+        self._server = Server(
+            config.listen,
+            secret=config.secret,
+            credentials=member.server() if member else None,
+            health_listen=config.health_listen,
+        )
         self._server.add(worker_pb2_grpc.add_WorkerServicer_to_server, self._service, _name("Worker"))
         self._server.add(worker_pb2_grpc.add_TokenizerServicer_to_server, TokenizerService(prompts), _name("Tokenizer"))
         address = config.advertise or f"{config.listen.rpartition(':')[0]}:{self._server.port}"
@@ -88,7 +94,13 @@ class Worker:
         self._measured = WorkerMetrics(self._metrics.meter, hello.model, self._batcher.policy.balance_range_micro)
         self._inventory = Inventory(hello, lambda: self._engine_loop.stepping_since)
         self._attachments = [
-            Attachment(scheduler=address, secret=config.secret, inventory=self._inventory, drain=self.begin_drain)
+            Attachment(
+                scheduler=address,
+                secret=config.secret,
+                inventory=self._inventory,
+                drain=self.begin_drain,
+                member=member,
+            )
             for address in config.schedulers
         ]
         self._healthy = True

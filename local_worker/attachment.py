@@ -10,6 +10,7 @@ import grpc
 from fairlead.blocks import pack_digests
 from fairlead.rpc.cancellation import reraise_cancellation
 from fairlead.rpc.channel import open_channel, secret_metadata
+from fairlead.rpc.mutual import Membership
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from local_worker.inventory import Inventory, to_proto
 from local_worker.loop import Outbox
@@ -23,8 +24,17 @@ RECONNECT_SECONDS = 0.2
 class Attachment:
     """Attaches, reports, and re-attaches for as long as it runs. Each scheduler has its own: standbys hear all."""
 
-    def __init__(self, *, scheduler: str, secret: str, inventory: Inventory, drain: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        *,
+        scheduler: str,
+        secret: str,
+        inventory: Inventory,
+        drain: Callable[[], None],
+        member: Membership | None = None,
+    ) -> None:
         self._scheduler = scheduler
+        self._member = member
         self._metadata = secret_metadata(secret)
         self._inventory = inventory
         self._drain = drain
@@ -59,7 +69,7 @@ class Attachment:
         """Until cancelled."""
         while True:
             try:
-                async with open_channel(self._scheduler) as channel:
+                async with open_channel(self._scheduler, self._member) as channel:
                     # Not by a call that waits: its snapshot would be taken now, and news gathered as long as it waits.
                     await channel.channel_ready()
                     await self._attach(scheduler_pb2_grpc.SchedulerStub(channel))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from fairlead.config import addresses, option, require
 from fairlead.cost import COSTS
+from fairlead.rpc.mutual import Membership, membership
 from local_worker.core.batcher import Admission
 from local_worker.core.policies import POLICIES
 
@@ -56,6 +57,10 @@ class WorkerConfig:
     history_folder: str = option(
         "", "where the history goes if the bound is ever broken; default: the temporary folder"
     )
+    internal_certificate: str = option("", "PEM file: with key and authority, mutual TLS between services")
+    internal_key: str = option("", "PEM file: the internal certificate's key")
+    internal_authority: str = option("", "PEM file: the authority of all internal certificates")
+    health_listen: str = option("", "address that answers health checks in plain text, for probes; default: none")
     drain_seconds: float = option(20.0, "how long running requests may take to finish after SIGTERM")
     metrics: str = option("", "address of the Prometheus endpoint, host:port; default: none")
     log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))
@@ -75,6 +80,11 @@ class WorkerConfig:
             self.advertise != "" or self.listen.rpartition(":")[0] not in WILDCARDS,
             f"advertise: must be given, since gateways cannot reach a worker at {self.listen}",
         )
+
+    @property
+    def member(self) -> Membership | None:
+        """What this service shows the others; raises ConfigError."""
+        return membership(self.internal_certificate, self.internal_key, self.internal_authority)
 
     @property
     def schedulers(self) -> list[str]:

@@ -2,6 +2,8 @@
 
 import grpc
 
+from fairlead.rpc.mutual import MEMBER, Membership
+
 TLS_SCHEME = "https://"
 SECRET_METADATA = "x-fairlead-secret"
 # A 128k-token prompt is half a megabyte packed, a chat of it several times that; a step's tokens for
@@ -29,20 +31,26 @@ CHANNEL_OPTIONS: list[tuple[str, int]] = [
     ("grpc.max_reconnect_backoff_ms", 2_000),
 ]
 
+MEMBER_OPTIONS: list[tuple[str, int | str]] = [*CHANNEL_OPTIONS, ("grpc.ssl_target_name_override", MEMBER)]
 
-def open_channel(address: str) -> grpc.aio.Channel:
-    """To `address`: host:port in plain text, https://host:port with TLS.
 
-    Certificates are checked against gRPC's own roots, or those in the file GRPC_DEFAULT_SSL_ROOTS_FILE_PATH.
+def open_channel(address: str, member: Membership | None = None) -> grpc.aio.Channel:
+    """To `address`: host:port in plain text, https://host:port with TLS; among members, with mutual TLS.
+
+    Public certificates are checked against gRPC's own roots, or those in the file GRPC_DEFAULT_SSL_ROOTS_FILE_PATH.
     """
+    if member is not None:
+        return grpc.aio.secure_channel(address, member.channel(), options=MEMBER_OPTIONS)
     if address.startswith(TLS_SCHEME):
         target, credentials = address.removeprefix(TLS_SCHEME), grpc.ssl_channel_credentials()
         return grpc.aio.secure_channel(target, credentials, options=CHANNEL_OPTIONS)
     return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
 
 
-def open_sync_channel(address: str) -> grpc.Channel:
+def open_sync_channel(address: str, member: Membership | None = None) -> grpc.Channel:
     """`open_channel`, blocking."""
+    if member is not None:
+        return grpc.secure_channel(address, member.channel(), options=MEMBER_OPTIONS)
     if address.startswith(TLS_SCHEME):
         target, credentials = address.removeprefix(TLS_SCHEME), grpc.ssl_channel_credentials()
         return grpc.secure_channel(target, credentials, options=CHANNEL_OPTIONS)

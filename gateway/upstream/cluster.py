@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fairlead.errors import Unavailable
+from fairlead.rpc.mutual import Membership
 from fairlead.v1 import scheduler_pb2, worker_pb2
 from gateway.upstream.members import Members
 from gateway.upstream.scheduler import SchedulerAway
@@ -28,12 +29,18 @@ class Placement:
 class Cluster:
     """Owns the links to scheduler and workers. `changed` is called whenever membership or overload changed."""
 
-    def __init__(self, schedulers: Sequence[str], secret: str, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        schedulers: Sequence[str],
+        secret: str,
+        changed: Callable[[], None],
+        member: Membership | None = None,
+    ) -> None:
         self.members = Members()
-        self._workers = Workers(secret)
+        self._workers = Workers(secret, member)
         self._changed = changed
         self._overloaded: list[str] = []
-        self._schedulers = Schedulers(schedulers, secret, self.members, self._members_changed)
+        self._schedulers = Schedulers(schedulers, secret, self.members, self._members_changed, member)
 
     async def run(self) -> None:
         """Keep the links to the schedulers until cancelled."""

@@ -8,6 +8,7 @@ import grpc
 
 from fairlead.rpc.cancellation import reraise_cancellation
 from fairlead.rpc.channel import open_channel, secret_metadata
+from fairlead.rpc.mutual import Membership
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from gateway.upstream.outbox import Outbox
 
@@ -30,8 +31,11 @@ class SchedulerLink:
     `heard` is called with every state, and with None when the Watch stream broke; `epoch` says what was seen so far.
     """
 
-    def __init__(self, address: str, secret: str, heard: Heard, epoch: Callable[[], int]) -> None:
+    def __init__(
+        self, address: str, secret: str, heard: Heard, epoch: Callable[[], int], member: Membership | None = None
+    ) -> None:
         self.address = address
+        self._member = member
         self._metadata = secret_metadata(secret)
         self._heard = heard
         self._epoch = epoch
@@ -73,7 +77,7 @@ class SchedulerLink:
 
     async def run(self) -> None:
         """Until cancelled."""
-        async with open_channel(self.address) as channel, asyncio.TaskGroup() as tasks:
+        async with open_channel(self.address, self._member) as channel, asyncio.TaskGroup() as tasks:
             tasks.create_task(self._for_ever(self._dispatch, channel))
             tasks.create_task(self._for_ever(self._watch, channel))
 

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from fairlead.rpc.mutual import Membership
 from fairlead.v1 import scheduler_pb2
 from gateway.upstream.members import Members
 from gateway.upstream.scheduler import SchedulerAway, SchedulerLink
@@ -19,14 +20,23 @@ class Schedulers:
     An epoch below the highest that was ever seen is of a scheduler that only believes that it leads.
     """
 
-    def __init__(self, addresses: Sequence[str], secret: str, members: Members, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        secret: str,
+        members: Members,
+        changed: Callable[[], None],
+        member: Membership | None = None,
+    ) -> None:
         self._members = members
         self._changed = changed
         self._epoch = 0
         self._leader: SchedulerLink | None = None
         self._latest = scheduler_pb2.ClusterState()
         self._settling: asyncio.TimerHandle | None = None
-        self._links = [SchedulerLink(address, secret, self._heard, lambda: self._epoch) for address in addresses]
+        self._links = [
+            SchedulerLink(address, secret, self._heard, lambda: self._epoch, member) for address in addresses
+        ]
 
     async def run(self) -> None:
         """Until cancelled."""

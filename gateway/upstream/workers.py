@@ -11,6 +11,7 @@ from fairlead.errors import FairleadError, TooLong, Unavailable
 from fairlead.outcomes import Outcome
 from fairlead.rpc.cancellation import reraise_cancellation
 from fairlead.rpc.channel import MAX_MESSAGE_BYTES, open_channel, secret_metadata
+from fairlead.rpc.mutual import Membership
 from fairlead.rpc.status import from_call
 from fairlead.v1 import scheduler_pb2, worker_pb2, worker_pb2_grpc
 from gateway.upstream.outbox import Outbox
@@ -49,12 +50,12 @@ class Attempt:
 class WorkerLink:
     """One worker process. Its Session stream is opened by the first submission, and again after it broke."""
 
-    def __init__(self, address: str, secret: str) -> None:
+    def __init__(self, address: str, secret: str, member: Membership | None = None) -> None:
         self.address = address
         self.attempts: dict[tuple[str, int], Attempt] = {}
         self.heard = 0  # messages
         self._metadata = secret_metadata(secret)
-        self._channel = open_channel(address)
+        self._channel = open_channel(address, member)
         self._outbox: Outbox[worker_pb2.SessionCommands] | None = None
         self._reader: asyncio.Task[None] | None = None
 
@@ -132,8 +133,9 @@ class WorkerLink:
 class Workers:
     """The links to all workers, by address and instance: a worker that comes back is not the same worker."""
 
-    def __init__(self, secret: str) -> None:
+    def __init__(self, secret: str, member: Membership | None = None) -> None:
         self._secret = secret
+        self._member = member
         self._links: dict[Key, WorkerLink] = {}
         self._suspects: dict[Key, asyncio.TimerHandle] = {}
         self._closing: list[asyncio.Task[None]] = []
@@ -142,7 +144,7 @@ class Workers:
         """The link to one worker process, made on demand."""
         key = (address, instance)
         if key not in self._links:
-            self._links[key] = WorkerLink(address, self._secret)
+            self._links[key] = WorkerLink(address, self._secret, self._member)
         return self._links[key]
 
     def load(self, member: scheduler_pb2.Member) -> int:

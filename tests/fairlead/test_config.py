@@ -102,3 +102,13 @@ def test_an_unknown_or_shortened_flag_is_a_usage_error(argv: tuple[str, ...]) ->
 
 def test_other_variables_are_not_ours_to_judge() -> None:
     assert settings(FAIRLEAD_CACHE="/somewhere", PATH="/bin") == Settings()
+
+
+def test_a_files_complaints_name_the_line(tmp_path: Path) -> None:
+    for text, complaint in (
+        ("name: x\n\ncount: many\n", ":3: count"),
+        ("name: x\nnmae: y\n", ":2: unknown key 'nmae'"),
+    ):
+        with pytest.raises(ConfigError) as raised:
+            settings("--config", yaml_file(tmp_path, text))
+        assert f"settings.yaml{complaint}" in str(raised.value)

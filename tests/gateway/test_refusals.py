@@ -123,6 +123,15 @@ def test_a_message_that_is_too_large(shared: inference_pb2_grpc.InferenceStub) -
     assert str(MAX_REQUEST_BYTES) in call.details()
 
 
+def test_metadata_that_is_too_large(shared: inference_pb2_grpc.InferenceStub) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        list(shared.Generate(prompt(text="x"), timeout=30, metadata=[("x-fairlead-user", "x" * 64 * 1024)]))
+    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    with pytest.raises(grpc.RpcError) as caught:
+        list(shared.Generate(prompt(text="x"), timeout=30, metadata=[("x-fairlead-user", "x" * 129)]))
+    assert "128" in caught.value.details()
+
+
 def test_a_prompt_whose_tokens_exceed_an_internal_message(shared: inference_pb2_grpc.InferenceStub) -> None:
     error, _ = refusal(shared, prompt(text="x" * (MAX_REQUEST_BYTES - 100)))
     assert isinstance(error, TooLong)
