@@ -4,8 +4,9 @@ from local_worker.core.batcher import Limits
 from local_worker.core.prefix_cache import PrefixCache
 from simulation.decode_runs import RunBatcher
 from simulation.prompts import EOS
+from simulation.sglang import SglangBatcher
 from simulation.slora import SloraBatcher
-from simulation.spec import WorkerSpec
+from simulation.spec import Engine, WorkerSpec
 
 
 def make_batcher(spec: WorkerSpec) -> RunBatcher:
@@ -19,9 +20,10 @@ def make_batcher(spec: WorkerSpec) -> RunBatcher:
         admission=spec.admission,
     )
     policy, cost = spec.make_policy(), spec.make_cost()
-    if spec.slora:
+    if spec.engine is Engine.SLORA:
         # Its pages held one token. Ours are larger, for speed: what rounding up takes is added.
         cache = PrefixCache(spec.kv_tokens // spec.block_tokens + spec.max_running, spec.block_tokens)
         return SloraBatcher(policy, cache, cost, limits, [EOS], spec.kv_tokens)
     cache = PrefixCache(spec.kv_tokens // spec.block_tokens, spec.block_tokens)
-    return RunBatcher(policy, cache, cost, limits, [EOS], spec.decode_run)
+    batcher = SglangBatcher if spec.engine is Engine.SGLANG else RunBatcher
+    return batcher(policy, cache, cost, limits, [EOS], spec.decode_run)

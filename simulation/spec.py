@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import partial
 from typing import Protocol
 
@@ -47,6 +48,14 @@ ADMISSIONS: Mapping[str, Callable[[Profiles], Admits]] = {
 }
 
 
+class Engine(StrEnum):
+    """Whose way of batching: this project's, or those under the papers' experiments (simulation.slora, .sglang)."""
+
+    FAIRLEAD = "fairlead"
+    SLORA = "slora"
+    SGLANG = "sglang"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSpec:
     """One worker. `kv_tokens` None: what the profile's GPU has room for."""
@@ -64,8 +73,8 @@ class WorkerSpec:
     max_waiting: int = 1_000_000
     admission: Admission = Admission.RESERVE
     strict_paper: bool = False
-    decode_run: int = 1  # decoding steps between two looks at the queue
-    slora: bool = False  # batches as the engine of the VTC measurements did, see simulation.slora
+    engine: Engine = Engine.FAIRLEAD
+    decode_run: int = 1  # decoding steps between two looks at the queue; S-LoRA has its own
 
     def make_cost(self) -> Cost:
         """The configured cost function."""
@@ -119,7 +128,7 @@ def slora(
         max_output_tokens=1024,
         token_budget=kv_tokens,
         admission=Admission.OPTIMISTIC,
-        slora=True,
+        engine=Engine.SLORA,
     )
     limits = Limits(user_per_minute=limit or UNLIMITED, app_per_minute=UNLIMITED)
     return ClusterSpec(worker=worker, route="round-robin", throttle="sliding-rpm" if limit else "none", limits=limits)

@@ -6,7 +6,7 @@ from simulation.reproduction.item import Item, Job, Report, Study
 from simulation.reproduction.programs import Programs, Sender
 from simulation.reproduction.run import Run, Scenario
 from simulation.sources import Sources
-from simulation.spec import ClusterSpec, WorkerSpec
+from simulation.spec import ClusterSpec, Engine, WorkerSpec
 from simulation.step_time import Profile, profile
 
 Runs = Mapping[str, Run]
@@ -22,7 +22,7 @@ A10G = profile("a10g", "llama-3.2-3b")
 CLIENT_QUANTUM = 20_000  # Q^u; the paper does not say
 WORKER_QUANTUM = 40_000  # Q^w: the largest in the paper's Figure 10
 SETUP = (
-    "SGLang-like workers: the queue is looked at after every tenth decoding step, prompts in chunks of 8,192 tokens, "
+    "SGLang-like workers: the queue is looked at after every tenth decoding step, a step takes in 8,192 prompt tokens, "
     f"256 requests at a time. DLPM as printed, Q^u = {CLIENT_QUANTUM:,}, Q^w = {WORKER_QUANTUM:,} (Q^u is not given in "
     "the paper). Preble's workers run LPM, without its priority queue."
 )
@@ -48,6 +48,7 @@ def system(
         max_running=256,
         token_budget=8192,
         strict_paper=True,
+        engine=Engine.SGLANG,
         decode_run=10,
     )
     return ClusterSpec(workers=workers, worker=worker, route=across, route_quantum_tokens=worker_quantum)

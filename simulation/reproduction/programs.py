@@ -91,7 +91,10 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Branch, solve, merge: an article is evaluated in several dimensions at once, then the evaluations are merged."""
+    """Branch, solve, merge: an article is evaluated in several dimensions at once, then the evaluations are merged.
+
+    As in SGLang's `fork`, a call that makes no answer (here one token) puts the article into the cache first.
+    """
 
     dimensions: int
     preface_tokens: int = 0
@@ -101,21 +104,28 @@ class Judge:
     def start(self, author: Author, client: str, rng: random.Random, arrival: float) -> None:
         """See Program."""
         article = author.segments.fresh(self.preface_tokens + self.article_tokens)
-        program, ended = author.program(), list[Call]()
+        call = author.call(client, author.program(), article, 1, arrival, 0)
+        author.loop.start(call, partial(self._branch, author, article))
+
+    def _branch(self, author: Author, article: list[int], cached: Call) -> Iterator[Call]:
+        if not cached.completed:
+            return
+        ended, now = list[Call](), cached.arrival + cached.latency
         for dimension in range(self.dimensions):
             prompt = article + author.segments.fresh(STEP_TOKENS)
-            output = author.length(program, dimension, self.output_tokens)
-            call = author.call(client, program, prompt, output, arrival, 0)
-            author.loop.start(call, partial(self._merge, author, article, ended))
+            output = author.length(cached.interaction, dimension, self.output_tokens)
+            call = author.call(cached.client, cached.interaction, prompt, output, now, 1)
+            yield author.loop.follow(call, partial(self._merge, author, article, ended))
 
     def _merge(self, author: Author, article: list[int], ended: list[Call], call: Call) -> list[Call]:
-        ended.append(call)
+        if call.completed:
+            ended.append(call)
         if len(ended) < self.dimensions:
             return []
         prompt = list(article)
         for one in ended:
             prompt += output_run(one.number, 0, one.output_tokens)
-        return [author.call(call.client, call.interaction, prompt, self.output_tokens, call.arrival + call.latency, 1)]
+        return [author.call(call.client, call.interaction, prompt, self.output_tokens, call.arrival + call.latency, 2)]
 
 
 @dataclass(frozen=True, slots=True)

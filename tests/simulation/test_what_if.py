@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cli.__main__ import main
@@ -90,6 +90,7 @@ def summary(name: str, service: float, wait: float) -> Summary:
     return Summary(name, 1, 0, 0.0, service, 0.0, 0.0, 0.0, 0.0, wait, 1.0, 0.0, None, 1.0)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=1, max_size=12))
 def test_the_front_is_what_no_other_beats(points: list[tuple[int, int]]) -> None:
     summaries = [summary(str(n), float(service), float(wait)) for n, (service, wait) in enumerate(points)]
