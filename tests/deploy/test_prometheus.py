@@ -42,7 +42,7 @@ class Prometheus:
             "web.listen-address": self._url.split("/")[2],
             "enable-feature": "exemplar-storage",
         }
-        command = [program, *(f"--{name}={value}" for name, value in options.items())]
+        command = [str(program), *(f"--{name}={value}" for name, value in options.items())]
         with (folder / "log").open("wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
 

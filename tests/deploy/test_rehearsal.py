@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from tests.deploy.forms import EVALUATION, Manifest
+from tests.gateway.test_tls import issue
 from tests.redis_server import installed
 
-pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).parents[2]
 SANDBOX = [
     "unshare",
@@ -30,15 +30,12 @@ SANDBOX = [
 ]
 # The one difference: a stand-in computes, at 20 ms per step.
 STAND_IN = {
-    "namespace": "fairlead",
-    "configMapGenerator": [
-        {
-            "name": "fairlead-worker",
-            "behavior": "merge",
-            "literals": ["FAIRLEAD_ENGINE=fake", "FAIRLEAD_FAKE_STEP_SECONDS=0.02"],
-        }
-    ],
+    "name": "fairlead-worker",
+    "behavior": "merge",
+    "literals": ["FAIRLEAD_ENGINE=fake", "FAIRLEAD_FAKE_STEP_SECONDS=0.02"],
 }
+PRODUCTION = "deploy/k8s/overlays/production"
+Render = Callable[[str], list[Manifest]]
 
 
 def sandboxed() -> bool:
@@ -49,16 +46,14 @@ def sandboxed() -> bool:
     return tried.returncode == 0
 
 
-@pytest.mark.skipif(not sandboxed(), reason="needs iproute2 and the right to make namespaces")
-def test_a_week_in_a_minute_loses_no_request(render: Callable[[str], list[Manifest]], tmp_path: Path) -> None:
-    installed()  # its image cannot be pulled here; the distribution's package has the same program
-    form = tmp_path / "form"
-    form.mkdir()
-    resources = {"resources": [os.path.relpath(ROOT / EVALUATION, form)]}
-    (form / "kustomization.yaml").write_text(yaml.safe_dump({**STAND_IN, **resources}))
-    manifests = tmp_path / "manifests.yaml"
-    manifests.write_text(yaml.safe_dump_all(render(str(form))))
-    report = _rehearse(manifests, tmp_path)
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(not sandboxed(), reason="needs iproute2 and the right to make namespaces"),
+]
+
+
+def test_a_week_in_a_minute_loses_no_request(render: Render, tmp_path: Path) -> None:
+    report = _rehearse("week", _render(render, tmp_path, EVALUATION), tmp_path)
     assert report["failures"] == []
     assert len(report["completed"]) == 7, "every act had calls that began in it and were answered"
     assert all(report["completed"].values())
@@ -67,14 +62,48 @@ def test_a_week_in_a_minute_loses_no_request(render: Callable[[str], list[Manife
     assert set(report["ends"].values()) == {"status 0"}, report["ends"]
 
 
-def _rehearse(manifests: Path, folder: Path) -> dict[str, Any]:
+def test_the_production_form_starts_and_serves(render: Render, tmp_path: Path) -> None:
+    chain, key = issue(tmp_path, "fairlead-gateway")
+    shutil.copy(ROOT / "deploy/k8s/evaluation-keys.yaml", tmp_path / "keys.yaml")
+    secrets: list[dict[str, Any]] = [
+        {"name": "fairlead-cluster", "literals": [f"FAIRLEAD_SECRET={'0123456789abcdef' * 2}"]},
+        {"name": "fairlead-keys", "files": ["keys.yaml"]},
+        {"name": "fairlead-tls", "files": [chain.name, key.name], "type": "kubernetes.io/tls"},
+    ]
+    manifests = _render(render, tmp_path, PRODUCTION, secretGenerator=secrets)
+    report = _rehearse("start", manifests, tmp_path, GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=str(chain))
+    assert len(report["answer"]) == 5
+    assert {name.rpartition("-")[0] for name in report["scraped"]} == {
+        "fairlead-gateway", "fairlead-scheduler", "fairlead-worker",
+    }  # fmt: skip
+    assert all(report["scraped"].values()), "every service has metrics"
+    assert report["restarts"] == {}
+    assert set(report["ends"].values()) == {"status 0"}, report["ends"]
+
+
+def _render(render: Render, folder: Path, form: str, **more: object) -> Path:
+    """The manifests of `form` with the stand-in, as a file."""
+    settings = {
+        "namespace": "fairlead",
+        "resources": [os.path.relpath(ROOT / form, folder)],
+        "configMapGenerator": [STAND_IN],
+        **more,
+    }
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(settings))
+    manifests = folder / "manifests.yaml"
+    manifests.write_text(yaml.safe_dump_all(render(str(folder))))
+    return manifests
+
+
+def _rehearse(scenario: str, manifests: Path, folder: Path, **environment: str) -> dict[str, Any]:
+    installed()  # Redis' image cannot be pulled here; the distribution's package has the same program
     pods = folder / "pods"
     pods.mkdir()
     command = [*SANDBOX, "sh", "-c", 'mount -t tmpfs tmpfs /run && exec "$@"', "sh"]
     done = subprocess.run(
-        [*command, sys.executable, "-m", "tests.deploy.rehearsal", str(manifests), str(pods)],
+        [*command, sys.executable, "-m", "tests.deploy.rehearsal", scenario, str(manifests), str(pods)],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         capture_output=True,
         text=True,
         check=False,

@@ -43,6 +43,12 @@ def test_every_component_works_alone(render: Render, alone: str, component: str)
     assert render(alone) != render(BASE)
 
 
+def test_the_readme_lists_overlays_and_components() -> None:
+    text = (ROOT / "deploy/README.md").read_text()
+    names = [*COMPONENTS, *(overlay.removeprefix("deploy/k8s/") for overlay in OVERLAYS)]
+    assert [name for name in names if f"| `{name}` |" not in text] == []
+
+
 def _break_selector(manifests: list[Manifest]) -> None:
     named(manifests, "Deployment", "fairlead-gateway")["spec"]["selector"]["matchLabels"] = {"app": "other"}
 

@@ -1,4 +1,5 @@
-"""`python -m tests.deploy.rehearsal MANIFESTS FOLDER`: what an operator does to a cluster in a week, in a minute.
+"""`python -m tests.deploy.rehearsal week|start MANIFESTS FOLDER`: what an operator does to a cluster in a week, in a
+minute, or its first start alone.
 
 To be run in user, mount, network and process namespaces of its own. Prints a report as JSON.
 """
@@ -6,13 +7,14 @@ To be run in user, mount, network and process namespaces of its own. Prints a re
 import asyncio
 import json
 import sys
+import urllib.request
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tests.deploy.forms import Manifest
+from fairlead import Client
 from tests.deploy.rehearsal.cluster import Cluster
 from tests.deploy.rehearsal.pod import Pod
 from tests.deploy.rehearsal.traffic import Traffic
@@ -21,9 +23,8 @@ API_KEY = "evaluation-only"
 USERS = 6
 
 
-async def rehearse(manifests: list[Manifest], folder: Path) -> dict[str, Any]:
+async def week(cluster: Cluster) -> dict[str, Any]:
     """Start, serve, roll, scale, break, stop."""
-    cluster = Cluster(manifests, folder)
     await cluster.start()
     traffic = Traffic("fairlead-gateway:7000", API_KEY, USERS)
     await traffic.start()
@@ -33,12 +34,35 @@ async def rehearse(manifests: list[Manifest], folder: Path) -> dict[str, Any]:
         await traffic.next_answer()
     await traffic.stop()
     await cluster.stop()
+    return {"completed": traffic.completed, "failures": traffic.failures, **_ends(cluster)}
+
+
+async def start(cluster: Cluster) -> dict[str, Any]:
+    """Start, call over TLS, read every service's metrics, stop."""
+    await cluster.start()
+    async with Client("https://fairlead-gateway:7000", api_key=API_KEY) as client:
+        answer = await client.generate("hello", max_tokens=5, ignore_eos=True)
+    pods = [pod for name, workload in cluster.workloads.items() if name != "fairlead-redis" for pod in workload.pods]
+    scraped = await asyncio.gather(*(asyncio.to_thread(_scrape, pod.address) for pod in pods))
+    await cluster.stop()
     return {
-        "completed": traffic.completed,
-        "failures": traffic.failures,
-        "restarts": {pod.name: pod.restarts for w in cluster.workloads.values() for pod in w.ended if pod.restarts},
-        "ends": {pod.name: pod.end for workload in cluster.workloads.values() for pod in workload.ended},
-        "pods": sum(len(workload.ended) for workload in cluster.workloads.values()),
+        "answer": answer.text,
+        "scraped": dict(zip([pod.name for pod in pods], scraped, strict=True)),
+        **_ends(cluster),
+    }
+
+
+def _scrape(address: str) -> int:
+    """How many of our samples there are."""
+    with urllib.request.urlopen(f"http://{address}:9464/metrics", timeout=10) as response:
+        return sum(line.startswith(b"fairlead_") for line in response)
+
+
+def _ends(cluster: Cluster) -> dict[str, Any]:
+    pods = [pod for workload in cluster.workloads.values() for pod in workload.ended]
+    return {
+        "restarts": {pod.name: pod.restarts for pod in pods if pod.restarts},
+        "ends": {pod.name: pod.end for pod in pods},
     }
 
 
@@ -60,11 +84,15 @@ def _acts(cluster: Cluster) -> dict[str, Callable[[], Awaitable[Any]]]:
     }
 
 
-def main(manifests: Path, folder: Path) -> None:
+def main(scenario: str, manifests: Path, folder: Path) -> None:
     """Print the report."""
     documents = list(yaml.safe_load_all(manifests.read_text()))
-    print(json.dumps(asyncio.run(rehearse(documents, folder))))
+
+    async def rehearse() -> dict[str, Any]:
+        return await {"week": week, "start": start}[scenario](Cluster(documents, folder))
+
+    print(json.dumps(asyncio.run(rehearse())))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))
