@@ -17,7 +17,7 @@ from fairlead.outcomes import Outcome
 from fairlead.telemetry.records import CallRecord, InteractionRecord
 from fairlead.telemetry.spans import call_spans, interaction_span, parent, trace_id
 
-MOST_CALLS = 256  # remembered per interaction
+MOST_CALLS = 64  # remembered per interaction
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _WHOLE = 1 << 64
 
