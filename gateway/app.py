@@ -161,6 +161,8 @@ class Gateway:
                 "health_port": self._server.health_port,
             },
         )
+        if self._config.is_loopback and not self._config.keys:
+            log.info("no API keys: everybody on this machine may use the models, and nobody else")
         if not (self._config.is_loopback or self._config.tls_certificate):
             problem = "API keys cross it in clear" if self._config.keys else "anyone may use the models"
             log.warning("the listener is public and has no TLS: %s", problem, extra={"listen": self._config.listen})

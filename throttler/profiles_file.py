@@ -11,6 +11,9 @@ apps:
     expected: {input: 800, system: 300, output: 120}     # of stages that are not listed
     stages:
       0: {input: 1500, system: 300, output: 50}
+
+A request's weight is its tier's share times its norm, which can fall to half of the smallest prior over the reference.
+The workers' `least_weight` must be no larger, or their fairness bounds are stated for other requests than they serve.
 """
 
 from dataclasses import fields

@@ -208,7 +208,9 @@ class RedisStore:
                 await asyncio.sleep(self._beat_seconds)
 
     def _recall(self, message: str) -> None:
-        gateway, limit, key = message.split(" ", 2)
+        gateway, limit, key = [*message.split(" ", 2), "", ""][:3]
+        if not limit.isdecimal():  # none of ours
+            return
         if gateway == self.name or key in self._asked or key in self._wanted or key in self._recalled:
             return
         now = self._clock()

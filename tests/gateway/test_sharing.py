@@ -1,5 +1,6 @@
 """Real gateways on a real Redis: one limit, health that says when it is not shared, files read again."""
 
+import asyncio
 import hashlib
 from collections.abc import Callable
 from functools import partial
@@ -14,6 +15,8 @@ from fairlead.rpc.status import from_call
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc
 from tests.redis_server import RedisServer
 from tests.services import Process, Stack, eventually
+
+LIMIT = 20
 
 
 def attempt(gateway: Process, *, key: str = "", max_tokens: int = 1) -> FairleadError | None:
@@ -59,6 +62,53 @@ def test_four_gateways_have_one_limit_and_say_when_it_is_not_shared(stack: Stack
     redis.start()
     for gateway in gateways:
         eventually(partial(shares_limits, gateway), "limits are shared again")
+    redis.kill()
+
+
+def call_of(user: str, channel: grpc.aio.Channel) -> grpc.aio.UnaryStreamCall:
+    """A call that would take forty seconds, alone."""
+    request = inference_pb2.GenerateRequest(
+        prompt=common_pb2.Prompt(text="hello"),
+        sampling=common_pb2.SamplingParams(max_tokens=2000, ignore_eos=True),
+    )
+    stub = inference_pb2_grpc.InferenceStub(channel)
+    return stub.Generate(request, timeout=120, metadata=[("x-fairlead-user", user)])
+
+
+def knows_of_overload(gateway: Process) -> bool:
+    lines = gateway.logged("overload changed")
+    return bool(lines and lines[-1]["models"])
+
+
+async def burst(gateways: list[Process], calls: int) -> int:
+    """How many of an abuser's calls, all at once, are let in while the pool is overloaded: they wait in the queue."""
+    channels = [grpc.aio.insecure_channel(gateway.address) for gateway in gateways]
+    queue = [call_of("filler", channels[number % 4]) for number in range(6)]
+    for gateway in gateways:
+        await asyncio.to_thread(eventually, partial(knows_of_overload, gateway), "every gateway knows of the overload")
+    ingress = [0] * 14 + [1] * 3 + [2] * 2 + [3]  # of twenty
+    abuse = [call_of("abuser", channels[ingress[number % 20]]) for number in range(calls)]
+    pending = {asyncio.ensure_future(call.code()) for call in abuse}
+    async with asyncio.timeout(60):
+        while len(pending) > LIMIT:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            assert {task.result() for task in done} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+    for call in (*abuse, *queue):
+        call.cancel()
+    await asyncio.gather(*pending)
+    for channel in channels:
+        await channel.close()
+    return sum(task.result() is grpc.StatusCode.CANCELLED for task in pending)
+
+
+@pytest.mark.e2e
+async def test_a_burst_at_four_gateways_under_overload(stack: Stack, tmp_path: Path) -> None:
+    redis = RedisServer(tmp_path)
+    stack.worker("a", fake_step_seconds=0.02, max_running=1)
+    gateways = [stack.gateway(user_per_minute=LIMIT, redis=redis.url) for _ in range(4)]
+    for gateway in gateways:
+        eventually(partial(shares_limits, gateway), "limits are shared")
+    assert 0.9 * LIMIT <= await burst(gateways, 20 * LIMIT) <= LIMIT
     redis.kill()
 
 

@@ -138,12 +138,13 @@ class Interactions:
 
     def check_invariants(self) -> None:
         """Raise AssertionError with detail when the records contradict each other."""
+        due = {found for _, _, found in self._deadlines}  # only looked up
         for client, idle in self._idle.items():
             assert 0 < len(idle) <= self._profiles.limits.max_interactions, f"{client}: {len(idle)} idle interactions"
             for key, found in idle.items():
                 assert not found.in_flight, f"{key}: idle with {found.in_flight} calls in flight"
                 assert key not in self._busy, f"{key}: both idle and busy"
-                assert any(entry[2] is found for entry in self._deadlines), f"{key}: would stay open for ever"
+                assert found in due, f"{key}: would stay open for ever"
         for key, found in self._busy.items():
             assert 0 < found.in_flight <= found.calls, f"{key}: {found.in_flight} of {found.calls} calls in flight"
         self._closures.check_invariants()

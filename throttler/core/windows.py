@@ -10,7 +10,7 @@ from typing import Protocol
 
 from throttler.core.quota import Account, Quota
 
-ASK_AGAIN = 1 / 16  # of a window: how long a refusal of more holds, and what a caller is told who has no place at all
+ASK_AGAIN = 1 / 16  # of a window: what a caller is told who has no place here at all
 
 
 class Window(Protocol):
