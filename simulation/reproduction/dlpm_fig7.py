@@ -148,7 +148,7 @@ def _lines(points: Mapping[Key, Point], case: str, value: Callable[[Point], floa
 
 BALANCED = (
     "this Preble rebalances: a worker whose queue is 1.5 times the shortest one's loses its affinity. The one that was "
-    "measured kept a whole client on one GPU (section 7.1), which the same programs do not show here; and DoubleQ moves "
+    "measured kept a client on one GPU (section 7.1), which the same programs do not show here; and DoubleQ moves "
     "a client on when Q^w is spent, wherever its prefixes are"
 )
 SHORT = (
