@@ -161,13 +161,13 @@ async def test_a_member_that_was_away_for_a_moment_keeps_its_requests(
     workers: Workers, worker: ScriptedWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.upstream.workers.SILENT_SECONDS", 0.1)
+    gone = ScriptedWorker()
+    await gone.server.start()
     member = scheduler_pb2.Member(worker="a", address=worker.address)
-    attempt, other = submit(workers, worker, "r"), Workers(SECRET)
-    bound = submit(other, worker, "s")
+    kept, lost = submit(workers, worker, "r"), submit(workers, gone, "s")
     workers.keep([])
-    other.keep([])
     workers.keep([member])
-    assert isinstance(await bound.events.get(), Lost), "the time is over"
+    assert isinstance(await lost.events.get(), Lost), "the time is over"
     worker.events.put_nowait(worker_pb2.StepEvents(tokens=[tokens("r", 1, "here")]))
-    assert isinstance(await attempt.events.get(), worker_pb2.Tokens)
-    await other.close()
+    assert isinstance(await kept.events.get(), worker_pb2.Tokens)
+    await gone.server.stop(0)
