@@ -12,6 +12,7 @@ from redis.asyncio import Redis
 from fairlead.config import ConfigError, addresses, load, option, require
 from fairlead.document import text_of
 from fairlead.process import configure_logging, run
+from fairlead.redis_access import open_redis
 from fairlead.rpc.channel import MAX_REQUEST_BYTES
 from fairlead.rpc.mutual import Membership, membership
 from fairlead.rpc.server import Server
@@ -33,7 +34,6 @@ from gateway.upstream.cluster import Cluster
 from throttler.core.profiles import Limits, Profiles
 from throttler.core.registry import THROTTLES
 from throttler.profiles_file import parse
-from throttler.redis_store import open_redis
 
 log = logging.getLogger(__name__)
 MIN_SECRET = 16

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fairlead.config import ConfigError, load, option, require
 from fairlead.cost import COSTS
 from fairlead.process import configure_logging, run
+from fairlead.redis_access import open_redis
 from fairlead.rpc.mutual import Membership, membership
 from fairlead.rpc.server import Server
 from fairlead.telemetry.metrics import Metrics
@@ -43,6 +44,8 @@ class SchedulerConfig:
     stall_timeout: float = option(5.0, "seconds without a report after which a worker counts as lost")
     step_timeout: float = option(30.0, "seconds without a step, with requests, after which a worker counts as absent")
     redis: str = option("", "URL of the Redis that holds the lease of several schedulers; default: this one is alone")
+    redis_password: str = option("", "for Redis, if not in its URL")
+    redis_ca: str = option("", "file of the authorities that Redis's TLS certificate is checked against")
     lease_seconds: float = option(1.5, "how long a leader that died keeps the lead")
     max_index_blocks: int = option(1_000_000, "most blocks in the prefix index")
     internal_certificate: str = option("", "PEM file: with key and authority, mutual TLS between services")
@@ -69,9 +72,10 @@ class SchedulerConfig:
         if not self.redis:
             return Alone()
         try:
-            return Lease(self.redis, holder=f"{socket.gethostname()}-{uuid.uuid4().hex}", seconds=self.lease_seconds)
+            redis = open_redis(self.redis, self.redis_password, self.redis_ca)
         except ValueError as error:
             raise ConfigError(f"redis: {error}") from error
+        return Lease(redis, holder=f"{socket.gethostname()}-{uuid.uuid4().hex}", seconds=self.lease_seconds)
 
 
 def make_service(config: SchedulerConfig) -> SchedulerService:

@@ -69,12 +69,12 @@ class Lease:
     A leader that dies is followed after `seconds` and a sixth, one that ends in order at once.
     """
 
-    def __init__(self, url: str, holder: str, seconds: float) -> None:
+    def __init__(self, redis: Redis, holder: str, seconds: float) -> None:
         self.epoch = STANDBY
         self._known = 0
         self._holder = holder
         self._seconds = seconds
-        self._redis = Redis.from_url(url, socket_timeout=CALL_SECONDS, socket_connect_timeout=CALL_SECONDS)
+        self._redis = redis
         self._acquire = self._redis.register_script(ACQUIRE)
         self._release = self._redis.register_script(RELEASE)
         self._reachable = True
@@ -99,10 +99,11 @@ class Lease:
     async def _renew(self) -> None:
         arguments = (self._holder, round(self._seconds * 1000), max(self._known, self.epoch))
         try:
-            held, epoch = await self._acquire(keys=(LEASE_KEY, EPOCH_KEY), args=arguments)
-        except RedisError as error:
+            async with asyncio.timeout(CALL_SECONDS):
+                held, epoch = await self._acquire(keys=(LEASE_KEY, EPOCH_KEY), args=arguments)
+        except (RedisError, OSError, TimeoutError) as error:
             if self._reachable:
-                log.warning("Redis is away", extra={"error": str(error), "epoch": self.epoch})
+                log.warning("Redis is away", extra={"error": repr(error), "epoch": self.epoch})
             self._reachable = False
             return
         if not self._reachable:
@@ -113,7 +114,8 @@ class Lease:
 
     async def _end(self) -> None:
         try:
-            await self._release(keys=(LEASE_KEY,), args=(self._holder,))
-        except RedisError as error:
-            log.warning("the lease was not released", extra={"error": str(error)})
+            async with asyncio.timeout(CALL_SECONDS):
+                await self._release(keys=(LEASE_KEY,), args=(self._holder,))
+        except (RedisError, OSError, TimeoutError) as error:
+            log.warning("the lease was not released", extra={"error": repr(error)})
         await self._redis.aclose()

@@ -14,8 +14,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from throttler import lease_script as script
@@ -32,18 +30,6 @@ BEAT_SECONDS = 1.0
 SETTLE_SECONDS = 3.0  # in which all gateways notice that Redis is back, and report
 RECALL_SECONDS = 0.02  # until gateways that were asked to give back have done so
 REPORTS = 1000  # accounts per pipeline, when everything is reported
-
-
-def open_redis(url: str, password: str, ca: str) -> Redis:
-    """A client for `url`: redis://, rediss:// (TLS, certificates checked against the file `ca`) or unix://.
-
-    Raises ValueError for a URL that is none. Nothing is sent yet, and nothing is ever tried twice behind our back.
-    """
-    options: dict[str, Any] = {"ssl_ca_certs": ca} if ca else {}
-    if password:
-        options["password"] = password
-    no_retries: Retry = Retry(NoBackoff(), 0)
-    return Redis.from_url(url, retry=no_retries, socket_connect_timeout=ANSWER_SECONDS, **options)
 
 
 class RedisStore:

@@ -13,13 +13,14 @@ from pathlib import Path
 
 from redis.asyncio import Redis
 
+from fairlead.redis_access import open_redis
 from throttler import lease_script as script
 from throttler.core.leases import JOINING, Leases
 from throttler.core.oit import Oit
 from throttler.core.profiles import Limits, Profiles
 from throttler.core.quota import Whole
 from throttler.core.throttle import Admitted
-from throttler.redis_store import RedisStore, open_redis
+from throttler.redis_store import RedisStore
 from throttler.store import Alone, decide
 
 IN_FLIGHT = 32

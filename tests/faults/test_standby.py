@@ -69,6 +69,17 @@ def test_without_redis_the_leader_goes_on_and_an_empty_one_is_told_the_epoch(
     assert_all_completed(load)
 
 
+def test_with_a_redis_that_stands_still_the_leader_goes_on(pair: Stack, gateway: Process, redis: RedisServer) -> None:
+    with Load(gateway.address, threads=2, max_tokens=20) as load:
+        redis.pause()
+        pair.schedulers[0].wait_for("Redis is away")
+        load.more(8)
+        redis.resume()
+        pair.schedulers[0].wait_for("Redis is back")
+        load.more(8)
+    assert_all_completed(load)
+
+
 def test_what_the_leader_knew_the_standby_knows(pair: Stack, gateway: Process) -> None:
     prompts = [f"{number}: " + "a long system prompt that fills some blocks of the cache. " * 4 for number in range(8)]
     with caller(gateway.address) as stub:

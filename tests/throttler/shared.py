@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from redis.asyncio import Redis
 
+from fairlead.redis_access import open_redis
 from throttler.core.leases import Leases
 from throttler.core.ledger import Ledger
 from throttler.core.oit import Oit
 from throttler.core.profiles import Profiles
 from throttler.core.quota import Account
 from throttler.core.throttle import Admitted
-from throttler.redis_store import RedisStore, open_redis
+from throttler.redis_store import RedisStore
 from throttler.store import Store, decide
 
 DEADLINE = 20.0

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from redis.exceptions import RedisError
 
+from fairlead.redis_access import open_redis
 from tests.redis_server import RedisServer
-from throttler.redis_store import open_redis
 
 
 @pytest.fixture
