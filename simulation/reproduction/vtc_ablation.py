@@ -40,8 +40,8 @@ def _pool(kv_tokens: int, length: int) -> Scenario:
 
 
 LOCKSTEP = (
-    "with exactly even arrivals and equal lengths, batches of 41 prompts at 65,000 fall into a pattern that serves both "
-    "clients in each; the size of the swings depends on how the first batches were filled"
+    "with exactly even arrivals and equal lengths, batches of 41 prompts at 65,000 settle into a pattern that serves "
+    "both clients in each; the size of the swings depends on how the first batches were filled"
 )
 
 
