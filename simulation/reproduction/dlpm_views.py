@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from fairlead.metrics import jain_index
+from simulation.reproduction.dlpm_quanta import REBALANCED
 from simulation.reproduction.dlpm_system import A10G, item, programs, under_all
 from simulation.reproduction.item import Chart, Finding, Line, Report
 from simulation.reproduction.measures import actual, mean_wait, rate_around, received, response_times
@@ -84,6 +85,9 @@ SHORT = (
 )
 
 
+NOT_ALL_WAIT = "not every client is backlogged all the time: what they ask for shows in the index as well"
+
+
 def _fig9(runs: Runs) -> Report:
     rows, charts = _views(runs)
     fair = {name: _share(run, run.seconds / 2) for name, run in runs.items()}
@@ -97,6 +101,7 @@ def _fig9(runs: Runs) -> Report:
             "DoubleQ first, up to 2 times as fast as VTC and Preble",
             _ends(runs),
             fastest <= min(others) and ratio > 1.2,
+            "" if fastest <= min(others) and ratio > 1.2 else REBALANCED,
         ),
         Finding(
             "highest response time of clients 1 and 2",
@@ -108,7 +113,7 @@ def _fig9(runs: Runs) -> Report:
             "Jain's index of actual service, half-way",
             "ideal sharing under VTC and DoubleQ, significant unfairness under the others",
             ", ".join(f"{name} {value:.2f}" for name, value in fair.items()),
-            min(fair["VTC"], fair["DoubleQ"]) > 0.9 > min(fair["RR + LPM"], fair["Preble"]),
+            min(fair["VTC"], fair["DoubleQ"]) > 0.95 > max(fair["RR + LPM"], fair["Preble"]),
         ),
     ]
     return Report(rows, charts, findings)
@@ -141,6 +146,7 @@ def _fig12(runs: Runs) -> Report:
             "VTC above DLPM",
             ", ".join(f"{name} {value:.2f}" for name, value in shares.items()),
             shares["VTC"] >= shares["DLPM"],
+            "" if shares["VTC"] >= shares["DLPM"] else NOT_ALL_WAIT,
         ),
     ]
     return Report(rows, charts, findings)
