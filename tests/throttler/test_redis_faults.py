@@ -1,6 +1,7 @@
 """Redis killed, paused, slow, restarted empty: gateways count by themselves at once, and share again by themselves."""
 
 import asyncio
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,6 +70,33 @@ async def test_emptied_while_running(redis: RedisServer) -> None:
         await degraded(gateways)
         await shared(gateways)
         assert sum([await gateways[1].admits("u") for _ in range(50)]) <= 10
+
+
+async def test_failed_over_to_a_replica_at_the_same_address(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    first = RedisServer(tmp_path / "one", "--port", port)
+    second = RedisServer(tmp_path / "two", "--replicaof", "127.0.0.1", port)
+    address = tmp_path / "address.sock"
+    address.symlink_to(tmp_path / "one" / "redis.sock")
+    try:
+        await until(lambda: second.client.info()["master_link_status"] == "up", "the replica follows")
+        async with on_redis(f"unix://{address}", 2, PROFILES, SECONDS) as gateways:
+            assert sum([await gateways[0].admits("u") for _ in range(50)]) == 50
+            first.client.wait(1, 1000)
+            first.kill()
+            await degraded(gateways)
+            second.client.replicaof("NO", "ONE")
+            address.unlink()
+            address.symlink_to(tmp_path / "two" / "redis.sock")
+            await shared(gateways)
+            assert sum([await gateways[1].admits("u") for _ in range(50)]) <= 10, "the other one's 50 are known"
+    finally:
+        first.kill()
+        second.kill()
 
 
 async def test_one_too_slow_to_wait_for(redis: RedisServer, tmp_path: Path) -> None:
