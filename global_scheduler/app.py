@@ -41,6 +41,7 @@ class SchedulerConfig:
     policy: str = option("doubleq", "how workers are chosen", choices=tuple(POLICIES))
     quantum_tokens: int = option(4096, "Q^w: service that a client may take from a worker before it must move on")
     cost: str = option("weighted-tokens", "what service costs; the workers' own", choices=tuple(COSTS))
+    strict_paper: bool = option(False, "DoubleQ as printed: a prefix is followed however long the queue is there")
     stall_timeout: float = option(5.0, "seconds without a report after which a worker counts as lost")
     step_timeout: float = option(30.0, "seconds without a step, with requests, after which a worker counts as absent")
     redis: str = option("", "URL of the Redis that holds the lease of several schedulers; default: this one is alone")
@@ -80,7 +81,7 @@ class SchedulerConfig:
 
 def make_service(config: SchedulerConfig) -> SchedulerService:
     """The scheduler as configured."""
-    policy = POLICIES[config.policy](PolicyConfig(config.quantum_tokens, COSTS[config.cost]()))
+    policy = POLICIES[config.policy](PolicyConfig(config.quantum_tokens, COSTS[config.cost](), config.strict_paper))
     fleet = Fleet(config.stall_timeout, config.step_timeout)
     return SchedulerService(Dispatcher(policy, BlockIndex(config.max_index_blocks), fleet), config.leadership)
 

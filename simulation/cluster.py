@@ -27,7 +27,9 @@ class Cluster:
         self.journal = Journal()
         names = [f"worker-{number}" for number in range(spec.workers)]
         self.workers = {name: Worker(name, spec.worker, self.clock, self.journal) for name in names}
-        policy = POLICIES[spec.route](PolicyConfig(spec.route_quantum_tokens, WeightedTokens()))
+        policy = POLICIES[spec.route](
+            PolicyConfig(spec.route_quantum_tokens, WeightedTokens(), spec.route_strict_paper)
+        )
         self.dispatcher = Dispatcher(policy, BlockIndex(spec.index_blocks), Fleet(spec.stall_timeout))
         self.gateway = Gateway(spec, self.clock, self.dispatcher, self.workers, self._done)
         self.members: dict[str, Member] = {}

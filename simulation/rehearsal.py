@@ -54,6 +54,7 @@ def _spec(rng: random.Random) -> ClusterSpec:
         worker=worker,
         route=rng.choice(sorted(ROUTES)),
         route_quantum_tokens=rng.choice([64, 2048]),
+        route_strict_paper=rng.random() < 0.3,
         index_blocks=rng.choice([32, 10_000]),
         throttle=rng.choice(sorted(ADMISSIONS)),
         limits=Limits(user_per_minute=rng.choice([5, 60]), app_per_minute=rng.choice([20, 600])),

@@ -105,6 +105,7 @@ class ClusterSpec:
     worker: WorkerSpec = field(default_factory=WorkerSpec)
     route: str = "doubleq"
     route_quantum_tokens: int = 4096
+    route_strict_paper: bool = False  # DoubleQ as printed
     index_blocks: int = 1_000_000
     throttle: str = "none"
     limits: Limits = field(default_factory=Limits)

@@ -52,7 +52,8 @@ class Dispatcher:
             return None
         longest, blocks = self._index.match(request.digests, candidates)
         block_tokens = self._fleet.at(longest.bit_length() - 1).identity.block_tokens
-        slot = self._policy.select(request, Choice(candidates, longest, blocks * block_tokens, self._fleet.queues))
+        matched, fleet = blocks * block_tokens, self._fleet
+        slot = self._policy.select(request, Choice(candidates, longest, matched, fleet.waiting, fleet.queues))
         if not longest >> slot & 1:
             _, blocks = self._index.match(request.digests, 1 << slot)
         member = self._fleet.at(slot)

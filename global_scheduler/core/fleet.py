@@ -59,7 +59,8 @@ class Fleet:
         self._by_slot: dict[int, Member] = {}
         self._pools: dict[str, int] = {}  # model -> its members
         self._fresh: OrderedDict[Member, None] = OrderedDict()  # longest silent first
-        self._available = 0  # fresh and not draining
+        self._available = 0  # fresh, not draining, making steps
+        self.waiting = 0  # members that have requests waiting, by their last word
 
     def attach(self, identity: Identity, now: float) -> Member:
         """A new member in the lowest free slot; an earlier one of that name must have been removed."""
@@ -80,6 +81,7 @@ class Fleet:
             del self._pools[model]
         self._fresh.pop(member, None)
         self._available &= ~bit
+        self.waiting &= ~bit
         self.queues.leave(member.slot)
 
     def reported(self, member: Member, load: Load, now: float) -> None:
@@ -89,10 +91,12 @@ class Fleet:
         member.load, member.reported_at = load, now
         self._fresh[member] = None
         self._fresh.move_to_end(member)
-        if load.draining or self._makes_no_steps(member):
-            self._available &= ~(1 << member.slot)
-        else:
-            self._available |= 1 << member.slot
+        bit = 1 << member.slot
+        self._available = self._available | bit if self._is_available(member) else self._available & ~bit
+        self.waiting = self.waiting | bit if load.waiting else self.waiting & ~bit
+
+    def _is_available(self, member: Member) -> bool:
+        return member in self._fresh and not member.load.draining and not self._makes_no_steps(member)
 
     def _makes_no_steps(self, member: Member) -> bool:
         return member.load.stalled_seconds > self._step_timeout
@@ -152,7 +156,8 @@ class Fleet:
             length = self.queues.length(member.slot)
             assert member.outstanding == length, f"{name}: {member.outstanding} outstanding, a queue of {length}"
             pools[member.identity.model] = pools.get(member.identity.model, 0) | 1 << member.slot
-            available = member in self._fresh and not member.load.draining and not self._makes_no_steps(member)
+            available = self._is_available(member)
+            assert bool(member.load.waiting) == bool(self.waiting >> member.slot & 1), f"{name}: waiting"
             assert available == bool(self._available >> member.slot & 1), f"{name}: available is not {available}"
         assert pools == self._pools, f"pools {self._pools}, members {pools}"
         assert all(self.is_current(member) for member in self._fresh), "a member that is gone counts as fresh"

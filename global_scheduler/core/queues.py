@@ -43,6 +43,16 @@ class Queues:
         """`s_w` and the capacity."""
         return self._lengths[slot], self._capacities[slot]
 
+    def is_full(self, slot: int) -> bool:
+        """Whether one more request would have to wait for a place in the batch."""
+        length, capacity = self.load(slot)
+        return length >= capacity
+
+    def outgrows(self, slot: int, other: int) -> bool:
+        """Whether the queue, per capacity, is more than 1.5 times the other's with one more request in it."""
+        (length, capacity), (other_length, other_capacity) = self.load(slot), self.load(other)
+        return 2 * length * other_capacity > 3 * (other_length + 1) * capacity
+
     def add(self, slot: int, requests: int) -> None:
         """The queue grows, or shrinks."""
         length = self._lengths[slot] = self._lengths[slot] + requests

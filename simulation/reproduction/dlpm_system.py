@@ -51,7 +51,9 @@ def system(
         engine=Engine.SGLANG,
         decode_run=10,
     )
-    return ClusterSpec(workers=workers, worker=worker, route=across, route_quantum_tokens=worker_quantum)
+    return ClusterSpec(
+        workers=workers, worker=worker, route=across, route_quantum_tokens=worker_quantum, route_strict_paper=True
+    )
 
 
 def programs(seconds: float, *senders: Sender) -> Programs:

@@ -30,8 +30,10 @@ def request(name: str, **fields: Any) -> Request:
     return Request(name, **(values | fields))
 
 
-def dispatcher(policy: str = "doubleq", workers: tuple[str, ...] = ("a", "b")) -> tuple[Dispatcher, list[Member]]:
-    made = Dispatcher(POLICIES[policy](CONFIG), BlockIndex(1000), Fleet(STALL))
+def dispatcher(
+    policy: str = "doubleq", workers: tuple[str, ...] = ("a", "b"), config: PolicyConfig = CONFIG
+) -> tuple[Dispatcher, list[Member]]:
+    made = Dispatcher(POLICIES[policy](config), BlockIndex(1000), Fleet(STALL))
     return made, [made.attached(identity(worker), (), now=0) for worker in workers]
 
 

@@ -1,5 +1,6 @@
 """DoubleQ within a dispatcher against Algorithm 2 written out, loops and all, with its two misprints corrected."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 from hypothesis import settings
@@ -34,6 +35,7 @@ class NaiveWorker:
         self.held: set[int] = set()
         self.expected: list[tuple[int, ...]] = []
         self.draining = False
+        self.waiting = 0
 
     def matches(self, chain: tuple[int, ...]) -> int:
         known = self.held.union(*self.expected)
@@ -103,7 +105,12 @@ class DispatchMachine(RuleBasedStateMachine):
         self.replenish(client, pool, candidates)
         available = [name for name, worker in candidates.items() if worker.q.get(client, QUANTUM) > 0]
         sticky = [name for name in available if candidates[name].matches(chain) == longest]
-        return min(sticky or available, key=self.order)
+        chosen, shortest = min(sticky or available, key=self.order), min(available, key=self.order)
+        length, other = self.workers[chosen].s, self.workers[shortest].s
+        queues = self.workers[chosen].waiting or length >= CAPACITY[chosen]
+        if queues and Fraction(length, CAPACITY[chosen]) > Fraction(3, 2) * Fraction(other + 1, CAPACITY[shortest]):
+            return shortest
+        return chosen
 
     def replenish(self, client: str, pool: dict[str, NaiveWorker], candidates: dict[str, NaiveWorker]) -> None:
         """Lines 4 to 6."""
@@ -176,11 +183,12 @@ class DispatchMachine(RuleBasedStateMachine):
         worker.s += 1
         self.running[name] = (client, at, tokens, None, 0)
 
-    @rule(at=st.sampled_from(WORKERS))
-    def drains_or_returns(self, at: str) -> None:
+    @rule(at=st.sampled_from(WORKERS), turns=st.booleans(), waiting=st.integers(0, 2))
+    def reports(self, at: str, turns: bool, waiting: int) -> None:
+        """It may drain, or return; requests may wait there."""
         worker = self.workers[at]
-        worker.draining = not worker.draining
-        self.dispatcher.reported(worker.member, Load(draining=worker.draining), 0)
+        worker.draining, worker.waiting = worker.draining != turns, waiting
+        self.dispatcher.reported(worker.member, Load(draining=worker.draining, waiting=waiting), 0)
 
     @rule(at=st.sampled_from(WORKERS))
     def dies_and_comes_back(self, at: str) -> None:
@@ -222,6 +230,18 @@ def test_a_prefix_sticks_to_its_worker_until_the_quantum_is_spent() -> None:
     prompt = {"prompt_tokens": 40, "digests": pack_digests([7])}
     placements = [placed(made.dispatch(request(str(n), **prompt), 0)) for n in range(4)]
     assert placements == ["a", "a", "a", "b"]
+
+
+def test_a_prefix_is_left_where_requests_wait_for_it_beside_idle_workers() -> None:
+    prompt = {"prompt_tokens": 4, "digests": pack_digests([7])}
+    placements = {}
+    for strict in (False, True):
+        made, (a, _) = dispatcher(config=replace(CONFIG, strict_paper=strict))
+        first = [placed(made.dispatch(request(str(n), client=str(n), **prompt), 0)) for n in range(3)]
+        made.reported(a, Load(waiting=1), 0)
+        then = [placed(made.dispatch(request(str(n), client=str(n), **prompt), 0)) for n in range(3, 6)]
+        placements[strict] = first + then
+    assert placements == {False: list("aaabbb"), True: list("aaaaaa")}
 
 
 def test_models_have_separate_accounts() -> None:

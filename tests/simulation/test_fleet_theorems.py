@@ -186,7 +186,7 @@ def test_with_an_infinite_quantum_the_gap_grows_without_bound(calls: int) -> Non
     ]
     gaps = {}
     for route_quantum in (64, 1 << 40):
-        spec = ClusterSpec(workers=2, worker=WORKER, route_quantum_tokens=route_quantum)
+        spec = ClusterSpec(workers=2, worker=WORKER, route_quantum_tokens=route_quantum, route_strict_paper=True)
         cluster = Cluster(spec, OpenLoop(calls_of(asks)))
         gaps[route_quantum] = gap_until_one_is_done(cluster)
     assert gaps[64] <= bound(cluster)

@@ -27,6 +27,7 @@ class PolicyConfig:
 
     quantum_tokens: int
     cost: Cost
+    strict_paper: bool = False  # DoubleQ as printed, whatever queues where its prefix is
 
 
 @dataclass(slots=True)
@@ -36,6 +37,7 @@ class Choice:
     candidates: int  # not empty
     longest: int  # those of them with the longest match
     matched_tokens: int
+    waiting: int  # workers that have requests waiting, by their last word
     queues: Queues
 
 

@@ -21,18 +21,27 @@ class DoubleQ:
     Two misprints of SELECTWORKER are corrected after the text of section 5.2: replenish while *no* worker is
     available (line 5), and prefer the candidates with the longest match if any is available (line 8).
     Emptiness is tested over the request's candidates only, so that nobody waits for another pool's credit.
+
+    As printed, clients that never spend a quantum stay where a prefix that all share was first computed, and wait there
+    beside idle workers (docs/scaling.md). Here a longest match is left when requests wait there and its queue is more
+    than 1.5 times the shortest among those with credit. No bound changes: none depends on where a client with credit
+    goes. `strict_paper` stays.
     """
 
     def __init__(self, config: PolicyConfig) -> None:
         self._cost = config.cost
         self._credits: ByClient[Credit] = ByClient(partial(Credit, config.quantum_tokens * MICRO))
         self._quantum = config.quantum_tokens * MICRO
+        self._strict = config.strict_paper
 
     def select(self, request: Request, choice: Choice) -> int:
         """SELECTWORKER and the charge of line 16."""
         credit = self._credits.of(request.client, request.model)
         available = credit.available(choice.candidates)
         chosen = choice.queues.least(choice.longest & available or available)
+        if not self._strict and (choice.waiting >> chosen & 1 or choice.queues.is_full(chosen)):
+            shortest = choice.queues.least(available)
+            chosen = shortest if choice.queues.outgrows(chosen, shortest) else chosen
         credit.charge(chosen, self._input_charge(request))
         return chosen
 

@@ -22,6 +22,4 @@ class Preble(WithoutAccounts):
         if 2 * choice.matched_tokens <= request.prompt_tokens:
             return shortest
         match = queues.least(choice.longest)
-        length, capacity = queues.load(match)
-        other, other_capacity = queues.load(shortest)
-        return shortest if 2 * length * other_capacity > 3 * (other + 1) * capacity else match
+        return shortest if queues.outgrows(match, shortest) else match
