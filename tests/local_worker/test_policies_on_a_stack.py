@@ -38,7 +38,7 @@ class Result:
 
 
 def measure(directory: Path, policy: str) -> Result:
-    """Serve CALLS calls under `policy`; both users are backlogged from the first to the last."""
+    """Serve CALLS calls under `policy`; the worker itself measures the gap, while both users are backlogged."""
     directory.mkdir()
     stack = Stack(directory)
     try:
@@ -46,11 +46,11 @@ def measure(directory: Path, policy: str) -> Result:
         gateway = stack.gateway(throttle="none")
         completions = asyncio.run(contend(gateway.address))
         status = stack.status()
-        services = {entry.client: entry.service for entry in status.services[0].clients}
+        member = status.cluster.members[0]
         usages = [completion.usage for completion in completions]
         return Result(
-            gap=max(services.values()) - min(services.values()),
-            bound=status.cluster.members[0].model.fairness_bound,
+            gap=member.load.fairness_gap,
+            bound=member.model.fairness_bound,
             hit_rate=sum(u.cached_tokens for u in usages) / sum(u.prompt_tokens for u in usages),
         )
     finally:
