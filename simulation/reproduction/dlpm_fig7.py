@@ -59,15 +59,15 @@ def _reading(tokens: int) -> Callable[[int], Program]:
 DOCUMENT = 21_449
 CASES = {
     "S1, Long-context QA": Case(
-        _reading(DOCUMENT), _reading(DOCUMENT), 0.25, 80.0, faster=3.0, block_tokens=64, times=first_token_times
+        _reading(DOCUMENT), _reading(DOCUMENT), 0.25, 40.0, faster=3.0, block_tokens=64, times=first_token_times
     ),
-    "S1, Tree of Thoughts": Case(_always(Tree(4)), _always(Tree(2)), 0.2, 25.0),
-    "S1, LLM-as-a-Judge": Case(_always(Judge(16)), _always(Judge(2)), 0.8, 25.0),
+    "S1, Tree of Thoughts": Case(_always(Tree(4)), _always(Tree(2)), 0.2, 10.0),
+    "S1, LLM-as-a-Judge": Case(_always(Judge(16)), _always(Judge(2)), 0.8, 12.0),
     "S2, Long-context QA": Case(
-        _reading(2 * DOCUMENT), _reading(DOCUMENT), 0.35, 80.0, block_tokens=64, times=first_token_times
+        _reading(2 * DOCUMENT), _reading(DOCUMENT), 0.35, 40.0, block_tokens=64, times=first_token_times
     ),
-    "S2, Tree of Thoughts": Case(_always(Tree(3, question_tokens=1000)), _always(Tree(3)), 0.16, 25.0),
-    "S2, LLM-as-a-Judge": Case(_always(Judge(4, preface_tokens=600)), _always(Judge(4)), 0.8, 25.0),
+    "S2, Tree of Thoughts": Case(_always(Tree(3, question_tokens=1000)), _always(Tree(3)), 0.16, 10.0),
+    "S2, LLM-as-a-Judge": Case(_always(Judge(4, preface_tokens=600)), _always(Judge(4)), 0.8, 12.0),
 }
 Key = tuple[str, int, str]
 
@@ -152,7 +152,7 @@ BALANCED = (
     "a client on when Q^w is spent, wherever its prefixes are"
 )
 SHORT = (
-    "queues have 25 to 80 s of arrivals to grow here; the paper's well-behaved clients wait up to ten minutes behind "
+    "queues have 10 to 40 s of arrivals to grow here; the paper's well-behaved clients wait up to ten minutes behind "
     "what was sent before"
 )
 FEW = (
