@@ -15,8 +15,14 @@ class Inventory:
     """Known from what the loop delivers, so that a new stream begins with a snapshot that fits what follows on it,
     without a look into another thread's state."""
 
-    def __init__(self, hello: scheduler_pb2.Hello, stepping_since: Callable[[], float | None] = lambda: None) -> None:
+    def __init__(
+        self,
+        hello: scheduler_pb2.Hello,
+        stepping_since: Callable[[], float | None] = lambda: None,
+        rest_seconds: float = REST_SECONDS,
+    ) -> None:
         self._stepping_since = stepping_since
+        self._rest_seconds = rest_seconds
         self.draining = False
         self.services: dict[str, scheduler_pb2.ClientService] = {}
         self._hello = hello
@@ -30,7 +36,7 @@ class Inventory:
     def deliver(self, out: Outbox) -> None:
         """Take in one turn of the engine loop."""
         self._oldest = out.oldest_queued_at
-        self._rests_until = 0.0 if out.healthy else time.monotonic() + REST_SECONDS
+        self._rests_until = 0.0 if out.healthy else time.monotonic() + self._rest_seconds
         self.services.update((service.client, service) for service in out.load.services)
         self._load = out.load
         self._delivered_at = time.monotonic()

@@ -133,8 +133,9 @@ class WorkerLink:
 class Workers:
     """The links to all workers, by address and instance: a worker that comes back is not the same worker."""
 
-    def __init__(self, secret: str, member: Membership | None = None) -> None:
+    def __init__(self, secret: str, member: Membership | None = None, silent_seconds: float = SILENT_SECONDS) -> None:
         self._secret = secret
+        self._silent_seconds = silent_seconds
         self._member = member
         self._links: dict[Key, WorkerLink] = {}
         self._suspects: dict[Key, asyncio.TimerHandle] = {}
@@ -179,7 +180,7 @@ class Workers:
         link = self._links[key]
         if link.attempts:
             later = asyncio.get_running_loop().call_later
-            self._suspects[key] = later(SILENT_SECONDS, self._decide, key, link.heard)
+            self._suspects[key] = later(self._silent_seconds, self._decide, key, link.heard)
         else:
             self._drop(key)
 

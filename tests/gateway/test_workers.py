@@ -143,10 +143,8 @@ async def test_links_to_former_members_are_closed_when_idle(workers: Workers, wo
     assert workers.link(worker.address, "") is not link
 
 
-async def test_a_former_member_is_lost_when_it_falls_silent(
-    workers: Workers, worker: ScriptedWorker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gateway.upstream.workers.SILENT_SECONDS", 0.3)
+async def test_a_former_member_is_lost_when_it_falls_silent(worker: ScriptedWorker) -> None:
+    workers = Workers(SECRET, silent_seconds=0.3)
     attempt = submit(workers, worker, "r")
     await worker.commands.get()
     workers.keep([])
@@ -155,12 +153,11 @@ async def test_a_former_member_is_lost_when_it_falls_silent(
         event = await attempt.events.get()
         assert isinstance(event, worker_pb2.Tokens), "as long as it speaks it goes on"
     assert isinstance(await attempt.events.get(), Lost)
+    await workers.close()
 
 
-async def test_a_member_that_was_away_for_a_moment_keeps_its_requests(
-    workers: Workers, worker: ScriptedWorker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gateway.upstream.workers.SILENT_SECONDS", 0.1)
+async def test_a_member_that_was_away_for_a_moment_keeps_its_requests(worker: ScriptedWorker) -> None:
+    workers = Workers(SECRET, silent_seconds=0.1)
     gone = ScriptedWorker()
     await gone.server.start()
     member = scheduler_pb2.Member(worker="a", address=worker.address)
@@ -171,3 +168,4 @@ async def test_a_member_that_was_away_for_a_moment_keeps_its_requests(
     worker.events.put_nowait(worker_pb2.StepEvents(tokens=[tokens("r", 1, "here")]))
     assert isinstance(await kept.events.get(), worker_pb2.Tokens)
     await gone.server.stop(0)
+    await workers.close()

@@ -58,7 +58,8 @@ class Teller:
 
 
 @pytest.fixture
-async def attached() -> AsyncIterator[tuple[Listener, Teller]]:
+async def attached(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Listener, Teller]]:
+    """`request.param`: how long it rests, seconds."""
     listener = Listener()
     server = Server("127.0.0.1:0", secret=SECRET)
     name = scheduler_pb2.DESCRIPTOR.services_by_name["Scheduler"].full_name
@@ -67,7 +68,7 @@ async def attached() -> AsyncIterator[tuple[Listener, Teller]]:
     hello = scheduler_pb2.Hello(
         worker="w", instance="1", address="127.0.0.1:1", model=scheduler_pb2.ModelInfo(name="m")
     )
-    teller = Teller(f"127.0.0.1:{server.port}", Inventory(hello))
+    teller = Teller(f"127.0.0.1:{server.port}", Inventory(hello, rest_seconds=getattr(request, "param", 60.0)))
     running = asyncio.create_task(teller.attachment.run())
     yield listener, teller
     running.cancel()
@@ -85,11 +86,9 @@ async def test_a_worker_whose_steps_fail_asks_for_no_requests_until_one_succeeds
     await listener.load(lambda load: not load.draining)
 
 
-async def test_a_worker_that_rests_asks_again_by_itself(
-    attached: tuple[Listener, Teller], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("attached", [0.2], indirect=True)
+async def test_a_worker_that_rests_asks_again_by_itself(attached: tuple[Listener, Teller]) -> None:
     listener, teller = attached
-    monkeypatch.setattr("local_worker.inventory.REST_SECONDS", 0.2)
     teller.deliver(Outbox(healthy=False))
     await listener.load(lambda load: load.draining)
     await listener.load(lambda load: not load.draining)
