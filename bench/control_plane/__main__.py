@@ -60,7 +60,7 @@ def _routers(job: Job, workers: int) -> None:
     python = environment.install()
     direct = environment.direct(python, job, workers)
     _print(job, "HTTP, straight to one worker", direct, direct)
-    for name in environment.COMMANDS:
+    for name in environment.ROUTERS:
         measured = environment.run(python, name, job, workers)
         _print(job, name, measured, direct, *measured.cpu)
 

@@ -5,22 +5,48 @@ import json
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from bench.control_plane.job import Job, Measured
 
 HERE = Path(__file__).parent
 FOLDER = Path(".cache/routers")
-PACKAGES = ("sglang-router==0.3.2", "vllm-router==0.1.17", "aiohttp==3.14.5")
-COMMANDS = {
-    "sglang-router (Rust)": ["-m", "sglang_router.launch_router", "--policy", "cache_aware"],
-    "vllm-router (Rust)": ["-m", "vllm_router.launch_router", "--policy", "cache_aware"],
-}
+PACKAGES = ("sglang-router==0.3.2", "vllm-router==0.1.17", "litellm[proxy]==1.106.0", "aiohttp==3.14.5")
 START_SECONDS = 60.0
+
+
+Command = Callable[[Path, Sequence[str], int], list[str]]  # the environment's bin, the workers' URLs, the port
+
+
+def _in_rust(module: str) -> Command:
+    def command(programs: Path, urls: Sequence[str], port: int) -> list[str]:
+        options = ["--policy", "cache_aware", "--host", "127.0.0.1", "--port", str(port)]
+        options += ["--prometheus-port", str(_free_port()), "--log-level", "error"]
+        return [str(programs / "python"), "-m", module, *options, "--worker-urls", *urls]
+
+    return command
+
+
+def _litellm(programs: Path, urls: Sequence[str], port: int) -> list[str]:
+    reached = [{"model": "text-completion-openai/fake", "api_base": f"{url}/v1", "api_key": "x"} for url in urls]
+    models = [{"model_name": "fake", "litellm_params": parameters} for parameters in reached]
+    config = Path(tempfile.mkdtemp()) / "litellm.yaml"
+    # Without keys, as the other routers are here.
+    settings = {"dangerously_permit_weak_or_unset_master_key": True}
+    config.write_text(json.dumps({"model_list": models, "general_settings": settings}))
+    return [str(programs / "litellm"), "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
+
+
+ROUTERS: dict[str, Command] = {
+    "sglang-router (Rust)": _in_rust("sglang_router.launch_router"),
+    "vllm-router (Rust)": _in_rust("vllm_router.launch_router"),
+    "litellm proxy (Python)": _litellm,
+}
 
 
 def install() -> Path:
@@ -38,11 +64,9 @@ def run(python: Path, name: str, job: Job, workers: int) -> Measured:
     with contextlib.ExitStack() as stack:
         urls = [stack.enter_context(_worker(python, job.step_seconds)) for _ in range(workers)]
         port = _free_port()
-        command = [str(python), *COMMANDS[name], "--worker-urls", *urls, "--host", "127.0.0.1", "--port", str(port)]
-        command += ["--prometheus-port", str(_free_port()), "--log-level", "error"]
-        router = stack.enter_context(_process(command))
+        router = stack.enter_context(_process(ROUTERS[name](python.parent, urls, port)))
         url = f"http://127.0.0.1:{port}"
-        _wait_for(f"{url}/health")
+        _wait_for(f"{url}/v1/models")
         return load(python, url, job, [router])
 
 

@@ -26,7 +26,7 @@ async def main() -> None:
                 async for line in response.content:
                     chunks += line.startswith(b"data: {")
                     first = first or time.perf_counter() - began
-            assert chunks == TOKENS, f"{chunks} chunks, status {response.status}"
+            assert chunks >= TOKENS, f"{chunks} chunks, status {response.status}"
             return first
 
         measured = await measure(job, call, {pid: int(pid) for pid in pids})
