@@ -3,7 +3,6 @@
 import json
 import logging
 import tempfile
-import time
 from pathlib import Path
 
 from fairlead.cost import MICRO
@@ -42,6 +41,9 @@ class GapAlarm:
             "bound_micro": batcher.policy.bound_micro,
             "segments": batcher.history.segments(),
         }
-        path = folder / f"fairlead-history-{time.time_ns()}.json"
-        path.write_text(json.dumps(record))
-        return path
+        # Clients' names are in it: for this user's eyes only, under a name that nobody can lay in wait at.
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="fairlead-history-", suffix=".json", dir=folder, delete=False
+        ) as file:
+            json.dump(record, file)
+        return Path(file.name)
