@@ -55,6 +55,11 @@ class Room:
         self.cached: dict[int, None] = {}
         self.places = 0
 
+    @property
+    def closed(self) -> bool:
+        """No place is left."""
+        return not self.places
+
     def match(self, request: Request) -> int:
         """As PrefixCache.match: on from where it stopped."""
         blocks = request.matched

@@ -4,7 +4,6 @@ from local_worker.core.batcher import Limits
 from local_worker.core.prefix_cache import PrefixCache
 from simulation.decode_runs import RunBatcher
 from simulation.prompts import EOS
-from simulation.sglang import SglangBatcher
 from simulation.slora import SloraBatcher
 from simulation.spec import Engine, WorkerSpec
 
@@ -25,5 +24,4 @@ def make_batcher(spec: WorkerSpec) -> RunBatcher:
         cache = PrefixCache(spec.kv_tokens // spec.block_tokens + spec.max_running, spec.block_tokens)
         return SloraBatcher(policy, cache, cost, limits, [EOS], spec.kv_tokens)
     cache = PrefixCache(spec.kv_tokens // spec.block_tokens, spec.block_tokens)
-    batcher = SglangBatcher if spec.engine is Engine.SGLANG else RunBatcher
-    return batcher(policy, cache, cost, limits, [EOS], spec.decode_run)
+    return RunBatcher(policy, cache, cost, limits, [EOS], spec.decode_run)

@@ -17,7 +17,7 @@ from simulation.faults import draw, inject, lose_events
 from simulation.journal import Journal
 from simulation.oracle import run_watched
 from simulation.prompts import Segments, output_run
-from simulation.spec import ADMISSIONS, LOCAL_POLICIES, ClusterSpec, Engine, WorkerSpec
+from simulation.spec import ADMISSIONS, LOCAL_POLICIES, ClusterSpec, WorkerSpec
 from simulation.workload import ClosedLoop
 from throttler.core.profiles import Limits
 
@@ -46,7 +46,6 @@ def _spec(rng: random.Random) -> ClusterSpec:
         max_waiting=rng.choice([8, 1000]),
         admission=rng.choice(list(Admission)),
         strict_paper=rng.random() < 0.3,
-        engine=rng.choice([Engine.FAIRLEAD, Engine.FAIRLEAD, Engine.SGLANG]),
         decode_run=rng.choice([1, 1, 5]),
     )
     return ClusterSpec(

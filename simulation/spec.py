@@ -49,11 +49,10 @@ ADMISSIONS: Mapping[str, Callable[[Profiles], Admits]] = {
 
 
 class Engine(StrEnum):
-    """Whose way of batching: this project's, or those under the papers' experiments (simulation.slora, .sglang)."""
+    """Whose way of batching: this project's, which is SGLang's too, or S-LoRA's (simulation.slora)."""
 
     FAIRLEAD = "fairlead"
     SLORA = "slora"
-    SGLANG = "sglang"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

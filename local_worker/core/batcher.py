@@ -78,6 +78,7 @@ class Batcher:
         self._crowd = Crowd()
         self._running: dict[Request, None] = {}
         self._deadlines: list[tuple[float, int, Request]] = []  # a heap; of some that have left already
+        self._step_left = 0  # tokens that the step being planned can still compute
 
     @property
     def running(self) -> int:
@@ -166,13 +167,23 @@ class Batcher:
         """Gate: prompt tokens that the cache holds."""
         return self.cache.match(request)
 
+    @property
+    def closed(self) -> bool:
+        """Gate: no place in the batch, or no part of the step, is left."""
+        return len(self._running) >= self._limits.max_running or self._step_left <= 0
+
     def admit(self, request: Request) -> int | None:
-        """Gate: a place in the batch and pages. What was paid once, and is computed anew, is not to be paid again."""
-        if len(self._running) >= self._limits.max_running:
+        """Gate: a place in the batch, pages, and a part of the step; the last to enter may need more than one step.
+
+        Who could not be computed yet waits in the queue, where the order can still change and its prefix may be cached
+        meanwhile by whoever went before. What was paid once, and is computed anew, is not to be paid again.
+        """
+        if self.closed:
             return None
         extend = self.cache.admit(request, self._room(request))
         if extend is None:
             return None
+        self._step_left -= extend
         del self._waiting[request]
         self._crowd.discard(request)
         self._running[request] = None
@@ -197,8 +208,10 @@ class Batcher:
         admitted: list[Request] = []
         self.policy.cached(self.cache.take_new())
         # Nobody enters in the step in which somebody had to leave: it would have to leave again soon.
-        if not self._make_room(now) and self._waiting and len(self._running) < self._limits.max_running:
-            admitted = self.policy.select(self)
+        if not self._make_room(now) and self._waiting:
+            self._step_left = self._limits.token_budget - sum(map(_behind, self._running))
+            if not self.closed:
+                admitted = self.policy.select(self)
         self._gap.observe(self._ledger.backlogged)
         slices = tuple(self._slices())
         return Plan(Batch(slices), tuple(admitted)) if slices else None
@@ -224,7 +237,7 @@ class Batcher:
 
     def _slices(self) -> Iterator[Slice]:
         """Decoding requests first, one token each; what is left of the budget goes to prompts, oldest first."""
-        behind = [(request, len(request.tokens) - request.computed) for request in self._running]
+        behind = [(request, _behind(request)) for request in self._running]
         left = self._limits.token_budget
         for request, _ in (entry for entry in behind if entry[1] == 1):
             yield self._slice(request, 1)
@@ -316,3 +329,8 @@ class Batcher:
         self._crowd.check_invariants()
         self.cache.check_invariants(list(self._running))
         self.policy.check_invariants()
+
+
+def _behind(request: Request) -> int:
+    """Tokens of a running request that are still to be computed."""
+    return len(request.tokens) - request.computed

@@ -6,7 +6,7 @@ from simulation.reproduction.item import Item, Job, Report, Study
 from simulation.reproduction.programs import Programs, Sender
 from simulation.reproduction.run import Run, Scenario
 from simulation.sources import Sources
-from simulation.spec import ClusterSpec, Engine, WorkerSpec
+from simulation.spec import ClusterSpec, WorkerSpec
 from simulation.step_time import Profile, profile
 
 Runs = Mapping[str, Run]
@@ -48,7 +48,6 @@ def system(
         max_running=256,
         token_budget=8192,
         strict_paper=True,
-        engine=Engine.SGLANG,
         decode_run=10,
     )
     return ClusterSpec(

@@ -16,7 +16,7 @@ from simulation.reproduction.registry import ITEMS
 from simulation.reproduction.run import Record, Run, Scenario
 from simulation.reproduction.streams import Stream, Streams
 from simulation.sources import SourceMissing, Sources
-from simulation.spec import ClusterSpec, Engine, WorkerSpec
+from simulation.spec import ClusterSpec, WorkerSpec
 
 
 def record(client: str, arrival: float, first: float, ended: float, tokens: tuple[int, int] = (100, 50)) -> Record:
@@ -84,7 +84,7 @@ def test_a_program_makes_as_many_calls_as_the_paper_says(program: Program, calls
 
 
 def spec() -> ClusterSpec:
-    return ClusterSpec(workers=2, worker=WorkerSpec(engine=Engine.SGLANG, decode_run=10, token_budget=8192))
+    return ClusterSpec(workers=2, worker=WorkerSpec(decode_run=10, token_budget=8192))
 
 
 def test_a_branch_quotes_the_answer_that_it_continues() -> None:

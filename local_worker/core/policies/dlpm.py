@@ -120,6 +120,8 @@ class Dlpm:
                 rematches -= 1
             elif self._admit(candidate, gate, admitted):
                 self._pass(misfits, gate)
+            elif gate.closed:
+                break
             else:
                 # Out of the order until the step's end; its client may have others that fit.
                 misfits.append(candidate)

@@ -14,6 +14,10 @@ from local_worker.core.request import Request
 class Gate(Protocol):
     """The room there is: asked and used by a policy during `select`."""
 
+    @property
+    def closed(self) -> bool:
+        """Nobody else can enter in this step, whatever is asked."""
+
     def match(self, request: Request) -> int:
         """Prompt tokens that the cache holds now; changes nothing."""
 

@@ -372,6 +372,20 @@ def test_the_printed_bound_is_false_under_optimistic_admission_and_the_wider_one
 
 
 @pytest.mark.parametrize("name", POLICIES)
+def test_a_step_takes_in_no_more_than_it_can_compute_and_siblings_find_the_prefix(name: str) -> None:
+    """Twelve requests arrive at once with a prefix as long as a step: one computes it, the others read it."""
+    batcher = make_batcher(pages=PAGES, max_running=12, token_budget=16, policy=name)
+    for number in range(12):
+        prompt = [*[7] * 16, 20 + number]
+        batcher.submit(make_request(prompt, arrival=number, sampling=Sampling(max_tokens=3)), 0.0)
+    while (plan := batcher.plan(0.0)) is not None:
+        assert sum(piece.stop - piece.start for piece in plan.batch.slices) <= 16
+        batcher.commit(plan, tokens_for(plan.batch))
+        batcher.check_invariants()
+    assert batcher.prompt_tokens == (12 * 17, 11 * 16)
+
+
+@pytest.mark.parametrize("name", POLICIES)
 def test_retraction_charges_service_once_and_accounts_recomputed_work_apart(name: str) -> None:
     batcher = make_batcher(pages=PAGES, max_running=6, policy=name, admission=Admission.OPTIMISTIC)
     requests = [

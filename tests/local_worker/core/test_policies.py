@@ -45,6 +45,10 @@ class Room:
         self.left = 0
         self.order: list[Request] = []
 
+    @property
+    def closed(self) -> bool:
+        return self.left <= 0
+
     def match(self, request: Request) -> int:
         ones = next((i for i, token in enumerate(request.tokens) if token != 1), len(request.tokens))
         return min(ones, len(request.tokens) - 1) // BLOCK * BLOCK
