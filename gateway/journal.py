@@ -48,6 +48,7 @@ class Journal:
                 "prompt_tokens": record.prompt_tokens,
                 "cached_tokens": record.cached_tokens,
                 "output_tokens": record.output_tokens,
+                "service": record.service,
                 "seconds": (record.finished - record.received) / 1e9,
                 "reason": call.message,
             },

@@ -56,6 +56,7 @@ class Session:
         self._attempt: Attempt | None = None
         self._started = False  # this attempt has entered a running batch
         self._charged = False  # some attempt has
+        self._service = 0.0  # charged by earlier attempts
         self._accepted = False  # the caller has been told so, once
         self._welcome: worker_pb2.Started | None = None  # what the caller is to be told next
         self._last: Lost | worker_pb2.Ended | None = None  # what this attempt said last
@@ -98,6 +99,7 @@ class Session:
                 self._look()
             case worker_pb2.Started():
                 self._started = self._charged = True
+                self._charge(event.service)
                 self._call.timings.scheduled = self._call.timings.scheduled or time.time_ns()
                 if not self._accepted:
                     self._accepted, self._welcome = True, event
@@ -138,6 +140,7 @@ class Session:
         # A worker sends the last token and the end in one message: what is lost always has budget left.
         self._withdraw_unstarted()
         self._attempt = None
+        self._service = self._call.usage.service
         self._lost.append(self._call.worker)
         if self._call.attempts == MAX_ATTEMPTS:
             raise Unavailable(f"lost {MAX_ATTEMPTS} workers one after the other")
@@ -186,10 +189,14 @@ class Session:
         self._call.timings.first_token = self._call.timings.first_token or time.time_ns()
         self._call.usage.output_tokens += len(tokens.token_ids) // TOKEN_BYTES
         self._generated.append(tokens.token_ids)
+        self._charge(tokens.service)
         self._chunk.add(tokens.token_ids, tokens.text, self._loop.time(), tokens.logprobs)
 
+    def _charge(self, service: float) -> None:
+        self._call.usage.service = self._service + service
+
     def _end(self, ended: worker_pb2.Ended) -> list[inference_pb2.GenerateResponse]:
-        self._call.usage.service += ended.usage.service
+        self._charge(ended.usage.service)
         if self._call.attempts == 1:
             self._call.timings.MergeFrom(ended.timings)
         else:  # what the last worker began, an earlier one had begun before

@@ -36,6 +36,11 @@ class Job:
         text, hit = self.stops.push(self.decoder.flush())
         return text if hit else text + self.stops.flush()
 
+    @property
+    def service(self) -> float:
+        """Charged to this attempt so far, in cost units."""
+        return self.request.service / MICRO
+
     def usage(self) -> common_pb2.Usage:
         """Tokens of this attempt."""
         request = self.request
@@ -43,7 +48,7 @@ class Job:
             prompt_tokens=request.prompt_tokens,
             cached_tokens=request.cached,
             output_tokens=request.output_tokens,
-            service=request.service / MICRO,
+            service=self.service,
         )
 
     def timings(self, finished_unix_ns: int) -> common_pb2.Timings:

@@ -143,7 +143,9 @@ class EngineLoop:
             if job.started:
                 continue  # it was retracted meanwhile
             job.started, job.scheduled_unix_ns = True, now
-            self._out.to(sink).started.add(request_id=request.id, attempt=job.attempt, cached_tokens=request.cached)
+            self._out.to(sink).started.add(
+                request_id=request.id, attempt=job.attempt, cached_tokens=request.cached, service=job.service
+            )
         began = self.stepping_since = time.monotonic()
         try:
             result = self._engine.step(plan.batch)
@@ -179,6 +181,7 @@ class EngineLoop:
             token_ids=advance.token.to_bytes(4, "little"),
             text=text,
             logprobs=[_to_proto(logprobs)] if logprobs else (),
+            service=job.service,
         )
         if stopped:
             if advance.finish is None:

@@ -62,28 +62,32 @@ class StepEvents(_message.Message):
     def __init__(self, started: _Optional[_Iterable[_Union[Started, _Mapping]]] = ..., tokens: _Optional[_Iterable[_Union[Tokens, _Mapping]]] = ..., ended: _Optional[_Iterable[_Union[Ended, _Mapping]]] = ...) -> None: ...
 
 class Started(_message.Message):
-    __slots__ = ("request_id", "attempt", "cached_tokens")
+    __slots__ = ("request_id", "attempt", "cached_tokens", "service")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    SERVICE_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     attempt: int
     cached_tokens: int
-    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., cached_tokens: _Optional[int] = ...) -> None: ...
+    service: float
+    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., service: _Optional[float] = ...) -> None: ...
 
 class Tokens(_message.Message):
-    __slots__ = ("request_id", "attempt", "token_ids", "text", "logprobs")
+    __slots__ = ("request_id", "attempt", "token_ids", "text", "logprobs", "service")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     LOGPROBS_FIELD_NUMBER: _ClassVar[int]
+    SERVICE_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     attempt: int
     token_ids: bytes
     text: str
     logprobs: _containers.RepeatedCompositeFieldContainer[_common_pb2.TokenLogprobs]
-    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., token_ids: _Optional[bytes] = ..., text: _Optional[str] = ..., logprobs: _Optional[_Iterable[_Union[_common_pb2.TokenLogprobs, _Mapping]]] = ...) -> None: ...
+    service: float
+    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., token_ids: _Optional[bytes] = ..., text: _Optional[str] = ..., logprobs: _Optional[_Iterable[_Union[_common_pb2.TokenLogprobs, _Mapping]]] = ..., service: _Optional[float] = ...) -> None: ...
 
 class Ended(_message.Message):
     __slots__ = ("request_id", "attempt", "outcome", "finish_reason", "message", "usage", "timings", "text")

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import grpc
 import pytest
@@ -43,6 +44,11 @@ def outcomes(gateway: Process) -> list[str]:
     return [line["outcome"] for line in gateway.logged("call ended")]
 
 
+def cost_of(ended: dict[str, Any]) -> float:
+    computed: int = ended["prompt_tokens"] - ended["cached_tokens"] + 2 * ended["output_tokens"]
+    return float(computed)
+
+
 def test_a_worker_killed_in_mid_stream_is_not_noticed(
     stack: Stack, gateway: Process, stub: inference_pb2_grpc.InferenceStub
 ) -> None:
@@ -61,6 +67,7 @@ def test_a_worker_killed_in_mid_stream_is_not_noticed(
     ended = gateway.logged("call ended")[-1]
     assert (ended["outcome"], ended["attempts"]) == ("COMPLETED", 2)
     assert ended["worker"] != begun[0].accepted.worker
+    assert ended["service"] == cost_of(ended), "what is computed again is not charged again"
 
 
 def test_without_another_worker_the_call_is_unavailable(
@@ -94,11 +101,14 @@ def test_a_cancelled_call_frees_its_worker(
     stack: Stack, gateway: Process, stub: inference_pb2_grpc.InferenceStub
 ) -> None:
     call = stub.Generate(request_for("Tell me", 4000), timeout=60)
-    next(call)
+    list(itertools.islice(call, 3))
     eventually(lambda: stack.requests() == 1, "the request runs")
     call.cancel()
     eventually(lambda: stack.requests() == 0, "the request is gone")
     eventually(lambda: outcomes(gateway) == [Outcome.CANCELLED.name], "the outcome is counted")
+    [ended] = gateway.logged("call ended")
+    assert ended["output_tokens"] > 0
+    assert ended["service"] == cost_of(ended), "what was computed before is charged"
 
 
 def test_a_caller_that_stops_reading_and_goes_away_frees_its_worker(stack: Stack, gateway: Process) -> None:
