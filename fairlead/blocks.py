@@ -28,6 +28,11 @@ def root_seed(secret: str, model: str, scope: str) -> int:
     return xxhash.xxh3_64_intdigest("\0".join((secret, model, scope)).encode())
 
 
+def branch_seed(digest: int, seed: int) -> int:
+    """The seed of a chain that goes on from block `digest` of another in a scope of its own, whose root is `seed`."""
+    return xxhash.xxh3_64_intdigest(digest.to_bytes(DIGEST_BYTES, "little"), seed)
+
+
 def chain(packed_ids: bytes, block_tokens: int, seed: int) -> bytes:
     """The packed digests of the full blocks of `packed_ids`."""
     size = block_tokens * TOKEN_BYTES

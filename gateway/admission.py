@@ -3,14 +3,14 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from fairlead.blocks import TOKEN_BYTES
 from fairlead.errors import Cancelled
 from fairlead.outcomes import Outcome
 from fairlead.sampling import Sampling
-from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
+from fairlead.v1 import inference_pb2, scheduler_pb2, worker_pb2
 from gateway.call import Call
 from gateway.coalescing import TOKENS
 from gateway.session import Work
@@ -29,11 +29,20 @@ Metadata = Iterable[tuple[str, str | bytes]]
 class Admission:
     """Everything between a call's arrival and its dispatch."""
 
-    def __init__(self, *, cluster: Cluster, tenants: Tenants, throttling: Throttling, streams: Streams) -> None:
+    def __init__(
+        self,
+        *,
+        cluster: Cluster,
+        tenants: Tenants,
+        throttling: Throttling,
+        streams: Streams,
+        cache_scope: Callable[[Identity], str],
+    ) -> None:
         self._cluster = cluster
         self._tenants = tenants
         self._throttling = throttling
         self._streams = streams
+        self._cache_scope = cache_scope
 
     def identify(self, metadata: Metadata) -> Identity:
         """Who calls; raises Unauthenticated or PermissionDenied."""
@@ -61,7 +70,12 @@ class Admission:
         call.interaction = key.id
         overloaded = self._cluster.members.overloaded(model.name)
         in_interaction = await self._throttling.check(key, request.interaction.token, overloaded)
-        encoded = await self._encode(request.prompt, model.name, identity.tenant, call.deadline)
+        to_encode = worker_pb2.EncodeRequest(
+            prompt=request.prompt,
+            cache_scope=self._cache_scope(identity),
+            public_system=self._throttling.profiles.app(call.app).public_system,
+        )
+        encoded = await self._encode(to_encode, model.name, call.deadline)
         check_length(len(encoded.token_ids) // TOKEN_BYTES, sampling.max_tokens, model)
         if call.outcome is not None:  # its caller left meanwhile, and what it counted in is undone
             raise Cancelled("the caller is gone")
@@ -80,7 +94,8 @@ class Admission:
             weight=weight,
             in_interaction=in_interaction,
             interaction_token=token,
-            cache_scope=identity.tenant,
+            cache_scope=to_encode.cache_scope,
+            public_tokens=encoded.public_tokens,
             deadline=call.deadline,
             tokens_per_message=1 if request.streaming == inference_pb2.STREAMING_EACH_TOKEN else TOKENS,
         )
@@ -89,10 +104,9 @@ class Admission:
         return identity.app(named, self._throttling.profiles.apps)
 
     async def _encode(
-        self, prompt: common_pb2.Prompt, model: str, scope: str, deadline: float | None
+        self, request: worker_pb2.EncodeRequest, model: str, deadline: float | None
     ) -> worker_pb2.EncodeResponse:
         remaining = ENCODE_SECONDS if deadline is None else deadline - asyncio.get_running_loop().time()
-        request = worker_pb2.EncodeRequest(prompt=prompt, cache_scope=scope)
         return await self._cluster.encode(model, request, min(remaining, ENCODE_SECONDS))
 
     def _enter(self, key: Key, interaction: inference_pb2.Interaction, call: Call) -> bytes:

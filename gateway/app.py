@@ -28,7 +28,7 @@ from gateway.operators import ThrottlingService, TracesService
 from gateway.reload import follow
 from gateway.service import InferenceService, add_inference_to_server
 from gateway.streams import Streams
-from gateway.tenants import Tenants
+from gateway.tenants import CACHE_SCOPES, Tenants
 from gateway.throttling import Throttling
 from gateway.upstream.cluster import Cluster
 from throttler.core.profiles import Limits, Profiles
@@ -59,6 +59,7 @@ class GatewayConfig:
     internal_authority: str = option("", "PEM file: the authority of all internal certificates")
     health_listen: str = option("", "address that answers health checks in plain text, for probes; default: none")
     insecure: bool = option(False, "allow to listen beyond this machine without API keys")
+    cache_scope: str = option("tenant", "who shares cached prefixes with whom", choices=tuple(CACHE_SCOPES))
     throttle: str = option("oit", "who is refused under overload", choices=tuple(THROTTLES))
     user_per_minute: int = option(60, "calls per client and minute, enforced as the throttle says")
     app_per_minute: int = option(600, "calls per app and minute, enforced as the throttle says")
@@ -132,6 +133,7 @@ class Gateway:
             tenants=tenants,
             throttling=self._throttling,
             streams=streams,
+            cache_scope=CACHE_SCOPES[config.cache_scope],
         )
         certificate = config.certificate
         self._server = Server(

@@ -34,6 +34,7 @@ class Work:
     in_interaction: bool
     interaction_token: bytes
     cache_scope: str
+    public_tokens: int  # of the prompt, in its beginning: shared by every cache scope
     deadline: float | None  # loop time
     tokens_per_message: int
 
@@ -170,6 +171,7 @@ class Session:
             in_interaction=work.in_interaction,
             charged=self._charged,
             cache_scope=work.cache_scope,
+            public_tokens=work.public_tokens,
             timeout_seconds=0.0 if work.deadline is None else max(0.001, work.deadline - self._loop.time()),
         )
 

@@ -9,7 +9,7 @@ Without a file everybody is the tenant `default`, which may name users.
 """
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -58,6 +58,12 @@ class Identity:
                 raise PermissionDenied(f"app: this key may name {', '.join(self.apps)}, not {named!r}")
             return named or self.apps[0]
         return named if self.is_open and named in profiled else DEFAULT_APP
+
+
+# Who shares cached prefixes: a shorter answer to a prompt tells that somebody in the scope has sent its beginning.
+CACHE_SCOPES: Mapping[str, Callable[[Identity], str]] = MappingProxyType(
+    {"tenant": lambda identity: identity.tenant, "user": lambda identity: identity.client, "deployment": lambda _: ""}
+)
 
 
 class _Account:

@@ -1,11 +1,23 @@
 """Prompts of every kind as token ids and block digests."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fairlead.blocks import chain, pack_ids, root_seed, unpack_ids
+from fairlead.blocks import TOKEN_BYTES, branch_seed, chain, pack_ids, root_seed, unpack_digests, unpack_ids
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import worker_pb2
 from local_worker.tokenizer import Tokenizer
+
+EVERYBODY = ""  # the cache scope of public prefixes
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The block chain of one prompt: `public_blocks` that every cache scope shares, then blocks of one scope alone."""
+
+    digests: bytes  # packed
+    public_blocks: int
+    seed: int  # of the first block that is not public
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,26 +30,40 @@ class Prompts:
     secret: str
     model: str
 
-    def seed(self, cache_scope: str) -> int:
-        """The seed of the scope's block chains."""
-        return root_seed(self.secret, self.model, cache_scope)
+    def chain(self, packed: bytes, cache_scope: str, public_tokens: int) -> Chain:
+        """The chain of token ids, the first `public_tokens` of which may be shared by everybody."""
+        root = root_seed(self.secret, self.model, cache_scope)
+        public_blocks = public_tokens // self.block_tokens
+        if not public_blocks:
+            return Chain(chain(packed, self.block_tokens, root), 0, root)
+        cut = public_blocks * self.block_tokens * TOKEN_BYTES
+        public = chain(packed[:cut], self.block_tokens, root_seed(self.secret, self.model, EVERYBODY))
+        seed = branch_seed(unpack_digests(public)[-1], root)
+        return Chain(public + chain(packed[cut:], self.block_tokens, seed), public_blocks, seed)
 
     def encode(self, request: worker_pb2.EncodeRequest) -> worker_pb2.EncodeResponse:
         """Raises InvalidRequest naming the field."""
-        prompt, system_tokens = request.prompt, 0
+        prompt, system_tokens, public_tokens = request.prompt, 0, 0
         match prompt.WhichOneof("kind"):
             case "text":
                 packed = pack_ids(self.tokenizer.encode(prompt.text))
             case "chat":
-                encoded = self.tokenizer.encode_chat([(m.role, m.content) for m in prompt.chat.messages])
+                messages = [(m.role, m.content) for m in prompt.chat.messages]
+                encoded = self.tokenizer.encode_chat(messages)
                 packed, system_tokens = pack_ids(encoded.ids), encoded.system_tokens
+                if request.public_system:
+                    public_tokens = _shared(encoded.ids, self.tokenizer.encode_system(messages))
             case "token_ids":
                 packed = prompt.token_ids.packed
             case _:
                 raise InvalidRequest("one of text, chat and token_ids must be given", "prompt")
         self.check_ids(packed, "prompt.token_ids")
-        digests = chain(packed, self.block_tokens, self.seed(request.cache_scope))
-        return worker_pb2.EncodeResponse(token_ids=packed, digests=digests, system_tokens=system_tokens)
+        return worker_pb2.EncodeResponse(
+            token_ids=packed,
+            digests=self.chain(packed, request.cache_scope, public_tokens).digests,
+            system_tokens=system_tokens,
+            public_tokens=public_tokens,
+        )
 
     def check_ids(self, packed: bytes, field: str) -> list[int]:
         """The ids of `packed`; raises InvalidRequest when it is empty, malformed or outside the vocabulary."""
@@ -50,3 +76,9 @@ class Prompts:
         if max(ids) >= self.vocab_size:
             raise InvalidRequest(f"ids must be below the vocabulary's {self.vocab_size}, got {max(ids)}", field)
         return ids
+
+
+def _shared(ids: Sequence[int], others: Sequence[int]) -> int:
+    """How many leading ids are the same."""
+    pairs = enumerate(zip(ids, others, strict=False))
+    return next((k for k, (one, other) in pairs if one != other), min(len(ids), len(others)))

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import grpc
 
-from fairlead.blocks import chain, unpack_digests
+from fairlead.blocks import unpack_digests
 from fairlead.cost import weight_thousandths
 from fairlead.errors import FairleadError, InvalidRequest
 from fairlead.outcomes import Outcome
@@ -103,14 +103,19 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         if not submit.weight > 0:
             raise InvalidRequest(f"must be above 0, got {submit.weight}", "weight")
         sampling = sampling_from_proto(submit.sampling)
-        seed = self._prompts.seed(submit.cache_scope)
+        if submit.public_tokens > len(ids):
+            raise InvalidRequest(
+                f"must be at most the {len(ids)} token ids, got {submit.public_tokens}", "public_tokens"
+            )
+        chain = self._prompts.chain(submit.token_ids, submit.cache_scope, submit.public_tokens)
         request = Request(
             id=submit.request_id,
             client=submit.client,
             tokens=ids,
             prompt_tokens=len(ids),
-            digests=list(unpack_digests(chain(submit.token_ids, self._prompts.block_tokens, seed))),
-            chain_seed=seed,
+            digests=list(unpack_digests(chain.digests)),
+            chain_seed=chain.seed,
+            public_blocks=chain.public_blocks,
             sampling=sampling,
             arrival=next(self._arrivals),
             system_tokens=submit.system_tokens,

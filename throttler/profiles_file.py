@@ -11,6 +11,7 @@ apps:
     expected: {input: 800, system: 300, output: 120}     # of stages that are not listed
     stages:
       0: {input: 1500, system: 300, output: 50}
+    public_system: true                                  # leading system messages are cached once for all tenants
 
 A request's weight is its tier's share times its norm, which can fall to half of the smallest prior over the reference.
 The workers' `least_weight` must be no larger, or their fairness bounds are stated for other requests than they serve.
@@ -56,13 +57,14 @@ def _weights(entry: Entry) -> TokenWeights:
 
 
 def _app(entry: Entry, limits: Limits) -> AppProfile:
-    values = entry.fields("per_minute", "max_calls", "expected", "stages")
+    values = entry.fields("per_minute", "max_calls", "expected", "stages", "public_system")
     stages = {_stage(name, value): _expectation(value) for name, value in _named(values, "stages").items()}
     return AppProfile(
         per_minute=values["per_minute"].count() if "per_minute" in values else limits.app_per_minute,
         max_calls=values["max_calls"].count() if "max_calls" in values else limits.max_calls,
         expected=_expectation(values["expected"]) if "expected" in values else None,
         stages=stages,
+        public_system=values["public_system"].flag() if "public_system" in values else False,
     )
 
 

@@ -93,7 +93,7 @@ class PrefixCache:
         for index in range(request.shared, request.computed // self.block_tokens):
             tokens = self._tokens(request, index)
             if index == len(request.digests):
-                seed = request.digests[-1] if request.digests else request.chain_seed
+                seed = request.chain_seed if index == request.public_blocks else request.digests[-1]
                 request.digests += unpack_digests(chain(pack_ids(tokens), self.block_tokens, seed))
             block = Block(request.digests[index], tokens, request.pages[index - 1] if index else None)
             page = self._by_digest.get(block.digest)

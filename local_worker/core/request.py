@@ -15,9 +15,10 @@ class Request:
     tokens: list[int]  # prompt (with earlier attempts' output), then output: grows by the batcher's commit
     prompt_tokens: int  # of `tokens` at arrival: where this worker's output begins
     digests: list[int]  # the block chain of the prompt, then of what was generated (prefix cache)
-    chain_seed: int  # seed of the chain's first block
+    chain_seed: int  # seed of the chain's first block that is not public
     sampling: Sampling
     arrival: int  # number in order of arrival at this worker: breaks every tie
+    public_blocks: int = 0  # of the chain, in its beginning: shared by every cache scope
     system_tokens: int = 0  # of the prompt, in its beginning: those of system messages
     weight: int = WEIGHT_ONE  # share x norm in thousandths, frozen at arrival
     seed_position: int = 0  # output tokens of earlier attempts: sampling goes on counting from there

@@ -16,6 +16,7 @@ apps:
     expected: {input: 800, output: 120}
     stages:
       0: {input: 1500, system: 300, output: 50}
+    public_system: true
 """
 DEFAULTS = Limits(user_per_minute=7, app_per_minute=70, max_calls=9)
 
@@ -30,6 +31,7 @@ def test_a_whole_file() -> None:
     assert agent.prior(0) == Expectation(input=1500, system=300, output=50)
     assert agent.prior(5) == Expectation(input=800, output=120)
     assert unknown.prior(0) is None
+    assert (agent.public_system, unknown.public_system) == (True, False)
     assert profiles.weights.weigh(Expectation(input=1, system=1, output=1)) == 5.0
 
 
