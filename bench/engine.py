@@ -14,6 +14,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -26,8 +27,8 @@ from bench.shapes import RANDOM, SHAPES, random_model
 from fairlead.blocks import chain, pack_ids, unpack_digests
 from fairlead.cost import WeightedTokens
 from fairlead.sampling import Sampling
-from local_worker.core.batch import StepResult
-from local_worker.core.batcher import Advance, Batcher, Limits
+from local_worker.core.batch import Pending, StepResult
+from local_worker.core.batcher import Advance, Batcher, Limits, Plan
 from local_worker.core.policies import POLICIES, PolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
@@ -79,8 +80,13 @@ def fairlead(model: Any) -> Run:
         batcher = make_batcher()
         for number, prompt in enumerate(prompts):
             batcher.submit(make_request(prompt, new_tokens, number), 0.0)
-        while (plan := batcher.plan(0.0)) is not None:
-            batcher.commit(plan, engine.step(plan.batch))
+        steps: deque[tuple[Plan, Pending]] = deque()
+        while (plan := batcher.plan(0.0)) is not None or steps:
+            if plan is not None:
+                steps.append((plan, engine.launch(plan.batch)))
+            if len(steps) > (engine.ahead if plan is not None else 0):
+                done, pending = steps.popleft()
+                batcher.commit(done, pending.wait())
 
     return run
 

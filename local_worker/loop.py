@@ -15,7 +15,7 @@ from fairlead.cost import MICRO, WEIGHT_ONE
 from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
-from local_worker.core.batch import Engine, TokenLogprobs
+from local_worker.core.batch import Engine, Pending, StepResult, TokenLogprobs
 from local_worker.core.batcher import Advance, Batcher, Plan
 from local_worker.core.prefix_cache import Link
 from local_worker.core.request import Request
@@ -48,8 +48,19 @@ class Outbox:
         return self.events.setdefault(sink, worker_pb2.StepEvents())
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step under way."""
+
+    plan: Plan
+    pending: Pending
+
+
 class EngineLoop:
-    """Runs until `stop`. On its own thread it calls `deliver` after every turn that changed something, `checked` after
+    """Launches a step and waits for the oldest that is under way: the one just launched or, with an engine that runs
+    ahead, the one before, so that the device computes while the host deals with what came of it.
+
+    Runs until `stop`. On its own thread it calls `deliver` after every turn that changed something, `checked` after
     every step, and `died` when it ends by a defect: a worker without its loop serves nobody and must not look alive."""
 
     def __init__(
@@ -71,6 +82,7 @@ class EngineLoop:
         self._jobs: dict[Request, tuple[Sink, Job]] = {}
         self._by_key: dict[tuple[Sink, str, int], Request] = {}
         self._out = Outbox()
+        self._steps: deque[Step] = deque()  # under way, the oldest first
         self._failures = 0
         self._step_seconds = 0.0
         self.stepping_since: float | None = None  # monotonic time; read by other threads
@@ -81,7 +93,7 @@ class EngineLoop:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask the thread to end after the step in progress and wait for it."""
+        """Ask the thread to end after the steps under way and wait for it."""
         self._stopping = True
         self._wake.set()
         self._thread.join()
@@ -115,6 +127,8 @@ class EngineLoop:
             worked = self._turn()
             if not worked and not self._inbox and not self._stopping:
                 self._wake.wait(self._idle_seconds())
+        if self._finish_all_but(0):
+            self._flush()
 
     def _idle_seconds(self) -> float:
         deadline = self._batcher.next_deadline()
@@ -123,7 +137,7 @@ class EngineLoop:
         return min(IDLE_SECONDS, max(0.0, deadline - time.monotonic()))
 
     def _turn(self) -> bool:
-        """One turn: commands, expiries, one step. False when there was nothing to compute."""
+        """One turn: commands, expiries, a step begun and one finished. False when there was nothing to compute."""
         commands = len(self._inbox)
         for _ in range(commands):
             self._inbox.popleft()()
@@ -131,12 +145,25 @@ class EngineLoop:
             self._end(request, Outcome.DEADLINE_EXCEEDED, message="the call's deadline passed")
         plan = self._batcher.plan(time.monotonic())
         if plan is not None:
-            self._step(plan)
-        if commands or plan is not None or self._out.ended:
+            self._launch(plan)
+        finished = self._finish_all_but(self._engine.ahead if plan is not None else 0)
+        worked = plan is not None or finished
+        if commands or worked or self._out.ended:
             self._flush()
-        return plan is not None
+        return worked
 
-    def _step(self, plan: Plan) -> None:
+    def _launch(self, plan: Plan) -> None:
+        self._announce(plan)
+        if not self._steps:
+            self.stepping_since = time.monotonic()
+        try:
+            self._steps.append(Step(plan, self._engine.launch(plan.batch)))
+        except Exception:
+            log.exception("a step could not be launched", extra={"requests": len(plan.batch.slices)})
+            self._finish_all_but(0)
+            self._fail(plan)
+
+    def _announce(self, plan: Plan) -> None:
         now = time.time_ns()
         for request in plan.admitted:
             sink, job = self._jobs[request]
@@ -146,21 +173,43 @@ class EngineLoop:
             self._out.to(sink).started.add(
                 request_id=request.id, attempt=job.attempt, cached_tokens=request.cached, service=job.service
             )
-        began = self.stepping_since = time.monotonic()
+
+    def _finish_all_but(self, newest: int) -> bool:
+        """Wait for the oldest steps; False when there were none."""
+        finished = len(self._steps) > newest
+        while len(self._steps) > newest:
+            self._finish(self._steps.popleft())
+        return finished
+
+    def _finish(self, step: Step) -> None:
         try:
-            result = self._engine.step(plan.batch)
+            result = step.pending.wait()
         except Exception:
-            # Whatever the model raised, it concerns this batch: its requests end, the worker goes on.
-            log.exception("forward pass failed", extra={"requests": len(plan.batch.slices)})
-            self._failures += 1
-            for request in self._batcher.fail(plan):
-                self._end(request, Outcome.INTERNAL, message="the forward pass failed")
+            log.exception("forward pass failed", extra={"requests": len(step.plan.batch.slices)})
+            self._fail(step.plan)
             return
-        finally:
-            self.stepping_since = None
         self._failures = 0
+        self._clock_step()
+        self._commit(step.plan, result)
+
+    def _fail(self, plan: Plan) -> None:
+        """Whatever the model raised, it concerns this step and one that was built on it: their requests end, the worker
+        goes on."""
+        self._failures += 1
+        for lost in (plan, *(step.plan for step in self._steps)):
+            for request in self._batcher.fail(lost):
+                self._end(request, Outcome.INTERNAL, message="the forward pass failed")
+        self._steps.clear()
+        self.stepping_since = None
+
+    def _clock_step(self) -> None:
+        """A step took from its launch, or from the end of the one before it, until now."""
         ended = time.monotonic()
+        began = self.stepping_since if self.stepping_since is not None else ended
         self._step_seconds += STEP_AVERAGE * (ended - began - self._step_seconds)
+        self.stepping_since = ended if self._steps else None
+
+    def _commit(self, plan: Plan, result: StepResult) -> None:
         sampled = (piece.request for piece in plan.batch.slices if piece.samples)
         logprobs = dict(zip(sampled, result.logprobs, strict=True)) if result.logprobs else {}
         advances = self._batcher.commit(plan, result)

@@ -55,6 +55,7 @@ def _transformers(config: WorkerConfig) -> Model:
             kv_tokens=config.kv_tokens,
             memory_fraction=config.memory_fraction,
             batch_invariant=config.batch_invariant,
+            max_running=config.max_running,
             eos_token_ids=tokenizer.eos_token_ids,
         )
         engine = TransformersEngine.load(path, options, device=torch.device(device), dtype=getattr(torch, dtype))

@@ -53,12 +53,13 @@ class RunBatcher(Batcher):
 
     def commit_run(self, plan: Plan, tokens: Sequence[Sequence[int]]) -> list[Advance]:
         """Take in a run of decoding steps, `tokens` per slice; each one's last token comes back."""
+        self._landed()
         advances = []
         for piece, run in zip(plan.batch.slices, tokens, strict=True):
             if (request := piece.request) in self._running:
                 request.tokens.extend(run)
                 request.computed = len(request.tokens) - 1
-                self.cache.publish(request)
+                self.cache.publish(request, request.computed)
                 self.policy.generated(request, len(run))
                 self._ledger.generated(request, len(run))
                 finish = self._finish(request, run[-1])

@@ -4,10 +4,10 @@ It is the measured system's own admission around a policy of ours: new requests 
 an estimate of the most memory that the batch will ever need, and a prefill runs alone while the others wait.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from fairlead.cost import Cost
-from local_worker.core.batch import Batch, StepResult
+from local_worker.core.batch import Slice, StepResult
 from local_worker.core.batcher import Advance, Limits, Plan
 from local_worker.core.policies.protocol import QueuePolicy
 from local_worker.core.prefix_cache import PrefixCache
@@ -42,11 +42,12 @@ class SloraBatcher(RunBatcher):
         """The prompts that enter, alone; without such, a decoding step."""
         self._due = not self._running or self._decodes >= DECODES_BETWEEN_PREFILLS
         self._prefill = 0
-        plan = super().plan(now)
-        if plan is None:
-            return None
-        prompts = tuple(piece for piece in plan.batch.slices if piece.start < piece.request.prompt_tokens)
-        return Plan(Batch(prompts), plan.admitted) if prompts else plan
+        return super().plan(now)
+
+    def _slices(self) -> Iterator[Slice]:
+        slices = list(super()._slices())
+        prompts = [piece for piece in slices if piece.start < piece.request.prompt_tokens]
+        yield from prompts or slices
 
     def admit(self, request: Request) -> int | None:
         """Gate: see the module's first lines."""

@@ -1,4 +1,8 @@
-"""The contract between the core and an engine: a frozen batch in, its sampled tokens out."""
+"""The contract between the core and an engine: a frozen batch in, its sampled tokens out.
+
+An engine may run ahead: the next batch is launched before the tokens of the last one are known to the host. What such a
+batch lacks, the engine takes from where it sampled it.
+"""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,7 +16,8 @@ class Slice:
 
     Keys and values of `[0, start)` are already in `pages`; those of the slice are written there by the step.
     Page i holds tokens `[i * B, (i + 1) * B)`. With `samples`, the slice ends at the request's last token and the step
-    samples the next one.
+    samples the next one. Where `source` is k, the slice is one token that the host does not know yet: the k-th that the
+    batch before samples.
     """
 
     request: Request
@@ -20,6 +25,7 @@ class Slice:
     stop: int
     pages: tuple[int, ...]
     samples: bool
+    source: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +56,34 @@ class StepResult:
     logprobs: tuple[TokenLogprobs | None, ...] = ()  # empty when nobody asked
 
 
-class Engine(Protocol):
-    """Executes batches. Deterministic for a given batch; called by one thread only."""
+class Pending(Protocol):
+    """A step that was launched."""
 
-    def step(self, batch: Batch) -> StepResult:
-        """Compute the batch. Raises on failure; then the pages of its requests hold nothing of use."""
+    def wait(self) -> StepResult:
+        """What it sampled, once it is computed. Raises on failure; then the pages of the batch's requests hold nothing
+        of use, nor do those of a batch that was launched after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """See Pending; it was computed when it was launched."""
+
+    result: StepResult
+
+    def wait(self) -> StepResult:
+        """See Pending."""
+        return self.result
+
+
+class Engine(Protocol):
+    """Executes batches in the order of their launches. Deterministic for given batches; called by one thread only."""
+
+    @property
+    def ahead(self) -> int:
+        """How many steps may be under way while the next is planned: 0, or 1 where it computes beside its caller."""
+
+    def launch(self, batch: Batch) -> Pending:
+        """Begin to compute the batch; at most `ahead` are unfinished before. Raises as `Pending.wait` does.
+
+        Reads the requests' records, and nothing of them later than this call.
+        """

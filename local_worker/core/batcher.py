@@ -4,9 +4,15 @@ There are no prefill and decode phases: `computed` catches up with `len(tokens)`
 Under reserve admission a request gets pages for its whole budget, so that nothing that runs is ever taken back. Under
 optimistic admission pages come as tokens do; when they run out, a request is retracted: it keeps its tokens, waits
 again, and what it had computed is computed anew where the prefix cache has lost it.
+
+A step may be planned while the one before is under way: a token that is being sampled counts before it is known, and
+`computed` is where the plans made so far will have brought a request. Charges, ends and cached blocks come with the
+commit. What a request is given beyond its end, in a step that was planned before the end was known, is passed over; its
+pages go to others at once, since steps compute in the order of their plans.
 """
 
 import heapq
+from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -79,6 +85,8 @@ class Batcher:
         self._running: dict[Request, None] = {}
         self._deadlines: list[tuple[float, int, Request]] = []  # a heap; of some that have left already
         self._step_left = 0  # tokens that the step being planned can still compute
+        self._launched: deque[Plan] = deque()  # plans without commit or failure, the oldest first
+        self._sources: dict[Request, int] = {}  # where in the last plan's samples a request's next token stands
 
     @property
     def running(self) -> int:
@@ -204,26 +212,40 @@ class Batcher:
         return min(request.budget, len(request.tokens) + headroom)
 
     def plan(self, now: float) -> Plan | None:
-        """Admit what the policy chooses, then slice; None when nothing is to be computed."""
+        """Admit what the policy chooses, then slice; None when nothing is to be computed, or not before a commit.
+
+        At most one plan may be without its commit.
+        """
         admitted: list[Request] = []
         self.policy.cached(self.cache.take_new())
-        # Nobody enters in the step in which somebody had to leave: it would have to leave again soon.
-        if not self._make_room(now) and self._waiting:
+        if not all(self.cache.extend(request, request.due) for request in self._running):
+            if self._launched:
+                return None  # who has to leave should leave with the token that is on its way
+            # Nobody enters in the step in which somebody had to leave: it would have to leave again soon.
+            self._make_room(now)
+        elif self._waiting:
             self._step_left = self._limits.token_budget - sum(map(_behind, self._running))
             if not self.closed:
                 admitted = self.policy.select(self)
         self._gap.observe(self._ledger.backlogged)
         slices = tuple(self._slices())
-        return Plan(Batch(slices), tuple(admitted)) if slices else None
+        return self._launch(Plan(Batch(slices), tuple(admitted))) if slices else None
 
-    def _make_room(self, now: float) -> bool:
-        """Pages for what everybody running is to compute, oldest first; True when somebody was retracted for that."""
-        retracted = False
+    def _launch(self, plan: Plan) -> Plan:
+        self._launched.append(plan)
+        sampled = [piece.request for piece in plan.batch.slices if piece.samples]
+        self._sources = {request: place for place, request in enumerate(sampled)}
+        for request in sampled:
+            request.in_flight += 1
+        for piece in plan.batch.slices:
+            piece.request.computed = piece.stop
+        return plan
+
+    def _make_room(self, now: float) -> None:
+        """Pages for what everybody running is to compute, oldest first; the policy names who has to leave for that."""
         for request in list(self._running):
-            while request in self._running and not self.cache.extend(request, len(request.tokens)):
+            while request in self._running and not self.cache.extend(request, request.due):
                 self._retract(self.policy.victim(list(self._running)[1:]), now)
-                retracted = True
-        return retracted
 
     def _retract(self, request: Request, now: float) -> None:
         del self._running[request]
@@ -250,21 +272,28 @@ class Batcher:
 
     def _slice(self, request: Request, tokens: int) -> Slice:
         stop = request.computed + tokens
-        return Slice(request, request.computed, stop, tuple(request.pages), stop == len(request.tokens))
+        source = self._sources[request] if request.in_flight else None
+        return Slice(request, request.computed, stop, tuple(request.pages), stop == request.due, source)
 
     def commit(self, plan: Plan, result: StepResult) -> list[Advance]:
-        """Take in a step's tokens; requests that were aborted meanwhile are passed over."""
+        """Take in the tokens of the earliest plan without a commit. Who has left meanwhile is passed over: neither
+        published nor charged."""
+        self._landed()
         tokens = iter(result.tokens)
         advances = []
         for piece in plan.batch.slices:
             request, token = piece.request, next(tokens) if piece.samples else None
             if request not in self._running:
                 continue
-            request.computed = piece.stop
-            self.cache.publish(request)
+            self.cache.publish(request, piece.stop)
             if token is not None:
                 advances.append(self._advance(request, token))
         return advances
+
+    def _landed(self) -> None:
+        """The earliest plan is done."""
+        for piece in self._launched.popleft().batch.slices:
+            piece.request.in_flight -= piece.samples
 
     def _advance(self, request: Request, token: int) -> Advance:
         request.tokens.append(token)
@@ -282,7 +311,11 @@ class Batcher:
         return FinishReason.LENGTH if request.output_tokens >= sampling.max_tokens else None
 
     def fail(self, plan: Plan) -> list[Request]:
-        """The step failed: its requests leave, and nothing that it should have computed is published."""
+        """The earliest plan's step failed: its requests leave, and nothing that it should have computed is published.
+
+        A step that was launched after it has computed on what this one left: it has failed too.
+        """
+        self._landed()
         failed = [piece.request for piece in plan.batch.slices if piece.request in self._running]
         for request in failed:
             self._retire(request)
@@ -326,6 +359,10 @@ class Batcher:
         both = [request.id for request in self._running if request in self._waiting]
         assert not both, f"waiting and running: {both}"
         assert self.policy.waiting == len(self._waiting), f"policy {self.policy.waiting}, batcher {len(self._waiting)}"
+        for request in self._running:
+            samples = [p.samples for plan in self._launched for p in plan.batch.slices if p.request is request]
+            assert request.in_flight == sum(samples), f"{request.id}: {request.in_flight} in flight, {samples} launched"
+            assert request.computed <= request.due, f"{request.id}: {request.computed} computed, {request.due} due"
         self._crowd.check_invariants()
         self.cache.check_invariants(list(self._running))
         self.policy.check_invariants()
@@ -333,4 +370,4 @@ class Batcher:
 
 def _behind(request: Request) -> int:
     """Tokens of a running request that are still to be computed."""
-    return len(request.tokens) - request.computed
+    return request.due - request.computed

@@ -84,18 +84,18 @@ class PrefixCache:
     def _pages_for(self, tokens: int) -> int:
         return -(-tokens // self.block_tokens)
 
-    def publish(self, request: Request) -> None:
-        """Make the full blocks of `request`'s computed tokens available to others.
+    def publish(self, request: Request, tokens: int) -> None:
+        """Make the full blocks of `request`'s first `tokens`, which are computed, available to others.
 
         A block that another request published meanwhile is adopted and the own copy freed, so that a published page's
         parent is always referenced for as long as the page is.
         """
-        for index in range(request.shared, request.computed // self.block_tokens):
-            tokens = self._tokens(request, index)
+        for index in range(request.shared, tokens // self.block_tokens):
+            content = self._tokens(request, index)
             if index == len(request.digests):
                 seed = request.chain_seed if index == request.public_blocks else request.digests[-1]
-                request.digests += unpack_digests(chain(pack_ids(tokens), self.block_tokens, seed))
-            block = Block(request.digests[index], tokens, request.pages[index - 1] if index else None)
+                request.digests += unpack_digests(chain(pack_ids(content), self.block_tokens, seed))
+            block = Block(request.digests[index], content, request.pages[index - 1] if index else None)
             page = self._by_digest.get(block.digest)
             if page is None:
                 self._by_digest[block.digest] = request.pages[index]

@@ -24,7 +24,8 @@ class Request:
     seed_position: int = 0  # output tokens of earlier attempts: sampling goes on counting from there
     in_interaction: bool = False
     deadline: float | None = None
-    computed: int = 0  # tokens whose keys and values are in the pages (batcher)
+    computed: int = 0  # tokens whose keys and values are in the pages, or will be when the last plan is done (batcher)
+    in_flight: int = 0  # tokens after `tokens` that planned steps sample and no commit has brought yet (batcher)
     cached: int = 0  # prompt tokens found in the prefix cache at first admission (batcher)
     matched: int = 0  # blocks found when the prefix cache last looked (prefix cache)
     paid: bool = False  # its client was charged for `tokens`, here (batcher) or at an earlier attempt's worker
@@ -42,6 +43,11 @@ class Request:
     def all_output(self) -> list[int]:
         """Generated tokens, earlier attempts' included."""
         return self.tokens[self.prompt_tokens - self.seed_position :]
+
+    @property
+    def due(self) -> int:
+        """Tokens to be computed so far, those in flight included; the last of the budget never is."""
+        return min(len(self.tokens) + self.in_flight, self.budget - 1)
 
     @property
     def budget(self) -> int:

@@ -1,7 +1,8 @@
 """Attention by FlashInfer on CUDA, over the same pages. Imported only where a CUDA device is used.
 
 One prefill plan with a causal mask serves mixed batches. A wrapper is planned once per step for each kind of layer: a
-kind differs in window, heads or scaling.
+kind differs in window, heads or scaling. Planning waits for nothing that the device computes: tables are copied from
+pinned memory, and what a wrapper stages by itself is not touched again before it has been copied.
 """
 
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ import torch
 from local_worker.core.batch import Slice
 from local_worker.engine.attention import LayerStep
 from local_worker.engine.kv import LayerShape, PagedKV
+from local_worker.engine.page_tables import PageTables
 
 WORKSPACE_BYTES = 128 << 20
 BACKEND = "fa2"
@@ -34,33 +36,15 @@ class Kind:
         return -1 if self.window is None else self.window - 1
 
 
-class PageTables:
-    """Which pages a batch's requests have, as FlashInfer takes it: int32 on the host."""
-
-    def __init__(self, slices: Sequence[Slice], block_tokens: int) -> None:
-        lengths = torch.tensor([piece.stop - piece.start for piece in slices], dtype=torch.int32)
-        used = [-(-piece.stop // block_tokens) for piece in slices]
-        self.queries = _offsets(lengths)
-        self.pages = _offsets(torch.tensor(used, dtype=torch.int32))
-        self.indices = torch.tensor(
-            [page for piece, count in zip(slices, used, strict=True) for page in piece.pages[:count]],
-            dtype=torch.int32,
-        )
-        self.last_page = torch.tensor([(piece.stop - 1) % block_tokens + 1 for piece in slices], dtype=torch.int32)
-
-
-def _offsets(counts: torch.Tensor) -> torch.Tensor:
-    return torch.cat([torch.zeros(1, dtype=torch.int32), counts.cumsum(0, dtype=torch.int32)])
-
-
 class FlashInfer:
     """See Attention."""
 
     def __init__(self, kv: PagedKV) -> None:
         self._kv = kv
-        self._workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=kv.device)
+        # Shared by all wrappers, graphs' too: they run one after the other.
+        self.workspace = torch.zeros(WORKSPACE_BYTES, dtype=torch.uint8, device=kv.device)
         self._wrappers: dict[Kind, Any] = {}
-        self._planned: set[Kind] = set()
+        self._staging = Staging()
         self._tables: PageTables
 
     @property
@@ -70,23 +54,26 @@ class FlashInfer:
 
     def plan(self, slices: Sequence[Slice]) -> None:
         """See Attention."""
-        self._tables = PageTables(slices, self._kv.block_tokens)
-        self._planned.clear()
+        self._tables = PageTables(slices, self._kv.block_tokens, self._kv.device)
+        self._staging.wait()
+        for kind in self._wrappers:
+            self._plan(kind)
+        self._staging.filled()
 
     def attend(self, layer: int, step: LayerStep) -> torch.Tensor:
         """See Attention."""
         kind = Kind(step.queries.shape[1], self._kv.shapes[layer], step.scaling, step.window)
-        if kind not in self._planned:
+        if kind not in self._wrappers:
+            self._wrappers[kind] = flashinfer.BatchPrefillWithPagedKVCacheWrapper(
+                self.workspace, "NHD", backend=BACKEND
+            )
             self._plan(kind)
+            self._staging.filled()
         pages = (self._kv.keys[layer], self._kv.values[layer])
         out: torch.Tensor = self._wrappers[kind].run(step.queries.contiguous(), pages)
         return out
 
     def _plan(self, kind: Kind) -> None:
-        if kind not in self._wrappers:
-            self._wrappers[kind] = flashinfer.BatchPrefillWithPagedKVCacheWrapper(
-                self._workspace, "NHD", backend=BACKEND
-            )
         tables = self._tables
         self._wrappers[kind].plan(
             tables.queries,
@@ -103,19 +90,21 @@ class FlashInfer:
             window_left=kind.window_left,
             q_data_type=self._kv.dtype,
             kv_data_type=self._kv.dtype,
+            seq_lens=tables.lengths,
         )
-        self._planned.add(kind)
 
 
 class FlashInferDecode:
     """One query per request, in a CUDA graph: the tables live in buffers of fixed size that `plan` fills anew."""
 
-    def __init__(self, kv: PagedKV, kinds: Sequence[Kind], batch: int, most_pages: int) -> None:
+    def __init__(
+        self, kv: PagedKV, kinds: Sequence[Kind], workspace: torch.Tensor, batch: int, most_pages: int
+    ) -> None:
         self._kv = kv
-        workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=kv.device)
+        self._staging = Staging()
 
         def buffer(size: int) -> torch.Tensor:
-            return torch.empty(size, dtype=torch.int32, device=kv.device)
+            return torch.zeros(size, dtype=torch.int32, device=kv.device)
 
         self._wrappers = {
             kind: flashinfer.BatchDecodeWithPagedKVCacheWrapper(
@@ -126,19 +115,21 @@ class FlashInferDecode:
                 paged_kv_indptr_buffer=buffer(batch + 1),
                 paged_kv_indices_buffer=buffer(batch * most_pages),
                 paged_kv_last_page_len_buffer=buffer(batch),
+                backend=BACKEND,
             )
             for kind in kinds
         }
 
     def plan(self, slices: Sequence[Slice]) -> None:
         """See Attention. Also before every replay: a plan depends on the lengths."""
-        tables = PageTables(slices, self._kv.block_tokens)
+        tables = PageTables(slices, self._kv.block_tokens, self._kv.device)
+        # From the host the wrapper would copy them in a way that waits for the device.
+        indices = tables.indices.to(self._kv.device, non_blocking=True)
+        self._staging.wait()
         for kind, wrapper in self._wrappers.items():
-            # The plan's pinned host buffer is reused: the copy of the plan before must have ended.
-            torch.cuda.current_stream().synchronize()
             wrapper.plan(
                 tables.pages,
-                tables.indices,
+                indices,
                 tables.last_page,
                 kind.heads,
                 kind.shape.heads,
@@ -148,7 +139,9 @@ class FlashInferDecode:
                 sm_scale=kind.scaling,
                 q_data_type=self._kv.dtype,
                 kv_data_type=self._kv.dtype,
+                seq_lens=tables.lengths,
             )
+        self._staging.filled()
 
     def attend(self, layer: int, step: LayerStep) -> torch.Tensor:
         """See Attention."""
@@ -156,3 +149,19 @@ class FlashInferDecode:
         pages = (self._kv.keys[layer], self._kv.values[layer])
         out: torch.Tensor = self._wrappers[kind].run(step.queries.contiguous(), pages)
         return out
+
+
+class Staging:
+    """The pinned memory in which a wrapper prepares its plan: to be copied before the next plan overwrites it."""
+
+    def __init__(self) -> None:
+        self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+
+    def wait(self) -> None:
+        """Until the last plan has been copied. The copy stands before the step that uses it, so this waits for no step
+        but those before that one."""
+        self._copied.synchronize()
+
+    def filled(self) -> None:
+        """A plan was made, and its copy queued."""
+        self._copied.record()

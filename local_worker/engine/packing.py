@@ -8,37 +8,51 @@ from fairlead.sampling import Sampling
 from local_worker.core.batch import Slice
 from local_worker.core.request import Request
 from local_worker.engine.kv import PagedKV
+from local_worker.engine.transfer import upload
 
 
 class Inputs:
-    """Token ids, positions and slots [tokens]; `rows` [slices that sample] are where the next tokens are read."""
+    """Token ids, positions and slots [tokens] of `slices`, a batch's in the order in which they are computed.
+
+    `rows` [slices that sample], in the batch's own order, are where the next tokens are read.
+    """
 
     def __init__(self, slices: Sequence[Slice], kv: PagedKV) -> None:
-        self._kv = kv
-        self.ids, self.positions, self.slots, self.rows = (
-            torch.tensor(numbers, dtype=torch.int64, device=kv.device) for numbers in self._numbers(slices)
-        )
-
-    def fill(self, slices: Sequence[Slice]) -> None:
-        """The same tensors with what another batch of the same shape holds: a captured graph reads these."""
-        for tensor, numbers in zip(
-            (self.ids, self.positions, self.slots, self.rows), self._numbers(slices), strict=True
-        ):
-            tensor.copy_(torch.tensor(numbers, dtype=torch.int64))
-
-    def _numbers(self, slices: Sequence[Slice]) -> tuple[list[int], list[int], list[int], list[int]]:
-        block = self._kv.block_tokens
+        order = packed_order(slices)
+        self.slices = [slices[index] for index in order]
+        ends: dict[int, int] = {}
         ids: list[int] = []
         positions: list[int] = []
         slots: list[int] = []
-        rows: list[int] = []
-        for piece in slices:
-            ids += piece.request.tokens[piece.start : piece.stop]
+        for index, piece in zip(order, self.slices, strict=True):
+            ids += _known(piece)
             positions += range(piece.start, piece.stop)
-            slots += [piece.pages[at // block] * block + at % block for at in range(piece.start, piece.stop)]
-            if piece.samples:
-                rows.append(len(ids) - 1)
-        return ids, positions, slots, rows
+            slots += _slots(piece, kv.block_tokens)
+            ends[index] = len(ids) - 1
+        rows = [ends[index] for index, piece in enumerate(slices) if piece.samples]
+        missing = [(ends[index], piece.source) for index, piece in enumerate(slices) if piece.source is not None]
+        columns = (ids, positions, slots, rows, [row for row, _ in missing], [source for _, source in missing])
+        self.ids, self.positions, self.slots, self.rows, self._missing, self._sources = upload(columns, kv.device)
+
+    def complete(self, sampled: torch.Tensor) -> None:
+        """Fill in the ids that the host does not know, from the tokens that the batch before has `sampled`."""
+        if len(self._missing):
+            self.ids.index_copy_(0, self._missing, sampled.index_select(0, self._sources))
+
+    def overwrite(self, other: "Inputs") -> None:
+        """Become `other`, a batch of the same shape, in place: a captured graph reads these tensors."""
+        self.ids.copy_(other.ids)
+        self.positions.copy_(other.positions)
+        self.slots.copy_(other.slots)
+        self.rows.copy_(other.rows)
+
+
+def _known(piece: Slice) -> list[int]:
+    return piece.request.tokens[piece.start : piece.stop] if piece.source is None else [0]
+
+
+def _slots(piece: Slice, block: int) -> list[int]:
+    return [piece.pages[at // block] * block + at % block for at in range(piece.start, piece.stop)]
 
 
 def packed_order(slices: Sequence[Slice]) -> list[int]:

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
 
-from local_worker.core.batch import Batch, Slice, StepResult
+from local_worker.core.batch import Batch, Slice
 from local_worker.engine import memory
 from local_worker.engine.attention import Attention, PagedAttention
 from local_worker.engine.checks import check_rope, probe, self_check
 from local_worker.engine.kv import PagedKV, bytes_per_token
 from local_worker.engine.packed import pack
-from local_worker.engine.packing import Inputs, packed_order
+from local_worker.engine.packing import Inputs
+from local_worker.engine.sampled import Sampled
 from local_worker.engine.sampling import choose
 from local_worker.engine.sdpa import GROUP_TOKENS, Sdpa
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 # From so many rows on, packed linear layers compute each row the same whatever the others are.
 BATCH_INVARIANT_ROWS = 2
+# The head sizes for which FlashInfer has kernels of every sort.
+FLASHINFER_HEADS = (64, 128, 256)
 # Attention implementations are registered by name, for the whole process.
 _names = (f"fairlead_paged_{number}" for number in itertools.count())
 
@@ -39,11 +42,13 @@ class EngineOptions:
     kv_tokens: int | None = None  # None: what `memory_fraction` of the free memory holds
     memory_fraction: float = 0.5
     batch_invariant: bool = False
+    max_running: int = 64  # most requests in a batch that should decode at full speed
     eos_token_ids: tuple[int, ...] = ()
 
 
 class TransformersEngine:
-    """Packed ragged batches. Not thread-safe: one thread calls `step`."""
+    """Packed ragged batches. On CUDA it runs ahead: nothing in `launch` waits for the device. On the CPU planning and
+    computing would share the same cores, and what there is to overlap is under one percent (bench/README)."""
 
     def __init__(self, model: Any, options: EngineOptions) -> None:
         """Takes `model` over. Raises UnsupportedModel when it cannot be served faithfully, OutOfMemory without room."""
@@ -52,6 +57,8 @@ class TransformersEngine:
         self.vocab_size: int = model.get_input_embeddings().num_embeddings
         self.max_model_tokens: int = model.config.get_text_config().max_position_embeddings
         self._device, dtype = model.device, model.dtype
+        self.ahead = 1 if self._device.type == "cuda" else 0
+        self._sampled = torch.empty(0, dtype=torch.int64, device=self._device)  # by the last batch
         check_rope(model)
         expectation = self_check(model)
         shapes = probe(model, next(_names))
@@ -92,14 +99,13 @@ class TransformersEngine:
         return cls(model.to(device), options)
 
     def _backend(self) -> Attention:
-        # FlashInfer's kernels are for half precision.
-        half = self._kv.dtype is not torch.float32
-        if self._device.type == "cuda" and half and find_spec("flashinfer") is not None:
+        if self._device.type == "cuda" and _has_kernels(self._kv) and find_spec("flashinfer") is not None:
             from local_worker.engine.flashinfer import FlashInfer
 
             return FlashInfer(self._kv)
         return Sdpa(self._kv, 1 if self._options.batch_invariant else GROUP_TOKENS)
 
+    @torch.inference_mode()
     def _decode_graphs(self, backend: Attention) -> "DecodeGraphs | None":
         if isinstance(backend, Sdpa):
             return None
@@ -108,26 +114,31 @@ class TransformersEngine:
 
         assert isinstance(backend, FlashInfer)
         most_pages = -(-min(self.max_model_tokens, self.kv_tokens) // self._kv.block_tokens)
-        return DecodeGraphs(self._forward, self._attention, self._kv, backend.kinds, most_pages)
+        try:
+            return DecodeGraphs(
+                self._forward, self._attention, self._kv, backend, self._options.max_running, most_pages
+            )
+        except RuntimeError:
+            # Some models look at values to decide what to compute: no graph of that can be made.
+            log.warning("no CUDA graphs of this model: its kernels are launched one by one", exc_info=True)
+            return None
 
     @torch.inference_mode()
-    def step(self, batch: Batch) -> StepResult:
+    def launch(self, batch: Batch) -> Sampled:
         """See Engine."""
-        requests = [piece.request for piece in batch.slices if piece.samples]
-        return choose(self._logits(batch.slices), requests, self._options.eos_token_ids)
+        pieces = [piece for piece in batch.slices if piece.samples]
+        logits = self._logits(batch.slices)
+        self._sampled = choose(logits, pieces, self._sampled, self._options.eos_token_ids)
+        return Sampled(self._sampled, logits, pieces)
 
     def _logits(self, slices: Sequence[Slice]) -> torch.Tensor:
-        """[slices that sample, vocabulary], in the order of `slices`."""
-        order = packed_order(slices)
-        packed = [slices[index] for index in order]
-        if self._graphs is not None and self._graphs.fits(packed):
-            logits = self._graphs.logits(packed)
-        else:
-            inputs = Inputs(packed, self._kv)
-            self._attention.plan(packed, inputs.slots)
-            logits = self._forward(inputs)
-        sampled = [index for index in order if slices[index].samples]
-        return logits[_inverse(sampled)]
+        """[slices that sample, vocabulary]; valid until the next call."""
+        if self._graphs is not None and self._graphs.fits(slices):
+            return self._graphs.logits(slices, self._sampled)
+        inputs = Inputs(slices, self._kv)
+        inputs.complete(self._sampled)
+        self._attention.plan(inputs.slices, inputs.slots)
+        return self._forward(inputs)
 
     def _forward(self, inputs: Inputs) -> torch.Tensor:
         out = self._model(
@@ -137,9 +148,11 @@ class TransformersEngine:
         return logits
 
 
-def _inverse(order: list[int]) -> list[int]:
-    """Where each of `order`, in ascending order, stands in it."""
-    return sorted(range(len(order)), key=order.__getitem__)
+def _has_kernels(kv: PagedKV) -> bool:
+    """Whether FlashInfer has kernels for what `kv` holds: half precision, keys and values alike."""
+    return kv.dtype is not torch.float32 and all(
+        shape.key_size == shape.value_size and shape.key_size in FLASHINFER_HEADS for shape in kv.shapes
+    )
 
 
 def _kv_tokens(options: EngineOptions, token_bytes: int, device: torch.device) -> int:

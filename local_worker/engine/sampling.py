@@ -1,6 +1,7 @@
 """Choosing tokens. Randomness is counter-based: (seed, position) alone decide, whatever else is in the batch.
 
 One uniform number per token, made on the host, inverts the distribution's cumulative sum: the same on every device.
+Nothing here waits for a CUDA device: the next step may need the tokens there before the host knows them.
 """
 
 from collections.abc import Sequence
@@ -9,8 +10,8 @@ import torch
 import xxhash
 
 from fairlead.sampling import Sampling
-from local_worker.core.batch import StepResult, TokenLogprobs
-from local_worker.core.request import Request
+from local_worker.core.batch import Slice
+from local_worker.engine.transfer import staged, upload
 
 # How many of the most likely tokens are looked at first for top-p and min-p; more where they do not reach it.
 FIRST_CANDIDATES = 256
@@ -18,78 +19,118 @@ WIDEN = 8
 UNIFORM_BITS = 32
 
 
-def choose(logits: torch.Tensor, requests: Sequence[Request], eos_token_ids: Sequence[int]) -> StepResult:
-    """One token per row of `logits` [rows, vocabulary], each by its request's parameters.
+def choose(
+    logits: torch.Tensor, slices: Sequence[Slice], before: torch.Tensor, eos_token_ids: Sequence[int]
+) -> torch.Tensor:
+    """[rows]: one token per row of `logits` [rows, vocabulary], by the parameters of the request of its slice.
 
-    Log-probabilities are the model's own: before penalties, temperature and truncation.
+    `before` is what the batch before sampled: there the host does not know a slice's token, its source says where.
     """
-    adjusted = adjust(logits, requests, eos_token_ids)
-    tokens = adjusted.argmax(dim=-1)
-    drawn = [row for row, request in enumerate(requests) if request.sampling.temperature > 0]
-    if drawn:
-        tokens[drawn] = _draw(adjusted[drawn].float(), [requests[row] for row in drawn])
-    chosen: list[int] = tokens.tolist()
-    return StepResult(tuple(chosen), _logprobs(logits, chosen, requests))
+    logits = adjust(logits, slices, before, eos_token_ids)
+    tokens = logits.argmax(dim=-1)
+    whole: list[int] = []
+    cut: list[int] = []
+    for row, piece in enumerate(slices):
+        if piece.request.sampling.temperature > 0:
+            (cut if piece.request.sampling.is_truncated else whole).append(row)
+    for rows, draw in ((whole, _draw), (cut, _draw_truncated)):
+        if rows:
+            [at] = upload([rows], logits.device)
+            drawn = draw(logits.index_select(0, at).float(), [slices[row] for row in rows])
+            tokens.index_copy_(0, at, drawn)
+    return tokens
 
 
-def adjust(logits: torch.Tensor, requests: Sequence[Request], eos_token_ids: Sequence[int]) -> torch.Tensor:
+def adjust(
+    logits: torch.Tensor, slices: Sequence[Slice], before: torch.Tensor, eos_token_ids: Sequence[int]
+) -> torch.Tensor:
     """Logits with penalties, and no end before `min_tokens`; `logits` itself where nobody asked for either."""
-    rows = [row for row, request in enumerate(requests) if _is_adjusted(request)]
+    rows = [row for row, piece in enumerate(slices) if _is_adjusted(piece)]
     if not rows:
         return logits
     adjusted = logits.clone()
     for row in rows:
-        adjusted[row] = _penalised(adjusted[row], requests[row])
-        sampling = requests[row].sampling
-        if requests[row].output_tokens < sampling.min_tokens:
+        sampling = slices[row].request.sampling
+        if sampling.has_penalties:
+            adjusted[row] = _penalised(adjusted[row], slices[row], before)
+        if _output_tokens(slices[row]) < sampling.min_tokens:
             ends = [*sampling.stop_token_ids, *(() if sampling.ignore_eos else eos_token_ids)]
-            adjusted[row, ends] = -torch.inf
+            adjusted[row].index_fill_(0, upload([ends], logits.device)[0], -torch.inf)
     return adjusted
 
 
-def _is_adjusted(request: Request) -> bool:
-    return request.sampling.has_penalties or request.output_tokens < request.sampling.min_tokens
+def _is_adjusted(piece: Slice) -> bool:
+    return piece.request.sampling.has_penalties or _output_tokens(piece) < piece.request.sampling.min_tokens
 
 
-def _penalised(logits: torch.Tensor, request: Request) -> torch.Tensor:
+def _output_tokens(piece: Slice) -> int:
+    """Tokens generated before the one that the slice samples, those included that the host does not know yet."""
+    return piece.stop - piece.request.prompt_tokens
+
+
+def _penalised(logits: torch.Tensor, piece: Slice, before: torch.Tensor) -> torch.Tensor:
     """Repetition penalty over prompt and output (CTRL, arXiv 1909.05858), presence and frequency over the output."""
-    sampling = request.sampling
-    if not sampling.has_penalties:
-        return logits
-    counts = _counts(request.all_output, logits)
-    seen = (_counts(request.tokens, logits) > 0) if sampling.repetition_penalty != 1 else counts > 0
-    lowered = torch.where(logits > 0, logits / sampling.repetition_penalty, logits * sampling.repetition_penalty)
-    logits = torch.where(seen, lowered, logits) if sampling.repetition_penalty != 1 else logits
+    request, sampling = piece.request, piece.request.sampling
+    counts = _counts(request.all_output, piece, before, logits)
+    if sampling.repetition_penalty != 1:
+        seen = _counts(request.tokens, piece, before, logits) > 0
+        penalty = sampling.repetition_penalty
+        logits = torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
     return logits - sampling.presence_penalty * (counts > 0) - sampling.frequency_penalty * counts
 
 
-def _counts(tokens: Sequence[int], logits: torch.Tensor) -> torch.Tensor:
-    ids = torch.tensor(tokens, dtype=torch.int64, device=logits.device)
-    return torch.bincount(ids, minlength=len(logits))
+def _counts(known: Sequence[int], piece: Slice, before: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+    """[vocabulary]: how often each token is among `known`, and the slice's own where that is not known."""
+    [ids] = upload([known], logits.device)
+    if piece.source is not None:
+        ids = torch.cat([ids, before[piece.source : piece.source + 1]])
+    counts = torch.zeros(len(logits), dtype=torch.int32, device=logits.device)
+    return counts.index_add_(0, ids, torch.ones_like(ids, dtype=torch.int32))
 
 
-def _draw(logits: torch.Tensor, requests: Sequence[Request]) -> torch.Tensor:
+def _draw(logits: torch.Tensor, slices: Sequence[Slice]) -> torch.Tensor:
     """[rows, vocabulary] to [rows]."""
-    samplings = [request.sampling for request in requests]
-    logits = logits / _column([sampling.temperature for sampling in samplings], logits)
-    uniforms = _column([_uniform(request) for request in requests], logits).double()
-    tokens = logits.new_empty(len(requests), dtype=torch.int64)
-    whole = [row for row, sampling in enumerate(samplings) if not sampling.is_truncated]
-    cut = [row for row, sampling in enumerate(samplings) if sampling.is_truncated]
-    if whole:
-        tokens[whole] = _invert(logits[whole].softmax(dim=-1), uniforms[whole])
-    if cut:
-        probabilities, candidates = _truncate(logits[cut], [samplings[row] for row in cut])
-        places = _invert(probabilities, uniforms[cut])
-        tokens[cut] = candidates.gather(1, places[:, None])[:, 0]
-    return tokens
+    temperatures, uniforms = _columns([(_temperature(piece), _uniform(piece)) for piece in slices], logits)
+    return _invert((logits / temperatures.float()).softmax(dim=-1), uniforms)
 
 
-def _uniform(request: Request) -> float:
+def _draw_truncated(logits: torch.Tensor, slices: Sequence[Slice]) -> torch.Tensor:
+    """[rows, vocabulary] to [rows]."""
+    vocabulary = logits.shape[1]
+    samplings = [piece.request.sampling for piece in slices]
+    temperatures, uniforms, top_k, top_p, min_p = _columns(
+        [
+            (_temperature(piece), _uniform(piece), _top_k(sampling, vocabulary), sampling.top_p, sampling.min_p)
+            for piece, sampling in zip(slices, samplings, strict=True)
+        ],
+        logits,
+    )
+    depth = max(FIRST_CANDIDATES, *(sampling.top_k for sampling in samplings))
+    probabilities, candidates = _truncate(
+        logits / temperatures.float(), top_k, top_p.float(), min_p.float(), min(vocabulary, depth)
+    )
+    return candidates.gather(1, _invert(probabilities, uniforms)[:, None])[:, 0]
+
+
+def _temperature(piece: Slice) -> float:
+    return piece.request.sampling.temperature
+
+
+def _uniform(piece: Slice) -> float:
     """In [0, 1), from the seed and the token's position in the whole output."""
-    position = request.seed_position + request.output_tokens
-    digest = xxhash.xxh3_64_intdigest(position.to_bytes(8, "little"), request.sampling.seed)
+    position = piece.request.seed_position + _output_tokens(piece)
+    digest = xxhash.xxh3_64_intdigest(position.to_bytes(8, "little"), piece.request.sampling.seed)
     return (digest >> (64 - UNIFORM_BITS)) / (1 << UNIFORM_BITS)
+
+
+def _top_k(sampling: Sampling, vocabulary: int) -> int:
+    return min(sampling.top_k or vocabulary, vocabulary)
+
+
+def _columns(rows: Sequence[Sequence[float]], like: torch.Tensor) -> Sequence[torch.Tensor]:
+    """float64 columns [rows, 1], in one copy."""
+    numbers = staged([number for row in rows for number in row], torch.float64, like.device)
+    return numbers.to(like.device, non_blocking=True).view(len(rows), -1, 1).unbind(dim=1)
 
 
 def _invert(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
@@ -98,14 +139,15 @@ def _invert(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor
     return torch.searchsorted(cumulative, uniforms * cumulative[:, -1:], right=True)[:, 0]
 
 
-def _truncate(logits: torch.Tensor, samplings: Sequence[Sampling]) -> tuple[torch.Tensor, torch.Tensor]:
-    """top-k, then top-p, then min-p, as other engines order them: probabilities and tokens, most likely first."""
+def _truncate(
+    logits: torch.Tensor, top_k: torch.Tensor, top_p: torch.Tensor, min_p: torch.Tensor, depth: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """top-k, then top-p, then min-p, as other engines order them: probabilities and tokens, most likely first.
+
+    Looks at `depth` candidates first; on CUDA at all, since to see whether they were enough is to wait.
+    """
     vocabulary = logits.shape[1]
-    top_k = _column([min(sampling.top_k or vocabulary, vocabulary) for sampling in samplings], logits)
-    top_p = _column([sampling.top_p for sampling in samplings], logits)
-    min_p = _column([sampling.min_p for sampling in samplings], logits)
-    asked = max((sampling.top_k for sampling in samplings), default=0)
-    depth = min(vocabulary, max(FIRST_CANDIDATES, asked))
+    depth = vocabulary if logits.is_cuda else depth
     whole = logits.logsumexp(dim=-1, keepdim=True)
     while True:
         values, candidates = logits.topk(depth, dim=-1)
@@ -122,24 +164,3 @@ def _truncate(logits: torch.Tensor, samplings: Sequence[Sampling]) -> tuple[torc
 
 def _masked(values: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
     return values.masked_fill(~kept, -torch.inf)
-
-
-def _column(values: Sequence[float], like: torch.Tensor) -> torch.Tensor:
-    return torch.tensor(values, device=like.device)[:, None]
-
-
-def _logprobs(
-    logits: torch.Tensor, tokens: Sequence[int], requests: Sequence[Request]
-) -> tuple[TokenLogprobs | None, ...]:
-    if all(request.sampling.logprobs is None for request in requests):
-        return ()
-    return tuple(
-        None if request.sampling.logprobs is None else _row_logprobs(logits[row], token, request.sampling.logprobs)
-        for row, (token, request) in enumerate(zip(tokens, requests, strict=True))
-    )
-
-
-def _row_logprobs(logits: torch.Tensor, token: int, alternatives: int) -> TokenLogprobs:
-    logprobs = logits.float().log_softmax(dim=-1)
-    values, ids = logprobs.topk(min(alternatives, len(logprobs)))
-    return TokenLogprobs(float(logprobs[token]), tuple(zip(ids.tolist(), values.tolist(), strict=True)))

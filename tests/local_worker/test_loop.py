@@ -1,75 +1,199 @@
-"""The engine loop: a failing step ends its own requests, a defect ends the process instead of hanging it."""
+"""The engine loop, whether or not its engine runs ahead: a failing step ends its own requests and what was built on it,
+a defect ends the process instead of hanging it, and what a caller gets does not depend on what is under way."""
 
 import queue
+from collections.abc import Sequence
 
-from fairlead.outcomes import Outcome
-from local_worker.core.batch import Batch, StepResult
+import pytest
+
+from fairlead.outcomes import FinishReason, Outcome
+from fairlead.sampling import Sampling
+from fairlead.v1 import worker_pb2
+from local_worker.core.batch import Batch, Pending, StepResult
+from local_worker.core.request import Request
 from local_worker.engine.fake import FakeEngine
 from local_worker.job import Job
 from local_worker.loop import EngineLoop, Outbox
 from local_worker.stop_strings import StopStrings
 from local_worker.tokenizer import ByteTokenizer
-from tests.local_worker.engine.driving import make_batcher, make_request
+from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request
 
 WAIT = 30
+BUDGET = 64
+AHEAD = pytest.mark.parametrize("ahead", [0, 1])
 
 
-class Failing:
-    """The fake engine, with some steps that raise."""
+class Failure:
+    """A step whose end raises."""
 
-    def __init__(self, *failures: BaseException | None) -> None:
-        self.failures = list(failures)
-        self.engine = FakeEngine(257, 0.0)
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
 
-    def step(self, batch: Batch) -> StepResult:
-        failure = self.failures.pop(0) if self.failures else None
-        if failure is not None:
-            raise failure
-        return self.engine.step(batch)
+    def wait(self) -> StepResult:
+        raise self.error
+
+
+class Failing(FakeEngine):
+    """The fake engine, with some steps that raise: when they are launched, or when they are waited for."""
+
+    def __init__(
+        self, ahead: int, waits: Sequence[BaseException | None] = (), launches: Sequence[BaseException | None] = ()
+    ) -> None:
+        super().__init__(257, 0.0, ahead)
+        self.waits = list(waits)
+        self.launches = list(launches)
+
+    def launch(self, batch: Batch) -> Pending:
+        error = self.launches.pop(0) if self.launches else None
+        if error is not None:
+            raise error
+        done = super().launch(batch)
+        error = self.waits.pop(0) if self.waits else None
+        return Failure(error) if error is not None else done
 
 
 class Listener:
     """Gets what a loop says."""
 
-    def __init__(self, engine: Failing) -> None:
+    def __init__(self, engine: FakeEngine) -> None:
         self.outboxes: queue.Queue[Outbox] = queue.Queue()
         self.deaths: queue.Queue[BaseException] = queue.Queue()
-        self.batcher = make_batcher()
+        self.batcher = make_batcher(token_budget=BUDGET)
         self.loop = EngineLoop(self.batcher, engine, self.outboxes.put, self.deaths.put)
-        self.loop.start()
+        self.tokens: dict[str, bytes] = {}
+        self.texts: dict[str, str] = {}
+        self.ends: list[worker_pb2.Ended] = []
+
+    def submit(self, request: Request, *stop: str) -> None:
+        job = Job(request, 1, ByteTokenizer().decoder(), StopStrings(stop), queued_unix_ns=1)
+        self.loop.submit("gateway", job)
+
+    def hear(self) -> Outbox:
+        """The next outbox, noted."""
+        outbox = self.outboxes.get(timeout=WAIT)
+        for entry in outbox.to("gateway").tokens:
+            self.tokens[entry.request_id] = self.tokens.get(entry.request_id, b"") + entry.token_ids
+            self.texts[entry.request_id] = self.texts.get(entry.request_id, "") + entry.text
+        self.ends += outbox.to("gateway").ended
+        return outbox
+
+    def hear_ends(self, count: int) -> Outbox:
+        """Until so many requests have ended in all; the last outbox."""
+        while True:
+            outbox = self.hear()
+            if len(self.ends) >= count:
+                return outbox
 
     def ask(self, number: int) -> tuple[Outcome, Outbox]:
-        request = make_request([1, 2, 3], arrival=number)
-        job = Job(request, 1, ByteTokenizer().decoder(), StopStrings(()), queued_unix_ns=1)
-        self.loop.submit("gateway", job)
-        while True:
-            outbox = self.outboxes.get(timeout=WAIT)
-            for ended in outbox.to("gateway").ended:
-                if ended.request_id == request.id:
-                    return Outcome(ended.outcome), outbox
+        self.submit(make_request([1, 2, 3], arrival=number))
+        outbox = self.hear_ends(len(self.ends) + 1)
+        return Outcome(self.ends[-1].outcome), outbox
+
+    def said(self) -> dict[str, tuple[int, int, str, int]]:
+        """How each request ended."""
+        return {
+            end.request_id: (end.outcome, end.finish_reason, end.text, end.usage.output_tokens) for end in self.ends
+        }
+
+    def stop(self) -> None:
+        """Nothing is left, and nobody ended twice."""
+        self.loop.stop()
+        while not self.outboxes.empty():
+            self.hear()
+        assert self.deaths.empty()
+        assert len({end.request_id for end in self.ends}) == len(self.ends)
+        assert (self.batcher.running, self.batcher.waiting, self.batcher.cache.referenced) == (0, 0, 0)
+        self.batcher.check_invariants()
 
 
-def test_a_failing_step_ends_its_requests_and_the_loop_goes_on() -> None:
-    listener = Listener(Failing(RuntimeError("out of memory")))
+def listening(engine: FakeEngine) -> Listener:
+    listener = Listener(engine)
+    listener.loop.start()
+    return listener
+
+
+@AHEAD
+def test_a_failing_step_ends_its_requests_and_the_loop_goes_on(ahead: int) -> None:
+    listener = listening(Failing(ahead, [RuntimeError("out of memory")]))
     outcome, _ = listener.ask(0)
     assert outcome is Outcome.INTERNAL
     outcome, after = listener.ask(1)
     assert outcome is Outcome.COMPLETED
     assert after.healthy
-    listener.loop.stop()
-    listener.batcher.check_invariants()
+    listener.stop()
 
 
-def test_steps_that_keep_failing_are_not_healthy() -> None:
-    listener = Listener(Failing(RuntimeError("a"), RuntimeError("b")))
+@AHEAD
+def test_steps_that_keep_failing_are_not_healthy(ahead: int) -> None:
+    listener = listening(Failing(ahead, launches=[RuntimeError("a"), RuntimeError("b")]))
     assert listener.ask(0)[1].healthy
     assert not listener.ask(1)[1].healthy
     assert listener.ask(2)[1].healthy
-    listener.loop.stop()
+    listener.stop()
+
+
+def test_what_was_built_on_a_failed_step_ends_with_it_once() -> None:
+    listener = Listener(Failing(1, [RuntimeError("out of memory")]))
+    # The first prompt fills a step; the second is computed in the next, beside the first one's output.
+    listener.submit(make_request([1] * BUDGET, arrival=0))
+    listener.submit(make_request([2] * 8, arrival=1))
+    listener.loop.start()
+    assert listener.hear_ends(2).healthy
+    assert [Outcome(end.outcome) for end in listener.ends] == [Outcome.INTERNAL] * 2
+    assert not listener.tokens
+    assert listener.ask(2)[0] is Outcome.COMPLETED
+    listener.stop()
+
+
+def test_a_step_that_cannot_be_launched_costs_nothing_of_the_one_under_way() -> None:
+    listener = Listener(Failing(1, launches=[None, RuntimeError("out of memory")]))
+    listener.submit(make_request([1] * BUDGET, arrival=0, sampling=Sampling(max_tokens=1, ignore_eos=True)))
+    listener.submit(make_request([2] * 8, arrival=1))
+    listener.loop.start()
+    listener.hear_ends(2)
+    assert {end.request_id: Outcome(end.outcome) for end in listener.ends} == {
+        "r0": Outcome.COMPLETED,
+        "r1": Outcome.INTERNAL,
+    }
+    listener.stop()
+
+
+def everything(ahead: int) -> Listener:
+    """Prompts longer than a step, shared prefixes, outputs of all lengths, a stop string."""
+    listener = Listener(FakeEngine(257, 0.0, ahead))
+    for number in range(12):
+        sampling = Sampling(max_tokens=1 + 7 * number, ignore_eos=True)
+        prompt = [1] * (3 * BLOCK) + [number] * (1 + 17 * number)
+        listener.submit(make_request(prompt, arrival=number, sampling=sampling), *["e"][: number % 2])
+    listener.loop.start()
+    listener.hear_ends(12)
+    listener.stop()
+    return listener
+
+
+def test_what_callers_get_does_not_depend_on_running_ahead() -> None:
+    plain, ahead = everything(0), everything(1)
+    assert ahead.tokens == plain.tokens
+    assert ahead.texts == plain.texts
+    assert ahead.said() == plain.said()
+    reasons = {end.finish_reason for end in plain.ends}
+    assert reasons == {FinishReason.STOP.value, FinishReason.LENGTH.value}
+
+
+@AHEAD
+def test_a_request_that_is_aborted_in_a_step_under_way_ends_once(ahead: int) -> None:
+    listener = listening(FakeEngine(257, 0.0, ahead))
+    listener.submit(make_request([1], sampling=Sampling(max_tokens=2000, ignore_eos=True)))
+    while not listener.tokens:
+        listener.hear()
+    listener.loop.abort_all("gateway")
+    listener.hear_ends(1)
+    listener.stop()
+    assert Outcome(listener.ends[0].outcome) is Outcome.CANCELLED
 
 
 def test_a_defect_is_reported_not_hung_on() -> None:
-    listener = Listener(Failing(SystemExit("defect")))
-    listener.loop.submit("gateway", Job(make_request([1]), 1, ByteTokenizer().decoder(), StopStrings(()), 1))
+    listener = listening(Failing(0, [SystemExit("defect")]))
+    listener.submit(make_request([1]))
     assert "defect" in repr(listener.deaths.get(timeout=WAIT))
     listener.loop.stop()

@@ -1,6 +1,6 @@
 """The batcher: everything that enters leaves once, pages are conserved, and the theorems hold over whole runs."""
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 
 import pytest
@@ -12,14 +12,14 @@ from fairlead.cost import COSTS, MICRO, Cost
 from fairlead.errors import ClientLimit, QueueFull, TooLong
 from fairlead.outcomes import FinishReason
 from fairlead.sampling import Sampling
-from local_worker.core.batch import Batch, StepResult
+from local_worker.core.batch import Batch, Done, Slice, StepResult
 from local_worker.core.batcher import Admission, Batcher, Plan
 from local_worker.core.policies import POLICIES
 from local_worker.core.request import Request
+from tests.local_worker.core.device import EOS, Device, lone_output
 from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request
 
 PAGES = 16
-EOS = 9
 # Two clients that share prefixes, token values few enough for hits.
 PROMPT = st.lists(st.integers(0, 1), min_size=1, max_size=18)
 
@@ -30,18 +30,21 @@ def tokens_for(batch: Batch) -> StepResult:
 
 
 class BatcherMachine(RuleBasedStateMachine):
-    """Submits, steps, aborts between plan and commit, failing steps, deadlines."""
+    """Submits, steps, aborts between plan and commit, failing steps, deadlines; with `ahead`, plans before the commit
+    of the step before. Every output is what the request would have got alone."""
 
     policy = "dlpm"
     admission = Admission.RESERVE
+    ahead = 0
 
     def __init__(self) -> None:
         super().__init__()
         self.batcher = make_batcher(
             pages=PAGES, token_budget=7, max_running=5, policy=self.policy, eos=(EOS,), admission=self.admission
         )
+        self.device = Device(self.ahead)
         self.inside: dict[Request, None] = {}
-        self.plan: Plan | None = None
+        self.steps: deque[tuple[Plan, Done]] = deque()
         self.arrivals = 0
         self.now = 0.0
 
@@ -56,44 +59,58 @@ class BatcherMachine(RuleBasedStateMachine):
         self.batcher.submit(request, self.now)
         self.inside[request] = None
 
-    @precondition(lambda self: self.plan is None)
+    @precondition(lambda self: len(self.steps) <= self.ahead)
     @rule()
     def make_plan(self) -> None:
-        self.plan = self.batcher.plan(self.now)
-        if self.plan is None:
-            assert not self.batcher.running
-            assert not self.batcher.waiting, "work-conserving: an idle worker has nobody waiting"
+        before = {request: (request.computed, request.retractions) for request in self.inside}
+        plan = self.batcher.plan(self.now)
+        if self.steps:
+            assert all(request.retractions == before[request][1] for request in self.inside)
+        if plan is None:
+            assert self.steps or not self.batcher.running
+            assert self.steps or not self.batcher.waiting, "work-conserving: an idle worker has nobody waiting"
             return
-        pieces = self.plan.batch.slices
+        pieces = plan.batch.slices
         assert len({piece.request for piece in pieces}) == len(pieces)
         prefill = sum(p.stop - p.start for p in pieces if p.stop - p.start > 1)
         assert prefill <= 7
         for piece in pieces:
-            assert piece.start == piece.request.computed < piece.stop <= len(piece.request.tokens)
-            assert len(piece.pages) * BLOCK >= piece.stop
-            assert piece.samples == (piece.stop == len(piece.request.tokens))
+            entered = piece.request in plan.admitted or piece.request.retractions
+            assert entered or piece.start == before[piece.request][0]
+            self.check(piece)
+        self.steps.append((plan, self.device.launch(plan.batch)))
 
-    @precondition(lambda self: self.plan is not None)
+    def check(self, piece: Slice) -> None:
+        request, known = piece.request, len(piece.request.tokens)
+        sampling = [other.request for plan, _ in self.steps for other in plan.batch.slices if other.samples]
+        assert piece.start < piece.stop == request.computed < request.budget
+        assert len(piece.pages) * BLOCK >= piece.stop
+        assert piece.samples == (piece.stop == known + (request in sampling))
+        assert piece.source == (sampling.index(request) if request in sampling else None)
+        assert request not in sampling or (piece.start, piece.stop) == (known, known + 1)
+
+    @precondition(lambda self: self.steps)
     @rule()
     def commit(self) -> None:
-        assert self.plan is not None
-        for advance in self.batcher.commit(self.plan, tokens_for(self.plan.batch)):
-            assert advance.request in self.inside
-            assert advance.request.tokens[-1] == advance.token
-            ended = advance.token == EOS or advance.request.output_tokens == advance.request.sampling.max_tokens
-            assert ended == (advance.finish is not None)
+        plan, done = self.steps.popleft()
+        for advance in self.batcher.commit(plan, done.wait()):
+            request = advance.request
+            assert request in self.inside
+            assert request.tokens[-1] == advance.token
+            expected = lone_output(request.tokens[: request.prompt_tokens], request.sampling.max_tokens)
+            output = request.tokens[request.prompt_tokens :]
+            assert output == expected[: len(output)]
+            assert (output == expected) == (advance.finish is not None)
             if advance.finish is not None:
                 assert advance.finish == (FinishReason.STOP if advance.token == EOS else FinishReason.LENGTH)
-                del self.inside[advance.request]
-        self.plan = None
+                del self.inside[request]
 
-    @precondition(lambda self: self.plan is not None)
+    @precondition(lambda self: self.steps)
     @rule()
     def fail(self) -> None:
-        assert self.plan is not None
-        for request in self.batcher.fail(self.plan):
-            del self.inside[request]
-        self.plan = None
+        while self.steps:
+            for request in self.batcher.fail(self.steps.popleft()[0]):
+                del self.inside[request]
 
     @precondition(lambda self: self.inside)
     @rule(number=st.integers(0, 100))
@@ -141,6 +158,22 @@ class OptimisticVtcBatcherMachine(VtcBatcherMachine):
     admission = Admission.OPTIMISTIC
 
 
+class AheadBatcherMachine(BatcherMachine):
+    """The same, where a step is planned while the one before is under way."""
+
+    ahead = 1
+
+
+class OptimisticAheadBatcherMachine(AheadBatcherMachine):
+    """Both."""
+
+    admission = Admission.OPTIMISTIC
+
+
+TestAheadBatcher = AheadBatcherMachine.TestCase
+TestAheadBatcher.settings = SETTINGS
+TestOptimisticAheadBatcher = OptimisticAheadBatcherMachine.TestCase
+TestOptimisticAheadBatcher.settings = SETTINGS
 TestOptimisticBatcher = OptimisticBatcherMachine.TestCase
 TestOptimisticBatcher.settings = SETTINGS
 TestOptimisticVtcBatcher = OptimisticVtcBatcherMachine.TestCase
@@ -182,6 +215,7 @@ REQUESTS = st.lists(
     min_size=8,
     max_size=40,
 )
+AHEAD = st.integers(0, 1)
 
 
 EQUAL = {"a": 1000, "b": 1000, "c": 1000}
@@ -189,14 +223,21 @@ TIERS = {"a": 1000, "b": 3000, "c": 500}
 
 
 def histories(
-    batcher: Batcher, arrivals: Sequence[tuple[str, int, int, int, int]], weights: dict[str, int] = EQUAL
+    batcher: Batcher,
+    arrivals: Sequence[tuple[str, int, int, int, int]],
+    weights: dict[str, int] = EQUAL,
+    ahead: int = 0,
 ) -> list[dict[str, tuple[int, bool]]]:
-    """Per step: (service over weight, backlogged) by client. An arrival is (client, prefix, length, output, step)."""
+    """Per step: (service over weight, backlogged) by client. An arrival is (client, prefix, length, output, step).
+
+    With `ahead` each step is planned before the one before it is committed.
+    """
+    launched: deque[Plan] = deque()
     pending = sorted(enumerate(arrivals), key=lambda entry: entry[1][4])
     service: dict[str, int] = defaultdict(int)
     rows: list[dict[str, tuple[int, bool]]] = []
     step = 0
-    while pending or batcher.waiting or batcher.running:
+    while pending or batcher.waiting or batcher.running or launched:
         while pending and pending[0][1][4] <= step:
             number, (client, prefix, length, output, _) = pending.pop(0)
             request = make_request(
@@ -209,7 +250,10 @@ def histories(
         plan = batcher.plan(0.0)
         waiting = Counter(request.client for request in batcher._waiting)
         if plan is not None:
-            batcher.commit(plan, tokens_for(plan.batch))
+            launched.append(plan)
+        if len(launched) > (ahead if plan is not None else 0):
+            done = launched.popleft()
+            batcher.commit(done, tokens_for(done.batch))
         for account, _ in batcher.take_changed_accounts():
             service[account.client] = account.service
         rows.append({c: (service[c] * 1000 // weights[c], waiting[c] > 0) for c in "abc"})
@@ -247,19 +291,20 @@ INTERRUPTED_VISIT = [
 @pytest.mark.parametrize("admission", Admission)
 @pytest.mark.parametrize("name", ["dlpm", "drr", "vtc"])
 @settings(max_examples=40, deadline=None)
-@given(arrivals=REQUESTS)
-@example(arrivals=INTERRUPTED_VISIT)
+@given(arrivals=REQUESTS, ahead=AHEAD)
+@example(arrivals=INTERRUPTED_VISIT, ahead=0)
 def test_two_backlogged_clients_differ_by_at_most_the_bound(
     name: str,
     admission: Admission,
     cost: str,
     weights: dict[str, int],
     arrivals: list[tuple[str, int, int, int, int]],
+    ahead: int,
 ) -> None:
     """DLPM Theorem 4.1, VTC Theorem 4.4 and section 4.3 (weights), DRR: with the bound that the running policy claims
-    for its admission mode, cost function and least weight."""
+    for its admission mode, cost function and least weight, whether or not charges lag a step behind."""
     batcher = tight(name, admission, COSTS[cost](), min(weights.values()))
-    rows = histories(batcher, arrivals, weights)
+    rows = histories(batcher, arrivals, weights, ahead)
     bound = batcher.policy.bound_micro
     assert bound is not None
     for f, g in ("ab", "ba", "ac", "ca", "bc", "cb"):
@@ -268,13 +313,13 @@ def test_two_backlogged_clients_differ_by_at_most_the_bound(
 
 @pytest.mark.parametrize("name", ["dlpm", "vtc"])
 @settings(max_examples=120, deadline=None)
-@given(arrivals=REQUESTS)
+@given(arrivals=REQUESTS, ahead=AHEAD)
 def test_nobody_gets_further_ahead_of_a_backlogged_client(
-    name: str, arrivals: list[tuple[str, int, int, int, int]]
+    name: str, arrivals: list[tuple[str, int, int, int, int]], ahead: int
 ) -> None:
     """DLPM Theorem 4.2: against clients that are not backlogged; VTC Theorem 4.9 has twice the bound of 4.4."""
     batcher = tight(name)
-    rows = histories(batcher, arrivals)
+    rows = histories(batcher, arrivals, ahead=ahead)
     bound = batcher.policy.bound_micro
     assert bound is not None
     for f, g in ("ab", "ba", "ac", "ca", "bc", "cb"):
@@ -283,23 +328,23 @@ def test_nobody_gets_further_ahead_of_a_backlogged_client(
 
 @pytest.mark.parametrize("admission", Admission)
 @settings(max_examples=60, deadline=None)
-@given(arrivals=REQUESTS)
+@given(arrivals=REQUESTS, ahead=AHEAD)
 def test_what_a_policy_charges_is_the_service_given(
-    admission: Admission, arrivals: list[tuple[str, int, int, int, int]]
+    admission: Admission, arrivals: list[tuple[str, int, int, int, int]], ahead: int
 ) -> None:
     """The first output token, every later one and the computed input, once each; LCF's counters are never lifted."""
     batcher = tight("lcf", admission)
-    rows = histories(batcher, arrivals)
+    rows = histories(batcher, arrivals, ahead=ahead)
     for client in "abc":
         assert batcher.policy.balance(client) == rows[-1][client][0]
 
 
 @settings(max_examples=120, deadline=None)
-@given(arrivals=REQUESTS)
-def test_balances_stay_in_the_proved_range(arrivals: list[tuple[str, int, int, int, int]]) -> None:
+@given(arrivals=REQUESTS, ahead=AHEAD)
+def test_balances_stay_in_the_proved_range(arrivals: list[tuple[str, int, int, int, int]], ahead: int) -> None:
     """DLPM Theorem A.1: -U < q <= Q^u at every step."""
     batcher = tight("dlpm")
-    histories(batcher, arrivals)
+    histories(batcher, arrivals, ahead=ahead)
     bound = batcher.policy.bound_micro
     assert bound is not None
     most = bound // 2 - QUANTUM * MICRO

@@ -59,7 +59,7 @@ class PrefixCacheMachine(RuleBasedStateMachine):
             del page[position % BLOCK :]
             page.append(request.tokens[position])
         request.computed = stop
-        self.cache.publish(request)
+        self.cache.publish(request, request.computed)
 
     @rule(request=consumes(running))
     def release(self, request: Request) -> None:
@@ -99,7 +99,7 @@ def computed(cache: PrefixCache, request: Request) -> Request:
     """`request`, admitted and wholly computed."""
     assert cache.admit(request, request.budget) is not None
     request.computed = len(request.tokens)
-    cache.publish(request)
+    cache.publish(request, request.computed)
     return request
 
 
@@ -152,7 +152,7 @@ def test_digests_of_generated_blocks_continue_the_chain() -> None:
     assert cache.admit(request, request.budget) is not None
     request.tokens += [0, 1, 1, 0, 1, 1]
     request.computed = len(request.tokens)
-    cache.publish(request)
+    cache.publish(request, request.computed)
     assert request.digests == make_request(request.tokens).digests
     assert cache.match(make_request([*request.tokens, 1])) == 2 * BLOCK
     assert request.chain_seed == SEED

@@ -1,12 +1,13 @@
 """Drives a real engine through the real batcher, as the engine loop does."""
 
+from collections import deque
 from collections.abc import Sequence
 
 from fairlead.blocks import chain, pack_ids, unpack_digests
 from fairlead.cost import WEIGHT_ONE, Cost, WeightedTokens
 from fairlead.sampling import Sampling
-from local_worker.core.batch import Engine
-from local_worker.core.batcher import Admission, Batcher, Limits
+from local_worker.core.batch import Engine, Pending
+from local_worker.core.batcher import Admission, Batcher, Limits, Plan
 from local_worker.core.policies import POLICIES, PolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
@@ -66,20 +67,32 @@ def make_request(
     )
 
 
-def step(batcher: Batcher, engine: Engine) -> bool:
-    """One plan, step and commit; False when there is nothing to do."""
-    plan = batcher.plan(0.0)
-    if plan is None:
-        return False
-    batcher.commit(plan, engine.step(plan.batch))
-    batcher.check_invariants()
-    return True
+class Driver:
+    """Plans, launches and commits as the engine loop does; with an engine that runs ahead, one step behind."""
+
+    def __init__(self, batcher: Batcher, engine: Engine) -> None:
+        self.batcher = batcher
+        self._engine = engine
+        self._steps: deque[tuple[Plan, Pending]] = deque()
+
+    def turn(self) -> bool:
+        """One plan, if there is one, and at most one commit; False when there is nothing to do."""
+        plan = self.batcher.plan(0.0)
+        if plan is not None:
+            self._steps.append((plan, self._engine.launch(plan.batch)))
+        if len(self._steps) > (self._engine.ahead if plan is not None else 0):
+            done, pending = self._steps.popleft()
+            self.batcher.commit(done, pending.wait())
+            plan = done
+        self.batcher.check_invariants()
+        return plan is not None
 
 
 def run(batcher: Batcher, engine: Engine, requests: Sequence[Request]) -> list[list[int]]:
     """The output tokens of each request, all submitted at once."""
     for request in requests:
         batcher.submit(request, 0.0)
-    while step(batcher, engine):
+    driver = Driver(batcher, engine)
+    while driver.turn():
         pass
     return [request.tokens[request.prompt_tokens :] for request in requests]

@@ -1,6 +1,8 @@
-"""Greedy output equals `model.generate` token for token, whatever shares the batch or the cache."""
+"""Greedy output equals `model.generate` token for token, whatever shares the batch or the cache, and whether or not the
+next step is launched before the host knows the tokens of the last one."""
 
 import random
+from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
@@ -35,12 +37,13 @@ from transformers import (
 )
 
 from fairlead.sampling import Sampling
-from local_worker.core.batch import Batch
+from local_worker.core.batch import Batch, Done, TokenLogprobs
 from local_worker.core.batcher import Admission
+from local_worker.core.request import Request
 from local_worker.engine.attention import UnsupportedModel
 from local_worker.engine.packed import PackedLinear, pack
 from local_worker.engine.runner import EngineOptions, TransformersEngine
-from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request, run, step
+from tests.local_worker.engine.driving import BLOCK, Driver, make_batcher, make_request, run
 
 VOCAB = 97
 NEW_TOKENS = 8
@@ -92,6 +95,7 @@ REFUSED: dict[str, tuple[PreTrainedConfig, str]] = {
         "dynamic",
     ),
 }
+AHEAD = pytest.mark.parametrize("ahead", [0, 1])
 OPTIONS = EngineOptions(kv_tokens=512 * BLOCK, block_tokens=BLOCK)
 
 
@@ -144,21 +148,29 @@ def test_mixed_batches_chunks_and_prefix_hits_change_nothing(name: str) -> None:
     assert run(batcher, engine, again) == expected
     assert all(request.cached >= 4 * BLOCK for request in again[1::2])
     assert run(make_batcher(token_budget=500), engine, [make_request(texts[1])]) == [expected[1]]
+    engine.ahead = 1
+    batcher = make_batcher(token_budget=11)
+    for round_ in range(2):  # cold, then with prefix hits
+        requests = [make_request(prompt, arrival=100 * round_ + n) for n, prompt in enumerate(texts)]
+        assert run(batcher, engine, requests) == expected
 
 
-def test_requests_that_join_and_leave_at_any_time_change_nothing() -> None:
+@AHEAD
+def test_requests_that_join_and_leave_at_any_time_change_nothing(ahead: int) -> None:
     texts = prompts(12)
     oracle = make_model(CONFIGS["llama"])
     expected = [generate(oracle, prompt) for prompt in texts]
     engine = TransformersEngine(make_model(CONFIGS["llama"]), EngineOptions(kv_tokens=40 * BLOCK, block_tokens=BLOCK))
+    engine.ahead = ahead
     batcher = make_batcher(pages=40, token_budget=16, policy="dlpm")
+    driver = Driver(batcher, engine)
     requests = [make_request(prompt, arrival=number) for number, prompt in enumerate(texts)]
     for number, request in enumerate(requests):
         batcher.submit(request, 0.0)
-        step(batcher, engine)
+        driver.turn()
         if number == 5:
             batcher.abort(requests[3])
-    while step(batcher, engine):
+    while driver.turn():
         pass
     for number, request in enumerate(requests):
         output = request.tokens[request.prompt_tokens :]
@@ -166,20 +178,24 @@ def test_requests_that_join_and_leave_at_any_time_change_nothing() -> None:
         assert len(output) == NEW_TOKENS or number == 3
 
 
+@AHEAD
 @pytest.mark.parametrize("policy", ["dlpm", "fcfs"])
-def test_retraction_and_resume_change_nothing(policy: str) -> None:
+def test_retraction_and_resume_change_nothing(policy: str, ahead: int) -> None:
     texts = prompts(10)
     oracle = make_model(CONFIGS["llama"])
     expected = [generate(oracle, prompt) for prompt in texts]
     engine = TransformersEngine(make_model(CONFIGS["llama"]), EngineOptions(kv_tokens=16 * BLOCK, block_tokens=BLOCK))
+    engine.ahead = ahead
     batcher = make_batcher(pages=16, token_budget=24, policy=policy, admission=Admission.OPTIMISTIC)
     requests = [make_request(prompt, arrival=number) for number, prompt in enumerate(texts)]
     assert run(batcher, engine, requests) == expected
     assert sum(request.retractions for request in requests) > 0
 
 
-def test_sampled_tokens_depend_on_seed_and_position_alone() -> None:
+@AHEAD
+def test_sampled_tokens_depend_on_seed_and_position_alone(ahead: int) -> None:
     engine = TransformersEngine(make_model(CONFIGS["llama"]), OPTIONS)
+    engine.ahead = ahead
     sampling = Sampling(max_tokens=8, temperature=1.5, top_k=40, top_p=0.95, seed=11, ignore_eos=True)
     texts = prompts(6)
     solo = run(make_batcher(), engine, [make_request(texts[1], sampling=sampling)])[0]
@@ -201,8 +217,62 @@ def test_the_size_of_the_batch_changes_no_greedy_token(size: int) -> None:
     oracle = make_model(CONFIGS["llama"])
     expected = [generate(oracle, prompt) for prompt in texts]
     engine = TransformersEngine(make_model(CONFIGS["llama"]), EngineOptions(kv_tokens=2048, block_tokens=BLOCK))
-    requests = [make_request(prompt, arrival=number) for number, prompt in enumerate(texts)]
-    assert run(make_batcher(token_budget=512), engine, requests) == expected
+    for engine.ahead in (0, 1):
+        requests = [make_request(prompt, arrival=number) for number, prompt in enumerate(texts)]
+        assert run(make_batcher(token_budget=512), engine, requests) == expected
+
+
+def test_every_way_of_sampling_gives_the_same_when_the_engine_runs_ahead() -> None:
+    """Penalties and `min_tokens` look at tokens that the host does not know yet; so do the seeded draws' positions."""
+    engine = TransformersEngine(make_model(CONFIGS["llama"]), replace(OPTIONS, eos_token_ids=tuple(range(3, 40))))
+    ways: list[dict[str, Any]] = [
+        {"ignore_eos": True, "frequency_penalty": 2.0, "presence_penalty": 1.0},
+        {"ignore_eos": True, "repetition_penalty": 5.0, "temperature": 1.0, "seed": 4},
+        {"ignore_eos": True, "temperature": 3.0, "seed": 5, "logprobs": 3},
+        {"min_tokens": 5},
+        {"temperature": 2.0, "top_p": 0.8, "min_p": 0.01, "seed": 6, "min_tokens": 3},
+        {"ignore_eos": True, "logprobs": 0},
+        {},
+    ]
+    texts = prompts(len(ways))
+
+    def outputs(ahead: int) -> tuple[list[list[int]], list[Any]]:
+        engine.ahead = ahead
+        recorder = LogprobRecorder(engine)
+        batcher = make_batcher(token_budget=24, eos=tuple(range(3, 40)))
+        requests = [
+            make_request(text, arrival=number, sampling=Sampling(max_tokens=12, **ways[number]))
+            for number, text in enumerate(texts)
+        ]
+        return run(batcher, recorder, requests), [recorder.found[request] for request in requests]
+
+    plain, plain_logprobs = outputs(0)
+    ahead, ahead_logprobs = outputs(1)
+    assert ahead == plain
+    assert len({len(output) for output in plain}) > 1, "some end before max_tokens: a token is wasted"
+    for here, there, output in zip(ahead_logprobs, plain_logprobs, plain, strict=True):
+        assert len(here) >= len(there) == len(output)
+        for one, other in zip(here, there, strict=False):
+            assert (one is None) == (other is None)
+            if one is not None and other is not None:
+                assert [token for token, _ in one.top] == [token for token, _ in other.top]
+                assert one.logprob == pytest.approx(other.logprob, abs=1e-4)
+
+
+class LogprobRecorder:
+    """Keeps the log-probabilities of each request's tokens."""
+
+    def __init__(self, engine: TransformersEngine) -> None:
+        self.ahead = engine.ahead
+        self.found: dict[Request, list[TokenLogprobs | None]] = defaultdict(list)
+        self._engine = engine
+
+    def launch(self, batch: Batch) -> Done:
+        result = self._engine.launch(batch).wait()
+        requests = [piece.request for piece in batch.slices if piece.samples]
+        for request, entry in zip(requests, result.logprobs or [None] * len(requests), strict=True):
+            self.found[request].append(entry)
+        return Done(result)
 
 
 @pytest.mark.parametrize("group_tokens", [1, 64, 100_000])
@@ -273,7 +343,7 @@ def test_batch_invariant_logits_are_bitwise_those_of_a_lone_request() -> None:
         found = []
         while (plan := batcher.plan(0.0)) is not None:
             found.append(engine.record(plan.batch))
-            batcher.commit(plan, engine.step(plan.batch))
+            batcher.commit(plan, engine.launch(plan.batch).wait())
         return found
 
     together = decode_logits(list(range(9)))

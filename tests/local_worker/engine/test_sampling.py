@@ -1,13 +1,16 @@
 """Sampling draws from the distribution that the parameters define."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
 
 from fairlead.sampling import Sampling
+from local_worker.core.batch import Slice, StepResult
 from local_worker.core.request import Request
+from local_worker.engine.sampled import Sampled
 from local_worker.engine.sampling import FIRST_CANDIDATES, adjust, choose
 from tests.local_worker.engine.driving import make_request
 
@@ -15,11 +18,23 @@ LOGITS = torch.tensor([[2.0, 1.0, 0.0, -1.0, -3.0]])
 DRAWS = 4000
 
 
+NOBODY = torch.empty(0, dtype=torch.int64)
+
+
+def sample(logits: torch.Tensor, requests: Sequence[Request], eos: Sequence[int] = ()) -> StepResult:
+    slices = [last_slice(request) for request in requests]
+    return Sampled(choose(logits, slices, NOBODY, eos), logits, slices).wait()
+
+
+def last_slice(request: Request) -> Slice:
+    return Slice(request, len(request.tokens) - 1, len(request.tokens), (), samples=True)
+
+
 def frequencies(**parameters: float) -> list[float]:
     counts = [0] * LOGITS.shape[1]
     for seed in range(DRAWS):
         request = make_request([1], sampling=Sampling(max_tokens=1, seed=seed, **parameters))  # type: ignore[arg-type]
-        counts[choose(LOGITS, [request], ()).tokens[0]] += 1
+        counts[sample(LOGITS, [request]).tokens[0]] += 1
     return [count / DRAWS for count in counts]
 
 
@@ -55,7 +70,7 @@ def test_min_p_is_relative_to_the_most_likely() -> None:
 
 
 def test_greedy_takes_the_most_likely() -> None:
-    assert choose(LOGITS, [make_request([1])], ()).tokens == (0,)
+    assert sample(LOGITS, [make_request([1])]).tokens == (0,)
 
 
 def test_truncations_combine_as_top_k_then_top_p_then_min_p() -> None:
@@ -71,7 +86,7 @@ def test_a_nucleus_wider_than_the_first_candidates_is_found_whole() -> None:
     nucleus = set(order[: int((ordered.cumsum(dim=-1) < 0.9).sum()) + 1].tolist())
     assert len(nucleus) > 2 * FIRST_CANDIDATES
     requests = [make_request([1], sampling=Sampling(temperature=1.0, top_p=0.9, seed=seed)) for seed in range(DRAWS)]
-    drawn = [choose(logits, [request], ()).tokens[0] for request in requests]
+    drawn = [sample(logits, [request]).tokens[0] for request in requests]
     assert set(drawn) <= nucleus
     assert len(set(drawn)) > FIRST_CANDIDATES
 
@@ -88,8 +103,8 @@ def test_rows_with_different_parameters_are_drawn_as_if_alone() -> None:
         Sampling(temperature=1.0, top_p=0.999, seed=5),
     ]
     requests = [make_request([7, 7, 9], sampling=sampling) for sampling in samplings]
-    together = choose(logits, requests, ()).tokens
-    alone = tuple(choose(logits[row : row + 1], [request], ()).tokens[0] for row, request in enumerate(requests))
+    together = sample(logits, requests).tokens
+    alone = tuple(sample(logits[row : row + 1], [request]).tokens[0] for row, request in enumerate(requests))
     assert together == alone
 
 
@@ -101,7 +116,7 @@ def with_output(prompt: list[int], output: list[int], **parameters: Any) -> Requ
 
 def adjusted(request: Request) -> dict[int, float]:
     """The logits that a token is chosen from."""
-    return {token: float(value) for token, value in enumerate(adjust(LOGITS, [request], ())[0])}
+    return {token: float(value) for token, value in enumerate(adjust(LOGITS, [last_slice(request)], NOBODY, ())[0])}
 
 
 def test_presence_and_frequency_penalties_count_output_only() -> None:
@@ -123,17 +138,17 @@ def test_penalties_go_on_over_the_output_of_earlier_attempts() -> None:
 
 def test_no_end_before_min_tokens() -> None:
     early = with_output([1], [3], min_tokens=2, stop_token_ids=(1,))
-    assert choose(LOGITS, [early], (0,)).tokens == (2,)
+    assert sample(LOGITS, [early], (0,)).tokens == (2,)
     late = with_output([1], [3, 3], min_tokens=2, stop_token_ids=(1,))
-    assert choose(LOGITS, [late], (0,)).tokens == (0,)
+    assert sample(LOGITS, [late], (0,)).tokens == (0,)
     told_to_ignore = with_output([1], [3], min_tokens=2, ignore_eos=True)
-    assert choose(LOGITS, [told_to_ignore], (0,)).tokens == (0,)
+    assert sample(LOGITS, [told_to_ignore], (0,)).tokens == (0,)
 
 
 def test_logprobs_are_the_models_own_whatever_changes_the_choice() -> None:
     plain = make_request([1])
     asking = with_output([1], [0], logprobs=2, presence_penalty=2.0)
-    result = choose(LOGITS.repeat(2, 1), [plain, asking], ())
+    result = sample(LOGITS.repeat(2, 1), [plain, asking])
     assert result.tokens == (0, 1)
     assert result.logprobs[0] is None
     entry = result.logprobs[1]
@@ -142,4 +157,4 @@ def test_logprobs_are_the_models_own_whatever_changes_the_choice() -> None:
     assert entry.logprob == pytest.approx(expected[1], abs=1e-5)
     assert [token for token, _ in entry.top] == [0, 1]
     assert [value for _, value in entry.top] == pytest.approx(expected[:2], abs=1e-5)
-    assert choose(LOGITS, [plain], ()).logprobs == ()
+    assert sample(LOGITS, [plain]).logprobs == ()

@@ -1,0 +1,46 @@
+"""An engine whose model reads its whole context from pages, and so shows in its tokens what went wrong with them."""
+
+from collections.abc import Sequence
+
+from local_worker.core.batch import Batch, Done, Slice, StepResult
+from tests.local_worker.engine.driving import BLOCK
+
+EOS = 9
+
+
+def next_token(context: Sequence[int]) -> int:
+    """What the model says after `context`: sometimes the end-of-sequence token."""
+    return (sum((at + 1) * token for at, token in enumerate(context)) * 7 + len(context)) % (EOS + 1)
+
+
+def lone_output(prompt: Sequence[int], most: int) -> list[int]:
+    """What a request gets that is alone."""
+    output: list[int] = []
+    while len(output) < most and EOS not in output:
+        output.append(next_token([*prompt, *output]))
+    return output
+
+
+class Device:
+    """See Engine."""
+
+    def __init__(self, ahead: int) -> None:
+        self.ahead = ahead
+        self._slots: dict[tuple[int, int], int] = {}
+        self._sampled: tuple[int, ...] = ()
+
+    def launch(self, batch: Batch) -> Done:
+        """See Engine: first everything is written, then read; done at once, as on a stream that nobody waits for."""
+        for piece in batch.slices:
+            for at, token in enumerate(self._inputs(piece), start=piece.start):
+                self._slots[piece.pages[at // BLOCK], at % BLOCK] = token
+        self._sampled = tuple(next_token(self._context(piece)) for piece in batch.slices if piece.samples)
+        return Done(StepResult(self._sampled))
+
+    def _inputs(self, piece: Slice) -> list[int]:
+        if piece.source is not None:
+            return [self._sampled[piece.source]]
+        return piece.request.tokens[piece.start : piece.stop]
+
+    def _context(self, piece: Slice) -> list[int]:
+        return [self._slots[piece.pages[at // BLOCK], at % BLOCK] for at in range(piece.stop)]
