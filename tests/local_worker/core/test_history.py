@@ -16,7 +16,7 @@ from local_worker.core.policies.dlpm import Dlpm
 from local_worker.engine.fake import FakeEngine
 from local_worker.gap_alarm import GapAlarm
 from local_worker.replay import main, replay
-from tests.local_worker.engine.driving import make_batcher, make_request, step
+from tests.local_worker.engine.driving import Driver, make_batcher, make_request
 
 CLIENTS = ("c0", "c1", "c2")
 
@@ -41,12 +41,12 @@ class Exact:
             self.worst[pair] = max(self.worst[pair], greatest - least)
 
 
-def busy(admission: Admission, cost: str, segment: int) -> tuple[Batcher, Exact]:
+def busy(admission: Admission, cost: str, segment: int, ahead: int = 0) -> tuple[Batcher, Exact]:
     """A batcher after many random requests."""
     rng = random.Random(5)
     batcher = make_batcher(pages=48, max_running=6, policy="dlpm", admission=admission, cost=COSTS[cost]())
     batcher._ledger.history = History(segment)
-    exact, engine = Exact(batcher), FakeEngine(100, 0.0)
+    exact, driver = Exact(batcher), Driver(batcher, FakeEngine(100, 0.0, ahead))
     for arrival in range(150):
         sampling = Sampling(max_tokens=rng.randrange(1, 20), ignore_eos=True)
         request = make_request([rng.randrange(9)] * rng.randrange(1, 40), arrival=arrival, sampling=sampling)
@@ -57,9 +57,9 @@ def busy(admission: Admission, cost: str, segment: int) -> tuple[Batcher, Exact]
             batcher.abort(request)
             exact.look()
         if rng.random() < 0.5:
-            step(batcher, engine)
+            driver.turn()
             exact.look()
-    while step(batcher, engine):
+    while driver.turn():
         exact.look()
     return batcher, exact
 
@@ -71,8 +71,9 @@ def record(batcher: Batcher, cost: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("admission", list(Admission))
 @pytest.mark.parametrize("cost", sorted(COSTS))
-def test_a_replay_finds_every_service_and_no_smaller_gap(admission: Admission, cost: str) -> None:
-    batcher, exact = busy(admission, cost, segment=1_000_000)
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_a_replay_finds_every_service_and_no_smaller_gap(admission: Admission, cost: str, ahead: int) -> None:
+    batcher, exact = busy(admission, cost, 1_000_000, ahead)
     (replayed,) = replay(record(batcher, cost))
     accounts = batcher._ledger._accounts
     assert replayed.weighted == {client: accounts[client].weighted for client in CLIENTS}
