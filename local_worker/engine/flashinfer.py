@@ -16,6 +16,7 @@ from local_worker.core.batch import Slice
 from local_worker.engine.attention import LayerStep
 from local_worker.engine.kv import LayerShape, PagedKV
 from local_worker.engine.page_tables import PageTables
+from local_worker.engine.transfer import Milestone
 
 WORKSPACE_BYTES = 128 << 20
 BACKEND = "fa2"
@@ -44,7 +45,9 @@ class FlashInfer:
         # Shared by all wrappers, graphs' too: they run one after the other.
         self.workspace = torch.zeros(WORKSPACE_BYTES, dtype=torch.uint8, device=kv.device)
         self._wrappers: dict[Kind, Any] = {}
-        self._staging = Staging()
+        # A wrapper stages its plan in pinned memory: to be copied before the next plan overwrites it. The copy stands
+        # before the step that uses it, so to wait for it is to wait for no step but those before that one.
+        self._staged = Milestone(kv.device)
         self._tables: PageTables
 
     @property
@@ -55,10 +58,10 @@ class FlashInfer:
     def plan(self, slices: Sequence[Slice]) -> None:
         """See Attention."""
         self._tables = PageTables(slices, self._kv.block_tokens, self._kv.device)
-        self._staging.wait()
+        self._staged.wait()
         for kind in self._wrappers:
             self._plan(kind)
-        self._staging.filled()
+        self._staged.set()
 
     def attend(self, layer: int, step: LayerStep) -> torch.Tensor:
         """See Attention."""
@@ -68,7 +71,7 @@ class FlashInfer:
                 self.workspace, "NHD", backend=BACKEND
             )
             self._plan(kind)
-            self._staging.filled()
+            self._staged.set()
         pages = (self._kv.keys[layer], self._kv.values[layer])
         out: torch.Tensor = self._wrappers[kind].run(step.queries.contiguous(), pages)
         return out
@@ -101,7 +104,7 @@ class FlashInferDecode:
         self, kv: PagedKV, kinds: Sequence[Kind], workspace: torch.Tensor, batch: int, most_pages: int
     ) -> None:
         self._kv = kv
-        self._staging = Staging()
+        self._staged = Milestone(kv.device)
 
         def buffer(size: int) -> torch.Tensor:
             return torch.zeros(size, dtype=torch.int32, device=kv.device)
@@ -125,7 +128,7 @@ class FlashInferDecode:
         tables = PageTables(slices, self._kv.block_tokens, self._kv.device)
         # From the host the wrapper would copy them in a way that waits for the device.
         indices = tables.indices.to(self._kv.device, non_blocking=True)
-        self._staging.wait()
+        self._staged.wait()
         for kind, wrapper in self._wrappers.items():
             wrapper.plan(
                 tables.pages,
@@ -141,7 +144,7 @@ class FlashInferDecode:
                 kv_data_type=self._kv.dtype,
                 seq_lens=tables.lengths,
             )
-        self._staging.filled()
+        self._staged.set()
 
     def attend(self, layer: int, step: LayerStep) -> torch.Tensor:
         """See Attention."""
@@ -149,19 +152,3 @@ class FlashInferDecode:
         pages = (self._kv.keys[layer], self._kv.values[layer])
         out: torch.Tensor = self._wrappers[kind].run(step.queries.contiguous(), pages)
         return out
-
-
-class Staging:
-    """The pinned memory in which a wrapper prepares its plan: to be copied before the next plan overwrites it."""
-
-    def __init__(self) -> None:
-        self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
-
-    def wait(self) -> None:
-        """Until the last plan has been copied. The copy stands before the step that uses it, so this waits for no step
-        but those before that one."""
-        self._copied.synchronize()
-
-    def filled(self) -> None:
-        """A plan was made, and its copy queued."""
-        self._copied.record()

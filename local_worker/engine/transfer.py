@@ -21,19 +21,33 @@ def upload(columns: Sequence[Sequence[int]], device: torch.device) -> list[torch
     return list(numbers.split([len(column) for column in columns]))  # type: ignore[no-untyped-call]
 
 
+class Milestone:
+    """A point in the device's work that the host can wait for; the CPU is always there."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._event = torch.cuda.Event() if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+
+    def set(self) -> None:
+        """The point is here: after what has been launched so far."""
+        if self._event is not None:
+            self._event.record()
+
+    def wait(self) -> None:
+        """Until the device has come to the point that was set last, if any; raises what the device raised."""
+        if self._event is not None:
+            self._event.synchronize()
+
+
 class Download:
     """Tensors on their way to the host."""
 
     def __init__(self, *tensors: torch.Tensor) -> None:
         # To the host without blocking means into pinned memory.
         self._tensors = [tensor.to("cpu", non_blocking=True) for tensor in tensors]
-        self._arrived = None
-        if any(tensor.is_cuda for tensor in tensors):
-            self._arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            self._arrived.record()
+        self._arrived = Milestone(tensors[0].device)
+        self._arrived.set()
 
     def wait(self) -> list[torch.Tensor]:
         """On the host, once the device has computed them; raises what the device raised."""
-        if self._arrived is not None:
-            self._arrived.synchronize()
+        self._arrived.wait()
         return self._tensors
