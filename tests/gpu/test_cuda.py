@@ -1,4 +1,4 @@
-"""The engine on a CUDA device: FlashInfer and its graphs against torch's SDPA over the same pages, and running ahead."""
+"""The engine on a CUDA device: FlashInfer and its graphs against torch's SDPA over the same pages; running ahead."""
 
 from collections.abc import Iterator
 from copy import deepcopy
