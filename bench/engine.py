@@ -28,7 +28,8 @@ from fairlead.blocks import chain, pack_ids, unpack_digests
 from fairlead.cost import WeightedTokens
 from fairlead.sampling import Sampling
 from local_worker.core.batch import Pending, StepResult
-from local_worker.core.batcher import Advance, Batcher, Limits, Plan
+from local_worker.core.batcher import Advance, Batcher, Plan
+from local_worker.core.limits import Limits
 from local_worker.core.policies import POLICIES, PolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request

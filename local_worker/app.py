@@ -17,14 +17,16 @@ from fairlead.telemetry.records import WORKER
 from fairlead.v1 import scheduler_pb2, worker_pb2, worker_pb2_grpc
 from local_worker.attachment import Attachment
 from local_worker.config import WorkerConfig
-from local_worker.core.batcher import Admission, Batcher, Limits
+from local_worker.core.batcher import Batcher
+from local_worker.core.limits import Admission, Limits
 from local_worker.core.policies import POLICIES, PolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.gap_alarm import GapAlarm
 from local_worker.inventory import Inventory
-from local_worker.loop import EngineLoop, Outbox
+from local_worker.loop import EngineLoop
 from local_worker.metrics import WorkerMetrics
 from local_worker.model import Model, load_model
+from local_worker.outbox import Outbox
 from local_worker.prompts import Prompts
 from local_worker.service import TokenizerService, WorkerService
 

@@ -13,7 +13,7 @@ from fairlead.rpc.channel import open_channel, secret_metadata
 from fairlead.rpc.mutual import Membership
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from local_worker.inventory import Inventory, to_proto
-from local_worker.loop import Outbox
+from local_worker.outbox import Outbox
 
 log = logging.getLogger(__name__)
 REPORT_SECONDS = 0.05  # the contract is at least ten reports a second

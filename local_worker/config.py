@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fairlead.config import addresses, option, require
 from fairlead.cost import COSTS
 from fairlead.rpc.mutual import Membership, membership
-from local_worker.core.batcher import Admission
+from local_worker.core.limits import Admission
 from local_worker.core.policies import POLICIES
 
 MIN_SECRET = 16

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 from fairlead.blocks import runs
 from fairlead.v1 import scheduler_pb2
-from local_worker.loop import Outbox
+from local_worker.outbox import Outbox
 
 # A worker whose steps keep failing asks for no requests for so long; then the next one shows whether it has recovered.
 REST_SECONDS = 5.0

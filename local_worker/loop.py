@@ -8,44 +8,24 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from fairlead.cost import MICRO, WEIGHT_ONE
+from fairlead.cost import WEIGHT_ONE
 from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason, Outcome
-from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
+from fairlead.v1 import scheduler_pb2
 from local_worker.core.batch import Engine, Pending, StepResult, TokenLogprobs
 from local_worker.core.batcher import Advance, Batcher, Plan
-from local_worker.core.prefix_cache import Link
 from local_worker.core.request import Request
 from local_worker.job import Job
+from local_worker.outbox import Outbox, Sink, load_of, to_proto
 
 log = logging.getLogger(__name__)
 # A second failure in a row is no accident of one batch: the worker should stop being given work.
 UNHEALTHY_AFTER = 2
 IDLE_SECONDS = 0.5
 STEP_AVERAGE = 0.1  # weight of the newest step in the moving average
-
-Sink = Hashable  # whoever receives a job's events: one per gateway session
-
-
-@dataclass(slots=True)
-class Outbox:
-    """What one turn of the loop has to say."""
-
-    events: dict[Sink, worker_pb2.StepEvents] = field(default_factory=dict)
-    accepted: list[scheduler_pb2.AcceptedRequest] = field(default_factory=list)
-    ended: list[scheduler_pb2.RequestEnd] = field(default_factory=list)
-    cached: tuple[Link, ...] = ()
-    evicted: tuple[int, ...] = ()
-    load: scheduler_pb2.Load = field(default_factory=scheduler_pb2.Load)
-    oldest_queued_at: float | None = None  # the loop's clock
-    healthy: bool = True
-
-    def to(self, sink: Sink) -> worker_pb2.StepEvents:
-        """The message for `sink`."""
-        return self.events.setdefault(sink, worker_pb2.StepEvents())
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +209,7 @@ class EngineLoop:
             attempt=job.attempt,
             token_ids=advance.token.to_bytes(4, "little"),
             text=text,
-            logprobs=[_to_proto(logprobs)] if logprobs else (),
+            logprobs=[to_proto(logprobs)] if logprobs else (),
             service=job.service,
         )
         if stopped:
@@ -310,37 +290,5 @@ class EngineLoop:
         out.cached, out.evicted = self._batcher.cache.take_events()
         out.healthy = self._failures < UNHEALTHY_AFTER
         out.oldest_queued_at = self._batcher.oldest_queued_at
-        prompt_tokens, cached_tokens = self._batcher.prompt_tokens
-        out.load = scheduler_pb2.Load(
-            running=self._batcher.running,
-            waiting=self._batcher.waiting,
-            kv_tokens_used=self._batcher.kv_tokens_used,
-            step_seconds=self._step_seconds,
-            fairness_gap=self._batcher.fairness_gap / MICRO,
-            recomputed_tokens=self._batcher.recomputed_tokens,
-            prompt_tokens=prompt_tokens,
-            cached_tokens=cached_tokens,
-            services=self._changed_services(),
-        )
+        out.load = load_of(self._batcher, self._step_seconds)
         self._deliver(out)
-
-    def _changed_services(self) -> list[scheduler_pb2.ClientService]:
-        return [
-            scheduler_pb2.ClientService(
-                client=account.client,
-                service=account.service / MICRO,
-                weighted_service=account.weighted / MICRO,
-                balance=balance / MICRO,
-                waiting=account.waiting,
-                running=account.running,
-            )
-            for account, balance in self._batcher.take_changed_accounts()
-        ]
-
-
-def _to_proto(logprobs: TokenLogprobs) -> common_pb2.TokenLogprobs:
-    return common_pb2.TokenLogprobs(
-        logprob=logprobs.logprob,
-        top_ids=[token for token, _ in logprobs.top],
-        top_logprobs=[value for _, value in logprobs.top],
-    )

@@ -17,7 +17,8 @@ from fairlead.v1 import worker_pb2, worker_pb2_grpc
 from fairlead.wire import sampling_from_proto
 from local_worker.core.request import Request
 from local_worker.job import Job
-from local_worker.loop import EngineLoop, Outbox
+from local_worker.loop import EngineLoop
+from local_worker.outbox import Outbox
 from local_worker.prompts import Prompts
 from local_worker.stop_strings import StopStrings
 

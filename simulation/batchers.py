@@ -1,6 +1,6 @@
 """A worker's core, made from its specification."""
 
-from local_worker.core.batcher import Limits
+from local_worker.core.limits import Limits
 from local_worker.core.prefix_cache import PrefixCache
 from simulation.decode_runs import RunBatcher
 from simulation.prompts import EOS

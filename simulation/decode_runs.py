@@ -8,7 +8,8 @@ from collections.abc import Collection, Sequence
 
 from fairlead.cost import Cost
 from local_worker.core.batch import Slice
-from local_worker.core.batcher import Advance, Batcher, Limits, Plan
+from local_worker.core.batcher import Advance, Batcher, Plan
+from local_worker.core.limits import Limits
 from local_worker.core.policies.protocol import QueuePolicy
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
@@ -53,7 +54,7 @@ class RunBatcher(Batcher):
 
     def commit_run(self, plan: Plan, tokens: Sequence[Sequence[int]]) -> list[Advance]:
         """Take in a run of decoding steps, `tokens` per slice; each one's last token comes back."""
-        self._landed()
+        self._in_flight.landed()
         advances = []
         for piece, run in zip(plan.batch.slices, tokens, strict=True):
             if (request := piece.request) in self._running:

@@ -10,7 +10,7 @@ import traceback
 from multiprocessing import Pool
 
 from global_scheduler.core.policies import POLICIES as ROUTES
-from local_worker.core.batcher import Admission
+from local_worker.core.limits import Admission
 from simulation.call import Call
 from simulation.cluster import Cluster
 from simulation.faults import draw, inject, lose_events

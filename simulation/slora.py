@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 from fairlead.cost import Cost
 from local_worker.core.batch import Slice, StepResult
-from local_worker.core.batcher import Advance, Limits, Plan
+from local_worker.core.batcher import Advance, Plan
+from local_worker.core.limits import Limits
 from local_worker.core.policies.protocol import QueuePolicy
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Protocol
 
 from fairlead.cost import COSTS, Cost
-from local_worker.core.batcher import Admission
+from local_worker.core.limits import Admission
 from local_worker.core.policies import POLICIES, PolicyConfig, QueuePolicy
 from local_worker.core.policies.vtc_predict import VtcOracle
 from simulation.predictors import VtcHalfRight

@@ -12,10 +12,8 @@ pages go to others at once, since steps compute in the order of their plans.
 """
 
 import heapq
-from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 
 from fairlead.cost import Cost
 from fairlead.errors import ClientLimit, QueueFull, TooLong
@@ -23,32 +21,15 @@ from fairlead.outcomes import FinishReason
 from local_worker.core.batch import Batch, Slice, StepResult
 from local_worker.core.crowd import Crowd
 from local_worker.core.history import History
+from local_worker.core.in_flight import InFlight
 from local_worker.core.ledger import Account, Ledger
+from local_worker.core.limits import Admission, Limits
 from local_worker.core.live_gap import LiveGap
 from local_worker.core.policies.protocol import QueuePolicy
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
 
 RETRY_SECONDS = 1.0
-
-
-class Admission(StrEnum):
-    """For how much of its output a request is given pages when it enters."""
-
-    RESERVE = "reserve"
-    OPTIMISTIC = "optimistic"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """The room a batcher gives. Numbers of requests, but for tokens where the name says so."""
-
-    max_running: int
-    token_budget: int  # most tokens computed per step
-    max_prompt_tokens: int
-    max_waiting: int
-    max_waiting_per_client: int
-    admission: Admission = Admission.RESERVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +66,7 @@ class Batcher:
         self._running: dict[Request, None] = {}
         self._deadlines: list[tuple[float, int, Request]] = []  # a heap; of some that have left already
         self._step_left = 0  # tokens that the step being planned can still compute
-        self._launched: deque[Plan] = deque()  # plans without commit or failure, the oldest first
-        self._sources: dict[Request, int] = {}  # where in the last plan's samples a request's next token stands
+        self._in_flight = InFlight()
 
     @property
     def running(self) -> int:
@@ -219,7 +199,7 @@ class Batcher:
         admitted: list[Request] = []
         self.policy.cached(self.cache.take_new())
         if not all(self.cache.extend(request, request.due) for request in self._running):
-            if self._launched:
+            if self._in_flight:
                 return None  # who has to leave should leave with the token that is on its way
             # Nobody enters in the step in which somebody had to leave: it would have to leave again soon.
             self._make_room(now)
@@ -229,17 +209,11 @@ class Batcher:
                 admitted = self.policy.select(self)
         self._gap.observe(self._ledger.backlogged)
         slices = tuple(self._slices())
-        return self._launch(Plan(Batch(slices), tuple(admitted))) if slices else None
-
-    def _launch(self, plan: Plan) -> Plan:
-        self._launched.append(plan)
-        sampled = [piece.request for piece in plan.batch.slices if piece.samples]
-        self._sources = {request: place for place, request in enumerate(sampled)}
-        for request in sampled:
-            request.in_flight += 1
-        for piece in plan.batch.slices:
-            piece.request.computed = piece.stop
-        return plan
+        if not slices:
+            return None
+        batch = Batch(slices)
+        self._in_flight.launched(batch)
+        return Plan(batch, tuple(admitted))
 
     def _make_room(self, now: float) -> None:
         """Pages for what everybody running is to compute, oldest first; the policy names who has to leave for that."""
@@ -272,13 +246,13 @@ class Batcher:
 
     def _slice(self, request: Request, tokens: int) -> Slice:
         stop = request.computed + tokens
-        source = self._sources[request] if request.in_flight else None
+        source = self._in_flight.source(request)
         return Slice(request, request.computed, stop, tuple(request.pages), stop == request.due, source)
 
     def commit(self, plan: Plan, result: StepResult) -> list[Advance]:
         """Take in the tokens of the earliest plan without a commit. Who has left meanwhile is passed over: neither
         published nor charged."""
-        self._landed()
+        self._in_flight.landed()
         tokens = iter(result.tokens)
         advances = []
         for piece in plan.batch.slices:
@@ -289,11 +263,6 @@ class Batcher:
             if token is not None:
                 advances.append(self._advance(request, token))
         return advances
-
-    def _landed(self) -> None:
-        """The earliest plan is done."""
-        for piece in self._launched.popleft().batch.slices:
-            piece.request.in_flight -= piece.samples
 
     def _advance(self, request: Request, token: int) -> Advance:
         request.tokens.append(token)
@@ -315,7 +284,7 @@ class Batcher:
 
         A step that was launched after it has computed on what this one left: it has failed too.
         """
-        self._landed()
+        self._in_flight.landed()
         failed = [piece.request for piece in plan.batch.slices if piece.request in self._running]
         for request in failed:
             self._retire(request)
@@ -359,10 +328,7 @@ class Batcher:
         both = [request.id for request in self._running if request in self._waiting]
         assert not both, f"waiting and running: {both}"
         assert self.policy.waiting == len(self._waiting), f"policy {self.policy.waiting}, batcher {len(self._waiting)}"
-        for request in self._running:
-            samples = [p.samples for plan in self._launched for p in plan.batch.slices if p.request is request]
-            assert request.in_flight == sum(samples), f"{request.id}: {request.in_flight} in flight, {samples} launched"
-            assert request.computed <= request.due, f"{request.id}: {request.computed} computed, {request.due} due"
+        self._in_flight.check_invariants(self._running)
         self._crowd.check_invariants()
         self.cache.check_invariants(list(self._running))
         self.policy.check_invariants()

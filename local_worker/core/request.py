@@ -24,8 +24,10 @@ class Request:
     seed_position: int = 0  # output tokens of earlier attempts: sampling goes on counting from there
     in_interaction: bool = False
     deadline: float | None = None
-    computed: int = 0  # tokens whose keys and values are in the pages, or will be when the last plan is done (batcher)
-    in_flight: int = 0  # tokens after `tokens` that planned steps sample and no commit has brought yet (batcher)
+    computed: int = (
+        0  # tokens whose keys and values are in the pages, or will be after the last plan (batcher, in flight)
+    )
+    in_flight: int = 0  # tokens after `tokens`: planned steps sample them, no commit has brought them yet (in flight)
     cached: int = 0  # prompt tokens found in the prefix cache at first admission (batcher)
     matched: int = 0  # blocks found when the prefix cache last looked (prefix cache)
     paid: bool = False  # its client was charged for `tokens`, here (batcher) or at an earlier attempt's worker

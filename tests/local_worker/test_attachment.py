@@ -10,7 +10,7 @@ from fairlead.rpc.server import Server
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from local_worker.attachment import Attachment
 from local_worker.inventory import Inventory
-from local_worker.loop import Outbox
+from local_worker.outbox import Outbox
 
 SECRET = "s" * 16
 WAIT = 30

@@ -13,7 +13,8 @@ from local_worker.core.batch import Batch, Pending, StepResult
 from local_worker.core.request import Request
 from local_worker.engine.fake import FakeEngine
 from local_worker.job import Job
-from local_worker.loop import EngineLoop, Outbox
+from local_worker.loop import EngineLoop
+from local_worker.outbox import Outbox
 from local_worker.stop_strings import StopStrings
 from local_worker.tokenizer import ByteTokenizer
 from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request

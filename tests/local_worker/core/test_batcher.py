@@ -13,7 +13,8 @@ from fairlead.errors import ClientLimit, QueueFull, TooLong
 from fairlead.outcomes import FinishReason
 from fairlead.sampling import Sampling
 from local_worker.core.batch import Batch, Done, Slice, StepResult
-from local_worker.core.batcher import Admission, Batcher, Plan
+from local_worker.core.batcher import Batcher, Plan
+from local_worker.core.limits import Admission
 from local_worker.core.policies import POLICIES
 from local_worker.core.request import Request
 from tests.local_worker.core.device import EOS, Device, lone_output

@@ -10,8 +10,9 @@ import pytest
 from fairlead.cost import COSTS
 from fairlead.sampling import Sampling
 from local_worker.config import WorkerConfig
-from local_worker.core.batcher import Admission, Batcher
+from local_worker.core.batcher import Batcher
 from local_worker.core.history import History
+from local_worker.core.limits import Admission
 from local_worker.core.policies.dlpm import Dlpm
 from local_worker.engine.fake import FakeEngine
 from local_worker.gap_alarm import GapAlarm

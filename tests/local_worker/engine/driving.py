@@ -7,7 +7,8 @@ from fairlead.blocks import chain, pack_ids, unpack_digests
 from fairlead.cost import WEIGHT_ONE, Cost, WeightedTokens
 from fairlead.sampling import Sampling
 from local_worker.core.batch import Engine, Pending
-from local_worker.core.batcher import Admission, Batcher, Limits, Plan
+from local_worker.core.batcher import Batcher, Plan
+from local_worker.core.limits import Admission, Limits
 from local_worker.core.policies import POLICIES, PolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request

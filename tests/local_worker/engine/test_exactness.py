@@ -38,7 +38,7 @@ from transformers import (
 
 from fairlead.sampling import Sampling
 from local_worker.core.batch import Batch, Done, TokenLogprobs
-from local_worker.core.batcher import Admission
+from local_worker.core.limits import Admission
 from local_worker.core.request import Request
 from local_worker.engine.attention import UnsupportedModel
 from local_worker.engine.packed import PackedLinear, pack

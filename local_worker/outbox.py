@@ -1,0 +1,69 @@
+"""What one turn of the engine loop has to say to everybody: gateways, schedulers, metrics."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from fairlead.cost import MICRO
+from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
+from local_worker.core.batch import TokenLogprobs
+from local_worker.core.batcher import Batcher
+from local_worker.core.prefix_cache import Link
+
+Sink = Hashable  # whoever receives a job's events: one per gateway session
+
+
+@dataclass(slots=True)
+class Outbox:
+    """What one turn of the loop has to say."""
+
+    events: dict[Sink, worker_pb2.StepEvents] = field(default_factory=dict)
+    accepted: list[scheduler_pb2.AcceptedRequest] = field(default_factory=list)
+    ended: list[scheduler_pb2.RequestEnd] = field(default_factory=list)
+    cached: tuple[Link, ...] = ()
+    evicted: tuple[int, ...] = ()
+    load: scheduler_pb2.Load = field(default_factory=scheduler_pb2.Load)
+    oldest_queued_at: float | None = None  # the loop's clock
+    healthy: bool = True
+
+    def to(self, sink: Sink) -> worker_pb2.StepEvents:
+        """The message for `sink`."""
+        return self.events.setdefault(sink, worker_pb2.StepEvents())
+
+
+def load_of(batcher: Batcher, step_seconds: float) -> scheduler_pb2.Load:
+    """How loaded the worker is, with the accounts that changed since the last call."""
+    prompt_tokens, cached_tokens = batcher.prompt_tokens
+    return scheduler_pb2.Load(
+        running=batcher.running,
+        waiting=batcher.waiting,
+        kv_tokens_used=batcher.kv_tokens_used,
+        step_seconds=step_seconds,
+        fairness_gap=batcher.fairness_gap / MICRO,
+        recomputed_tokens=batcher.recomputed_tokens,
+        prompt_tokens=prompt_tokens,
+        cached_tokens=cached_tokens,
+        services=_changed_services(batcher),
+    )
+
+
+def _changed_services(batcher: Batcher) -> list[scheduler_pb2.ClientService]:
+    return [
+        scheduler_pb2.ClientService(
+            client=account.client,
+            service=account.service / MICRO,
+            weighted_service=account.weighted / MICRO,
+            balance=balance / MICRO,
+            waiting=account.waiting,
+            running=account.running,
+        )
+        for account, balance in batcher.take_changed_accounts()
+    ]
+
+
+def to_proto(logprobs: TokenLogprobs) -> common_pb2.TokenLogprobs:
+    """On the wire."""
+    return common_pb2.TokenLogprobs(
+        logprob=logprobs.logprob,
+        top_ids=[token for token, _ in logprobs.top],
+        top_logprobs=[value for _, value in logprobs.top],
+    )
