@@ -454,6 +454,32 @@ def test_retraction_charges_service_once_and_accounts_recomputed_work_apart(name
     assert sum(service.values()) == expected
 
 
+def test_nobody_is_retracted_while_a_token_is_on_its_way() -> None:
+    """When pages run out the step under way is waited for first: its tokens are not computed twice."""
+    batcher = make_batcher(pages=PAGES, max_running=6, admission=Admission.OPTIMISTIC)
+    device = Device(1)
+    sampling = Sampling(max_tokens=30, ignore_eos=True)
+    requests = [make_request([number] * 7, arrival=number, sampling=sampling) for number in range(6)]
+    for request in requests:
+        batcher.submit(request, 0.0)
+    steps: deque[tuple[Plan, Done]] = deque()
+    waited = 0
+    while batcher.running or batcher.waiting:
+        before = sum(request.retractions for request in requests)
+        plan = batcher.plan(0.0)
+        if steps:
+            assert sum(request.retractions for request in requests) == before
+        if plan is not None:
+            steps.append((plan, device.launch(plan.batch)))
+        if len(steps) > 1 or plan is None:
+            waited += plan is None
+            done, computed = steps.popleft()
+            batcher.commit(done, computed.wait())
+        batcher.check_invariants()
+    assert 0 < sum(request.retractions for request in requests) <= waited
+    assert all(request.output_tokens == 30 for request in requests)
+
+
 def test_a_flood_does_not_delay_a_light_user_by_more_than_the_bound_and_fcfs_does() -> None:
     """What the theorem means: the same flood under both policies."""
     flood = [("a", 1, 10, 10, 0)] * 60
