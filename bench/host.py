@@ -1,0 +1,129 @@
+"""What a decoding step costs beside the forward pass: `python -m bench.host [--batches 1,8,32,64]`.
+
+The whole engine loop of a worker, with the built-in model's tokenizer, around an engine that prepares each batch as for
+CUDA (packing, page tables) and then computes nothing. What is printed stands still on a device that is not kept busy
+meanwhile; a device that has the next step already hides it.
+"""
+
+import argparse
+import random
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from bench.engine import BLOCK, KV_TOKENS, PROMPT_TOKENS, make_batcher, make_request
+from bench.machine import describe
+from local_worker.core.batch import Batch, Done, StepResult
+from local_worker.engine.kv import LayerShape, PagedKV
+from local_worker.engine.model_files import BUILT_IN, resolve
+from local_worker.engine.packing import Inputs
+from local_worker.engine.page_tables import PageTables
+from local_worker.job import Job
+from local_worker.loop import EngineLoop
+from local_worker.outbox import Outbox
+from local_worker.stop_strings import StopStrings
+from local_worker.tokenizer import HuggingFaceTokenizer
+
+STEPS = 400
+PARTS = ("plan", "pack", "commit", "texts and messages", "load and delivery", "whole")
+
+
+class Clock:
+    """CPU seconds of the thread, by part."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)
+
+    def time(self, part: str, target: Any, method: str) -> None:
+        """Count what `target.method` takes from now on."""
+        original: Callable[..., Any] = getattr(target, method)
+
+        def timed(*args: Any) -> Any:
+            began = time.thread_time()
+            try:
+                return original(*args)
+            finally:
+                self.seconds[part] += time.thread_time() - began
+
+        setattr(target, method, timed)
+
+
+class Preparing:
+    """An engine that gets everything ready; its tokens are `text`'s, so that there are words to put together."""
+
+    ahead = 0
+
+    def __init__(self, text: list[int]) -> None:
+        self.steps = 0
+        self._text = text
+        self._kv = PagedKV([LayerShape(1, 8, 8)], KV_TOKENS // BLOCK, BLOCK, torch.float32, torch.device("cpu"))
+
+    def prepare(self, batch: Batch) -> None:
+        """What precedes the forward pass."""
+        inputs = Inputs(batch.slices, self._kv)
+        PageTables(inputs.slices, BLOCK, self._kv.device)
+
+    def launch(self, batch: Batch) -> Done:
+        """See Engine."""
+        self.prepare(batch)
+        self.steps += 1
+        places = (piece.request.arrival * 31 + piece.stop for piece in batch.slices if piece.samples)
+        return Done(StepResult(tuple(self._text[place % len(self._text)] for place in places)))
+
+
+def measure(batch: int, tokenizer: HuggingFaceTokenizer) -> dict[str, float]:
+    """Milliseconds per step by part."""
+    clock, left, done = Clock(), batch, threading.Event()
+
+    def deliver(out: Outbox) -> None:
+        nonlocal left
+        left -= sum(len(events.ended) for events in out.events.values())
+        if not left:
+            done.set()
+
+    batcher, engine = make_batcher(), Preparing(tokenizer.encode(__doc__ or ""))
+    loop = EngineLoop(batcher, engine, deliver, lambda error: done.set())
+    for part, (target, method) in zip(
+        PARTS,
+        (
+            (batcher, "plan"),
+            (engine, "prepare"),
+            (batcher, "commit"),
+            (loop, "_advance"),
+            (loop, "_flush"),
+            (loop, "_turn"),
+        ),
+        strict=True,
+    ):
+        clock.time(part, target, method)
+    for number in range(batch):
+        request = make_request([random.randrange(1000) for _ in range(PROMPT_TOKENS)], STEPS, number)
+        loop.submit("gateway", Job(request, 1, tokenizer.decoder(), StopStrings(()), 1))
+    loop.start()
+    done.wait()
+    loop.stop()
+    return {part: seconds / engine.steps * 1e3 for part, seconds in clock.seconds.items()}
+
+
+def main() -> None:
+    """See the module's docstring."""
+    parser = argparse.ArgumentParser(prog="python -m bench.host", description=__doc__)
+    parser.add_argument("--batches", type=lambda text: [int(part) for part in text.split(",")], default=[1, 8, 32, 64])
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    tokenizer = HuggingFaceTokenizer.load(resolve(BUILT_IN))
+    print(describe("cpu"))
+    print("\nCPU milliseconds per step, best of three runs\n")
+    print(f"| batch | {' | '.join(PARTS)} |")
+    print("|---" * (len(PARTS) + 1) + "|")
+    for batch in args.batches:
+        best = min((measure(batch, tokenizer) for _ in range(3)), key=lambda run: run["whole"])
+        print(f"| {batch} | " + " | ".join(f"{best[part]:.2f}" for part in PARTS) + " |")
+
+
+if __name__ == "__main__":
+    main()
