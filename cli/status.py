@@ -39,7 +39,7 @@ def _members(status: scheduler_pb2.StatusResponse) -> list[str]:
         model, load = member.model, member.load
         state = "draining" if load.draining else "overloaded" if model.name in overloaded else "serving"
         used, step = f"{load.kv_tokens_used}/{model.kv_tokens}", f"{load.step_seconds * 1e3:.1f}"
-        bound = f"{model.fairness_bound:,.0f}" if model.fairness_bound else "-"
+        bound = f"{load.fairness_bound:,.0f}" if load.fairness_bound else "-"
         gap = f"{load.fairness_gap:,.0f}/{bound}"
         figures = (load.running, load.waiting, used, step, gap, state)
         lines.append(row.format(member.worker, model.name, model.policy, *figures))

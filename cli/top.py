@@ -84,7 +84,7 @@ def _workers(status: scheduler_pb2.StatusResponse) -> list[str]:
             f"{load.cached_tokens / seen:.0%}" if seen else "-",
             f"{load.queue_seconds:.2f}",
             f"{load.step_seconds * 1e3:.1f}",
-            f"{load.fairness_gap / model.fairness_bound:.1%}" if model.fairness_bound else "-",
+            f"{load.fairness_gap / load.fairness_bound:.1%}" if load.fairness_bound else "-",
         )
         lines.append(row.format(member.worker, model.name, *figures, "draining" if load.draining else "serving"))
     return lines

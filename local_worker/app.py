@@ -93,7 +93,8 @@ class Worker:
             model=self._model_info(model),
         )
         self._metrics = Metrics(WORKER, config.metrics, os.environ)
-        self._measured = WorkerMetrics(self._metrics.meter, hello.model, self._batcher.policy.balance_range_micro)
+        policy = self._batcher.policy
+        self._measured = WorkerMetrics(self._metrics.meter, hello.model, lambda: policy.balance_range_micro)
         self._inventory = Inventory(hello, lambda: self._engine_loop.stepping_since)
         self._attachments = [
             Attachment(
@@ -166,7 +167,6 @@ class Worker:
             self._event_loop.create_task(self._server.set_ready(out.healthy))
 
     def _model_info(self, model: Model) -> scheduler_pb2.ModelInfo:
-        bound = self._batcher.policy.bound_micro
         return scheduler_pb2.ModelInfo(
             name=self._config.model_name,
             max_model_tokens=min(model.max_model_tokens, model.kv_tokens),
@@ -176,7 +176,6 @@ class Worker:
             kv_tokens=model.kv_tokens,
             max_running=self._config.max_running,
             policy=self._config.policy,
-            fairness_bound=0.0 if bound is None else bound / 1e6,
         )
 
 

@@ -72,6 +72,11 @@ class WorkerConfig:
         for name in (*positive, "threads", "max_waiting", "max_waiting_per_client"):
             require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
         require(
+            self.token_budget > self.max_running,
+            f"token_budget: must be above max_running ({self.max_running}), since a full batch that decodes leaves no "
+            f"token for prompts otherwise; got {self.token_budget}",
+        )
+        require(
             self.kv_tokens is None or (self.kv_tokens > 0 and self.kv_tokens % self.block_tokens == 0),
             f"kv_tokens: must be a positive multiple of block_tokens ({self.block_tokens}), got {self.kv_tokens}",
         )

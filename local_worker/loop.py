@@ -96,6 +96,7 @@ class EngineLoop:
 
     def _run(self) -> None:
         try:
+            self._flush()  # what there is to say before anything has come
             self._turns()
         except BaseException as error:
             log.critical("the engine loop died", exc_info=error)

@@ -16,7 +16,7 @@ class WorkerMetrics:
     """Gauges set once a second from the engine loop's latest word. Clients are no labels; their extremes are."""
 
     def __init__(
-        self, meter: Meter, model: scheduler_pb2.ModelInfo, balance_range_micro: tuple[int, int] | None
+        self, meter: Meter, model: scheduler_pb2.ModelInfo, balance_range_micro: Callable[[], tuple[int, int] | None]
     ) -> None:
         self._model = model
         self._range = balance_range_micro
@@ -62,10 +62,11 @@ class WorkerMetrics:
         self._step.set(load.step_seconds, labels)
         self._draining.set(int(load.draining), labels)
         self._gap.set(load.fairness_gap, labels)
-        if self._model.fairness_bound:
-            self._bound.set(self._model.fairness_bound, labels)
-        if self._balances is not None and self._range is not None:
-            for edge, seen, limit in zip(("least", "greatest"), self._balances, self._range, strict=True):
+        if load.fairness_bound:
+            self._bound.set(load.fairness_bound, labels)
+        proved = self._range()
+        if self._balances is not None and proved is not None:
+            for edge, seen, limit in zip(("least", "greatest"), self._balances, proved, strict=True):
                 self._balance.set(seen, {**labels, "edge": edge})
                 self._limit.set(limit / MICRO, {**labels, "edge": edge})
 

@@ -42,11 +42,11 @@ class Replay:
         """From how things stood through every event."""
         for described in segment["requests"]:
             self._enter(described)
-        for number, (kind, arrival, tokens, *described) in enumerate(segment["events"]):
+        for number, (kind, arrival, amount, *described) in enumerate(segment["events"]):
             if kind == "arrived":
                 self._enter(described[0])
             request = self.requests[arrival]
-            self._event(kind, request, tokens)
+            self._event(kind, request, amount)
             self._look(request.client, number)
 
     def _enter(self, described: dict[str, Any]) -> None:
@@ -78,15 +78,18 @@ class Replay:
                 gap = self.gaps.setdefault(pair, Gap())
                 gap.least = gap.greatest = lead
 
-    def _event(self, kind: str, request: Request, tokens: int) -> None:
+    def _event(self, kind: str, request: Request, amount: int) -> None:
+        """`amount` of tokens, or of micro-units where they were forfeited."""
         mine = self.waiting.setdefault(request.client, {})
         match kind:
             case "admitted":
                 mine.pop(request.arrival, None)
-                self._serve(request, self.charging.extend(request, tokens))
+                self._serve(request, self.charging.extend(request, amount))
             case "generated":
-                request.tokens += [0] * tokens
-                self._serve(request, self.charging.decode(request, tokens))
+                request.tokens += [0] * amount
+                self._serve(request, self.charging.decode(request, amount))
+            case "forfeited":
+                self._serve(request, amount)
             case "retracted":
                 self._wait(request)
             case "left":

@@ -36,7 +36,7 @@ async def observe(scheduler: str, secret: str, observation: Observation) -> None
         while True:
             status = await admin.Status(scheduler_pb2.StatusRequest(), metadata=metadata, timeout=10)
             observation.samples.append(_sample(status, time.monotonic() - began))
-            observation.bound = sum(member.model.fairness_bound for member in status.cluster.members)
+            observation.bound = sum(member.load.fairness_bound for member in status.cluster.members)
             await asyncio.sleep(POLL_SECONDS)
 
 

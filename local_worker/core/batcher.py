@@ -30,6 +30,7 @@ from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
 
 RETRY_SECONDS = 1.0
+SPARE_DEADLINES = 16  # of requests that have left, remembered without need
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ class Batcher:
         self._waiting[request] = now
         self._crowd.add(request)
         if request.deadline is not None:
-            heapq.heappush(self._deadlines, (request.deadline, request.arrival, request))
+            self._expect(request.deadline, request)
         self.cache.match(request)
         self.policy.arrived(request)
         self._ledger.arrived(request)
@@ -308,11 +309,21 @@ class Batcher:
             self.abort(late[-1])
         return late
 
+    def _expect(self, deadline: float, request: Request) -> None:
+        """Those who left stay in the heap until their deadlines, or until they are the greater part of it."""
+        if len(self._deadlines) > 2 * (len(self._waiting) + len(self._running)) + SPARE_DEADLINES:
+            self._deadlines = [entry for entry in self._deadlines if self._is_here(entry[2])]
+            heapq.heapify(self._deadlines)
+        heapq.heappush(self._deadlines, (deadline, request.arrival, request))
+
+    def _is_here(self, request: Request) -> bool:
+        return request in self._waiting or request in self._running
+
     def next_deadline(self) -> float | None:
         """When `expired` has something to do at the earliest."""
         while self._deadlines:
             deadline, _, request = self._deadlines[0]
-            if request in self._waiting or request in self._running:
+            if self._is_here(request):
                 return deadline
             heapq.heappop(self._deadlines)
         return None

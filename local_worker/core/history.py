@@ -11,7 +11,7 @@ from typing import Any
 from local_worker.core.request import Request
 
 SEGMENT = 50_000  # events
-Event = tuple[str, int, int]  # kind, the request's arrival, tokens
+Event = tuple[str, int, int]  # kind, the request's arrival, tokens or micro-units
 
 
 class History:
@@ -47,6 +47,11 @@ class History:
         """`request` entered the batch; so many prompt tokens were charged."""
         self._waiting.pop(request.arrival, None)
         self._add(("admitted", request.arrival, charged))
+
+    def forfeited(self, request: Request, weighted: int) -> None:
+        """What `request` had prepaid is gone, and its client's service over weight stands at `weighted`."""
+        self._weighted[request.client] = weighted
+        self._add(("forfeited", request.arrival, request.prepaid))
 
     def retracted(self, request: Request) -> None:
         """`request` is waiting again."""

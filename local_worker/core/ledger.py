@@ -44,9 +44,13 @@ class Ledger:
         self.history.arrived(request, account.weighted)
 
     def withdrawn(self, request: Request) -> None:
-        """`request` left the queue without being served."""
+        """`request` left the queue without being served. What it had prepaid counts as if its client had been served:
+        nobody is owed what a client threw away."""
         account = self._account(request)
         account.waiting -= 1
+        if request.prepaid:
+            account.weighted += charge(request.prepaid, request.weight)
+            self.history.forfeited(request, account.weighted)
         self._left(account, request)
 
     def admitted(self, request: Request) -> None:

@@ -50,7 +50,7 @@ def measure(directory: Path, policy: str) -> Result:
         usages = [completion.usage for completion in completions]
         return Result(
             gap=member.load.fairness_gap,
-            bound=member.model.fairness_bound,
+            bound=member.load.fairness_bound,
             hit_rate=sum(u.cached_tokens for u in usages) / sum(u.prompt_tokens for u in usages),
         )
     finally:

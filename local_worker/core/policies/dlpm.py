@@ -1,8 +1,9 @@
 """Deficit Longest Prefix Match (DLPM Algorithm 1), the default. Unit of fairness: service received per client.
 
-Bound: two continuously backlogged clients differ by at most 2 (U + Q^u), U = w_e L_input + w_q M under reserve
-admission (Theorem 4.1); the same against clients that are not backlogged (Theorem 4.2). Within a positive deficit the
-order is the cache's: locality is lost only where the order passes from one client to another.
+Bound: two continuously backlogged clients differ by at most 2 (U + Q^u) (Theorem 4.1); the same holds against clients
+that are not backlogged (Theorem 4.2). U = w_e L_input + w_q M under reserve admission, and a longest output more for
+barriers. Within a positive deficit the order is the cache's: locality is lost only where the order passes from one
+client to another.
 
 The bound holds for any order among clients with credit. A step therefore looks at a bounded number of requests whose
 match may have changed and a bounded number that do not fit: its cost does not grow with the queue.
@@ -37,11 +38,9 @@ class Dlpm:
 
     def __init__(self, config: PolicyConfig) -> None:
         self._charging = Charging(config.cost)
-        quantum = config.quantum_tokens * MICRO
-        self.bound_micro = 2 * (config.most_per_balance + quantum)
-        self.balance_range_micro = (-config.most_per_balance, quantum)  # Theorem A.1
+        self._config = config
         self._strict = config.strict_paper
-        self._accounts = DeficitAccounts(quantum)
+        self._accounts = DeficitAccounts(config.quantum_tokens * MICRO)
         self._lines: dict[str, MatchOrder] = {}  # clients that wait
         self._block_tokens = config.block_tokens
         self._waiters = Waiters(config.block_tokens)
@@ -50,9 +49,23 @@ class Dlpm:
         self._count = 0
         self._running: dict[str, int] = {}
         self._bypassed: dict[Request, int] = {}
-        self._prepaid: dict[Request, int] = {}  # tokens charged to a request when it became a barrier
         self._barrier: Request | None = None
         self._barred: dict[str, None] = {}  # clients that raised a barrier in this round
+
+    @property
+    def bound_micro(self) -> int:
+        """Theorem 4.1."""
+        return 2 * (self._most_per_balance + self._accounts.quantum)
+
+    @property
+    def balance_range_micro(self) -> tuple[int, int]:
+        """Theorem A.1."""
+        return -self._most_per_balance, self._accounts.quantum
+
+    @property
+    def _most_per_balance(self) -> int:
+        """U. A barrier enters when its client's running requests may have used memory once: its output comes on top."""
+        return self._config.most_per_balance + (0 if self._strict else self._config.most_output)
 
     @property
     def waiting(self) -> int:
@@ -61,6 +74,7 @@ class Dlpm:
 
     def arrived(self, request: Request) -> None:
         """Lines 11-13."""
+        self._config = self._config.seen(request.weight)
         client, matched = request.client, request.matched * self._block_tokens
         self._accounts.busy(client)
         line = self._lines.setdefault(client, MatchOrder(None if self._strict else MAX_PASSED))
@@ -84,7 +98,6 @@ class Dlpm:
         self._count -= 1
         self._waiters.left(request)
         self._bypassed.pop(request, None)
-        self._prepaid.pop(request, None)
         if self._barrier is request:
             self._barrier = None
         if self._lines[client]:
@@ -155,11 +168,12 @@ class Dlpm:
         tokens = gate.admit(request)
         if tokens is None:
             return False
-        owed = max(0, tokens - self._prepaid.get(request, 0))
+        owed = max(0, self._charging.extend(request, tokens) - request.prepaid)
+        request.prepaid = 0
         self._lines[request.client].admitted(request)
         self._running[request.client] = self._running.get(request.client, 0) + 1
         self._left(request)
-        self._charge(request, self._charging.extend(request, owed))
+        self._charge(request, owed)
         admitted.append(request)
         return True
 
@@ -170,15 +184,17 @@ class Dlpm:
         for request in misfits:
             self._bypassed[request] = self._bypassed.get(request, 0) + 1
             often = self._bypassed[request] >= MAX_BYPASS
-            if often and self._barrier is None and request.client not in self._barred:
+            in_credit = self._accounts.balance(request.client) > 0
+            if often and in_credit and self._barrier is None and request.client not in self._barred:
                 self._raise_barrier(request, gate)
 
     def _raise_barrier(self, request: Request, gate: Gate) -> None:
         """Paid for at once, and one per client and round: else submitting and cancelling would drain the batch."""
         self._barrier = request
         self._barred[request.client] = None
-        self._prepaid[request] = 0 if request.paid else len(request.tokens) - gate.match(request)
-        self._charge(request, self._charging.extend(request, self._prepaid[request]))
+        tokens = 0 if request.paid else len(request.tokens) - gate.match(request)
+        request.prepaid = self._charging.extend(request, tokens)
+        self._charge(request, request.prepaid)
 
     def _rematch(self, request: Request, gate: Gate) -> bool:
         """Look up the match anew; True when that changed the request's place."""

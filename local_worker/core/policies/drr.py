@@ -20,8 +20,8 @@ class Drr:
     balance_range_micro = None
 
     def __init__(self, config: PolicyConfig) -> None:
+        self._config = config
         self._quantum = config.quantum_tokens * MICRO
-        self.bound_micro = 2 * (config.most_per_balance + self._quantum) + self._quantum
         self._charging = Charging(config.cost)
         self._queues = ClientQueues()
         self._balances: dict[str, int] = {}
@@ -30,12 +30,18 @@ class Drr:
         self._circle: dict[str, None] = {}
 
     @property
+    def bound_micro(self) -> int:
+        """See QueuePolicy."""
+        return 2 * (self._config.most_per_balance + self._quantum) + self._quantum
+
+    @property
     def waiting(self) -> int:
         """See QueuePolicy."""
         return len(self._queues)
 
     def arrived(self, request: Request) -> None:
         """A client that joins is visited last."""
+        self._config = self._config.seen(request.weight)
         self._balances.setdefault(request.client, 0)
         self._circle.setdefault(request.client)
         self._queues.add(request)

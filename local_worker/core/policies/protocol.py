@@ -4,7 +4,7 @@ Every method is synchronous and deterministic. Names follow the papers' streams.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from fairlead.cost import WEIGHT_ONE, Cost, charge
@@ -44,7 +44,10 @@ class QueuePolicy(Protocol):
         """`request` joins the queue; its `matched` is up to date."""
 
     def withdrawn(self, request: Request) -> None:
-        """`request` leaves the queue without having been selected; at once, also for everybody's backlog."""
+        """`request` leaves the queue without having been selected; at once, also for everybody's backlog.
+
+        What it has prepaid its client forfeits, and has had in place of service.
+        """
 
     def retracted(self, request: Request) -> None:
         """A running `request` is waiting again, in its old place; it has not arrived, and nobody is to be lifted."""
@@ -86,6 +89,10 @@ class PolicyConfig:
     strict_paper: bool = False  # DLPM as printed, without what this project adds
     least_weight: int = WEIGHT_ONE  # thousandths: the smallest weight for which the bounds are stated
 
+    def seen(self, weight: int) -> "PolicyConfig":
+        """With bounds that hold for a request of `weight`, too."""
+        return self if weight >= self.least_weight else replace(self, least_weight=weight)
+
     @property
     def most_extend(self) -> int:
         """`w_e L_input`: the most that one prompt costs, micro-units."""
@@ -97,8 +104,16 @@ class PolicyConfig:
 
         An output costs most per token when it is longest.
         """
-        longest = self.cost.decode(self.max_output_tokens, self.max_input_tokens, 0)
-        return charge(-(-longest * self.most_output_tokens // self.max_output_tokens), self.least_weight)
+        return charge(-(-self._longest * self.most_output_tokens // self.max_output_tokens), self.least_weight)
+
+    @property
+    def most_output(self) -> int:
+        """`w_q L_output`: the most that one output costs, micro-units."""
+        return charge(self._longest, self.least_weight)
+
+    @property
+    def _longest(self) -> int:
+        return self.cost.decode(self.max_output_tokens, self.max_input_tokens, 0)
 
     @property
     def most_per_balance(self) -> int:

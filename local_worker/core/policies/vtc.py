@@ -21,12 +21,17 @@ class Vtc:
     balance_range_micro = None  # counters grow for ever
 
     def __init__(self, config: PolicyConfig) -> None:
-        self.bound_micro: int | None = 2 * max(config.most_extend, config.most_decode)
+        self._config = config
         self._charging = Charging(config.cost)
         self._queues = ClientQueues()
         self._ranks = ClientHeap()  # of waiting clients: (counter, earliest arrival)
         self._counters: dict[str, int] = {}
         self._last_left = ""  # the client that most recently had its last request leave the queue
+
+    @property
+    def bound_micro(self) -> int | None:
+        """Theorem 4.4."""
+        return 2 * max(self._config.most_extend, self._config.most_decode)
 
     @property
     def waiting(self) -> int:
@@ -35,6 +40,7 @@ class Vtc:
 
     def arrived(self, request: Request) -> None:
         """Lines 6-13."""
+        self._config = self._config.seen(request.weight)
         client = request.client
         if client not in self._queues:
             self._counters[client] = self._joining(client)

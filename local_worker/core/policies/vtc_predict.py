@@ -20,9 +20,12 @@ class VtcPredict(Vtc):
 
     def __init__(self, config: PolicyConfig) -> None:
         super().__init__(config)
-        self.bound_micro = None
         self._lengths: dict[str, deque[int]] = {}
         self._predicted: dict[Request, int] = {}  # of the requests that have been admitted
+
+    @property
+    def bound_micro(self) -> None:
+        """None is claimed."""
 
     def _predict(self, request: Request) -> int:
         lengths = self._lengths.get(request.client)

@@ -21,9 +21,12 @@ class Wsc(Vtc):
 
     def __init__(self, config: PolicyConfig) -> None:
         super().__init__(replace(config, cost=Normalized()))
-        self.bound_micro = None
         self._continuing = ClientQueues()
         self._continuing_ranks = ClientHeap()
+
+    @property
+    def bound_micro(self) -> None:
+        """None is claimed."""
 
     def arrived(self, request: Request) -> None:
         """See QueuePolicy."""

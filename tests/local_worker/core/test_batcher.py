@@ -1,7 +1,8 @@
 """The batcher: everything that enters leaves once, pages are conserved, and the theorems hold over whole runs."""
 
+import itertools
 from collections import Counter, defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import example, given, settings
@@ -490,3 +491,90 @@ def test_a_flood_does_not_delay_a_light_user_by_more_than_the_bound_and_fcfs_doe
         finished[name] = next(i for i, row in enumerate(rows) if row["b"][0] == rows[-1]["b"][0])
     assert finished["dlpm"] < finished["fcfs"] / 2
     assert finished["vtc"] < finished["fcfs"] / 2
+
+
+def crowded(
+    pages: int, longest_prompt: int, longest_output: int, quantum: int
+) -> tuple[Batcher, Callable[[str, int, int], Request]]:
+    """DLPM with room for one large request or many small ones, and how a client submits one of its own text."""
+    batcher = make_batcher(
+        policy="dlpm",
+        pages=pages,
+        token_budget=4096,
+        max_prompt_tokens=longest_prompt,
+        max_output_tokens=longest_output,
+        quantum_tokens=quantum,
+    )
+    arrivals = itertools.count()
+
+    def submit(client: str, prompt: int, output: int) -> Request:
+        number = next(arrivals)
+        text = [(number * 7919 + place * 31 + 1) % 50_000 for place in range(prompt)]
+        request = make_request(text, arrival=number, sampling=Sampling(max_tokens=output, ignore_eos=True))
+        request.client = client
+        batcher.submit(request, 0.0)
+        return request
+
+    return batcher, submit
+
+
+def test_a_barrier_that_enters_late_goes_beyond_the_printed_range_and_stays_in_ours() -> None:
+    """It is charged on a positive balance, and enters when its client's running requests have used memory once."""
+    batcher, submit = crowded(pages=256, longest_prompt=410, longest_output=1024, quantum=1024)
+    for client in "acde":
+        submit(client, 1, 1)
+    submit("b", 100, 432)
+    while batcher.running or batcher.waiting:
+        serve_step(batcher)
+    for _ in range(8):
+        submit("b", 1, 112)
+    large = submit("b", 400, 432)
+    for client in "acde":
+        for _ in range(12):
+            submit(client, 1, 1)
+    least = 0
+    for _ in range(700):
+        if large.output_tokens or large.prepaid:
+            for client in "acde":
+                if not batcher._ledger.waiting(client):
+                    submit(client, 1, 200)
+        serve_step(batcher)
+        least = min(least, batcher.policy.balance("b"))
+    assert batcher.policy.balance_range_micro is not None
+    printed = -(410 + 2 * 256 * BLOCK) * MICRO
+    assert printed > least > batcher.policy.balance_range_micro[0]
+
+
+def test_a_client_that_gives_up_barriers_does_not_move_the_gap() -> None:
+    """What it was charged for nothing is not owed to it: else the gap to another client grew without limit."""
+    batcher, submit = crowded(pages=128, longest_prompt=400, longest_output=64, quantum=64)
+    large, given_up = submit("g", 390, 4), 0
+    while given_up < 30:
+        while batcher._ledger.waiting("f") < 40:
+            submit("f", 8, 4)
+        while batcher._ledger.waiting("g") < 10:
+            submit("g", 8, 4)
+        serve_step(batcher)
+        if large.prepaid:
+            batcher.abort(large)
+            given_up += 1
+        if large not in batcher._waiting:
+            large = submit("g", 390, 4)
+    assert 390 * given_up * MICRO > 3 * (batcher.policy.bound_micro or 0)
+    assert batcher.fairness_gap <= (batcher.policy.bound_micro or 0)
+
+
+def test_a_request_that_has_ended_is_forgotten_before_its_deadline() -> None:
+    batcher = make_batcher(pages=PAGES)
+    here = make_request([1], sampling=Sampling(max_tokens=8, ignore_eos=True))
+    here.deadline = 1.0
+    batcher.submit(here, 0.0)
+    for number in range(1, 100):
+        request = make_request([1, 2, 3], arrival=number)
+        request.deadline = 1000.0
+        batcher.submit(request, 0.0)
+        batcher.abort(request)
+    assert len(batcher._deadlines) < 40
+    assert batcher.next_deadline() == 1.0
+    assert batcher.expired(2.0) == [here]
+    assert batcher.next_deadline() is None

@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.cost import COSTS
+from fairlead.cost import COSTS, WeightedTokens
 from fairlead.sampling import Sampling
 from local_worker.config import WorkerConfig
 from local_worker.core.batcher import Batcher
 from local_worker.core.history import History
 from local_worker.core.limits import Admission
+from local_worker.core.policies import PolicyConfig
 from local_worker.core.policies.dlpm import Dlpm
 from local_worker.engine.fake import FakeEngine
 from local_worker.gap_alarm import GapAlarm
 from local_worker.replay import main, replay
-from tests.local_worker.engine.driving import Driver, make_batcher, make_request
+from tests.local_worker.engine.driving import BLOCK, Driver, make_batcher, make_request
 
 CLIENTS = ("c0", "c1", "c2")
 
@@ -65,6 +66,14 @@ def busy(admission: Admission, cost: str, segment: int, ahead: int = 0) -> tuple
     return batcher, exact
 
 
+class Boastful(Dlpm):
+    """Promises what nobody can keep."""
+
+    @property
+    def bound_micro(self) -> int:
+        return 1
+
+
 def record(batcher: Batcher, cost: str) -> dict[str, object]:
     written: dict[str, object] = json.loads(json.dumps({"cost": cost, "segments": batcher.history.segments()}))
     return written
@@ -105,8 +114,16 @@ def test_a_broken_bound_is_said_once_and_can_be_replayed(
     alarm = GapAlarm(WorkerConfig(secret="a secret for tests", history_folder=str(tmp_path)))
     alarm.check(batcher)
     assert not caplog.records, "within the bound"
-    assert isinstance(batcher.policy, Dlpm)
-    batcher.policy.bound_micro = batcher.fairness_gap - 1
+    batcher.policy = Boastful(
+        PolicyConfig(
+            quantum_tokens=1,
+            cost=WeightedTokens(),
+            max_input_tokens=1,
+            max_output_tokens=1,
+            most_output_tokens=1,
+            block_tokens=BLOCK,
+        )
+    )
     for _ in range(2):
         alarm.check(batcher)
     (said,) = caplog.records

@@ -360,3 +360,15 @@ def test_the_printed_form_knows_no_barriers_and_no_interactions_first() -> None:
     assert large in driver.waiting
     first, hot = driver.arrive("a", 0, 1, in_interaction=True), driver.arrive("a", 8, 1)
     assert driver.select(3) == [hot, first]
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+def test_a_bound_holds_for_the_smallest_weight_that_was_seen(name: str) -> None:
+    driver = Driver(ALL[name](CONFIG))
+    driver.arrive("a", 0, 4)
+    before = driver.policy.bound_micro
+    driver.arrive("b", 0, 4, weight=100)
+    driver.arrive("c", 0, 4, weight=900)
+    expected = ALL[name](replace(CONFIG, least_weight=100)).bound_micro
+    assert driver.policy.bound_micro == expected
+    assert before is None or (expected is not None and expected > before)

@@ -29,11 +29,12 @@ def make_batcher(
     max_output_tokens: int = 512,
     cost: Cost | None = None,
     least_weight: int = WEIGHT_ONE,
+    quantum_tokens: int = 64,
 ) -> Batcher:
     cost = cost or WeightedTokens()
     together = max_running * max_output_tokens
     config = PolicyConfig(
-        quantum_tokens=64,
+        quantum_tokens=quantum_tokens,
         cost=cost,
         max_input_tokens=max_prompt_tokens,
         max_output_tokens=max_output_tokens,
