@@ -8,8 +8,11 @@ MAX_STOP_STRINGS = 16
 MAX_STOP_CHARACTERS = 256
 MAX_STOP_TOKENS = 64
 MAX_TEMPERATURE = 100.0
+# Below it the most likely token is taken: logits over a smaller number overflow.
+LEAST_TEMPERATURE = 1e-3
 MAX_PENALTY = 2.0
 MAX_REPETITION_PENALTY = 10.0
+LEAST_REPETITION_PENALTY = 0.01
 MAX_LOGPROBS = 20
 
 
@@ -33,6 +36,11 @@ class Sampling:
     logprobs: int | None = None  # how many alternatives to report beside the chosen token; None: nothing
 
     @property
+    def is_greedy(self) -> bool:
+        """Whether the most likely token is always taken."""
+        return self.temperature < LEAST_TEMPERATURE
+
+    @property
     def has_penalties(self) -> bool:
         """Whether earlier tokens change the distribution."""
         return self.repetition_penalty != 1 or self.presence_penalty != 0 or self.frequency_penalty != 0
@@ -51,9 +59,7 @@ class Sampling:
         if self.top_p == 0.0:
             raise InvalidRequest("must be above 0, got 0.0", "sampling.top_p")
         _within("min_p", self.min_p, 0.0, 1.0)
-        _within("repetition_penalty", self.repetition_penalty, 0.0, MAX_REPETITION_PENALTY)
-        if self.repetition_penalty == 0.0:
-            raise InvalidRequest("must be above 0, got 0.0", "sampling.repetition_penalty")
+        _within("repetition_penalty", self.repetition_penalty, LEAST_REPETITION_PENALTY, MAX_REPETITION_PENALTY)
         _within("presence_penalty", self.presence_penalty, -MAX_PENALTY, MAX_PENALTY)
         _within("frequency_penalty", self.frequency_penalty, -MAX_PENALTY, MAX_PENALTY)
         if self.logprobs is not None:

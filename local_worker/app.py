@@ -74,7 +74,14 @@ class Worker:
         self._engine_loop = EngineLoop(
             self._batcher, model.engine, self._hand_over, self._loop_died, GapAlarm(config).check
         )
-        prompts = Prompts(model.tokenizer, model.vocab_size, config.block_tokens, config.secret, config.model_name)
+        prompts = Prompts(
+            model.tokenizer,
+            model.vocab_size,
+            config.block_tokens,
+            config.secret,
+            config.model_name,
+            config.max_prompt_tokens,
+        )
         self._service = WorkerService(prompts, self._engine_loop)
         member = config.member
         self._server = Server(

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fairlead.blocks import TOKEN_BYTES, branch_seed, chain, pack_ids, root_seed, unpack_digests, unpack_ids
-from fairlead.errors import InvalidRequest
-from fairlead.v1 import worker_pb2
+from fairlead.errors import InvalidRequest, TooLong
+from fairlead.v1 import common_pb2, worker_pb2
 from local_worker.tokenizer import Tokenizer
 
 EVERYBODY = ""  # the cache scope of public prefixes
@@ -29,6 +29,7 @@ class Prompts:
     block_tokens: int
     secret: str
     model: str
+    max_tokens: int  # the longest prompt accepted
 
     def chain(self, packed: bytes, cache_scope: str, public_tokens: int) -> Chain:
         """The chain of token ids, the first `public_tokens` of which may be shared by everybody."""
@@ -42,8 +43,9 @@ class Prompts:
         return Chain(public + chain(packed[cut:], self.block_tokens, seed), public_blocks, seed)
 
     def encode(self, request: worker_pb2.EncodeRequest) -> worker_pb2.EncodeResponse:
-        """Raises InvalidRequest naming the field."""
+        """Raises InvalidRequest naming the field, TooLong for a text that cannot be short enough."""
         prompt, system_tokens, public_tokens = request.prompt, 0, 0
+        self._check_size(prompt)
         match prompt.WhichOneof("kind"):
             case "text":
                 packed = pack_ids(self.tokenizer.encode(prompt.text))
@@ -64,6 +66,17 @@ class Prompts:
             system_tokens=system_tokens,
             public_tokens=public_tokens,
         )
+
+    def _check_size(self, prompt: common_pb2.Prompt) -> None:
+        """Before the work of tokenizing, in which others' prompts would wait for it."""
+        characters = len(prompt.text) + sum(len(message.content) for message in prompt.chat.messages)
+        most = self.max_tokens * self.tokenizer.longest_token
+        if characters > most:
+            raise TooLong(
+                f"at most {self.max_tokens} prompt tokens, which no text of more than {most} characters makes; "
+                f"got {characters}",
+                "prompt",
+            )
 
     def check_ids(self, packed: bytes, field: str) -> list[int]:
         """The ids of `packed`; raises InvalidRequest when it is empty, malformed or outside the vocabulary."""

@@ -18,7 +18,7 @@ from fairlead.wire import sampling_from_proto
 from local_worker.core.request import Request
 from local_worker.job import Job
 from local_worker.loop import EngineLoop
-from local_worker.outbox import Outbox
+from local_worker.outbox import Outbox, Sink
 from local_worker.prompts import Prompts
 from local_worker.stop_strings import StopStrings
 
@@ -39,6 +39,7 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         self._prompts = prompts
         self._loop = loop
         self._arrivals = itertools.count()
+        self._open: dict[tuple[Sink, str, int], None] = {}  # jobs without their Ended event
         self._idle = asyncio.Event()
         self._idle.set()
         self.draining = False
@@ -48,9 +49,9 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         for sink, events in out.events.items():
             if isinstance(sink, GatewaySession):
                 sink.events.put_nowait(events)
-        if out.load.running or out.load.waiting:
-            self._idle.clear()
-        else:
+            for ended in events.ended:
+                self._open.pop((sink, ended.request_id, ended.attempt), None)
+        if not self._open:
             self._idle.set()
 
     async def Session(
@@ -86,6 +87,7 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         except FairleadError as error:
             self._refuse(session, submit, error.outcome, error.message)
             return
+        self._open[session, submit.request_id, submit.attempt] = None
         self._idle.clear()
         self._loop.submit(session, job)
 

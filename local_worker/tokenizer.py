@@ -13,6 +13,8 @@ from fairlead.errors import InvalidRequest
 
 log = logging.getLogger(__name__)
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+# Tokens of which one character is made at most, with room to spare; what is no character after these will be none.
+LONGEST_CHARACTER = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class Tokenizer(Protocol):
     """A model's tokenizer. Safe to call from several threads."""
 
     eos_token_ids: tuple[int, ...]
+    longest_token: int  # characters, at most, that one token stands for
 
     def encode(self, text: str) -> list[int]:
         """Raises InvalidRequest when `text` holds no tokens."""
@@ -59,6 +62,7 @@ class ByteTokenizer:
     """A token is a byte; the fake engine's tokenizer."""
 
     vocab_size = 257
+    longest_token = 1
     eos_token_ids: tuple[int, ...] = (256,)
 
     def encode(self, text: str) -> list[int]:
@@ -106,6 +110,8 @@ class HuggingFaceTokenizer:
         self._tokenizer = tokenizer
         self._encoding = threading.Lock()  # encoding sets options of the shared tokenizer
         self.eos_token_ids = eos_token_ids
+        # Of what a vocabulary writes for a token: never shorter than its text.
+        self.longest_token = max(map(len, tokenizer.get_vocab()))
 
     @classmethod
     def load(cls, path: Path | str) -> "HuggingFaceTokenizer":
@@ -167,15 +173,19 @@ class HuggingFaceDecoder:
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
+        self._special = frozenset(tokenizer.all_special_ids)
         self._tokens: list[int] = []
         self._start = 0  # of the window
         self._read = 0  # tokens whose text was given on
 
     def push(self, token: int) -> str:
         """See Decoder."""
+        if token in self._special:
+            return ""
         self._tokens.append(token)
         before, now = self._text(self._read), self._text(len(self._tokens))
-        if len(now) <= len(before) or now.endswith(REPLACEMENT):
+        is_whole = not now.endswith(REPLACEMENT) or len(self._tokens) - self._read > LONGEST_CHARACTER
+        if len(now) <= len(before) or not is_whole:
             return ""
         self._start, self._read = self._read, len(self._tokens)
         return now[len(before) :]

@@ -31,7 +31,7 @@ def choose(
     whole: list[int] = []
     cut: list[int] = []
     for row, piece in enumerate(slices):
-        if piece.request.sampling.temperature > 0:
+        if not piece.request.sampling.is_greedy:
             (cut if piece.request.sampling.is_truncated else whole).append(row)
     for rows, draw in ((whole, _draw), (cut, _draw_truncated)):
         if rows:

@@ -35,6 +35,7 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("min_p", -0.01, "between 0.0 and 1.0"),
     ("min_p", 1.01, "between 0.0 and 1.0"),
     ("min_p", math.nan, "got nan"),
+    ("repetition_penalty", 0.001, "between 0.01 and 10.0, got 0.001"),
     ("stop", ("x",) * (MAX_STOP_STRINGS + 1), "at most 16 stop strings, got 17"),
     ("stop", ("fine", ""), "must not be empty"),
     ("stop", ("x" * (MAX_STOP_CHARACTERS + 1),), "at most 256 characters in a stop string, got 257"),

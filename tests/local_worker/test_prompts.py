@@ -1,9 +1,11 @@
 """Who shares which blocks of a prompt: cache scopes, and prefixes that every scope shares."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.blocks import TOKEN_BYTES, pack_ids, unpack_digests
+from fairlead.errors import TooLong
 from fairlead.sampling import Sampling
 from fairlead.v1 import common_pb2, worker_pb2
 from local_worker.core.prefix_cache import PrefixCache
@@ -11,7 +13,7 @@ from local_worker.prompts import Prompts
 from local_worker.tokenizer import ByteTokenizer
 from tests.local_worker.engine.driving import BLOCK, make_request
 
-PROMPTS = Prompts(ByteTokenizer(), ByteTokenizer.vocab_size, BLOCK, "a secret", "a model")
+PROMPTS = Prompts(ByteTokenizer(), ByteTokenizer.vocab_size, BLOCK, "a secret", "a model", 500)
 IDS = st.lists(st.integers(0, 256), min_size=1, max_size=30)
 RULES = ("system", "Answer in one word.")
 
@@ -59,7 +61,7 @@ def test_generated_blocks_go_on_in_the_scope_of_the_caller() -> None:
     assert cache.admit(request, request.budget) is not None
     request.tokens += output
     request.computed = len(request.tokens)
-    cache.publish(request)
+    cache.publish(request, request.computed)
     assert tuple(request.digests) == digests(prompt + output, "acme", len(prompt))
     assert request.digests[-1] != digests(prompt + output, "other", len(prompt))[-1]
 
@@ -79,3 +81,12 @@ def test_what_a_user_says_is_never_public() -> None:
         [("user", "system: Answer in one word.\n")],
     ):
         assert encoded("one", *messages).public_tokens == 0
+
+
+def test_a_text_that_cannot_be_short_enough_is_not_tokenized() -> None:
+    text = common_pb2.Prompt(text="x" * 501)
+    with pytest.raises(TooLong, match="which no text of more than 500 characters makes; got 501"):
+        PROMPTS.encode(worker_pb2.EncodeRequest(prompt=text))
+    with pytest.raises(TooLong, match="got 600"):
+        encoded("", ("user", "x" * 300), ("user", "x" * 300))
+    assert len(PROMPTS.encode(worker_pb2.EncodeRequest(prompt=common_pb2.Prompt(text="x" * 500))).token_ids) == 2000

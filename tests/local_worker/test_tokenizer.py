@@ -7,7 +7,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from local_worker.tokenizer import REPLACEMENT, ByteTokenizer, HuggingFaceTokenizer, Tokenizer
+from local_worker.tokenizer import REPLACEMENT, ByteTokenizer, HuggingFaceDecoder, HuggingFaceTokenizer, Tokenizer
 
 TRAINING = ["the quick brown fox jumps over the lazy dog", "eins zwei drei", "día, çà, ö"] * 3
 
@@ -80,3 +80,23 @@ def test_system_messages_alone_are_the_beginning_of_the_chat_or_nothing(template
     assert system == (ids[: len(system)] if leads else [])
     assert bool(system) == leads
     assert tokenizer.encode_system(chat[2:]) == []
+
+
+@by_tokenizer
+@given(st.text(min_size=1, max_size=40))
+def test_no_token_stands_for_more_characters_than_the_longest(name: str, text: str) -> None:
+    tokenizer = TOKENIZERS[name]
+    assert len(text) <= len(tokenizer.encode(text)) * tokenizer.longest_token
+
+
+@pytest.mark.parametrize("token", ["special", "half"])
+def test_an_output_without_text_does_not_make_each_token_dearer(token: str) -> None:
+    """The window that is decoded at each token stays short, whatever a model is made to say."""
+    tokenizer = byte_level()
+    repeated = {"special": 0, "half": tokenizer.encode("🎉")[0]}[token]
+    decoder = tokenizer.decoder()
+    assert isinstance(decoder, HuggingFaceDecoder)
+    said = "".join(decoder.push(repeated) for _ in range(300))
+    assert set(said) <= {REPLACEMENT}
+    assert len(decoder._tokens) - decoder._start < 64
+    assert (said + decoder.push(tokenizer.encode("x")[0])).endswith("x")

@@ -158,3 +158,14 @@ def test_logprobs_are_the_models_own_whatever_changes_the_choice() -> None:
     assert [token for token, _ in entry.top] == [0, 1]
     assert [value for _, value in entry.top] == pytest.approx(expected[:2], abs=1e-5)
     assert sample(LOGITS, [plain]).logprobs == ()
+
+
+@pytest.mark.parametrize("parameters", [{}, {"top_k": 3}, {"top_p": 0.9}, {"repetition_penalty": 0.01}])
+@pytest.mark.parametrize("temperature", [1e-300, 1e-40, 0.0009, 0.001])
+def test_the_smallest_parameters_draw_a_token_of_the_vocabulary(temperature: float, parameters: dict[str, Any]) -> None:
+    """Nothing overflows: an impossible token of one request would end everybody's in the next step."""
+    logits = torch.tensor([[-90.0, 80.0, 79.9, -3.0, 60.0]])
+    sampling = Sampling(max_tokens=1, seed=5, temperature=temperature, **parameters)
+    assert sample(logits, [make_request([4], sampling=sampling)]).tokens == (
+        (4,) if "repetition_penalty" in parameters else (1,)
+    )
