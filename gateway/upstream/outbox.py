@@ -1,12 +1,15 @@
-"""What waits to be written to one stream: everything of a loop tick goes out as one message."""
+"""What waits to be written to one stream: everything of a loop tick goes out as one message, if that is not large."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Generic, TypeVar
 
 from google.protobuf.message import Message
 
 M = TypeVar("M", bound=Message)
+# No single item comes near to it. A message beyond fairlead.rpc.channel.MAX_MESSAGE_BYTES would break the stream, and
+# with it everything that the stream carries.
+PART_BYTES = 4 * 1024 * 1024
 
 
 class Outbox(Generic[M]):
@@ -35,4 +38,24 @@ class Outbox(Generic[M]):
                 return
             self._ready.clear()
             message, self.pending = self.pending, self._kind()
-            yield message
+            for part in parts(message, self._kind):
+                yield part
+
+
+def parts(message: M, kind: Callable[[], M]) -> Iterator[M]:
+    """`message`, whose fields are all lists of messages, in order and in as few parts as PART_BYTES allows.
+
+    An item that is larger is a part of its own.
+    """
+    if message.ByteSize() <= PART_BYTES:
+        yield message
+        return
+    part, size = kind(), 0
+    for field, items in message.ListFields():
+        for item in items:
+            if size and size + item.ByteSize() > PART_BYTES:
+                yield part
+                part, size = kind(), 0
+            getattr(part, field.name).append(item)
+            size += item.ByteSize()
+    yield part

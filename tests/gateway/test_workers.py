@@ -89,6 +89,24 @@ async def test_what_happens_in_one_tick_is_one_message(workers: Workers, worker:
     assert [item.request_id for item in message.aborts] == ["first"]
 
 
+async def test_what_no_message_can_hold_goes_in_several_and_breaks_nothing(
+    workers: Workers, worker: ScriptedWorker
+) -> None:
+    link, mib = workers.link(worker.address, ""), 1024 * 1024
+    attempts = [
+        link.submit(worker_pb2.Submit(request_id=str(number), attempt=1, token_ids=bytes(size * mib)), print)
+        for number, size in enumerate([*[1] * 20, 6])
+    ]
+    attempts[0].abort()
+    messages: list[worker_pb2.SessionCommands] = []
+    async with asyncio.timeout(20):
+        while not messages or not messages[-1].aborts:
+            messages.append(await worker.commands.get())
+    assert [item.request_id for message in messages for item in message.submits] == [str(n) for n in range(21)]
+    assert all(message.ByteSize() <= 6.1 * mib for message in messages)
+    assert len(link.attempts) == 20, "none was lost"
+
+
 async def test_events_reach_their_attempt_and_no_other(workers: Workers, worker: ScriptedWorker) -> None:
     old, new, other = (submit(workers, worker, *key) for key in (("r", 1), ("r", 2), ("s", 1)))
     old.abort()
