@@ -18,7 +18,7 @@ from gateway.streams import Streams
 from gateway.tenants import Identity, Tenants
 from gateway.throttling import Throttling
 from gateway.upstream.cluster import Cluster
-from gateway.validation import check_app, check_interaction, check_length, check_prompt, check_sampling
+from gateway.validation import check_app, check_interaction, check_length, check_prompt, check_sampling, parse
 from throttler.core.tokens import Key
 
 ENCODE_SECONDS = 30.0
@@ -48,18 +48,23 @@ class Admission:
         """Who calls; raises Unauthenticated or PermissionDenied."""
         return self._tenants.identify(metadata, time.monotonic())
 
-    def end_interaction(self, request: inference_pb2.EndInteractionRequest, metadata: Metadata) -> None:
+    def end_interaction(self, data: bytes, metadata: Metadata) -> None:
         """The caller's word that an interaction is over; raises Unauthenticated, PermissionDenied or InvalidRequest."""
         identity = self.identify(metadata)
+        request = parse(inference_pb2.EndInteractionRequest, data)
         check_app(request.app)
         check_interaction(request.interaction)
         key = Key(identity.client, self._app(identity, request.app), request.interaction.id)
         self._throttling.end(key, request.interaction.token)
 
-    async def admit(self, request: inference_pb2.GenerateRequest, metadata: Metadata, call: Call) -> Work:
-        """The work to dispatch; raises the FairleadError that refuses it. What must be undone is in `call.cleanup`."""
+    async def admit(self, data: bytes, metadata: Metadata, call: Call) -> Work:
+        """The work to dispatch for a GenerateRequest; raises the FairleadError that refuses it.
+
+        What must be undone is in `call.cleanup`.
+        """
         identity = self.identify(metadata)
         call.client, call.traceparent = identity.client, str(dict(metadata).get(TRACEPARENT, ""))
+        request = parse(inference_pb2.GenerateRequest, data)
         model = self._cluster.members.resolve(request.model)
         sampling = call.sampling = check_request(request, model)
         call.model, call.policy, call.app = model.name, model.policy, self._app(identity, request.app)

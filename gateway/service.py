@@ -4,11 +4,9 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+from collections.abc import AsyncIterator
 
 import grpc
-from google.protobuf.message import DecodeError
 
 from fairlead.errors import FairleadError, Internal, InvalidRequest
 from fairlead.outcomes import Outcome
@@ -19,6 +17,7 @@ from gateway.call import Call
 from gateway.journal import Journal
 from gateway.session import Session
 from gateway.upstream.cluster import Cluster
+from gateway.validation import parse
 
 log = logging.getLogger(__name__)
 # The two ends' clocks and timers differ by a little: a cancellation this close to the deadline is the deadline's.
@@ -34,15 +33,13 @@ class InferenceService:
         self._journal = journal
 
     async def Generate(
-        self, request: inference_pb2.GenerateRequest | InvalidRequest, context: grpc.aio.ServicerContext
+        self, request: bytes, context: grpc.aio.ServicerContext
     ) -> AsyncIterator[inference_pb2.GenerateResponse]:
         """See inference.proto."""
         running = RunningCall(self._journal, context.time_remaining())
         # A generator that is suspended in a write learns of a cancellation only when it is collected; this is at once.
         context.add_done_callback(lambda _: running.gone())
         try:
-            if isinstance(request, InvalidRequest):
-                raise request
             work = await self._admission.admit(request, context.invocation_metadata(), running.call)
             running.session = Session(self._cluster, work, running.call)
             async for response in running.session.responses():
@@ -61,25 +58,20 @@ class InferenceService:
             running.gone()
 
     async def EndInteraction(
-        self, request: "inference_pb2.EndInteractionRequest | InvalidRequest", context: grpc.aio.ServicerContext
+        self, request: bytes, context: grpc.aio.ServicerContext
     ) -> inference_pb2.EndInteractionResponse:
         """See inference.proto."""
         try:
-            if isinstance(request, InvalidRequest):
-                raise request
             self._admission.end_interaction(request, context.invocation_metadata())
         except FairleadError as error:
             await context.abort_with_status(to_status(error))
         return inference_pb2.EndInteractionResponse()
 
-    async def ListModels(
-        self, request: inference_pb2.ListModelsRequest | InvalidRequest, context: grpc.aio.ServicerContext
-    ) -> inference_pb2.ListModelsResponse:
+    async def ListModels(self, request: bytes, context: grpc.aio.ServicerContext) -> inference_pb2.ListModelsResponse:
         """See inference.proto."""
         try:
-            if isinstance(request, InvalidRequest):
-                raise request
             self._admission.identify(context.invocation_metadata())
+            parse(inference_pb2.ListModelsRequest, request)
         except FairleadError as error:
             await context.abort_with_status(to_status(error))
         members = self._cluster.members
@@ -121,32 +113,16 @@ class RunningCall:
 
 
 def add_inference_to_server(service: InferenceService, server: grpc.aio.Server) -> None:
-    """Like the generated function, but a request that cannot be parsed is our InvalidRequest, not gRPC's INTERNAL."""
+    """Like the generated function, but requests come as bytes: nothing is parsed for callers that nobody knows."""
     handlers = {
         "Generate": grpc.unary_stream_rpc_method_handler(
-            service.Generate,
-            request_deserializer=_parse(inference_pb2.GenerateRequest.FromString),
-            response_serializer=inference_pb2.GenerateResponse.SerializeToString,
+            service.Generate, response_serializer=inference_pb2.GenerateResponse.SerializeToString
         ),
         "EndInteraction": grpc.unary_unary_rpc_method_handler(
-            service.EndInteraction,
-            request_deserializer=_parse(inference_pb2.EndInteractionRequest.FromString),
-            response_serializer=inference_pb2.EndInteractionResponse.SerializeToString,
+            service.EndInteraction, response_serializer=inference_pb2.EndInteractionResponse.SerializeToString
         ),
         "ListModels": grpc.unary_unary_rpc_method_handler(
-            service.ListModels,
-            request_deserializer=_parse(inference_pb2.ListModelsRequest.FromString),
-            response_serializer=inference_pb2.ListModelsResponse.SerializeToString,
+            service.ListModels, response_serializer=inference_pb2.ListModelsResponse.SerializeToString
         ),
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("fairlead.v1.Inference", handlers),))
-
-
-def _parse(from_string: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-    def parse(data: bytes) -> Any:
-        try:
-            return from_string(data)
-        except DecodeError:
-            return InvalidRequest("the request is no valid message: malformed, or text that is not UTF-8")
-
-    return parse

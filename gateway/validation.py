@@ -1,14 +1,28 @@
 """What the gateway refuses at the door: pure checks, each naming field, limit and value."""
 
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
 from fairlead.blocks import TOKEN_BYTES, unpack_ids
 from fairlead.errors import InvalidRequest, TooLong
 from fairlead.sampling import Sampling
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2
 from fairlead.wire import sampling_from_proto
 
+M = TypeVar("M", bound=Message)
 ROLES = ("system", "user", "assistant", "tool")
 MAX_NAME = 128  # characters of an app's name or an interaction's id
 MAX_TOKEN = 1024  # bytes of an interaction's token: ours are far shorter
+MAX_MESSAGES = 10_000  # of a chat; a request of empty ones has room for millions
+
+
+def parse(kind: type[M], data: bytes) -> M:
+    """`data` as a message; raises InvalidRequest, where gRPC's own deserializers would make it INTERNAL."""
+    try:
+        return kind.FromString(data)
+    except DecodeError as error:
+        raise InvalidRequest("the request is no valid message: malformed, or text that is not UTF-8") from error
 
 
 def check_prompt(prompt: common_pb2.Prompt, vocab_size: int) -> None:
@@ -63,7 +77,9 @@ def check_length(prompt_tokens: int, max_tokens: int, model: scheduler_pb2.Model
 
 
 def _check_chat(chat: common_pb2.Chat) -> None:
-    _require(len(chat.messages) > 0, "must hold at least 1 message, got 0", "prompt.chat.messages")
+    count = len(chat.messages)
+    _require(count > 0, "must hold at least 1 message, got 0", "prompt.chat.messages")
+    _require(count <= MAX_MESSAGES, f"must hold at most {MAX_MESSAGES} messages, got {count}", "prompt.chat.messages")
     for index, message in enumerate(chat.messages):
         field = f"prompt.chat.messages[{index}].role"
         _require(message.role in ROLES, f"must be one of {', '.join(ROLES)}, got {message.role[:MAX_NAME]!r}", field)

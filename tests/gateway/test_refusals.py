@@ -1,6 +1,8 @@
 """Requests that are refused at the door: the right status, and a message that names field, limit and value."""
 
+import hashlib
 import math
+from pathlib import Path
 
 import grpc
 import pytest
@@ -42,6 +44,7 @@ BAD = [
     (Request(), "prompt", ["text, chat and token_ids"]),
     (prompt(text=""), "prompt.text", ["must not be empty"]),
     (chat(), "prompt.chat.messages", ["at least 1", "got 0"]),
+    (chat(*[("user", "")] * 10_001), "prompt.chat.messages", ["at most 10000", "got 10001"]),
     (chat(("user", "")), "prompt.chat.messages", ["must not be empty"]),
     (chat(("user", "hi"), ("robot", "hi")), "prompt.chat.messages[1].role", ["system, user", "'robot'"]),
     (ids(b""), "prompt.token_ids.packed", ["at least 1", "got 0"]),
@@ -115,6 +118,20 @@ def test_bytes_that_are_no_request(shared_channel: grpc.Channel, method: str, da
         list(call(data, timeout=30))
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "UTF-8" in caught.value.details()
+
+
+def test_nothing_is_parsed_for_callers_that_nobody_knows(stack: Stack, tmp_path: Path) -> None:
+    keys = tmp_path / "keys.yaml"
+    keys.write_text(f"keys:\n  - {{hash: {hashlib.sha256(b'k').hexdigest()}, tenant: acme}}\n")
+    with grpc.insecure_channel(stack.start("gateway", scheduler=stack.addresses, keys=keys).address) as channel:
+        for method in ("Generate", "EndInteraction", "ListModels"):
+            call = channel.unary_stream(f"/fairlead.v1.Inference/{method}", request_serializer=bytes)
+            codes = []
+            for key in ("unknown", "k"):
+                with pytest.raises(grpc.RpcError) as caught:
+                    list(call(b"\xff\xff\xff", timeout=30, metadata=[("authorization", f"Bearer {key}")]))
+                codes.append(caught.value.code())
+            assert codes == [grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INVALID_ARGUMENT], method
 
 
 def test_a_message_that_is_too_large(shared: inference_pb2_grpc.InferenceStub) -> None:
