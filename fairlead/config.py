@@ -14,6 +14,8 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 import yaml
 
+from fairlead import yaml_nodes
+
 C = TypeVar("C")
 PREFIX = "FAIRLEAD_"
 _WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -80,16 +82,21 @@ def _parser(fields: Mapping[str, dataclasses.Field[Any]], prog: str) -> argparse
 def _read(path: Path) -> dict[str, tuple[Any, int]]:
     """Values and their lines by key."""
     try:
-        text = path.read_text()
-        document, node = yaml.safe_load(text), yaml.compose(text, Loader=yaml.SafeLoader)
-    except (OSError, yaml.YAMLError) as error:
+        node = yaml_nodes.compose(path.read_text())
+    except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: {error}") from error
-    if document is None:
+    if node is None:
         return {}
-    if not isinstance(document, dict) or not isinstance(node, yaml.MappingNode):
-        raise ConfigError(f"{path}: expected a mapping at the top, got {type(document).__name__}")
-    lines = {key.value: key.start_mark.line + 1 for key, _ in node.value}
-    return {key: (value, lines.get(str(key), 1)) for key, value in document.items()}
+    if not isinstance(node, yaml.MappingNode):
+        raise ConfigError(f"{path}: expected a mapping at the top, got {type(node.value).__name__}")
+    values: dict[str, tuple[Any, int]] = {}
+    for key, found in node.value:
+        line = key.start_mark.line + 1
+        try:
+            values[str(key.value)] = yaml_nodes.value(found), line
+        except ValueError as error:
+            raise ConfigError(f"{path}:{line}: {key.value}: {error}") from error
+    return values
 
 
 def _convert(value: Any, kind: Any, where: str) -> Any:

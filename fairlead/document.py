@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from fairlead import yaml_nodes
 from fairlead.config import ConfigError
 
 
@@ -74,21 +75,24 @@ class Entry:
     def amount(self) -> float:
         """A finite number, 0 or more."""
         value = self._value()
-        if type(value) not in (int, float) or not math.isfinite(value) or value < 0:
+        if type(value) not in (int, float) or not 0 <= value < math.inf:
             raise self.complaint(f"expected a number >= 0, got {self._shown()}")
         return float(value)
 
     def positive(self) -> float:
         """A finite number above 0."""
         value = self._value()
-        if type(value) not in (int, float) or not math.isfinite(value) or value <= 0:
+        if type(value) not in (int, float) or not 0 < value < math.inf:
             raise self.complaint(f"expected a number > 0, got {self._shown()}")
         return float(value)
 
     def _value(self) -> Any:
         if not isinstance(self._node, yaml.ScalarNode):
             return None
-        return yaml.SafeLoader("").construct_object(self._node)
+        try:
+            return yaml_nodes.value(self._node)
+        except ValueError as error:
+            raise self.complaint(str(error)) from error
 
     def _shown(self) -> str:
         if isinstance(self._node, yaml.ScalarNode):
@@ -99,8 +103,8 @@ class Entry:
 def read(text: str, file: str) -> Entry:
     """The document `text`, called `file` in complaints; raises ConfigError unless it is YAML and not empty."""
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as error:  # names the line
+        node = yaml_nodes.compose(text)
+    except ValueError as error:
         raise ConfigError(f"{file}: {error}") from error
     if node is None:
         raise ConfigError(f"{file}:1: is empty")

@@ -23,6 +23,7 @@ from fairlead.document import Entry, read
 from throttler.core.profiles import AppProfile, Expectation, Limits, Profiles, TokenWeights
 
 SECONDS = ("idle_ttl", "max_age")
+MAX_DIGITS = 9  # of a stage's number
 
 
 def parse(text: str, file: str, defaults: Limits) -> Profiles:
@@ -69,7 +70,7 @@ def _app(entry: Entry, limits: Limits) -> AppProfile:
 
 
 def _stage(name: str, entry: Entry) -> int:
-    if not name.isdecimal():
+    if not name.isdecimal() or len(name) > MAX_DIGITS:
         raise entry.complaint(f"expected a stage's number, 0 for the first call, got {name!r}")
     return int(name)
 

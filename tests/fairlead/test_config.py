@@ -67,6 +67,10 @@ def test_switches(word: str, value: bool) -> None:
         ("name: [a]", "name: expected str, got ['a']"),
         ("- a list", "expected a mapping at the top, got list"),
         ("name: {", "settings.yaml"),
+        ("\nname: 2026-13-45", ":2: name: cannot be read: month must be in 1..12"),
+        ("name: !acme x", ":1: name: cannot be read: could not determine a constructor for the tag '!acme'"),
+        (f"count: 0x{'9' * 5000}", ":1: count: cannot be read"),
+        ("[" * 3000, "is no YAML"),
     ],
 )
 def test_a_wrong_file_is_refused_by_name(tmp_path: Path, text: str, expected: str) -> None:
@@ -75,6 +79,13 @@ def test_a_wrong_file_is_refused_by_name(tmp_path: Path, text: str, expected: st
         settings("--config", path)
     assert str(caught.value).startswith(path)
     assert expected in str(caught.value)
+
+
+def test_a_file_that_is_no_text_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match=r"settings\.yaml: .*utf-8"):
+        settings("--config", str(path))
 
 
 def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:

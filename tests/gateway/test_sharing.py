@@ -138,6 +138,9 @@ def test_keys_and_profiles_are_read_again(stack: Stack, tmp_path: Path) -> None:
     [line] = eventually(lambda: gateway.logged("configuration not reloaded: it is wrong"), "it is refused")
     assert "profiles.yaml:2: limits.user_per_minute" in line["error"]
     assert attempt(gateway, key="new") is None, "what was there before still holds"
+    profiles.write_text("tiers:\n  gold: 2026-13-45")
+    refusals = "configuration not reloaded: it is wrong"
+    eventually(lambda: len(gateway.logged(refusals)) == 2, "a value that is none ends no gateway")
     profiles.write_text("limits: {user_per_minute: 1}")
     eventually(lambda: len(gateway.logged("configuration reloaded")) == 2, "the limit is lowered")
     refused = [error for error in (attempt(gateway, key="new") for _ in range(3)) if error]

@@ -134,6 +134,13 @@ HASH = digest("x")
         (f"keys: [{{hash: {HASH}, tenant: a}}, {{hash: {HASH}, tenant: b}}]", r"keys\[1\]\.hash: given twice"),
         (f"keys:\n  - hash: {HASH}\n    tenant: a\n    tier: x", r"yaml:4: keys\[0\]\.tier: no such tier"),
         (f"keys:\n  - hash: {HASH}\n    tenant: a\n    share: -1", r"yaml:4: keys\[0\]\.share: .* > 0, got -1"),
+        (f"keys:\n  - hash: {HASH}\n    tenant: 2026-13-45", r"yaml:3: keys\[0\]\.tenant: .* month must be in 1"),
+        (f"keys:\n  - hash: {HASH}\n    tenant: !acme x", r"yaml:3: keys\[0\]\.tenant: .* tag '!acme'"),
+        (f"keys:\n  - hash: {HASH}\n    tenant: !!bool x", r"yaml:3: keys\[0\]\.tenant: cannot be read"),
+        (f"keys:\n  - hash: {HASH}\n    tenant: a\n    share: {'9' * 5000}", r"yaml:4: keys\[0\]\.share: cannot be"),
+        (f"keys:\n  - hash: {HASH}\n    tenant: a\n    share: 0x{'9' * 5000}", r"yaml:4: keys\[0\]\.share: cannot"),
+        ("[" * 3000, "is no YAML: .*recursion"),
+        ('keys: "\\UFFFFFFFF"', "is no YAML"),
         (f"keys:\n  - hash: {HASH}\n    hash: {HASH}", r"yaml:3: keys\[0\]\.hash: given twice"),
         (
             f"keys: [{{hash: {HASH}, tenant: a}}, {{hash: {digest('y')}, tenant: a, share: 2}}]",

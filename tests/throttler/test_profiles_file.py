@@ -1,4 +1,8 @@
+import contextlib
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fairlead.config import ConfigError
 from throttler.core.profiles import Expectation, Limits, Profiles
@@ -59,6 +63,7 @@ def test_an_empty_mapping_says_nothing_new() -> None:
             "apps:\n  a:\n    stages:\n      first: {input: 1}",
             "p.yaml:4: apps.a.stages.first: expected a stage",
         ),
+        (f"apps: {{a: {{stages: {{{'9' * 10}: {{input: 1}}}}}}}}", ": expected a stage's number"),
         ("apps:\n  a:\n    expected: {output: -1}", "p.yaml:3: apps.a.expected.output: expected a number >= 0, got -1"),
         ("apps:\n  a:\n    expected: {input: 0}", "p.yaml:3: apps.a.expected: expects no tokens at all"),
         ("apps:\n  a:\n    expected:\n      cached: 1", "p.yaml:4: apps.a.expected.cached: unknown key 'cached'"),
@@ -68,3 +73,15 @@ def test_what_is_wrong_is_named_by_line_and_key(text: str, complaint: str) -> No
     with pytest.raises(ConfigError) as raised:
         parse(text, "p.yaml", DEFAULTS)
     assert complaint in str(raised.value)
+
+
+@given(st.text(st.sampled_from("tiers: [{&*!|>-\n\"'\\xU09.e:%~<}]?#,"), max_size=60))
+def test_no_text_is_worse_than_wrong(text: str) -> None:
+    for file in (
+        text,
+        f"tiers: {{gold: {text}}}",
+        f"limits: {{kappa: {text}}}",
+        f"apps: {{a: {{stages: {{{text}: 1}}}}}}",
+    ):
+        with contextlib.suppress(ConfigError):
+            parse(file, "p.yaml", DEFAULTS)
