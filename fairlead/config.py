@@ -18,6 +18,9 @@ from fairlead import yaml_nodes
 
 C = TypeVar("C")
 PREFIX = "FAIRLEAD_"
+MOST = 2**31 - 1  # of any number: what protobuf fields, arrays and Redis hold without a thought
+MAX_PORT = 65_535
+LISTENERS = ("listen", "metrics", "health_listen")
 _WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -66,8 +69,20 @@ def addresses(text: str, name: str) -> list[str]:
     found = [part.strip() for part in text.split(",")]
     for address in found:
         host, _, port = address.rpartition(":")
-        require(bool(host) and port.isdecimal(), f"{name}: expected host:port[,host:port], got {text!r}")
+        require(bool(host) and _is_port(port), f"{name}: expected host:port[,host:port], got {text!r}")
     return found
+
+
+def check_listeners(config: object) -> None:
+    """Raise ConfigError unless each of LISTENERS that `config` has ends in a port."""
+    for name in LISTENERS:
+        text: str = getattr(config, name)
+        is_address = ":" in text and _is_port(text.rpartition(":")[2])
+        require(text == "" or is_address, f"{name}: expected host:port, port at most {MAX_PORT}, got {text!r}")
+
+
+def _is_port(text: str) -> bool:
+    return text.isdecimal() and len(text) <= len(str(MAX_PORT)) and int(text) <= MAX_PORT
 
 
 def _parser(fields: Mapping[str, dataclasses.Field[Any]], prog: str) -> argparse.ArgumentParser:
@@ -107,11 +122,16 @@ def _convert(value: Any, kind: Any, where: str) -> Any:
         if kind is bool:
             return value if isinstance(value, bool) else _WORDS[str(value).lower()]
         if kind is int and not isinstance(value, bool):
-            return int(str(value))
+            return _bounded(int(str(value)), where)
         if kind is float and not isinstance(value, bool):
-            return float(value)
+            return _bounded(float(value), where)
         if kind is str and isinstance(value, (str, int, float)):
             return str(value)
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, OverflowError):
         pass
     raise ConfigError(f"{where}: expected {kind.__name__}, got {value!r}")
+
+
+def _bounded(number: float, where: str) -> float:
+    require(abs(number) <= MOST, f"{where}: must be a number of at most {MOST}, got {number}")
+    return number

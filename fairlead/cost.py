@@ -10,6 +10,7 @@ from typing import Protocol
 
 MICRO = 1_000_000
 WEIGHT_ONE = 1_000
+MAX_WEIGHT = 1_000_000  # of a request, and so of a share
 
 
 class Cost(Protocol):

@@ -7,11 +7,14 @@ from typing import Any
 import yaml
 
 from fairlead import yaml_nodes
-from fairlead.config import ConfigError
+from fairlead.config import MOST, ConfigError
 
 
 class Entry:
-    """A value and where it stands. Whatever asks for something else than there is raises ConfigError."""
+    """A value and where it stands. Whatever asks for something else than there is raises ConfigError.
+
+    No number may be above fairlead.config.MOST.
+    """
 
     def __init__(self, node: yaml.Node, file: str, path: str) -> None:
         self._node = node
@@ -70,21 +73,26 @@ class Entry:
         value = self._value()
         if type(value) is not int or value <= 0:
             raise self.complaint(f"expected a whole number > 0, got {self._shown()}")
-        return value
+        return int(self._at_most(MOST, value))
 
     def amount(self) -> float:
-        """A finite number, 0 or more."""
+        """A number, 0 or more."""
         value = self._value()
         if type(value) not in (int, float) or not 0 <= value < math.inf:
             raise self.complaint(f"expected a number >= 0, got {self._shown()}")
-        return float(value)
+        return float(self._at_most(MOST, value))
 
-    def positive(self) -> float:
-        """A finite number above 0."""
+    def positive(self, most: int = MOST) -> float:
+        """A number above 0."""
         value = self._value()
         if type(value) not in (int, float) or not 0 < value < math.inf:
             raise self.complaint(f"expected a number > 0, got {self._shown()}")
-        return float(value)
+        return float(self._at_most(most, value))
+
+    def _at_most(self, most: int, value: float) -> float:
+        if value > most:
+            raise self.complaint(f"expected at most {most}, got {self._shown()}")
+        return value
 
     def _value(self) -> Any:
         if not isinstance(self._node, yaml.ScalarNode):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from redis.asyncio import Redis
 
-from fairlead.config import ConfigError, addresses, load, option, require
+from fairlead.config import ConfigError, addresses, check_listeners, load, option, require
 from fairlead.document import text_of
 from fairlead.process import configure_logging, run
 from fairlead.redis_access import open_redis
@@ -76,6 +76,7 @@ class GatewayConfig:
     def __post_init__(self) -> None:
         require(len(self.secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")
         addresses(self.scheduler, "scheduler")
+        check_listeners(self)
         positive = ("user_per_minute", "app_per_minute", "max_streams_per_client", "max_streams", "drain_seconds")
         for name in (*positive, "slow_seconds", "remembered_traces"):
             require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")

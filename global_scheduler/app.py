@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fairlead.config import ConfigError, load, option, require
+from fairlead.config import ConfigError, check_listeners, load, option, require
 from fairlead.cost import COSTS
 from fairlead.process import configure_logging, run
 from fairlead.redis_access import open_redis
@@ -59,6 +59,7 @@ class SchedulerConfig:
 
     def __post_init__(self) -> None:
         require(len(self.secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")
+        check_listeners(self)
         for name in ("quantum_tokens", "stall_timeout", "step_timeout", "lease_seconds", "max_index_blocks"):
             require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
 

@@ -3,8 +3,8 @@
 import os
 from dataclasses import dataclass
 
-from fairlead.config import addresses, option, require
-from fairlead.cost import COSTS
+from fairlead.config import addresses, check_listeners, option, require
+from fairlead.cost import COSTS, MAX_WEIGHT
 from fairlead.rpc.mutual import Membership, membership
 from local_worker.core.limits import Admission
 from local_worker.core.policies import POLICIES
@@ -68,9 +68,15 @@ class WorkerConfig:
     def __post_init__(self) -> None:
         require(len(self.secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")
         addresses(self.scheduler, "scheduler")
+        check_listeners(self)
         positive = ("block_tokens", "max_prompt_tokens", "max_running", "token_budget", "quantum_tokens")
         for name in (*positive, "threads", "max_waiting", "max_waiting_per_client"):
             require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
+        require(self.fake_step_seconds >= 0, f"fake_step_seconds: must be 0 or more, got {self.fake_step_seconds}")
+        require(
+            0 < self.least_weight <= MAX_WEIGHT,
+            f"least_weight: must be above 0 and at most {MAX_WEIGHT}, got {self.least_weight}",
+        )
         require(
             self.token_budget > self.max_running,
             f"token_budget: must be above max_running ({self.max_running}), since a full batch that decodes leaves no "

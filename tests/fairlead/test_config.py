@@ -1,11 +1,14 @@
 """Where a setting comes from, and what is refused."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import pytest
 
 from fairlead.config import ConfigError, load, option, require
+from gateway.app import GatewayConfig
+from global_scheduler.app import SchedulerConfig
+from local_worker.config import WorkerConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +72,10 @@ def test_switches(word: str, value: bool) -> None:
         ("name: {", "settings.yaml"),
         ("\nname: 2026-13-45", ":2: name: cannot be read: month must be in 1..12"),
         ("name: !acme x", ":1: name: cannot be read: could not determine a constructor for the tag '!acme'"),
+        ("count: 2147483648", ":1: count: must be a number of at most 2147483647, got 2147483648"),
+        ("ratio: .nan", ":1: ratio: must be a number of at most 2147483647, got nan"),
+        ("ratio: .inf", ":1: ratio: must be a number of at most 2147483647, got inf"),
+        (f"ratio: {'9' * 400}", ":1: ratio: expected float, got 9"),
         (f"count: 0x{'9' * 5000}", ":1: count: cannot be read"),
         ("[" * 3000, "is no YAML"),
     ],
@@ -123,3 +130,23 @@ def test_a_files_complaints_name_the_line(tmp_path: Path) -> None:
         with pytest.raises(ConfigError) as raised:
             settings("--config", yaml_file(tmp_path, text))
         assert f"settings.yaml{complaint}" in str(raised.value)
+
+
+@pytest.mark.parametrize("cls", [GatewayConfig, SchedulerConfig, WorkerConfig])
+def test_no_service_takes_numbers_or_ports_that_fail_later(cls: type[GatewayConfig]) -> None:
+    flags = [("--" + field.name.replace("_", "-"), field.type) for field in fields(cls)]
+    wrong = [(flag, value) for flag, kind in flags if kind in (int, float) for value in ("99999999999", "nan", "inf")]
+    wrong += [(flag, "127.0.0.1:99999") for flag in ("--listen", "--metrics", "--health-listen")]
+    for flag, value in wrong:
+        with pytest.raises(ConfigError) as raised:
+            load(cls, [flag, value, "--secret", "sixteen letters!"], {}, prog="test")
+        assert flag.strip("-").replace("-", "_") in str(raised.value).replace("-", "_")
+        assert value in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"), [("--fake-step-seconds", "-1"), ("--least-weight", "0"), ("--least-weight", "1000001")]
+)
+def test_a_workers_own_limits(flag: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=f"got {value}"):
+        load(WorkerConfig, [flag, value, "--secret", "sixteen letters!"], {}, prog="test")

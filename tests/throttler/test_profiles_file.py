@@ -53,6 +53,12 @@ def test_an_empty_mapping_says_nothing_new() -> None:
         ("limits:\n  user_per_minute: 0", "p.yaml:2: limits.user_per_minute: expected a whole number > 0, got 0"),
         ("limits:\n  kappa: 1.5", "p.yaml:2: limits.kappa: expected a whole number > 0, got 1.5"),
         ("limits:\n\n  max_age: .inf", "p.yaml:3: limits.max_age: expected a number > 0, got inf"),
+        ("limits:\n  kappa: 2147483648", "p.yaml:2: limits.kappa: expected at most 2147483647, got 2147483648"),
+        (f"limits:\n  max_age: {'9' * 400}", "p.yaml:2: limits.max_age: expected at most 2147483647, got 9"),
+        (
+            "apps:\n  a:\n    expected: {input: .nan}",
+            "p.yaml:3: apps.a.expected.input: expected a number >= 0, got nan",
+        ),
         ("limits: {users: 1}", "p.yaml:1: limits.users: unknown key 'users'"),
         ("tiers:\n  gold: -1", "p.yaml:2: tiers.gold: expected a number > 0, got -1"),
         ("reference_tokens: many", "p.yaml:1: reference_tokens: expected a number > 0, got 'many'"),
