@@ -9,8 +9,19 @@ from simulation.reproduction import (
     vtc_measured,
     vtc_real,
     vtc_synthetic,
+    vtc_tables,
 )
 from simulation.reproduction.item import Item
 
-MODULES = (vtc_measured, vtc_synthetic, vtc_real, vtc_ablation, dlpm_quanta, dlpm_fig7, dlpm_views, fairserve)
+MODULES = (
+    vtc_measured,
+    vtc_synthetic,
+    vtc_real,
+    vtc_tables,
+    vtc_ablation,
+    dlpm_quanta,
+    dlpm_fig7,
+    dlpm_views,
+    fairserve,
+)
 ITEMS: dict[str, Item] = {item.name: item for module in MODULES for item in module.ITEMS}

@@ -1,114 +1,56 @@
-"""VTC section 5.3 and B.2: 27 clients of Chatbot Arena on an A10G."""
+"""VTC section 5.3 and B.2: response times and throughput of 27 clients of Chatbot Arena on an A10G."""
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from statistics import fmean
 
-from fairlead.cost import COSTS, Cost
-from simulation.reproduction.item import Chart, Finding, Item, Job, Line, Report, Study
-from simulation.reproduction.measures import mean_wait, response_times, service_difference, tokens_per_second
-from simulation.reproduction.run import Run, Scenario
-from simulation.reproduction.vtc_synthetic import A10G, KV_TOKENS
-from simulation.sources import SourceMissing, Sources
-from simulation.spec import slora
-from simulation.traces import Trace
+from simulation.reproduction.arena import LIMITS, SECONDS, item
+from simulation.reproduction.item import Chart, Finding, Line, Report
+from simulation.reproduction.measures import T, mean_wait, response_times, tokens_per_second
+from simulation.reproduction.run import Record, Run
 
 Runs = Mapping[str, Run]
-FILE = "vtc_arena27.csv.gz"
-SECONDS = 300  # of arrivals: the half of the trace that is published
-LIMITS = (5, 10, 15, 20, 30)
-SETUP = (
-    f"{FILE}: the first five minutes of the trace that the authors published (they ran ten), each model a client. "
-    "Llama-2-7b on an A10G, 10,000 KV tokens, S-LoRA's batching."
-)
-PROFILED_UNIT = 10.0  # the paper's figures under the profiled cost are a tenth of its formula's
-HEADER = ("scheduler", "max diff", "avg diff", "diff var", "throughput, tokens/s")
-# Max diff, average, variance, throughput.
-TABLE2 = {
-    "FCFS": (759.97, 433.53, 32112.00, 777),
-    "LCF": (750.49, 323.82, 29088.90, 778),
-    "VTC": (368.40, 251.66, 6549.16, 779),
-    "VTC (predict)": (365.47, 240.33, 5321.62, 773),
-    "VTC (oracle)": (329.46, 227.51, 4475.76, 781),
-    "RPM(5)": (143.86, 83.58, 1020.46, 340),
-    "RPM(20)": (446.76, 195.71, 7449.79, 694),
-    "RPM(30)": (693.66, 309.45, 24221.31, 747),
-}
-TABLE3 = {
-    "FCFS": (743.23, 457.29, 26645.42, 777),
-    "LCF": (709.35, 384.78, 23299.20, 778),
-    "VTC": (707.35, 368.74, 21918.67, 780),
-    "VTC (predict)": (617.22, 337.05, 11803.41, 778),
-    "VTC (oracle)": (387.43, 277.18, 4541.57, 783),
-    "RPM(5)": (230.78, 151.00, 823.15, 340),
-    "RPM(20)": (445.34, 270.51, 5938.52, 694),
-    "RPM(30)": (801.16, 377.22, 25980.39, 747),
-}
-POLICIES = {
-    "FCFS": "fcfs",
-    "LCF": "lcf",
-    "VTC": "vtc",
-    "VTC (predict)": "vtc-predict",
-    "VTC (oracle)": "vtc-oracle",
-}
 
 
-def _jobs(traces: Path, cost: str = "weighted-tokens") -> dict[str, Job]:
-    workload = Trace(traces / FILE)
-    jobs: dict[str, Job] = {
-        name: Scenario(slora(A10G, policy, KV_TOKENS, cost), workload) for name, policy in POLICIES.items()
-    }
-    for limit in LIMITS:
-        jobs[f"RPM({limit})"] = Scenario(slora(A10G, "fcfs", KV_TOKENS, cost, limit), workload)
-    return jobs
-
-
-def _item(name: str, figure: str, read: Callable[[Runs], Report], cost: str = "weighted-tokens") -> Item:
-    def study(sources: Sources) -> Study:
-        if sources.traces is None:
-            raise SourceMissing("needs the folder of the traces: --traces or FAIRLEAD_TRACES")
-        return Study(SETUP, _jobs(sources.traces, cost), read)
-
-    return Item(name, f"VTC {figure}", study)
-
-
-def _table(
-    printed: Mapping[str, tuple[float, float, float, float]], cost: Cost, runs: Runs, unit: float = 1.0
-) -> Report:
-    ours = {}
-    for name, run in runs.items():
-        most, mean, variance = service_difference(run, SECONDS, cost)
-        ours[name] = most / unit, mean / unit, variance / unit**2, tokens_per_second(run)
-    rows: list[tuple[object, ...]] = [HEADER, *((name, *values) for name, values in ours.items())]
-    findings = [Finding(name, _cells(paper), _cells(ours[name]), None) for name, paper in printed.items()]
-    order = [("VTC", "FCFS"), ("VTC", "LCF"), ("VTC (oracle)", "VTC"), ("RPM(5)", "RPM(20)"), ("RPM(20)", "RPM(30)")]
-    for better, worse in order:
-        paper = f"{printed[better][1]:.0f} < {printed[worse][1]:.0f}"
-        holds = ours[better][1] < ours[worse][1]
-        got = f"{ours[better][1]:.0f} and {ours[worse][1]:.0f}"
-        because = "" if holds else "on five minutes of trace, differences this small change sign with the workload"
-        findings.append(Finding(f"average difference: {better} below {worse}", paper, got, holds, because))
-    kept = ours["VTC"][3] / ours["FCFS"][3], ours["RPM(5)"][3] / ours["VTC"][3]
-    findings.append(
+def _fig11(runs: Runs) -> Report:
+    """Of what was sent, however it was served."""
+    records, times = runs["VTC"].records, range(0, SECONDS + 1, T // 3)
+    rows: list[tuple[object, ...]] = [("client", "second", "requests per minute")]
+    lines = []
+    for client in _by_volume(runs["VTC"]):
+        rates = [_per_minute([r for r in records if r.client == client], time) for time in times]
+        lines.append(Line(client, times, rates))
+        rows += [(client, time, rate) for time, rate in zip(times, rates, strict=True)]
+    total = [_per_minute(records, time) for time in times]
+    sent = sorted(Counter(record.client for record in records).values(), reverse=True)
+    lengths = fmean(r.input_tokens for r in records), fmean(r.output_tokens for r in records)
+    findings = [
         Finding(
-            "throughput: VTC against FCFS, RPM(5) against VTC",
-            f"{779 / 777:.2f} and {340 / 779:.2f}",
-            f"{kept[0]:.2f} and {kept[1]:.2f}",
-            abs(kept[0] - 1) < 0.03 and kept[1] < 0.7,
-        )
-    )
-    return Report(rows, (), findings)
+            "requests by client",
+            "a few of 27 send many more than others",
+            f"{len(sent)} clients: the first two send {sum(sent[:2]) / sum(sent):.0%}, the last half "
+            f"{sum(sent[len(sent) // 2 :]) / sum(sent):.0%}",
+            sum(sent[:2]) > 2 * sum(sent[len(sent) // 2 :]),
+        ),
+        Finding(
+            "total request rate",
+            "210 per minute, highly dynamic",
+            f"{60 * sum(sent) / SECONDS:.0f} per minute; {min(total[3:-3]):.0f} to {max(total):.0f} within a minute",
+            max(total) > 1.5 * min(total[3:-3]),
+            "the authors sampled their trace again after the original was lost, and published 1,500 requests",
+        ),
+        Finding("mean input and output tokens", "136 and 256", f"{lengths[0]:.0f} and {lengths[1]:.0f}", None),
+    ]
+    charts = [
+        Chart("request rate by client", "seconds", "requests per minute", lines),
+        Chart("total request rate", "seconds", "requests per minute", [Line("all clients", times, total)]),
+    ]
+    return Report(rows, charts, findings)
 
 
-def _cells(values: tuple[float, float, float, float]) -> str:
-    return " / ".join(f"{value:,.0f}" for value in values)
-
-
-def _table2(runs: Runs) -> Report:
-    return _table(TABLE2, COSTS["weighted-tokens"](), runs)
-
-
-def _table3(runs: Runs) -> Report:
-    return _table(TABLE3, COSTS["profiled"](), runs, PROFILED_UNIT)
+def _per_minute(records: Sequence[Record], time: float) -> float:
+    """Arrivals within T of `time`, which is half a minute."""
+    return sum(time - T <= record.arrival < time + T for record in records)
 
 
 def _by_volume(run: Run) -> list[str]:
@@ -191,10 +133,9 @@ def _fig18(runs: Runs) -> Report:
 
 
 ITEMS = (
-    _item("vtc-fig12", "Figure 12: response times under FCFS and VTC, Arena trace", _fig12),
-    _item("vtc-fig13", "Figure 13: response times under rate limits, Arena trace", _fig13),
-    _item("vtc-fig14", "Figure 14: throughput under rate limits, Arena trace", _fig14),
-    _item("vtc-table2", "Table 2: service difference, Arena trace", _table2),
-    _item("vtc-table3", "Table 3: service difference under the profiled cost, Arena trace", _table3, "profiled"),
-    _item("vtc-fig18", "Figure 18: response times of all clients under the profiled cost", _fig18, "profiled"),
+    item("vtc-fig11", "Figure 11: request rates, Arena trace", _fig11),
+    item("vtc-fig12", "Figure 12: response times under FCFS and VTC, Arena trace", _fig12),
+    item("vtc-fig13", "Figure 13: response times under rate limits, Arena trace", _fig13),
+    item("vtc-fig14", "Figure 14: throughput under rate limits, Arena trace", _fig14),
+    item("vtc-fig18", "Figure 18: response times of all clients under the profiled cost", _fig18, "profiled"),
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 from simulation.reproduction.item import Chart, Finding, Item, Report, Study
 
 PANEL_INCHES = 5.0, 3.4
+MOST_NAMED = 10  # lines that a legend can name; more are told apart in the CSV file
 VERDICTS = {True: "yes", False: "**no**", None: "-"}
 
 
@@ -43,7 +44,8 @@ def _draw(path: Path, charts: Sequence[Chart]) -> None:
         axis.set_ylabel(chart.y)
         axis.set_yscale("log" if chart.log_y else "linear")
         axis.grid(alpha=0.3)
-        axis.legend(fontsize="small")
+        if len(chart.lines) <= MOST_NAMED:
+            axis.legend(fontsize="small")
     for axis in list(axes.flat)[len(charts) :]:
         axis.set_visible(False)
     figure.savefig(path, metadata={"Date": None})

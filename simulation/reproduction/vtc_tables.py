@@ -1,0 +1,109 @@
+"""VTC Tables 2 and 3: how far apart the 27 clients of Chatbot Arena are served."""
+
+from collections.abc import Mapping
+
+from fairlead.cost import COSTS
+from simulation.reproduction.arena import item
+from simulation.reproduction.item import Finding, Report
+from simulation.reproduction.measures import service_difference, tokens_per_second
+from simulation.reproduction.run import Run
+
+Runs = Mapping[str, Run]
+MEASURED = "measured "  # begins the names of published runs
+PROFILED_UNIT = 10.0  # the cost that the authors computed with is a tenth of the printed formula's
+HEADER = ("scheduler", "max diff", "avg diff", "diff var", "throughput, tokens/s")
+# Max diff, average, variance, throughput.
+TABLE2 = {
+    "FCFS": (759.97, 433.53, 32112.00, 777),
+    "LCF": (750.49, 323.82, 29088.90, 778),
+    "VTC": (368.40, 251.66, 6549.16, 779),
+    "VTC (predict)": (365.47, 240.33, 5321.62, 773),
+    "VTC (oracle)": (329.46, 227.51, 4475.76, 781),
+    "RPM(5)": (143.86, 83.58, 1020.46, 340),
+    "RPM(20)": (446.76, 195.71, 7449.79, 694),
+    "RPM(30)": (693.66, 309.45, 24221.31, 747),
+}
+TABLE3 = {
+    "FCFS": (743.23, 457.29, 26645.42, 777),
+    "LCF": (709.35, 384.78, 23299.20, 778),
+    "VTC": (707.35, 368.74, 21918.67, 780),
+    "VTC (predict)": (617.22, 337.05, 11803.41, 778),
+    "VTC (oracle)": (387.43, 277.18, 4541.57, 783),
+    "RPM(5)": (230.78, 151.00, 823.15, 340),
+    "RPM(20)": (445.34, 270.51, 5938.52, 694),
+    "RPM(30)": (801.16, 377.22, 25980.39, 747),
+}
+
+
+Cells = tuple[float, float, float, float]
+
+
+def _table(printed: Mapping[str, Cells], cost: str, runs: Runs, unit: float = 1.0) -> Report:
+    cells = {name: _differences(run, cost, unit) for name, run in runs.items()}
+    measured = {name.removeprefix(MEASURED): c for name, c in cells.items() if name.startswith(MEASURED)}
+    ours = {name: c for name, c in cells.items() if not name.startswith(MEASURED)}
+    rows: list[tuple[object, ...]] = [HEADER, *((name, *values) for name, values in cells.items())]
+    findings = [_same_measure(printed, measured)]
+    findings += [Finding(name, _cells(paper), _cells(ours[name]), None) for name, paper in printed.items()]
+    order = [("VTC", "FCFS"), ("VTC", "LCF"), ("VTC (oracle)", "VTC"), ("RPM(5)", "RPM(20)"), ("RPM(20)", "RPM(30)")]
+    for better, worse in order:
+        paper = f"{printed[better][1]:.0f} < {printed[worse][1]:.0f}"
+        holds = ours[better][1] < ours[worse][1]
+        got = f"{ours[better][1]:.0f} and {ours[worse][1]:.0f}"
+        findings.append(Finding(f"average difference: {better} below {worse}", paper, got, holds))
+    kept = ours["VTC"][3] / ours["FCFS"][3], ours["RPM(5)"][3] / ours["VTC"][3]
+    findings.append(
+        Finding(
+            "throughput: VTC against FCFS, RPM(5) against VTC",
+            f"{779 / 777:.2f} and {340 / 779:.2f}",
+            f"{kept[0]:.2f} and {kept[1]:.2f}",
+            abs(kept[0] - 1) < 0.03 and kept[1] < 0.7,
+        )
+    )
+    return Report(rows, (), findings)
+
+
+def _differences(run: Run, cost: str, unit: float) -> Cells:
+    return *service_difference(run, COSTS[cost](), unit), tokens_per_second(run)
+
+
+def _same_measure(printed: Mapping[str, Cells], measured: Mapping[str, Cells]) -> Finding:
+    """Is what we measure what the paper measured?"""
+    same = [abs(cells[1] - printed[name][1]) < 0.01 for name, cells in measured.items() if name in printed]
+    return Finding(
+        "this measure, of the authors' published runs",
+        "the table",
+        f"the printed average in {sum(same)} of {len(same)}",
+        all(same),
+    )
+
+
+def _cells(values: Cells) -> str:
+    return " / ".join(f"{value:,.0f}" for value in values)
+
+
+def _table2(runs: Runs) -> Report:
+    return _table(TABLE2, "weighted-tokens", runs)
+
+
+def _table3(runs: Runs) -> Report:
+    return _table(TABLE3, "profiled", runs, PROFILED_UNIT)
+
+
+def _published(profile: str) -> dict[str, str]:
+    """The runs behind a table, by the names of their rows."""
+    runs = {"FCFS": "FCFS", "LCF": "LCF", **{f"RPM({limit})": f"LShare__rpm{limit}" for limit in (5, 20, 30)}}
+    runs |= {"VTC": "VTC", "VTC (predict)": "VTC_predict", "VTC (oracle)": "VTC_oracle"}
+    return {MEASURED + name: f"{run}{profile if 'VTC' in run else ''}__real" for name, run in runs.items()}
+
+
+ITEMS = (
+    item("vtc-table2", "Table 2: service difference, Arena trace", _table2, measured=_published("")),
+    item(
+        "vtc-table3",
+        "Table 3: service difference under the profiled cost, Arena trace",
+        _table3,
+        "profiled",
+        _published("_profile"),
+    ),
+)
