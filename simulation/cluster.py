@@ -8,12 +8,12 @@ from fairlead.cost import WeightedTokens
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Fleet, Identity, Load, Member
-from global_scheduler.core.policies import POLICIES, PolicyConfig
+from global_scheduler.core.policies import PolicyConfig
 from simulation.call import Call
 from simulation.clock import Clock
 from simulation.gateway import MODEL, Gateway, placed_request
 from simulation.journal import Journal
-from simulation.spec import ClusterSpec
+from simulation.spec import GLOBAL_POLICIES, ClusterSpec
 from simulation.worker import News, Worker
 from simulation.workload import Workload
 
@@ -27,7 +27,7 @@ class Cluster:
         self.journal = Journal()
         names = [f"worker-{number}" for number in range(spec.workers)]
         self.workers = {name: Worker(name, spec.worker, self.clock, self.journal) for name in names}
-        policy = POLICIES[spec.route](
+        policy = GLOBAL_POLICIES[spec.route](
             PolicyConfig(spec.route_quantum_tokens, WeightedTokens(), spec.route_strict_paper)
         )
         self.dispatcher = Dispatcher(policy, BlockIndex(spec.index_blocks), Fleet(spec.stall_timeout))

@@ -7,9 +7,13 @@ from functools import partial
 from typing import Protocol
 
 from fairlead.cost import COSTS, Cost
+from global_scheduler.core.policies import POLICIES as ROUTES
+from global_scheduler.core.policies import Policy as RoutePolicy
+from global_scheduler.core.policies import PolicyConfig as RouteConfig
 from local_worker.core.limits import Admission
 from local_worker.core.policies import POLICIES, PolicyConfig, QueuePolicy
 from local_worker.core.policies.vtc_predict import VtcOracle
+from simulation.baselines import PrebleFixed, SglangLpm
 from simulation.predictors import VtcHalfRight
 from simulation.prompts import BLOCK_TOKENS
 from simulation.sliding_rpm import SlidingRpm
@@ -24,7 +28,9 @@ LOCAL_POLICIES: Mapping[str, Callable[[PolicyConfig], QueuePolicy]] = {
     **POLICIES,
     "vtc-oracle": VtcOracle,
     "vtc-half": VtcHalfRight,
+    "sglang-lpm": SglangLpm,
 }
+GLOBAL_POLICIES: Mapping[str, Callable[[RouteConfig], RoutePolicy]] = {**ROUTES, "preble-fixed": PrebleFixed}
 UNLIMITED = 1_000_000
 
 

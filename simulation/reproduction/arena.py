@@ -1,5 +1,6 @@
 """The requests of the VTC authors' published runs of Chatbot Arena: 27 clients, ten minutes (VTC section 5.3)."""
 
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from simulation.workload import OpenLoop
 
 WORKLOAD = "FCFS__real"  # every real run has the same requests
 SECONDS = 600
+COPIES = 6
 LIMITS = (5, 10, 15, 20, 30)
 SETUP = (
     "The arrivals and lengths of the authors' published runs, ten minutes, 27 clients. Llama-2-7b on an A10G, 10,000 "
@@ -32,13 +34,20 @@ POLICIES = {
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """The workload of the published runs in `folder`."""
+    """The workload of the published runs in `folder`; with a `seed`, every arrival is up to a second later."""
 
     folder: Path
+    seed: int | None = None
 
     def make(self) -> OpenLoop:
         """See WorkloadSpec."""
-        return OpenLoop(read_run(self.folder, WORKLOAD).calls())
+        calls = read_run(self.folder, WORKLOAD).calls()
+        if self.seed is not None:
+            rng = random.Random(self.seed)
+            for call in calls:
+                call.arrival += rng.random()
+            calls.sort(key=lambda call: (call.arrival, call.number))
+        return OpenLoop(calls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +85,15 @@ def published(measured: Published) -> Run:
     return Run(records, {}, max(record.ended for record in records), 0, None)
 
 
+def later(folder: Path) -> dict[str, Job]:
+    """VTC with and without an oracle on copies of the workload that differ by less than a second per arrival."""
+    return {
+        f"{name}, copy {seed}": Scenario(slora(A10G, POLICIES[name], KV_TOKENS), Arena(folder, seed))
+        for name in ("VTC", "VTC (oracle)")
+        for seed in range(COPIES)
+    }
+
+
 def jobs(folder: Path, cost: str = "weighted-tokens") -> dict[str, Job]:
     """The workload under every scheduler of section 5.3."""
     workload = Arena(folder)
@@ -92,18 +110,16 @@ def item(
     figure: str,
     read: Callable[[Mapping[str, Run]], Report],
     cost: str = "weighted-tokens",
-    measured: Mapping[str, str] | None = None,
+    more: Callable[[Path], Mapping[str, Job]] = lambda _folder: {},
 ) -> Item:
-    """An item on the workload; `measured` names published runs that are read as well, where there are any."""
+    """An item on the workload, and on `more` that comes from the folder of the published runs."""
 
     def study(sources: Sources) -> Study:
         folder = sources.reference
         if folder is None:
             raise SourceMissing("needs the folder of the measurements: --reference or FAIRLEAD_REFERENCE")
-        known = run_names(folder)
-        if WORKLOAD not in known:
+        if WORKLOAD not in run_names(folder):
             raise SourceMissing(f"needs the published run {WORKLOAD}, which {folder} does not have")
-        read_too = {name: Measured(folder, run) for name, run in (measured or {}).items() if run in known}
-        return Study(SETUP, {**jobs(folder, cost), **read_too}, read)
+        return Study(SETUP, {**jobs(folder, cost), **more(folder)}, read)
 
     return Item(name, f"VTC {figure}", study)

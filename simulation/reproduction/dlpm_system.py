@@ -17,6 +17,11 @@ SCHEDULERS = {
     "Preble": ("lpm", "preble"),
     "VTC": ("vtc", "per-client-round-robin"),
 }
+# Of systems that the paper measured, as they may have been.
+VARIATIONS = {
+    "RR + SGLang's LPM": ("sglang-lpm", "round-robin"),
+    "Preble, fixed": ("lpm", "preble-fixed"),
+}
 A100 = profile("a100-80g", "llama-3.1-8b")
 A10G = profile("a10g", "llama-3.2-3b")
 CLIENT_QUANTUM = 20_000  # Q^u; the paper does not say
@@ -37,8 +42,8 @@ def system(
     worker_quantum: int = WORKER_QUANTUM,
     block_tokens: int = 16,
 ) -> ClusterSpec:
-    """`workers` GPUs under one of SCHEDULERS."""
-    local, across = SCHEDULERS[scheduler]
+    """`workers` GPUs under one of SCHEDULERS or VARIATIONS."""
+    local, across = (SCHEDULERS | VARIATIONS)[scheduler]
     worker = WorkerSpec(
         profile=gpu,
         policy=local,
@@ -69,6 +74,6 @@ def item(name: str, figure: str, setup: str, jobs: Mapping[str, Job], read: Call
     return Item(name, f"DLPM {figure}", study)
 
 
-def under_all(workload: Programs, workers: int, gpu: Profile) -> dict[str, Job]:
-    """The workload under every scheduler."""
-    return {name: Scenario(system(name, workers, gpu), workload) for name in SCHEDULERS}
+def under_all(workload: Programs, workers: int, gpu: Profile, *variations: str) -> dict[str, Job]:
+    """The workload under every scheduler, and these variations."""
+    return {name: Scenario(system(name, workers, gpu), workload) for name in (*SCHEDULERS, *variations)}

@@ -50,10 +50,10 @@ def _throttled_users(run: Run) -> list[str]:
     return sorted({record.client for record in run.records if not record.completed})
 
 
-def _delayed(run: Run) -> float:
-    """Share of the benign users with a call that waited long."""
+def delayed(run: Run, seconds: float = LATE) -> float:
+    """Share of the benign users with a call that waited longer than that in a queue."""
     benign = [client for client in run.clients if client.startswith("user")]
-    late = {r.client for r in run.records if r.admitted is not None and r.admitted - r.arrival > LATE}
+    late = {r.client for r in run.records if r.admitted is not None and r.admitted - r.arrival > seconds}
     return sum(client in late for client in benign) / len(benign)
 
 
@@ -63,10 +63,10 @@ def _fig8(runs: Runs) -> Report:
     ]
     for name, run in runs.items():
         users = len(_throttled_users(run))
-        rows.append((name, _refused(run), len(_cut(run)), _wasted(run), users, _delayed(run)))
+        rows.append((name, _refused(run), len(_cut(run)), _wasted(run), users, delayed(run)))
     rpm, ours = runs["RPM"], runs["FS (W+I)"]
     innocent = [[u for u in _throttled_users(run) if u.startswith("user")] for run in (rpm, ours)]
-    delays = {name: _delayed(run) for name, run in runs.items()}
+    delays = {name: delayed(run) for name, run in runs.items()}
     findings = [
         Finding(
             "interactions cut in the middle: RPM against FS (W+I)",
@@ -99,11 +99,12 @@ def _fig8(runs: Runs) -> Report:
     return Report(rows, (), findings)
 
 
-def _mean_first(records: list[Record]) -> float:
+def mean_first(records: list[Record]) -> float:
+    """First-token latency of those that were answered."""
     return fmean(r.first - r.arrival for r in records if r.first is not None)
 
 
-def _tokens(run: Run, value: Callable[[Record], int], app: str | None = None, seconds: float = SECONDS) -> float:
+def tokens(run: Run, value: Callable[[Record], int], app: str | None = None, seconds: float = SECONDS) -> float:
     """Per second, of calls that were answered within the first `seconds`."""
     within = (r for r in run.records if r.completed and r.ended <= seconds and app in (None, r.app))
     return sum(value(r) for r in within) / seconds
@@ -123,9 +124,9 @@ def _fig9(runs: Runs) -> Report:
     for name, run in runs.items():
         for app in APPS:
             benign = [r for r in run.records if r.app == app.name and r.client.startswith("user")]
-            rate, first = _tokens(run, _prompt, app.name), _mean_first(benign)
+            rate, first = tokens(run, _prompt, app.name), mean_first(benign)
             served[name, app.name] = rate, first
-            rows.append((name, app.name, rate, _tokens(run, _output, app.name), first))
+            rows.append((name, app.name, rate, tokens(run, _output, app.name), first))
     findings = []
     for other in ("VTC", "RPM"):
         rates = [served["FS (W+I)", app.name][0] / served[other, app.name][0] for app in APPS]
@@ -177,8 +178,8 @@ def _table3(runs: Runs) -> Report:
         interactions = sum(chain[-1].completed for chain in begun) / len(begun)
         users = len({c[0].client for c in begun if c[-1].completed}) / len({c[0].client for c in chains.values()})
         shares[name] = requests, interactions, users
-        rates = _tokens(run, _prompt), _tokens(run, _output)
-        rows.append((name, *rates, _mean_first(list(run.records)), 100 * requests, 100 * interactions, 100 * users))
+        rates = tokens(run, _prompt), tokens(run, _output)
+        rows.append((name, *rates, mean_first(list(run.records)), 100 * requests, 100 * interactions, 100 * users))
     ours, rpm = shares["FS (W+I)"], shares["RPM"]
     findings = [
         Finding(
@@ -216,7 +217,7 @@ def _table4(runs: Runs) -> Report:
     for name, run in runs.items():
         for user in CASE:
             done = sum(r.completed and r.ended <= CASE_SECONDS for r in run.of(user.name))
-            rates[name, user.name] = _tokens(run, _prompt, user.name, CASE_SECONDS)
+            rates[name, user.name] = tokens(run, _prompt, user.name, CASE_SECONDS)
             rows.append((name, user.name, done, rates[name, user.name], _wasted(run)))
     light = {name: rates[name, "application 12"] for name in runs}
     heavy = {name: rates[name, "application 7"] for name in runs}
@@ -247,7 +248,9 @@ def _table4(runs: Runs) -> Report:
     return Report(rows, (), findings)
 
 
-def _item(name: str, figure: str, jobs: Mapping[str, Job], read: Callable[[Runs], Report], setup: str = SETUP) -> Item:
+def item(name: str, figure: str, jobs: Mapping[str, Job], read: Callable[[Runs], Report], setup: str = SETUP) -> Item:
+    """An item that needs no data."""
+
     def study(_sources: Sources) -> Study:
         return Study(setup, jobs, read)
 
@@ -255,8 +258,8 @@ def _item(name: str, figure: str, jobs: Mapping[str, Job], read: Callable[[Runs]
 
 
 ITEMS = (
-    _item("fairserve-fig8", "Figure 8: throttling, wasted tokens, queueing delays", JOBS, _fig8),
-    _item("fairserve-fig9", "Figure 9: throughput and latency by application", JOBS, _fig9),
-    _item("fairserve-table3", "Table 3: throughput, latency, service provided", JOBS, _table3),
-    _item("fairserve-table4", "Table 4: three applications", CASE_JOBS, _table4, CASE_SETUP),
+    item("fairserve-fig8", "Figure 8: throttling, wasted tokens, queueing delays", JOBS, _fig8),
+    item("fairserve-fig9", "Figure 9: throughput and latency by application", JOBS, _fig9),
+    item("fairserve-table3", "Table 3: throughput, latency, service provided", JOBS, _table3),
+    item("fairserve-table4", "Table 4: three applications", CASE_JOBS, _table4, CASE_SETUP),
 )

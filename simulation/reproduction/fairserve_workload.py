@@ -1,5 +1,6 @@
 """Users of applications of different shapes, and the systems that FairServe section 5 compares on them."""
 
+import math
 import random
 from dataclasses import dataclass
 from functools import partial
@@ -32,9 +33,10 @@ SETUP = (
     f"{LATE:.0f} s in the queue."
 )
 CASE_SECONDS = 60.0
+CASE_LIMIT = 60
 CASE_SETUP = (
     "Llama-2-7b on an A100-80G; the requests of Table 4 arrive within one minute, and what is served by its end "
-    "counts. RPM and OIT allow 60 calls per application."
+    f"counts. RPM and OIT allow {CASE_LIMIT} calls per application."
 )
 
 
@@ -67,11 +69,13 @@ REFERENCE = fmean(app.normal for app in APPS)
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Sends interactions of one application at a mean rate, Gamma arrivals."""
+    """Sends interactions of one application at a mean rate, Gamma arrivals, from `start` to `stop`."""
 
     name: str
     app: App
     per_minute: float
+    start: float = 0.0
+    stop: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +91,8 @@ class Users:
         author = Author()
         for number, user in enumerate(self.users):
             rng = random.Random(self.seed * 100_000 + number)
-            time = rng.uniform(0, 60 / user.per_minute)
-            while time < self.seconds:
+            time = user.start + rng.uniform(0, 60 / user.per_minute)
+            while time < min(self.seconds, user.stop):
                 sizes, weights = zip(*user.app.calls, strict=True)
                 calls = rng.choices(sizes, weights)[0]
                 call = _call(author, user, author.program(), 0, calls, time)
@@ -130,13 +134,22 @@ def system(name: str, limit: int) -> ClusterSpec:
     return ClusterSpec(worker=worker, throttle=throttle, limits=limits)
 
 
-POPULATION = tuple(User(f"user {number:03}", APPS[number % len(APPS)], 0.15) for number in range(200)) + tuple(
-    User(f"abuser {number}", APPS[number % len(APPS)], 20.0) for number in range(6)
-)
-JOBS: dict[str, Job] = {name: Scenario(system(name, LIMIT), Users(POPULATION, SECONDS)) for name in SYSTEMS}
+def population(per_minute: float, apps: tuple[App, ...] = APPS) -> Users:
+    """200 benign users who start so many interactions each, and six abusive ones."""
+    benign = tuple(User(f"user {number:03}", apps[number % len(apps)], per_minute) for number in range(200))
+    abusive = tuple(User(f"abuser {number}", apps[number % len(apps)], 20.0) for number in range(6))
+    return Users(benign + abusive, SECONDS)
+
+
+def under_all(users: Users, limit: int) -> dict[str, Job]:
+    """The workload under every system."""
+    return {name: Scenario(system(name, limit), users) for name in SYSTEMS}
+
+
+JOBS = under_all(population(0.15), LIMIT)
 CASE = (
     User("application 14", APPS[0], 269 / 2.7),
     User("application 7", APPS[1], 139),
     User("application 12", APPS[2], 448 / 2.7),
 )
-CASE_JOBS: dict[str, Job] = {name: Scenario(system(name, 60), Users(CASE, CASE_SECONDS)) for name in SYSTEMS}
+CASE_JOBS = under_all(Users(CASE, CASE_SECONDS), CASE_LIMIT)

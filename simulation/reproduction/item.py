@@ -55,6 +55,7 @@ class Report:
     rows: Sequence[Sequence[object]]
     charts: Sequence[Chart] = ()
     findings: Sequence[Finding] = ()
+    columns: int = 3  # of panels
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,8 +59,8 @@ def service_difference(run: Run, cost: Cost | None = None, unit: float = 1.0) ->
     than the client that gets most, or less than they ask for if that is smaller.
 
     As the authors computed Tables 2 to 6: rates in 19 windows of a minute, evenly over ten minutes; a request's whole
-    service comes evenly between its first and last token; what is got is counted in `unit`s of `cost`, what is asked for in
-    weighted tokens always; refused requests do neither. On their published measurements it gives the printed figures.
+    service comes evenly between its first and last token. What is got is counted in `unit`s of `cost`, what is asked
+    for always in weighted tokens; refused requests do neither. Their published measurements give the printed figures.
     """
     answered = [r for r in run.records if r.first is not None and r.ended > r.first]
     price, clients = cost or WeightedTokens(), run.clients

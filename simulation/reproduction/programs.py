@@ -20,7 +20,7 @@ class Author:
     def __init__(self) -> None:
         self.loop = ClosedLoop()
         self.segments = Segments()
-        self.shelves: dict[tuple[Program, str], list[list[int]]] = {}  # documents by kind of program and client
+        self._shelves: dict[tuple[Program, str], list[list[int]]] = {}
         self._numbers = 0
         self._programs = 0
 
@@ -28,6 +28,13 @@ class Author:
         """A name for the next one: its calls are one interaction."""
         self._programs += 1
         return f"program-{self._programs}"
+
+    def shelf(self, program: "Program", client: str, texts: int, tokens: int) -> list[list[int]]:
+        """The texts, of so many tokens each, that all programs of this kind and client share."""
+        key = program, client
+        if key not in self._shelves:
+            self._shelves[key] = [self.segments.fresh(tokens) for _ in range(texts)]
+        return self._shelves[key]
 
     def length(self, program: str, node: int, mean: int) -> int:
         """Output tokens of a program's call number `node`: evenly within half of the mean, whenever it is made. Equal
@@ -60,16 +67,19 @@ class Program(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Tree of Thoughts: each answer is continued in `branches` ways, `height` levels deep."""
+    """Tree of Thoughts: each answer is continued in `branches` ways, `height` levels deep. The first `common_tokens` of
+    the question are the same in all of the client's."""
 
     branches: int
     question_tokens: int = 100
     output_tokens: int = 256
     height: int = 4
+    common_tokens: int = 0
 
     def start(self, author: Author, client: str, rng: random.Random, arrival: float) -> None:
         """See Program."""
-        question = author.segments.fresh(self.question_tokens)
+        [common] = author.shelf(self, client, 1, self.common_tokens)
+        question = common + author.segments.fresh(self.question_tokens - self.common_tokens)
         steps = [author.segments.fresh(STEP_TOKENS) for _ in range(self.height)]
         program = author.program()
         for node in range(1, self.branches + 1):
@@ -139,11 +149,8 @@ class Reading:
 
     def start(self, author: Author, client: str, rng: random.Random, arrival: float) -> None:
         """See Program."""
-        shelf = author.shelves.setdefault((self, client), [])
-        chosen = rng.randrange(self.documents)
-        while len(shelf) <= chosen:
-            shelf.append(author.segments.fresh(self.document_tokens))
-        prompt = shelf[chosen] + author.segments.fresh(self.question_tokens)
+        document = author.shelf(self, client, self.documents, self.document_tokens)[rng.randrange(self.documents)]
+        prompt = document + author.segments.fresh(self.question_tokens)
         call = author.call(client, author.program(), prompt, self.output_tokens, arrival, 0)
         author.loop.start(call, lambda _: ())
 

@@ -2,9 +2,11 @@
 
 from simulation.reproduction import (
     dlpm_fig7,
+    dlpm_fig7_variations,
     dlpm_quanta,
     dlpm_views,
     fairserve,
+    fairserve_variations,
     vtc_ablation,
     vtc_measured,
     vtc_real,
@@ -21,7 +23,9 @@ MODULES = (
     vtc_ablation,
     dlpm_quanta,
     dlpm_fig7,
+    dlpm_fig7_variations,
     dlpm_views,
     fairserve,
+    fairserve_variations,
 )
 ITEMS: dict[str, Item] = {item.name: item for module in MODULES for item in module.ITEMS}

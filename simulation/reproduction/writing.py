@@ -17,22 +17,22 @@ def write(folder: Path, name: str, report: Report) -> None:
     with (folder / f"{name}.csv").open("w", newline="") as file:
         csv.writer(file).writerows([_plain(value) for value in row] for row in report.rows)
     if report.charts:
-        _draw(folder / f"{name}.svg", report.charts)
+        _draw(folder / f"{name}.svg", report.charts, report.columns)
 
 
 def _plain(value: object) -> object:
     return round(value, 4) if isinstance(value, float) else value
 
 
-def _draw(path: Path, charts: Sequence[Chart]) -> None:
-    """Side by side. The same charts, the same bytes."""
+def _draw(path: Path, charts: Sequence[Chart], most: int) -> None:
+    """Side by side, `most` in a row. The same charts, the same bytes."""
     import matplotlib
 
     matplotlib.use("Agg")
     matplotlib.rcParams["svg.hashsalt"] = path.stem
     from matplotlib import pyplot
 
-    columns = min(len(charts), 3)
+    columns = min(len(charts), most)
     rows = -(-len(charts) // columns)
     size = PANEL_INCHES[0] * columns, PANEL_INCHES[1] * rows
     figure, axes = pyplot.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
