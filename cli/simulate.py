@@ -1,8 +1,9 @@
 """`fairlead simulate` and `fairlead tune`: an operator's own workload under several configurations."""
 
 import argparse
+import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from simulation.reproduction.run import Run, Scenario
 from simulation.reproduction.writing import write
 from simulation.spec import ADMISSIONS, LOCAL_POLICIES, ClusterSpec, WorkerSpec
 from simulation.step_time import Measured, Profile, profile
-from simulation.traces import Trace, read_rows
+from simulation.traces import Trace
 from simulation.what_if import HEADER, Summary, pareto, recommended, summarize
 from throttler.core.profiles import Limits
 
@@ -25,23 +26,49 @@ CLIENT_QUANTA = "256,2048,16384"
 WORKER_QUANTA = "2048,16384,131072"
 
 
+def whole(text: str) -> int:
+    """A whole number from 1 up, as an option."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 up")
+    return int(text)
+
+
+def wholes(text: str) -> list[int]:
+    """Several, separated by commas."""
+    return [whole(number) for number in text.split(",")]
+
+
+def above_zero(text: str) -> float:
+    """A number above 0, as an option."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return value
+
+
 def add_workload_options(parser: argparse.ArgumentParser) -> None:
     """What both commands simulate on."""
     parser.add_argument("--trace", type=Path, required=True, help="trace (.csv, .csv.gz) or request log (.jsonl)")
-    parser.add_argument("--limit", type=int, help="only the first so many requests")
-    parser.add_argument("--speed", type=float, default=1.0, help="arrivals so many times as fast (default: 1)")
-    parser.add_argument("--workers", type=int, default=1, help="GPUs (default: %(default)s)")
+    parser.add_argument("--limit", type=whole, help="only the first so many requests")
+    parser.add_argument("--speed", type=above_zero, default=1.0, help="arrivals so many times as fast (default: 1)")
+    parser.add_argument(
+        "--starts-per-minute", type=above_zero, help="interactions begin at this rate (default: at the trace's times)"
+    )
+    parser.add_argument("--workers", type=whole, default=1, help="GPUs (default: %(default)s)")
     parser.add_argument("--gpu", default="a100-80g", choices=sorted(GPUS), help="default: %(default)s")
     parser.add_argument("--model", default="llama-3.1-8b", choices=sorted(MODELS), help="default: %(default)s")
     parser.add_argument(
         "--profile", type=Path, help="measured step times (fairlead calibrate) instead of GPU and model"
     )
-    parser.add_argument("--kv-tokens", type=int, help="KV cache per worker (default: what the GPU has room for)")
-    parser.add_argument("--max-running", type=int, default=256, help="requests at a time (default: %(default)s)")
+    parser.add_argument("--kv-tokens", type=whole, help="KV cache per worker (default: what the GPU has room for)")
+    parser.add_argument("--max-running", type=whole, default=256, help="requests at a time (default: %(default)s)")
     parser.add_argument("--throttle", default="none", choices=sorted(ADMISSIONS), help="default: %(default)s")
-    parser.add_argument("--decode-run", type=int, default=1, help="decoding steps between two looks at the queue")
+    parser.add_argument("--decode-run", type=whole, default=1, help="decoding steps between two looks at the queue")
     parser.add_argument("--out", type=Path, default=Path("simulation-results"), help="folder for CSV and SVG files")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="in parallel (default: all cores)")
+    parser.add_argument("--processes", type=whole, default=os.cpu_count() or 1, help="in parallel (default: all cores)")
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -50,15 +77,17 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     add_workload_options(parser)
     parser.add_argument("--policy", default="dlpm", help="local policies, comma-separated (default: %(default)s)")
     parser.add_argument("--route", default="doubleq", help="global policies, comma-separated (default: %(default)s)")
-    parser.add_argument("--quantum-tokens", type=int, default=512, help="Q^u (default: %(default)s)")
-    parser.add_argument("--route-quantum-tokens", type=int, default=4096, help="Q^w (default: %(default)s)")
-    parser.add_argument("--user-per-minute", type=int, default=60, help="T_user of the throttle (default: %(default)s)")
+    parser.add_argument("--quantum-tokens", type=whole, default=512, help="Q^u (default: %(default)s)")
+    parser.add_argument("--route-quantum-tokens", type=whole, default=4096, help="Q^w (default: %(default)s)")
+    parser.add_argument(
+        "--user-per-minute", type=whole, default=60, help="T_user of the throttle (default: %(default)s)"
+    )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """A row per pair of policies."""
-    read_rows(args.trace)  # what is wrong with it is said before anything starts
+    workload(args).rows()  # what is wrong with it is said before anything starts
     pairs = product(_names(args.policy, LOCAL_POLICIES), _names(args.route, ROUTES))
     quanta = args.quantum_tokens, args.route_quantum_tokens
     scenarios = {
@@ -103,18 +132,23 @@ def scenario(
         throttle=args.throttle,
         limits=Limits(user_per_minute=limit),
     )
-    return Scenario(spec, Trace(args.trace, args.limit, args.speed))
+    return Scenario(spec, workload(args))
+
+
+def workload(args: argparse.Namespace) -> Trace:
+    """The trace that the options describe."""
+    return Trace(args.trace, args.limit, args.speed, args.starts_per_minute)
 
 
 def _profile(args: argparse.Namespace) -> Profile | Measured:
     return Measured.read(args.profile) if args.profile else profile(args.gpu, args.model)
 
 
-def _names(text: str, known: object) -> list[str]:
+def _names(text: str, known: Collection[str]) -> list[str]:
     names = text.split(",")
-    unknown = [name for name in names if name not in known]  # type: ignore[operator]
+    unknown = [name for name in names if name not in known]
     if unknown:
-        raise InvalidRequest(f"no such policy: {', '.join(unknown)}")
+        raise InvalidRequest(f"no such policy: {', '.join(unknown)}; there are {', '.join(sorted(known))}")
     return names
 
 

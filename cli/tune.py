@@ -12,9 +12,10 @@ from cli.simulate import (
     results,
     scenario,
     table,
+    wholes,
+    workload,
 )
 from simulation.reproduction.writing import write
-from simulation.traces import read_rows
 from simulation.what_if import summarize
 
 
@@ -22,19 +23,22 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """Register the command."""
     parser = commands.add_parser("tune", help="find quanta and limits for your own trace")
     add_workload_options(parser)
-    parser.add_argument("--quantum-tokens", default=CLIENT_QUANTA, help="Q^u to try (default: %(default)s)")
-    parser.add_argument("--route-quantum-tokens", default=WORKER_QUANTA, help="Q^w to try (default: %(default)s)")
-    parser.add_argument("--user-per-minute", default="60", help="T_user to try, with --throttle (default: %(default)s)")
+    parser.add_argument(
+        "--quantum-tokens", type=wholes, default=CLIENT_QUANTA, help="Q^u to try (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--route-quantum-tokens", type=wholes, default=WORKER_QUANTA, help="Q^w to try (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--user-per-minute", type=wholes, default="60", help="T_user to try, with --throttle (default: %(default)s)"
+    )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """DLPM and DoubleQ with every combination."""
-    read_rows(args.trace)  # what is wrong with it is said before anything starts
-    axes = [
-        [int(number) for number in text.split(",")]
-        for text in (args.quantum_tokens, args.route_quantum_tokens, args.user_per_minute)
-    ]
+    workload(args).rows()  # what is wrong with it is said before anything starts
+    axes = args.quantum_tokens, args.route_quantum_tokens, args.user_per_minute
     scenarios = {
         f"Q^u={client}, Q^w={worker}, T_user={limit}": scenario(args, "dlpm", "doubleq", client, worker, limit)
         for client, worker, limit in product(*axes)

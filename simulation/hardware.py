@@ -37,6 +37,7 @@ class Model:
 GPUS = {
     "a10g": Gpu(flops=70e12, bandwidth=600e9, memory=24e9),
     "a100-80g": Gpu(flops=312e12, bandwidth=2039e9, memory=80e9),
+    "a100": Gpu(flops=312e12, bandwidth=2039e9, memory=80e9),  # the same, by its usual name
     "h100": Gpu(flops=989e12, bandwidth=3350e9, memory=80e9),
 }
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from fairlead.errors import InvalidRequest
 from local_worker.core.batch import Batch
 from simulation.hardware import GPUS, MODELS, Gpu, Model
 
@@ -78,9 +79,12 @@ class Measured:
 
     @staticmethod
     def read(path: Path) -> "Measured":
-        """Raises OSError, or TypeError when it holds something else."""
-        document = json.loads(path.read_text())
-        return Measured(coefficients=Coefficients(**document["coefficients"]), kv_tokens=document["kv_tokens"])
+        """Raises InvalidRequest when there is none."""
+        try:
+            document = json.loads(path.read_text())
+            return Measured(coefficients=Coefficients(**document["coefficients"]), kv_tokens=document["kv_tokens"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InvalidRequest(f"no profile in {path}: {error!r}") from None
 
 
 class StepTime:

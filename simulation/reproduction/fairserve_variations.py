@@ -90,6 +90,11 @@ def _read(runs: Runs) -> Report:
             "1.03 to 1.06",
             lambda app: _first(single["VTC"], app) / _first(single["FS (W+I)"], app),
         ),
+        _by_app(
+            "throughput of benign users by application, FS (W+I) over VTC, interactions of one call",
+            "1.03 to 1.75",
+            lambda app: _rate(single["FS (W+I)"], app) / _rate(single["VTC"], app),
+        ),
         Finding(
             "requests served, of benign users",
             "FS (W+I) 96.67 %, RPM 51.52 %",

@@ -9,7 +9,7 @@ import pytest
 
 from fairlead.outcomes import Outcome
 from simulation.call import Call
-from simulation.reproduction import vtc_measured, vtc_real
+from simulation.reproduction import vtc_measured, vtc_real, vtc_tables
 from simulation.reproduction.measures import gap, mean_wait, received, response_times, service_difference
 from simulation.reproduction.programs import Chat, Judge, Program, Programs, Sender, Tree
 from simulation.reproduction.registry import ITEMS
@@ -57,10 +57,23 @@ def test_who_asks_for_little_does_not_count_as_short_of_service() -> None:
     """Client b gets all it asks for: the difference is 0 although a gets ten times as much."""
     busy = [record("a", float(t), t + 0.1, t + 0.9) for t in range(200)]
     quiet = [record("b", float(t), t + 0.1, t + 0.9) for t in range(0, 200, 10)]
-    most, mean, _ = service_difference(made(*busy, *quiet), 200)
+    most, mean, _ = service_difference(made(*busy, *quiet))
     assert most == pytest.approx(0, abs=1e-9)
     starved = [record("b", t / 10, t / 10 + 150.0, t / 10 + 150.9) for t in range(20)]
-    assert service_difference(made(*busy, *starved), 200)[1] > mean
+    assert service_difference(made(*busy, *starved))[1] > mean
+
+
+def test_the_service_difference_of_a_run_that_can_be_computed_by_hand() -> None:
+    """Client a is served all the time, b's one request of 200 is asked for at 100 s and served from 400 to 500 s."""
+    served = [record("a", float(t), float(t), t + 1.0) for t in range(600)]
+    most, mean, _ = service_difference(made(*served, record("b", 100.0, 400.0, 500.0)))
+    asked = [sum(start <= 100 <= start + 60 for start in (28.5 * n,)) * 200 / 60 for n in range(1, 20)]
+    got = [2.0 * max(min(28.5 * n + 60, 500.0) - max(28.5 * n, 400.0), 0.0) / 60 for n in range(1, 20)]
+    expected = [min(200.0 - g, abs(a - g)) for a, g in zip(asked, got, strict=True)]
+    # a asks for 61 requests in a window that begins with an arrival, and gets 60 seconds' worth in each.
+    most_of_a = 200.0 / 60
+    assert most == pytest.approx(max(expected), abs=most_of_a)
+    assert mean == pytest.approx(sum(expected) / 19, abs=most_of_a)
 
 
 def test_response_times_are_of_those_that_arrived_near() -> None:
@@ -121,7 +134,7 @@ def test_a_sender_keeps_to_its_rate_and_its_hours() -> None:
     assert len(times) == pytest.approx(2400, rel=0.15)
 
 
-NEED_DATA = {item.name for item in (*vtc_measured.ITEMS, *vtc_real.ITEMS)}
+NEED_DATA = {item.name for item in (*vtc_measured.ITEMS, *vtc_real.ITEMS, *vtc_tables.ITEMS)}
 
 
 @pytest.mark.parametrize("name", sorted(ITEMS.keys() - NEED_DATA))

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from fairlead.errors import InvalidRequest
 from simulation.call import Call
 from simulation.openai_logs import read_openai_log
 from simulation.replay import Replay, Row
-from simulation.traces import read_trace
+from simulation.traces import Trace, read_rows, read_trace
 from simulation.what_if import Summary, pareto, recommended
 
 HEADER = "arrival_s,client,app,interaction,stage,parent,input_tokens,output_tokens,blocks"
@@ -110,6 +111,86 @@ def test_the_commands_compare_and_recommend(tmp_path: Path, capsys: pytest.Captu
     assert (out / "summary.csv").read_text().count("\n") == 3
     assert main(["tune", *options, "--quantum-tokens", "64,512", "--route-quantum-tokens", "1024"]) == 0
     assert "recommended: Q^u=" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("client,window_start_s,rate_rps\n0,0,1.3\n", "no column arrival_s, input_tokens, output_tokens"),
+        (f"{HEADER}\n0.0,,a,,,,100,5,\nnoon,,a,,,,100,5,\n", "line 3: arrival_s: 'noon' is not a number"),
+        (f"{HEADER}\n0.0,,a,,,,-4,5,\n", "line 2: input_tokens: -4 is below 0"),
+        (f"{HEADER}\n0.0,,a,,,,100\n", "line 2: output_tokens: None is not a number"),
+        (f"{HEADER}\n0.0,,a,,,,100,5,x+3\n", "line 2: blocks: 'x+3' is neither"),
+        (f"{HEADER}\n", "no requests"),
+    ],
+)
+def test_a_row_that_cannot_be_read_is_named_with_field_and_value(tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "agent_small.csv"
+    path.write_text(content)
+    with pytest.raises(InvalidRequest, match=re.escape(said)):
+        read_rows(path)
+
+
+def test_what_is_no_gzip_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv.gz"
+    path.write_text(HEADER)
+    with pytest.raises(InvalidRequest, match=r"trace\.csv\.gz is neither"):
+        read_rows(path)
+
+
+def test_a_trace_needs_only_times_and_lengths(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("arrival_s,input_tokens,output_tokens\n0.5,100,7\n")
+    [row] = read_rows(path)
+    assert (row.arrival, row.input_tokens, row.output_tokens, row.client) == (0.5, 100, 7, "")
+
+
+def test_interactions_without_times_of_their_own_start_at_the_given_rate(tmp_path: Path) -> None:
+    path = tmp_path / "claudecode_small.csv"
+    lines = [f"{stage}.0,,claude-code,s{session},,,640,5,1+9" for session in range(300) for stage in range(2)]
+    path.write_text("\n".join([HEADER, *lines]))
+    with pytest.raises(InvalidRequest, match="starts-per-minute"):
+        Trace(path).make()
+    rows = Trace(path, starts_per_minute=30.0).rows()
+    starts = [row.arrival for row in rows[::2]]
+    assert starts == sorted(starts)
+    assert starts[-1] == pytest.approx(600, rel=0.2)
+    assert all(later.arrival == pytest.approx(start + 1) for start, later in zip(starts, rows[1::2], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--workers", "0"), ("--limit", "-3"), ("--speed", "0"), ("--speed", "inf"), ("--kv-tokens", "many")],
+)
+def test_an_option_that_makes_no_sense_is_named(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["simulate", "--trace", "mine.csv", option, value])
+    said = capsys.readouterr().err
+    assert option in said
+    assert repr(value) in said
+
+
+def test_every_number_of_a_sweep_is_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["tune", "--trace", "mine.csv", "--quantum-tokens", "64,x"])
+    assert "'x' is not a whole number" in capsys.readouterr().err
+
+
+def test_a_policy_that_does_not_exist_is_named_beside_those_that_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = log(tmp_path / "log.jsonl", {"timestamp": 1, "prompt": "x"})
+    assert main(["simulate", "--trace", str(trace), "--policy", "fair"]) == 1
+    said = capsys.readouterr().err
+    assert "no such policy: fair" in said
+    assert "dlpm" in said
+
+
+def test_what_is_no_profile_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = log(tmp_path / "log.jsonl", {"timestamp": 1, "prompt": "x"})
+    profile = log(tmp_path / "profile.json", {"kv_tokens": 5})
+    assert main(["simulate", "--trace", str(trace), "--profile", str(profile)]) == 1
+    assert "profile.json" in capsys.readouterr().err
 
 
 def test_a_trace_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
