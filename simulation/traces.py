@@ -109,7 +109,7 @@ class Trace:
             rows = list(_started(rows, self.starts_per_minute))
         elif self.path.name.startswith(RELATIVE):
             raise InvalidRequest(
-                f"{self.path}: its times count from the start of each interaction: say how many start, --starts-per-minute"
+                f"{self.path}: its times count from the start of each interaction: give --starts-per-minute"
             )
         return [row.at(row.arrival / self.speed) for row in rows]
 

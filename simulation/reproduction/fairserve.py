@@ -152,8 +152,8 @@ def _fig9(runs: Runs) -> Report:
 
 
 CALLS_FIRST = (
-    "WSC lets calls inside an interaction go first, and the applications of single calls pay; where every interaction is "
-    "one call, nobody does (fairserve-variations)"
+    "WSC lets calls inside an interaction go first, and the applications of single calls pay; where every interaction "
+    "is one call, nobody does (fairserve-variations)"
 )
 SHEDS = {
     "VTC": CALLS_FIRST,
