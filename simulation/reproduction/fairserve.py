@@ -166,7 +166,7 @@ KEEPS_CALLING = (
 )
 ARRIVAL_ORDER = (
     "all three send all the time here, and order of arrival gives each its share. Where application 14's calls come "
-    "first, RPM serves the light one nothing and VTC 125 tokens/s (fairserve-variations)"
+    "first, RPM starves the light one, and VTC and WSC do not (fairserve-variations)"
 )
 
 
