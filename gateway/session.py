@@ -16,7 +16,7 @@ from gateway.coalescing import Coalescer
 from gateway.upstream.cluster import Cluster
 from gateway.upstream.workers import Attempt, Event, Lost
 
-MAX_ATTEMPTS = 3
+MAX_ATTEMPTS = 3  # without a token
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,8 @@ class Session:
         self._cluster = cluster
         self._work = work
         self._generated: list[bytes] = []
-        self._lost: list[str] = []
+        self._tried: list[str] = []  # instances: a worker that comes back under its name is another one
+        self._fruitless = 0  # attempts since the last token
         self._attempt: Attempt | None = None
         self._started = False  # this attempt has entered a running batch
         self._charged = False  # some attempt has
@@ -122,6 +123,7 @@ class Session:
     async def _place(self) -> None:
         work, call, self._started, self._last = self._work, self._call, False, None
         call.attempts += 1
+        self._fruitless += 1
         request = scheduler_pb2.DispatchRequest(
             request_id=work.request_id,
             attempt=call.attempts,
@@ -129,11 +131,12 @@ class Session:
             model=work.model,
             digests=work.digests,
             prompt_tokens=call.usage.prompt_tokens,
-            excluded=self._lost,
+            excluded=self._tried,
             weight=work.weight,
         )
         placement = await self._cluster.place(request)
         call.worker, call.matched_tokens = placement.worker, placement.matched_tokens
+        self._tried.append(placement.instance)
         call.timings.dispatched = call.timings.dispatched or placement.selected_at
         self._attempt = placement.link.submit(self._submission(), self._receive)
 
@@ -142,8 +145,7 @@ class Session:
         self._withdraw_unstarted()
         self._attempt = None
         self._service = self._call.usage.service
-        self._lost.append(self._call.worker)
-        if self._call.attempts == MAX_ATTEMPTS:
+        if self._fruitless == MAX_ATTEMPTS:
             raise Unavailable(f"lost {MAX_ATTEMPTS} workers one after the other")
         await self._place()
 
@@ -191,6 +193,7 @@ class Session:
         self._call.timings.first_token = self._call.timings.first_token or time.time_ns()
         self._call.usage.output_tokens += len(tokens.token_ids) // TOKEN_BYTES
         self._generated.append(tokens.token_ids)
+        self._fruitless = 0
         self._charge(tokens.service)
         self._chunk.add(tokens.token_ids, tokens.text, self._loop.time(), tokens.logprobs)
 

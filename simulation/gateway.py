@@ -18,7 +18,7 @@ from throttler.core.throttle import Rejected
 from throttler.core.tokens import Key
 
 MODEL = "model"
-MAX_ATTEMPTS = 3
+MAX_ATTEMPTS = 3  # without a token
 OVERLOAD_SECONDS = 0.1  # between looks at the pool
 
 
@@ -47,7 +47,8 @@ class Gateway:
         self._looked_at = -OVERLOAD_SECONDS
         self._protected: dict[Call, bool] = {}
         self._sessions: dict[Call, Session] = {}  # the current attempt of each call
-        self._excluded: dict[Call, list[str]] = {}
+        self._excluded: dict[Call, list[str]] = {}  # instances
+        self._fruitless: dict[Call, int] = {}  # attempts lost since the last token
         self._started: dict[Call, None] = {}  # calls of which some attempt has entered a batch
 
     def arrived(self, call: Call) -> None:
@@ -94,11 +95,13 @@ class Gateway:
         if assignment is None:
             self._end(call, Outcome.UNAVAILABLE)
             return
-        call.worker = assignment.member.identity.worker
+        identity = assignment.member.identity
+        call.worker = identity.worker
         session = Session(
             call,
             call.attempts,
             self._workers[call.worker],
+            identity.instance,
             in_interaction=self._protected[call],
             generated=call.received,
             charged=call in self._started,
@@ -136,6 +139,7 @@ class Gateway:
         if not call.received:
             call.first_token_at = self._clock.now
         call.received += len(tokens)
+        self._fruitless.pop(call, None)
 
     def lost(self, worker: Worker) -> None:
         """The stream to `worker` broke, or the worker stalls: its calls are placed anew."""
@@ -148,8 +152,9 @@ class Gateway:
         del self._sessions[call]
         if not session.started:
             self._dispatcher.withdrawn(str(call.number), session.attempt)
-        self._excluded.setdefault(call, []).append(call.worker)
-        if call.attempts == MAX_ATTEMPTS:
+        self._excluded.setdefault(call, []).append(session.instance)
+        self._fruitless[call] = self._fruitless.get(call, 0) + 1
+        if self._fruitless[call] == MAX_ATTEMPTS:
             self._end(call, Outcome.UNAVAILABLE)
         else:
             self._place(call)
@@ -161,6 +166,7 @@ class Gateway:
         call.outcome, call.ended_at = outcome, self._clock.now
         self._sessions.pop(call, None)
         self._excluded.pop(call, None)
+        self._fruitless.pop(call, None)
         self._started.pop(call, None)
         if self._protected.pop(call, None) is not None and call.interaction:
             key = Key(call.client, call.app, call.interaction)

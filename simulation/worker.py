@@ -27,6 +27,7 @@ class Session:
     call: Call
     attempt: int
     worker: "Worker"
+    instance: str  # the worker's life
     in_interaction: bool
     generated: int  # output tokens of earlier attempts
     charged: bool  # an earlier attempt has started

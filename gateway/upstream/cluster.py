@@ -21,6 +21,7 @@ class Placement:
     """The worker chosen for one attempt."""
 
     worker: str
+    instance: str
     link: WorkerLink
     selected_at: int  # Unix nanoseconds
     matched_tokens: int = 0  # the longest prefix that the worker is believed to hold
@@ -63,19 +64,19 @@ class Cluster:
         if not reply.worker:
             return self._least_loaded(request)
         link = self._workers.link(reply.address, reply.instance)
-        return Placement(reply.worker, link, reply.selected_at, reply.matched_tokens)
+        return Placement(reply.worker, reply.instance, link, reply.selected_at, reply.matched_tokens)
 
     def withdraw(self, request_id: str, attempt: int) -> None:
         """The attempt never started and its worker will not report it."""
         self._schedulers.withdraw(request_id, attempt)
 
     def _least_loaded(self, request: scheduler_pb2.DispatchRequest) -> Placement:
-        candidates = [m for m in self.members.serving(request.model) if m.worker not in request.excluded]
+        candidates = [m for m in self.members.serving(request.model) if m.instance not in request.excluded]
         if not candidates:
             raise Unavailable(f"no live worker serves model {request.model!r}")
         member = min(candidates, key=self._workers.load)
         link = self._workers.link(member.address, member.instance)
-        return Placement(member.worker, link, time.time_ns())
+        return Placement(member.worker, member.instance, link, time.time_ns())
 
     def _members_changed(self) -> None:
         self._workers.keep(self.members.all())

@@ -129,12 +129,12 @@ class Fleet:
         return [member for _, member in sorted(self._by_slot.items()) if member not in self._fresh]
 
     def candidates(self, model: str, excluded: Collection[str], now: float) -> int:
-        """Who may take a request of `model`: live, not draining, not excluded."""
+        """Who may take a request of `model`: live, not draining, its instance not excluded."""
         self._expire(now)
         candidates = self._pools.get(model, 0) & self._available
-        for worker in excluded:
-            if worker in self._members:
-                candidates &= ~(1 << self._members[worker].slot)
+        for slot, member in self._by_slot.items() if excluded else ():
+            if member.identity.instance in excluded:
+                candidates &= ~(1 << slot)
         return candidates
 
     def _expire(self, now: float) -> None:

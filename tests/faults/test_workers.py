@@ -14,6 +14,7 @@ from tests.faults.route import Route
 from tests.services import Process, Stack, eventually
 
 STEP = 0.01
+FAST = 0.0005
 LONG = 150
 Inference = inference_pb2_grpc.InferenceStub
 
@@ -130,6 +131,26 @@ def test_killed_while_it_drains(stack: Stack) -> None:
         stack.workers[call.worker].wait_for("draining")
         stack.workers[call.worker].kill()
         call.assert_undisturbed()
+
+
+def instances(stack: Stack) -> set[str]:
+    return {member.instance for member in stack.status().cluster.members}
+
+
+def test_a_rolling_update_ends_no_call(stack: Stack, gateway: Process, stub: Inference) -> None:
+    request = request_for("Tell me", 2000)
+    call = stub.Generate(request, timeout=60)
+    begun = list(itertools.islice(call, 6))
+    worker = begun[0].accepted.worker
+    for step in (STEP, STEP, FAST, FAST):
+        before = instances(stack)
+        assert stack.workers[worker].terminate() == 0, "its call goes to the only other one"
+        stack.worker(worker, fake_step_seconds=step, drain_seconds=0.3)
+        eventually(lambda old=before: instances(stack) - old, "another of that name attaches")
+        worker = other(worker)
+    responses = [*begun, *call]
+    assert gateway.wait_for("call ended")["attempts"] == 5
+    assert output_of(responses) == output_of(list(stub.Generate(request, timeout=60)))
 
 
 def test_all_at_once_and_new_ones(stack: Stack, gateway: Process, stub: Inference) -> None:

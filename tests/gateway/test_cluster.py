@@ -16,8 +16,8 @@ SECRET = "a secret of the gateway's tests"
 MODEL = scheduler_pb2.ModelInfo(name="m")
 STATE = scheduler_pb2.ClusterState(
     members=[
-        scheduler_pb2.Member(worker="a", instance="1", address="127.0.0.1:1", model=MODEL),
-        scheduler_pb2.Member(worker="b", instance="1", address="127.0.0.1:2", model=MODEL),
+        scheduler_pb2.Member(worker="a", instance="a1", address="127.0.0.1:1", model=MODEL),
+        scheduler_pb2.Member(worker="b", instance="b1", address="127.0.0.1:2", model=MODEL),
     ],
     pools=[scheduler_pb2.Pool(model="m", overloaded=True)],
     epoch=1,
@@ -134,7 +134,8 @@ async def test_without_the_scheduler_the_least_loaded_known_worker_is_chosen(lin
     second = await cluster.place(request("s"))
     assert (first.worker, second.worker) == ("a", "b")
     with pytest.raises(Unavailable, match="'m'"):
-        await cluster.place(request("t", excluded=("a", "b")))
+        await cluster.place(request("t", excluded=("a1", "b1")))
+    assert (await cluster.place(request("u", excluded=("a0", "b1")))).worker == "a", "not the one that failed"
     await linked.until(lambda: not cluster.members.overloaded("m"))
 
 

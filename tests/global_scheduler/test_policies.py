@@ -70,6 +70,8 @@ class TestEveryPolicy:
         again = made.dispatch(request("1", digests=chain), 0)
         assert again is not None
         assert (again.member, again.matched_tokens, new.outstanding) == (new, 0, 1)
+        assert placed(made.dispatch(request("2", excluded=("a",)), 0)) == "a", "the one that failed is gone"
+        assert made.dispatch(request("3", excluded=("2",)), 0) is None
         made.check_invariants()
 
     def test_a_larger_worker_gets_no_less(self, policy: str) -> None:
