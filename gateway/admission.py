@@ -69,12 +69,12 @@ class Admission:
         sampling = call.sampling = check_request(request, model)
         call.model, call.policy, call.app = model.name, model.policy, self._app(identity, request.app)
         call.tier = f"{identity.share:g}"
-        self._streams.open(identity.client)
-        call.cleanup.callback(self._streams.close, identity.client)
         key = Key(identity.client, call.app, request.interaction.id)
         call.interaction = key.id
         overloaded = self._cluster.members.overloaded(model.name)
         in_interaction = await self._throttling.check(key, request.interaction.token, overloaded)
+        self._streams.open(identity.client, in_interaction)
+        call.cleanup.callback(self._streams.close, identity.client)
         to_encode = worker_pb2.EncodeRequest(
             prompt=request.prompt,
             cache_scope=self._cache_scope(identity),

@@ -63,7 +63,7 @@ class GatewayConfig:
     throttle: str = option("oit", "who is refused under overload", choices=tuple(THROTTLES))
     user_per_minute: int = option(60, "calls per client and minute, enforced as the throttle says")
     app_per_minute: int = option(600, "calls per app and minute, enforced as the throttle says")
-    max_streams_per_client: int = option(256, "most open calls of one client")
+    max_streams_per_client: int = option(256, "most open calls of one client, before only protected ones are let in")
     max_streams: int = option(4096, "most open calls in all")
     drain_seconds: float = option(20.0, "how long open calls may take to finish after SIGTERM")
     admin_secret: str = option("", "the secret that operators' calls carry; default: the cluster secret")

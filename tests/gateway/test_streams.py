@@ -10,25 +10,27 @@ from hypothesis import strategies as st
 from fairlead.errors import ClientLimit, QueueFull
 from gateway.streams import Streams
 
-PER_CLIENT, TOTAL = 4, 9
+PER_CLIENT, TOTAL, RESERVE = 4, 9, 1
+STEPS = st.lists(st.tuples(st.sampled_from(["open", "protected", "close"]), st.sampled_from("abcd")), max_size=40)
 
 
-@given(st.lists(st.tuples(st.sampled_from(["open", "close"]), st.sampled_from("abcd")), max_size=40))
+@given(STEPS)
 def test_bounds_hold_and_closing_makes_room(steps: list[tuple[str, str]]) -> None:
     streams, model = Streams(per_client=PER_CLIENT, total=TOTAL), Counter[str]()
     for act, client in steps:
+        protected = act == "protected"
         if act == "close":
             if model[client]:
                 streams.close(client)
                 model[client] -= 1
-        elif model[client] == PER_CLIENT:
+        elif model[client] >= PER_CLIENT and not protected:
             with pytest.raises(ClientLimit, match="max_streams_per_client=4"):
-                streams.open(client)
-        elif model[client] >= TOTAL - model.total():
+                streams.open(client, protected)
+        elif model[client] >= TOTAL - model.total() - (0 if protected else RESERVE):
             with pytest.raises(QueueFull, match="max_streams=9"):
-                streams.open(client)
+                streams.open(client, protected)
         else:
-            streams.open(client)
+            streams.open(client, protected)
             model[client] += 1
         streams.check_invariants()
 
@@ -38,17 +40,17 @@ def test_clients_that_take_all_they_get_leave_room_for_others() -> None:
     for flooder in "abc":
         with contextlib.suppress(QueueFull):
             while True:
-                streams.open(flooder)
+                streams.open(flooder, protected=False)
     assert streams.count < 100
-    streams.open("quiet")
+    streams.open("quiet", protected=False)
     streams.check_invariants()
 
 
 def test_a_refused_call_takes_no_room() -> None:
     streams = Streams(per_client=1, total=2)
-    streams.open("a")
+    streams.open("a", protected=False)
     for _ in range(5):
         with contextlib.suppress(ClientLimit):
-            streams.open("a")
-    streams.open("b")
+            streams.open("a", protected=False)
+    streams.open("b", protected=False)
     streams.check_invariants()

@@ -70,3 +70,19 @@ def test_under_overload_only_interactions_in_progress_go_on(stack: Stack) -> Non
         responses = list(protected)
         assert responses[-1].finished.outcome == Outcome.COMPLETED
         assert responses[0].accepted.interaction_token != token
+
+
+@pytest.mark.parametrize("bound", [{"max_streams_per_client": 2}, {"max_streams": 16}], ids=["per client", "in all"])
+def test_no_bound_on_open_calls_cuts_an_interaction(stack: Stack, bound: dict[str, int]) -> None:
+    stack.worker("a", fake_step_seconds=0.01, max_running=32)
+    with grpc.insecure_channel(stack.gateway(user_per_minute=1000, **bound).address) as channel:
+        stub = inference_pb2_grpc.InferenceStub(channel)
+        opened = list(stub.Generate(request_for(1, id="journey"), timeout=60))
+        calls = [stub.Generate(request_for(1000), timeout=60) for _ in range(16)]
+        refused = eventually(lambda: next((call for call in calls if call.done()), None), "no room for all of them")
+        assert from_call(refused).outcome in (Outcome.REJECTED_CLIENT_LIMIT, Outcome.REJECTED_QUEUE_FULL)
+        token = opened[0].accepted.interaction_token
+        responses = list(stub.Generate(request_for(1, id="journey", stage=1, token=token), timeout=60))
+        assert responses[-1].finished.outcome == Outcome.COMPLETED
+        for call in calls:
+            call.cancel()
