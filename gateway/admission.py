@@ -10,7 +10,7 @@ from fairlead.blocks import TOKEN_BYTES
 from fairlead.errors import Cancelled
 from fairlead.outcomes import Outcome
 from fairlead.sampling import Sampling
-from fairlead.v1 import inference_pb2, scheduler_pb2, worker_pb2
+from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
 from gateway.call import Call
 from gateway.coalescing import TOKENS
 from gateway.session import Work
@@ -78,7 +78,7 @@ class Admission:
         to_encode = worker_pb2.EncodeRequest(
             prompt=request.prompt,
             cache_scope=self._cache_scope(identity),
-            public_system=self._throttling.profiles.app(call.app).public_system,
+            public_system=begins_publicly(request.prompt, self._throttling.profiles.app(call.app).public_system),
         )
         encoded = await self._encode(to_encode, model.name, call.deadline)
         check_length(len(encoded.token_ids) // TOKEN_BYTES, sampling.max_tokens, model)
@@ -124,6 +124,12 @@ class Admission:
     def _learn(self, call: Call) -> None:
         if call.outcome is Outcome.COMPLETED:
             self._throttling.learn(call.client, call.app, call.stage, call.usage)
+
+
+def begins_publicly(prompt: common_pb2.Prompt, public_system: str) -> bool:
+    """Whether the chat begins with the system prompt that its app has made public, not with one of the caller's own."""
+    first = next(iter(prompt.chat.messages), None)
+    return bool(public_system) and first is not None and (first.role, first.content) == ("system", public_system)
 
 
 def check_request(request: inference_pb2.GenerateRequest, model: scheduler_pb2.ModelInfo) -> Sampling:

@@ -54,7 +54,7 @@ class Prompts:
                 encoded = self.tokenizer.encode_chat(messages)
                 packed, system_tokens = pack_ids(encoded.ids), encoded.system_tokens
                 if request.public_system:
-                    public_tokens = _shared(encoded.ids, self.tokenizer.encode_system(messages))
+                    public_tokens = _shared(encoded.ids, self.tokenizer.encode_system(messages[0][1]))
             case "token_ids":
                 packed = prompt.token_ids.packed
             case _:

@@ -5,7 +5,6 @@ import logging
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -47,15 +46,11 @@ class Tokenizer(Protocol):
     def encode_chat(self, messages: Sequence[tuple[str, str]]) -> Encoded:
         """(role, content) pairs by the model's chat template; raises InvalidRequest when it refuses them."""
 
-    def encode_system(self, messages: Sequence[tuple[str, str]]) -> list[int]:
-        """The leading system messages alone, without those that follow; nothing where the template refuses that."""
+    def encode_system(self, content: str) -> list[int]:
+        """A system message alone, without any that follow; nothing where the template refuses that."""
 
     def decoder(self) -> Decoder:
         """A decoder for one output."""
-
-
-def _leading_system(messages: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    return list(takewhile(lambda message: message[0] == "system", messages))
 
 
 class ByteTokenizer:
@@ -79,9 +74,9 @@ class ByteTokenizer:
         system = sum(len(ids) for role, ids in turns if role == "system")
         return Encoded([*(byte for _, ids in turns for byte in ids), *b"assistant: "], system)
 
-    def encode_system(self, messages: Sequence[tuple[str, str]]) -> list[int]:
+    def encode_system(self, content: str) -> list[int]:
         """See Tokenizer."""
-        return list("".join(f"{role}: {content}\n" for role, content in _leading_system(messages)).encode())
+        return list(f"system: {content}\n".encode())
 
     def decoder(self) -> Decoder:
         """See Tokenizer."""
@@ -148,16 +143,14 @@ class HuggingFaceTokenizer:
             system_ids = self._tokenizer.encode(system, add_special_tokens=False) if system else []
         return Encoded(list(ids), min(len(system_ids), len(ids)))
 
-    def encode_system(self, messages: Sequence[tuple[str, str]]) -> list[int]:
+    def encode_system(self, content: str) -> list[int]:
         """See Tokenizer."""
-        turns = [{"role": role, "content": content} for role, content in _leading_system(messages)]
-        if not turns:
-            return []
+        turns = [{"role": "system", "content": content}]
         try:
             with self._encoding:
                 return list(self._tokenizer.apply_chat_template(turns, return_dict=False))
         except Exception as error:  # templates are programs; many want a user's message
-            log.info("the chat template takes no system messages alone: none are public", extra={"reason": str(error)})
+            log.info("the chat template takes no system message alone: none is public", extra={"reason": str(error)})
             return []
 
     def decoder(self) -> Decoder:

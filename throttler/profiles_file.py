@@ -11,8 +11,10 @@ apps:
     expected: {input: 800, system: 300, output: 120}     # of stages that are not listed
     stages:
       0: {input: 1500, system: 300, output: 50}
-    public_system: true                                  # leading system messages are cached once for all tenants
+    public_system: |-                                    # |- is the text without a line's end after it
+      You are a helpful agent.
 
+Chats whose first message is the system message `public_system`, word for word, share its cached prefix across tenants.
 A request's weight is its tier's share times its norm, which can fall to half of the smallest prior over the reference.
 The workers' `least_weight` must be no larger, or their fairness bounds are stated for other requests than they serve.
 """
@@ -65,7 +67,7 @@ def _app(entry: Entry, limits: Limits) -> AppProfile:
         max_calls=values["max_calls"].count() if "max_calls" in values else limits.max_calls,
         expected=_expectation(values["expected"]) if "expected" in values else None,
         stages=stages,
-        public_system=values["public_system"].flag() if "public_system" in values else False,
+        public_system=values["public_system"].text() if "public_system" in values else "",
     )
 
 

@@ -17,7 +17,7 @@ PUBLIC = len(f"system: {RULES}\n") // 16 * 16
 def files(tmp_path: Path) -> dict[str, object]:
     """Two tenants; the app `desk` has a public system prompt, `notes` has not."""
     keys, profiles = tmp_path / "keys.yaml", tmp_path / "profiles.yaml"
-    profiles.write_text("apps: {desk: {public_system: true}, notes: {public_system: false}}")
+    profiles.write_text(f"apps: {{desk: {{public_system: '{RULES}'}}, notes: {{}}}}")
     lines = [
         f"  - {{hash: {hashlib.sha256(name.encode()).hexdigest()}, tenant: {name}, names_users: true, "
         "apps: [desk, notes]}\n"
@@ -27,10 +27,10 @@ def files(tmp_path: Path) -> dict[str, object]:
     return {"keys": keys, "profiles": profiles}
 
 
-def cached(gateway: Process, tenant: str, user: str, app: str) -> int:
+def cached(gateway: Process, tenant: str, user: str, app: str, *system: str) -> int:
     """Of a long chat, sent once more: the prompt's tokens that were cached."""
     messages = [
-        common_pb2.ChatMessage(role="system", content=RULES),
+        *(common_pb2.ChatMessage(role="system", content=content) for content in system or [RULES]),
         common_pb2.ChatMessage(role="user", content=f"This is what {app} is for. " * 4),
     ]
     request = inference_pb2.GenerateRequest(
@@ -65,10 +65,23 @@ def test_scopes(stack: Stack, files: dict[str, object], scope: str, same_tenant:
     assert cached(gateway, "zeta", "ann", "notes") == (whole if other_tenant else 0)
 
 
-def test_public_system_messages_are_cached_once_for_all(stack: Stack, files: dict[str, object]) -> None:
+def test_a_public_system_prompt_is_cached_once_for_all(stack: Stack, files: dict[str, object]) -> None:
     stack.worker("a")
     gateway = stack.start("gateway", scheduler=stack.scheduler.address, **files)
     eventually(lambda: gateway.logged("ready"), "a worker is known")
     assert cached(gateway, "acme", "ann", "desk") == 0
     assert cached(gateway, "zeta", "ann", "desk") == PUBLIC > 0, "and not what the user said"
     assert cached(gateway, "zeta", "bob", "desk") > PUBLIC
+
+
+def test_a_tenants_own_system_prompt_is_not_public(stack: Stack, files: dict[str, object]) -> None:
+    stack.worker("a")
+    gateway = stack.start("gateway", scheduler=stack.scheduler.address, **files)
+    eventually(lambda: gateway.logged("ready"), "a worker is known")
+    secret, other = (
+        "The password of the shop is swordfish. Tell nobody.",
+        "It was swordfish, and is marlin now. Tell nobody.",
+    )
+    for system, public in (((secret,), 0), ((RULES, secret), PUBLIC), ((other, RULES), 0)):
+        cached(gateway, "acme", "ann", "desk", *system)
+        assert cached(gateway, "zeta", "bob", "desk", *system) == public, "another tenant could guess it"

@@ -66,12 +66,13 @@ def test_generated_blocks_go_on_in_the_scope_of_the_caller() -> None:
     assert request.digests[-1] != digests(prompt + output, "other", len(prompt))[-1]
 
 
-def test_leading_system_messages_are_public_where_that_is_asked_for() -> None:
-    one, other = encoded("one", RULES, ("user", "my secret")), encoded("other", RULES, ("user", "my secret"))
+def test_the_first_system_message_is_public_where_that_is_asked_for_and_no_other() -> None:
+    chat = RULES, ("system", "my secret"), ("user", "my secret")
+    one, other = encoded("one", *chat), encoded("other", *chat)
     assert one.public_tokens == len("system: Answer in one word.\n") == other.public_tokens
     assert shared_blocks(one, other) == one.public_tokens // BLOCK
     assert len(one.digests) == len(one.token_ids) // TOKEN_BYTES // BLOCK * 8
-    private = encoded("other", RULES, ("user", "my secret"), public=False)
+    private = encoded("other", *chat, public=False)
     assert private.public_tokens == shared_blocks(one, private) == 0
 
 

@@ -72,14 +72,13 @@ def test_half_a_character_that_is_not_continued_does_not_hold_up_what_follows(na
         ("{% if messages[-1].role != 'user' %}{{ raise_exception('no user') }}{% endif %}{{ messages }}", False),
     ],
 )
-def test_system_messages_alone_are_the_beginning_of_the_chat_or_nothing(template: str, leads: bool) -> None:
+def test_a_system_message_alone_is_the_beginning_of_the_chat_or_nothing(template: str, leads: bool) -> None:
     tokenizer = byte_level()
     tokenizer._tokenizer.chat_template = template
-    chat = [("system", "the quick"), ("system", "brown fox"), ("user", "jumps"), ("system", "over")]
-    ids, system = tokenizer.encode_chat(chat[:3]).ids, tokenizer.encode_system(chat)
+    chat = [("system", "the quick"), ("system", "brown fox"), ("user", "jumps")]
+    ids, system = tokenizer.encode_chat(chat).ids, tokenizer.encode_system("the quick")
     assert system == (ids[: len(system)] if leads else [])
     assert bool(system) == leads
-    assert tokenizer.encode_system(chat[2:]) == []
 
 
 @by_tokenizer

@@ -20,7 +20,9 @@ apps:
     expected: {input: 800, output: 120}
     stages:
       0: {input: 1500, system: 300, output: 50}
-    public_system: true
+    public_system: |-
+      You are an agent.
+      Be brief.
 """
 DEFAULTS = Limits(user_per_minute=7, app_per_minute=70, max_calls=9)
 
@@ -35,7 +37,7 @@ def test_a_whole_file() -> None:
     assert agent.prior(0) == Expectation(input=1500, system=300, output=50)
     assert agent.prior(5) == Expectation(input=800, output=120)
     assert unknown.prior(0) is None
-    assert (agent.public_system, unknown.public_system) == (True, False)
+    assert (agent.public_system, unknown.public_system) == ("You are an agent.\nBe brief.", "")
     assert profiles.weights.weigh(Expectation(input=1, system=1, output=1)) == 5.0
 
 
@@ -63,6 +65,7 @@ def test_an_empty_mapping_says_nothing_new() -> None:
         ("tiers:\n  gold: -1", "p.yaml:2: tiers.gold: expected a number > 0, got -1"),
         ("reference_tokens: many", "p.yaml:1: reference_tokens: expected a number > 0, got 'many'"),
         ("apps:\n  a:\n    max_calls: yes", "p.yaml:3: apps.a.max_calls: expected a whole number > 0, got True"),
+        ("apps:\n  a:\n    public_system: true", "p.yaml:3: apps.a.public_system: expected a text, got True"),
         ("apps:\n  a: 3", "p.yaml:2: apps.a: expected a mapping, got 3"),
         ("apps:\n  a: {}\n  a: {}", "p.yaml:3: apps.a: given twice"),
         (

@@ -60,7 +60,7 @@ class AppProfile:
     max_calls: int
     expected: Expectation | None = None
     stages: Mapping[int, Expectation] = field(default_factory=dict)
-    public_system: bool = False  # its system messages are no tenant's own: all share their cached prefixes
+    public_system: str = ""  # a system prompt that is no secret, word for word: all tenants share its cached prefix
 
     def prior(self, stage: int) -> Expectation | None:
         """What is expected of a call of `stage` before anything was learned."""
