@@ -65,6 +65,7 @@ class GatewayConfig:
     app_per_minute: int = option(600, "calls per app and minute, enforced as the throttle says")
     max_streams_per_client: int = option(256, "most open calls of one client, before only protected ones are let in")
     max_streams: int = option(4096, "most open calls in all")
+    reader_seconds: float = option(60.0, "how long a caller may read nothing once all its output is there")
     drain_seconds: float = option(20.0, "how long open calls may take to finish after SIGTERM")
     admin_secret: str = option("", "the secret that operators' calls carry; default: the cluster secret")
     metrics: str = option("", "address of the Prometheus endpoint, host:port; default: none")
@@ -78,7 +79,7 @@ class GatewayConfig:
         addresses(self.scheduler, "scheduler")
         check_listeners(self)
         positive = ("user_per_minute", "app_per_minute", "max_streams_per_client", "max_streams", "drain_seconds")
-        for name in (*positive, "slow_seconds", "remembered_traces"):
+        for name in (*positive, "reader_seconds", "slow_seconds", "remembered_traces"):
             require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
         require(
             (self.tls_certificate == "") == (self.tls_key == ""), "tls_certificate, tls_key: give both of them, or none"
@@ -143,7 +144,7 @@ class Gateway:
             credentials=certificate.credentials() if certificate else None,
             health_listen=config.health_listen,
         )
-        service = InferenceService(self._cluster, admission, self._journal)
+        service = InferenceService(self._cluster, admission, self._journal, config.reader_seconds)
         self._server.add(add_inference_to_server, service, "fairlead.v1.Inference")
         admin_secret = config.admin_secret or config.secret
         traces = TracesService(self._traces, admin_secret)

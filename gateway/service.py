@@ -1,20 +1,24 @@
 """The public gRPC service: calls in, responses and rich statuses out."""
 
 import asyncio
+import contextlib
 import logging
 import secrets
 import time
 from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any
 
 import grpc
 
-from fairlead.errors import FairleadError, Internal, InvalidRequest
+from fairlead.errors import Cancelled, FairleadError, Internal, InvalidRequest
 from fairlead.outcomes import Outcome
 from fairlead.rpc.status import to_status
 from fairlead.v1 import inference_pb2
 from gateway.admission import Admission
 from gateway.call import Call
 from gateway.journal import Journal
+from gateway.reader import Reader
 from gateway.session import Session
 from gateway.upstream.cluster import Cluster
 from gateway.validation import parse
@@ -27,25 +31,34 @@ DEADLINE_SLACK = 0.05
 class InferenceService:
     """Implements Inference; holds what all calls share."""
 
-    def __init__(self, cluster: Cluster, admission: Admission, journal: Journal) -> None:
+    def __init__(self, cluster: Cluster, admission: Admission, journal: Journal, reader_seconds: float) -> None:
         self._cluster = cluster
         self._admission = admission
         self._journal = journal
+        self._reader_seconds = reader_seconds
+        self._farewells: set[asyncio.Task[None]] = set()
 
     async def Generate(
         self, request: bytes, context: grpc.aio.ServicerContext
     ) -> AsyncIterator[inference_pb2.GenerateResponse]:
         """See inference.proto."""
         running = RunningCall(self._journal, context.time_remaining())
+        writer = asyncio.current_task()
+        assert writer is not None
+        gave_up = partial(self._leave, running, context, writer)
+        reader = Reader(self._reader_seconds, lambda: running.is_complete, gave_up)
         # A generator that is suspended in a write learns of a cancellation only when it is collected; this is at once.
         context.add_done_callback(lambda _: running.gone())
+        context.add_done_callback(lambda _: reader.gone())
         try:
             work = await self._admission.admit(request, context.invocation_metadata(), running.call)
             running.session = Session(self._cluster, work, running.call)
             async for response in running.session.responses():
                 if response.HasField("finished"):
                     running.end(Outcome.COMPLETED)
+                reader.writing()
                 yield response
+                reader.written()
         except FairleadError as error:
             # What a request said may be in the message: of a bad request, only the field's name is logged.
             running.end(error.outcome, error.field if isinstance(error, InvalidRequest) else error.message)
@@ -56,6 +69,16 @@ class InferenceService:
             await context.abort_with_status(to_status(Internal("internal error of the gateway; see its log")))
         finally:
             running.gone()
+            reader.gone()
+
+    def _leave(self, running: "RunningCall", context: grpc.aio.ServicerContext, writer: asyncio.Task[Any]) -> None:
+        """End a call that nobody reads, for its `writer`, which is suspended in a write."""
+        error = Cancelled(f"nothing was read for {self._reader_seconds:g} s")
+        running.end(error.outcome, error.message)
+        farewell = asyncio.create_task(_abort(context, error))
+        self._farewells.add(farewell)
+        farewell.add_done_callback(self._farewells.discard)
+        asyncio.get_running_loop().call_soon(writer.cancel)  # after the status is under way, or there will be none
 
     async def EndInteraction(
         self, request: bytes, context: grpc.aio.ServicerContext
@@ -95,6 +118,11 @@ class RunningCall:
         self.call.timings.received = time.time_ns()
         self.session: Session | None = None
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that its caller is to read is there."""
+        return self.call.outcome is not None or (self.session is not None and self.session.is_complete)
+
     def end(self, outcome: Outcome, message: str = "") -> None:
         """Set the outcome; later ones are ignored."""
         call = self.call
@@ -126,3 +154,8 @@ def add_inference_to_server(service: InferenceService, server: grpc.aio.Server) 
         ),
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("fairlead.v1.Inference", handlers),))
+
+
+async def _abort(context: grpc.aio.ServicerContext, error: FairleadError) -> None:
+    with contextlib.suppress(grpc.aio.AbortError):
+        await context.abort_with_status(to_status(error))

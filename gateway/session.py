@@ -86,6 +86,11 @@ class Session:
                         yield response
                     return
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the worker has said its last: what the caller has still to read waits here."""
+        return self._last is not None
+
     def close(self) -> None:
         """Free the request at its worker; does nothing after its end."""
         if self._attempt is not None:

@@ -120,6 +120,25 @@ def test_a_caller_that_stops_reading_and_goes_away_frees_its_worker(stack: Stack
     eventually(lambda: outcomes(gateway) == [Outcome.CANCELLED.name], "the outcome is counted")
 
 
+def test_a_caller_that_stays_and_reads_nothing_is_given_up(stack: Stack) -> None:
+    stack.worker("a")
+    gateway = stack.gateway(throttle="none", max_streams_per_client=1, reader_seconds=0.5)
+    request = request_for("Tell me", 8000)
+    request.streaming = inference_pb2.STREAMING_EACH_TOKEN
+    small = [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1024)]  # else there may be megabytes under way
+    with grpc.insecure_channel(gateway.address, small) as idle, grpc.insecure_channel(gateway.address) as channel:
+        call = inference_pb2_grpc.InferenceStub(idle).Generate(request)
+        next(call)
+        eventually(lambda: outcomes(gateway) == [Outcome.CANCELLED.name], "it is given up")
+        responses = list(inference_pb2_grpc.InferenceStub(channel).Generate(request_for("Me too"), timeout=60))
+        assert responses[-1].finished.outcome == Outcome.COMPLETED, "its place is free"
+        with pytest.raises(grpc.RpcError) as caught:
+            list(call)
+        assert caught.value.code() is grpc.StatusCode.CANCELLED
+        assert "nothing was read for 0.5 s" in caught.value.details(), "should it wake, it is told"
+    assert gateway.terminate() == 0
+
+
 def test_a_deadline_ends_the_call_everywhere(
     stack: Stack, gateway: Process, stub: inference_pb2_grpc.InferenceStub
 ) -> None:
