@@ -52,6 +52,7 @@ class GatewayConfig:
     redis: str = option("", "URL of the Redis through which gateways share limits; default: this one is alone")
     redis_password: str = option("", "its password, if the URL has none")
     redis_ca: str = option("", "file of the authorities that may have signed its certificate, for rediss:// URLs")
+    gateways: int = option(1, "how many gateways share limits, as far as this one knows before Redis has told it")
     tls_certificate: str = option("", "PEM file of the listener's certificate chain; default: no TLS")
     tls_key: str = option("", "PEM file of its key")
     internal_certificate: str = option("", "PEM file: with key and authority, mutual TLS between services")
@@ -78,7 +79,14 @@ class GatewayConfig:
         require(len(self.secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")
         addresses(self.scheduler, "scheduler")
         check_listeners(self)
-        positive = ("user_per_minute", "app_per_minute", "max_streams_per_client", "max_streams", "drain_seconds")
+        positive = (
+            "user_per_minute",
+            "app_per_minute",
+            "max_streams_per_client",
+            "max_streams",
+            "drain_seconds",
+            "gateways",
+        )
         for name in (*positive, "reader_seconds", "slow_seconds", "remembered_traces"):
             require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
         require(
@@ -125,7 +133,9 @@ class Gateway:
         )
         self._journal = Journal(self._traces, CallMetrics(self._metrics.meter))
         self._tenants = tenants
-        self._throttling = Throttling(config.throttle, profiles, config.secret, connect(config), self._journal.closed)
+        self._throttling = Throttling(
+            config.throttle, profiles, config.secret, connect(config), self._journal.closed, config.gateways
+        )
         store = self._throttling.store
         ThrottlingMetrics(self._metrics.meter, self._journal.accounting, store)
         streams = Streams(per_client=config.max_streams_per_client, total=config.max_streams)

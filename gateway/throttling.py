@@ -31,11 +31,17 @@ EXPIRY_SECONDS = 5.0
 class Throttling:
     """Limits, interactions and expectations of one gateway. `closed` is told of interactions that are over.
 
-    `redis` None: there is no other gateway.
+    `redis` None: there is no other gateway; else there are `gateways`, until it says how many.
     """
 
     def __init__(
-        self, kind: str, profiles: Profiles, secret: str, redis: Redis | None, closed: Callable[[Closed], None]
+        self,
+        kind: str,
+        profiles: Profiles,
+        secret: str,
+        redis: Redis | None,
+        closed: Callable[[Closed], None],
+        gateways: int,
     ) -> None:
         self.profiles = profiles
         self.interactions = Interactions(secret, profiles)
@@ -47,7 +53,7 @@ class Throttling:
         if redis is None:
             self._throttle = THROTTLES[kind](profiles, Whole())
             return
-        leases = Leases(WINDOW_SECONDS)
+        leases = Leases(WINDOW_SECONDS, gateways)
         self._throttle = THROTTLES[kind](profiles, leases)
         self.store = RedisStore(redis, leases, self._throttle.window, window_seconds=WINDOW_SECONDS)
 

@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.forms import BASE, EVALUATION, OVERLAYS, Manifest, containers, named, operators_secrets
+from tests.deploy.forms import (
+    BASE,
+    EVALUATION,
+    FORMS,
+    OVERLAYS,
+    Manifest,
+    config_maps,
+    containers,
+    named,
+    operators_secrets,
+)
 from tests.deploy.wiring import misfits
 
 ROOT = Path(__file__).parents[2]
@@ -41,6 +51,15 @@ def test_other_forms_need_the_operators_secrets_and_nothing_else(render: Render,
 def test_every_component_works_alone(render: Render, alone: str, component: str) -> None:
     assert misfits(render(alone), given=operators_secrets(component)) == []
     assert render(alone) != render(BASE)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_gateways_know_how_many_they_may_be(render: Render, form: str) -> None:
+    manifests = render(form)
+    [settings] = [data for name, data in config_maps(manifests).items() if name.startswith("fairlead-gateway-")]
+    replicas = named(manifests, "Deployment", "fairlead-gateway")["spec"].get("replicas")
+    most = replicas or named(manifests, "HorizontalPodAutoscaler", "fairlead-gateway")["spec"]["maxReplicas"]
+    assert settings["FAIRLEAD_GATEWAYS"] == str(most)
 
 
 def test_the_readme_lists_overlays_and_components() -> None:

@@ -55,7 +55,7 @@ class _Lease:
 
 
 class Leases:
-    """The Quota of one of several gateways. Starts degraded; `gateways`: how many there are at least."""
+    """The Quota of one of several gateways. Starts degraded; `gateways`: how many there are until it is heard."""
 
     def __init__(self, seconds: float, gateways: int = 1) -> None:
         self.degraded = True
