@@ -11,6 +11,7 @@ CHAIN_SEED = root_seed("simulation", "model", "scope")
 EOS = 0
 _SEGMENT = 1 << 31  # segments and outputs never meet
 _OUTPUT_BITS = 12
+_OUTPUTS = _SEGMENT - 1
 
 
 class Segments:
@@ -26,7 +27,7 @@ class Segments:
 
 def output_run(call: int, start: int, stop: int) -> range:
     """Tokens `[start, stop)` of the output of call number `call`: what a later prompt quotes; never EOS."""
-    base = (call << _OUTPUT_BITS & _SEGMENT - 1) + 1
+    base = (call << _OUTPUT_BITS & _OUTPUTS) + 1
     return range(base + start, base + stop)
 
 

@@ -191,5 +191,5 @@ class Worker:
 
 
 def _sample(request: Request, tokens: int) -> Sequence[int]:
-    made = request.seed_position + request.output_tokens
+    made = request.seed_position + len(request.tokens) - request.prompt_tokens
     return output_run(int(request.id), made, made + tokens)

@@ -124,7 +124,7 @@ class BlockIndex:
         """
         ends: list[Node] = []
         for run in _cut(runs):
-            parent = self._lasts.get(pack_digests([run.parent])) if run.parent else None
+            parent = self._lasts.get(run.parent.to_bytes(DIGEST_BYTES, "little")) if run.parent else None
             if run.parent and parent is None:
                 continue
             path = self._reach(parent, run.digests)
@@ -314,6 +314,9 @@ def _cut(runs: Sequence[Run]) -> Iterator[Run]:
     """The same blocks in runs that end wherever another one begins."""
     parents = {run.parent for run in runs}
     for run in runs:
+        if len(run.digests) == DIGEST_BYTES:
+            yield run
+            continue
         digests, start, parent = unpack_digests(run.digests), 0, run.parent
         for stop, digest in enumerate(digests, start=1):
             if digest in parents or stop == len(digests):

@@ -14,6 +14,7 @@ pages go to others at once, since steps compute in the order of their plans.
 import heapq
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fairlead.cost import Cost
 from fairlead.errors import ClientLimit, QueueFull, TooLong
@@ -41,8 +42,7 @@ class Plan:
     admitted: tuple[Request, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Advance:
+class Advance(NamedTuple):
     """One request's next token; `finish` when it was the last."""
 
     request: Request

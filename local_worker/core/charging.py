@@ -17,7 +17,8 @@ class Charging:
 
     def decode(self, request: Request, tokens: int) -> int:
         """Of the last `tokens` that were generated."""
-        return self._cost.decode(tokens, request.prompt_tokens, request.output_tokens - tokens)
+        before = len(request.tokens) - request.prompt_tokens - tokens
+        return self._cost.decode(tokens, request.prompt_tokens, before)
 
     def output(self, request: Request, start: int, stop: int) -> int:
         """Of output tokens `[start, stop)`, generated or not."""

@@ -60,7 +60,7 @@ class History:
 
     def generated(self, request: Request, tokens: int) -> None:
         """`request` was given output tokens."""
-        self._add(("generated", request.arrival, tokens))
+        self._segments[-1]["events"].append(["generated", request.arrival, tokens])
 
     def served(self, client: str, weighted: int) -> None:
         """The client's service over weight has grown to `weighted`."""

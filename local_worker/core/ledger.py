@@ -112,6 +112,8 @@ class Ledger:
         return changed.values()
 
     def _account(self, request: Request) -> Account:
-        account = self._accounts.setdefault(request.client, Account(request.client))
+        account = self._accounts.get(request.client)
+        if account is None:
+            account = self._accounts[request.client] = Account(request.client)
         self._changed[request.client] = account
         return account

@@ -6,7 +6,7 @@ prefix's page (design section 3).
 """
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fairlead.blocks import chain, pack_ids, unpack_digests
 from local_worker.core.request import Request
@@ -14,8 +14,7 @@ from local_worker.core.request import Request
 Link = tuple[int, int]  # a cached block's digest, and its parent's or 0
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """What a published page holds."""
 
     digest: int
@@ -50,11 +49,11 @@ class PrefixCache:
         Looks on from where it stopped the last time: O(blocks that came or went since). Contents are compared when a
         block is first matched, and all again at admission.
         """
-        blocks = min(request.matched, self._most_blocks(request))
+        blocks, most = request.matched, self._most_blocks(request)
         while blocks and request.digests[blocks - 1] not in self._by_digest:
             blocks -= 1
         page = self._by_digest[request.digests[blocks - 1]] if blocks else None
-        while blocks < self._most_blocks(request) and (page := self._next(request, blocks, page)) is not None:
+        while blocks < most and (page := self._next(request, blocks, page)) is not None:
             blocks += 1
         request.matched = blocks
         return blocks * self.block_tokens
@@ -68,7 +67,7 @@ class PrefixCache:
             return None
         for page in matched:
             self._reference(page)
-        request.pages = [*matched, *(self._allocate() for _ in range(fresh))]
+        request.pages = matched + self._take(fresh)
         request.shared = len(matched)
         request.computed = len(matched) * self.block_tokens
         return len(request.tokens) - request.computed
@@ -76,9 +75,11 @@ class PrefixCache:
     def extend(self, request: Request, tokens: int) -> bool:
         """Give an admitted `request` what it lacks for `tokens`; False, changing nothing, when it does not fit now."""
         fresh = self._pages_for(tokens) - len(request.pages)
+        if fresh <= 0:
+            return True
         if fresh > len(self._free) + len(self._idle):
             return False
-        request.pages += [self._allocate() for _ in range(fresh)]
+        request.pages += self._take(fresh)
         return True
 
     def _pages_for(self, tokens: int) -> int:
@@ -90,22 +91,25 @@ class PrefixCache:
         A block that another request published meanwhile is adopted and the own copy freed, so that a published page's
         parent is always referenced for as long as the page is.
         """
-        for index in range(request.shared, tokens // self.block_tokens):
-            content = self._tokens(request, index)
-            if index == len(request.digests):
-                seed = request.chain_seed if index == request.public_blocks else request.digests[-1]
-                request.digests += unpack_digests(chain(pack_ids(content), self.block_tokens, seed))
-            block = Block(request.digests[index], content, request.pages[index - 1] if index else None)
-            page = self._by_digest.get(block.digest)
-            if page is None:
-                self._by_digest[block.digest] = request.pages[index]
-                self._blocks[request.pages[index]] = block
-                self._tell(block.digest, self._parent(block))
-                self._new.append(block.digest)
+        size, pages, digests = self.block_tokens, request.pages, request.digests
+        if tokens // size <= request.shared:
+            return
+        for index in range(request.shared, tokens // size):
+            content = tuple(request.tokens[index * size : (index + 1) * size])
+            if index == len(digests):
+                seed = request.chain_seed if index == request.public_blocks else digests[-1]
+                digests += unpack_digests(chain(pack_ids(content), size, seed))
+            digest, own = digests[index], pages[index]
+            block = Block(digest, content, pages[index - 1] if index else None)
+            page = self._by_digest.setdefault(digest, own)
+            if page == own:
+                self._blocks[own] = block
+                self._tell(digest, digests[index - 1] if index else 0)
+                self._new.append(digest)
             elif self._blocks[page] == block:
-                self._dereference(request.pages[index])
+                self._dereference(own)
                 self._reference(page)
-                request.pages[index] = page
+                pages[index] = page
             else:
                 return  # a collision: this chain stays private from here on
             request.shared = index + 1
@@ -145,7 +149,10 @@ class PrefixCache:
         """The pages of the longest cached prefix, every content compared."""
         pages: list[int] = []
         page: int | None = None
-        while len(pages) < self._most_blocks(request) and (page := self._next(request, len(pages), page)) is not None:
+        for index in range(self._most_blocks(request)):
+            page = self._next(request, index, page)
+            if page is None:
+                break
             pages.append(page)
         return pages
 
@@ -158,21 +165,25 @@ class PrefixCache:
         if page is None:
             return None
         block = self._blocks[page]
-        return page if block.parent == parent and block.tokens == self._tokens(request, index) else None
+        if block.parent != parent:
+            return None
+        start = index * self.block_tokens
+        return page if block.tokens == tuple(request.tokens[start : start + self.block_tokens]) else None
 
-    def _tokens(self, request: Request, index: int) -> tuple[int, ...]:
-        return tuple(request.tokens[index * self.block_tokens : (index + 1) * self.block_tokens])
-
-    def _allocate(self) -> int:
-        if not self._free:
+    def _take(self, count: int) -> list[int]:
+        """Pages for a new owner: free ones, then those of the blocks that were used longest ago."""
+        kept = max(0, len(self._free) - count)
+        pages = self._free[kept:][::-1]
+        del self._free[kept:]
+        while len(pages) < count:
             page, _ = self._idle.popitem(last=False)
-            block = self._blocks.pop(page)
-            del self._by_digest[block.digest]
-            self._tell(block.digest, None)
-            self._free.append(page)
-        page = self._free.pop()
-        self._references[page] = 1
-        return page
+            digest = self._blocks.pop(page).digest
+            del self._by_digest[digest]
+            self._tell(digest, None)
+            pages.append(page)
+        for page in pages:
+            self._references[page] = 1
+        return pages
 
     def _reference(self, page: int) -> None:
         self._idle.pop(page, None)
