@@ -6,33 +6,37 @@ from contextlib import contextmanager
 from functools import partial
 
 from fairlead.blocks import pack_digests, runs
-from fairlead.cost import WeightedTokens
-from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.dispatcher import Dispatcher
-from global_scheduler.core.fleet import Fleet, Identity, Load, Member
-from global_scheduler.core.policies import PolicyConfig
+from global_scheduler.core.fleet import Identity, Load, Member
 from simulation.call import Call
 from simulation.clock import Clock
 from simulation.gateway import MODEL, Gateway, placed_request
 from simulation.journal import Journal
-from simulation.spec import GLOBAL_POLICIES, ClusterSpec
+from simulation.scheduler import make_dispatcher
+from simulation.spec import ClusterSpec
 from simulation.worker import News, Worker
 from simulation.workload import Workload
 
 
 class Cluster:
-    """Runs one workload once. What is tested or broken is public; the rest happens in `run`."""
+    """Runs one workload once. What is tested or broken is public; the rest happens in `run`.
 
-    def __init__(self, spec: ClusterSpec, workload: Workload) -> None:
+    Another `journal` keeps less of a run than all of it; another `dispatcher` is several in one's place.
+    """
+
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        workload: Workload,
+        journal: Journal | None = None,
+        dispatcher: Dispatcher | None = None,
+    ) -> None:
         self.spec = spec
         self.clock = Clock()
-        self.journal = Journal()
+        self.journal = journal or Journal()
         names = [f"worker-{number}" for number in range(spec.workers)]
         self.workers = {name: Worker(name, spec.worker, self.clock, self.journal) for name in names}
-        policy = GLOBAL_POLICIES[spec.route](
-            PolicyConfig(spec.route_quantum_tokens, WeightedTokens(), spec.route_strict_paper)
-        )
-        self.dispatcher = Dispatcher(policy, BlockIndex(spec.index_blocks), Fleet(spec.stall_timeout))
+        self.dispatcher = dispatcher or make_dispatcher(spec)
         self.gateway = Gateway(spec, self.clock, self.dispatcher, self.workers, self._done)
         self.members: dict[str, Member] = {}
         self.reachable = dict.fromkeys(names, True)  # by the scheduler
@@ -40,7 +44,7 @@ class Cluster:
         self._workload = workload
         self._coming = iter(workload.first())
         self._exhausted = False
-        self._open = 0
+        self._open: dict[Call, None] = {}
 
     def run(self) -> Journal:
         """Until every call has its outcome; raises AssertionError when something is lost, doubled or impossible."""
@@ -51,7 +55,7 @@ class Cluster:
         self._expect_next()
         with _without_collection():
             self.clock.run()
-        lost = [call.number for call in self.journal.calls if call.outcome is None]
+        lost = [call.number for call in self._open]
         assert not lost, f"calls without an outcome: {lost[:20]}"
         self.journal.calls.sort(key=lambda call: (call.arrival, call.number))
         for worker in self.workers.values():
@@ -92,13 +96,13 @@ class Cluster:
         self.clock.at(call.arrival, self._expect_next)
 
     def _expect(self, call: Call) -> None:
-        self._open += 1
-        self.journal.calls.append(call)
+        self._open[call] = None
         self.clock.at(call.arrival, partial(self.gateway.arrived, call))
 
     def _done(self, call: Call) -> None:
-        self._open -= 1
+        del self._open[call]
         self.journal.seconds = self.clock.now
+        self.journal.ended(call)
         for following in self._workload.ended(call):
             self._expect(following)
         if call.attempts <= 1:  # else an attempt that was given up may still reach its worker

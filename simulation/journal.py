@@ -3,6 +3,7 @@
 import hashlib
 from dataclasses import dataclass, field
 
+from local_worker.core.ledger import Account
 from simulation.call import Call
 
 MICRO = 1_000_000
@@ -25,11 +26,15 @@ class Journal:
     _last: dict[tuple[str, int, str], int] = field(default_factory=dict)
     _totals: dict[str, int] = field(default_factory=dict)
 
-    def served(self, worker: str, life: int, client: str, micro: int, now: float) -> None:
-        """A worker's account of `client` stands at `micro`; accounts begin at 0 with each life of a worker."""
-        key = worker, life, client
-        total = self._totals.get(client, 0) + micro - self._last.get(key, 0)
-        self._last[key] = micro
+    def ended(self, call: Call) -> None:
+        """`call` has its outcome."""
+        self.calls.append(call)
+
+    def served(self, worker: str, life: int, account: Account, now: float) -> None:
+        """A worker's account has changed; accounts begin at 0 with each life of a worker."""
+        client, key = account.client, (worker, life, account.client)
+        total = self._totals.get(client, 0) + account.service - self._last.get(key, 0)
+        self._last[key] = account.service
         self._totals[client] = total
         self.service.setdefault(client, {})[int(now)] = total / MICRO
 

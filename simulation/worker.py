@@ -184,7 +184,7 @@ class Worker:
                 news.ended.append(End(session, Outcome.COMPLETED, advance.request.output_tokens))
         news.cached, news.evicted = self.batcher.cache.take_events()
         for account, _ in self.batcher.take_changed_accounts():
-            self._journal.served(self.name, life, account.client, account.service, self._clock.now)
+            self._journal.served(self.name, life, account, self._clock.now)
         self.checked(self)
         self.tell(self, news)
         self._step()

@@ -1,0 +1,1 @@
+"""How far one scheduler goes. See __main__."""

@@ -1,0 +1,77 @@
+"""Who asks: conversations of four turns, a system prompt that all share, users in proportion to the workers."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from simulation.call import Call
+from simulation.prompts import Segments, output_run
+from simulation.workload import ClosedLoop
+
+SYSTEM, QUESTION, ANSWER, TURNS = 256, 64, 64, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Conversations:
+    """`calls` per worker, `per_minute` of them a minute, by `users` in all."""
+
+    workers: int
+    calls: int
+    users: int
+    per_minute: float = 120.0
+
+    @property
+    def seconds(self) -> float:
+        """In which conversations begin."""
+        return self.calls / self.per_minute * 60
+
+    def make(self) -> "Crowd":
+        """See WorkloadSpec."""
+        return Crowd(self)
+
+
+class Crowd:
+    """A workload: conversations start at random times; nothing is held before it is due."""
+
+    def __init__(self, spec: Conversations) -> None:
+        self._spec = spec
+        self._loop = ClosedLoop()
+        self._segments = Segments()
+        self._system = self._segments.fresh(SYSTEM)
+        self._rng = random.Random(1)
+        self._numbers = 0
+
+    def first(self) -> Iterator[Call]:
+        """See Workload."""
+        spec = self._spec
+        users = spec.users
+        weights = [4 if user % 8 == 0 else 1 for user in range(users)]
+        starts = spec.workers * spec.calls // TURNS
+        times = sorted(self._rng.uniform(0, spec.seconds) for _ in range(starts))
+        for time_, user in zip(times, self._rng.choices(range(users), weights, k=starts), strict=True):
+            prompt = self._system + self._segments.fresh(QUESTION)
+            call = self._call(f"user {user}", prompt, time_, 0)
+            yield self._loop.follow(call, self._next)
+
+    def ended(self, call: Call) -> list[Call]:
+        """See Workload."""
+        return list(self._loop.ended(call))
+
+    def _next(self, ended: Call) -> list[Call]:
+        if ended.stage + 1 == TURNS or not ended.completed:
+            return []
+        answer = output_run(ended.number, 0, ended.output_tokens)
+        prompt = [*ended.prompt, *answer, *self._segments.fresh(QUESTION)]
+        now = ended.arrival + ended.latency + self._rng.expovariate(0.5)
+        return [self._loop.follow(self._call(ended.client, prompt, now, ended.stage + 1), self._next)]
+
+    def _call(self, client: str, prompt: list[int], arrival: float, stage: int) -> Call:
+        self._numbers += 1
+        return Call(
+            number=self._numbers,
+            client=client,
+            prompt=prompt,
+            output_tokens=ANSWER,
+            arrival=arrival,
+            stage=stage,
+        )

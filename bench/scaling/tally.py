@@ -1,0 +1,50 @@
+"""A journal that sums up: a run of a million calls leaves no more behind than one of a thousand."""
+
+import sys
+from collections import Counter
+
+from local_worker.core.ledger import Account
+from simulation.call import Call
+from simulation.journal import Journal
+from simulation.prompts import BLOCK_TOKENS
+
+MILLISECONDS = 1000
+SHOWN = 1000  # calls between two looks at the progress
+
+
+class Tally(Journal):
+    """`expected` calls; what is kept is as large as the pool and as the number of different waits, in milliseconds."""
+
+    def __init__(self, expected: int) -> None:
+        super().__init__()
+        self._expected = expected
+        self.ended_calls = 0
+        self.prompt_tokens = 0
+        self.cached_tokens = 0
+        self.reported_blocks = 0  # cached by workers; as many are evicted in the long run
+        self.by_worker: Counter[str] = Counter()
+        self._waits: Counter[int] = Counter()
+
+    def ended(self, call: Call) -> None:
+        """See Journal; the call itself is forgotten."""
+        self.ended_calls += 1
+        self.prompt_tokens += call.prompt_tokens
+        self.cached_tokens += call.cached_tokens
+        self.reported_blocks += (call.prompt_tokens - call.cached_tokens + call.output_tokens) // BLOCK_TOKENS
+        self.by_worker[call.worker] += 1
+        if call.completed:
+            self._waits[round(call.first_token_latency * MILLISECONDS)] += 1
+        if sys.stderr.isatty() and not self.ended_calls % SHOWN:
+            print(f"\r{self.ended_calls:,} of {self._expected:,} calls", end="", file=sys.stderr, flush=True)
+
+    def served(self, worker: str, life: int, account: Account, now: float) -> None:
+        """See Journal; nobody asks."""
+
+    def wait(self, percent: float) -> float:
+        """That percentile of the times to the first token, seconds."""
+        left = self._waits.total() * percent / 100
+        for wait, calls in sorted(self._waits.items()):
+            left -= calls
+            if left <= 0:
+                return wait / MILLISECONDS
+        raise ValueError("no call was answered")

@@ -1,0 +1,14 @@
+"""A scheduler's core, made from its specification."""
+
+from fairlead.cost import WeightedTokens
+from global_scheduler.core.block_index import BlockIndex
+from global_scheduler.core.dispatcher import Dispatcher
+from global_scheduler.core.fleet import Fleet
+from global_scheduler.core.policies import PolicyConfig
+from simulation.spec import GLOBAL_POLICIES, ClusterSpec
+
+
+def make_dispatcher(spec: ClusterSpec) -> Dispatcher:
+    """Before any worker has come."""
+    policy = GLOBAL_POLICIES[spec.route](PolicyConfig(spec.route_quantum_tokens, WeightedTokens(), spec.route_strict_paper))
+    return Dispatcher(policy, BlockIndex(spec.index_blocks), Fleet(spec.stall_timeout))
