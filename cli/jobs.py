@@ -1,5 +1,6 @@
 """Simulations in parallel processes, with progress."""
 
+import gc
 import sys
 from collections.abc import Iterable, Iterator
 from multiprocessing import Pool
@@ -24,6 +25,7 @@ def run_jobs(jobs: Iterable[Job], processes: int) -> Iterator[tuple[Job, Any]]:
 
 
 def _run(job: Job) -> Any:
+    gc.collect()  # a simulated system is a cycle: the one before would stay beside this one
     try:
         return job.run()
     except FairleadError as error:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from fairlead.cost import WEIGHT_ONE
 from fairlead.outcomes import Outcome
+from simulation.prompts import output_run
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -32,9 +33,11 @@ class Call:
     ended_at: float | None = None
     digests: list[int] = field(default_factory=list)
     prompt_tokens: int = field(init=False)
+    answer: range = field(init=False)  # the tokens that it will be given
 
     def __post_init__(self) -> None:
         self.prompt_tokens = len(self.prompt)
+        self.answer = output_run(self.number, 0, self.output_tokens)
 
     def release(self) -> None:
         """Forget the content: long runs would not fit in memory with it."""

@@ -140,7 +140,7 @@ class Cluster:
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Nothing that a run drops is part of a cycle, and looking for cycles among all that it keeps takes a third of it."""
+    """Nothing that a run drops is part of a cycle; to look for cycles among all that it keeps takes a third of it."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -9,7 +9,7 @@ from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.policies import Request
 from simulation.call import Call
 from simulation.clock import Clock
-from simulation.prompts import digests_of, output_run
+from simulation.prompts import digests_of
 from simulation.spec import ADMISSIONS, ClusterSpec
 from simulation.worker import End, News, Session, Worker
 from throttler.core.interactions import Interactions
@@ -78,7 +78,7 @@ class Gateway:
         self._clock.after(self._delay, partial(self._dispatch, call))
 
     def _dispatch(self, call: Call) -> None:
-        prompt = [*call.prompt, *output_run(call.number, 0, call.received)] if call.received else call.prompt
+        prompt = [*call.prompt, *call.answer[: call.received]] if call.received else call.prompt
         if not call.digests:
             call.digests = digests_of(call.prompt, next(iter(self._workers.values())).spec.block_tokens)
         request = Request(
@@ -122,8 +122,9 @@ class Gateway:
                 session.started = True
                 self._started[session.call] = None
                 session.call.cached_tokens = cached
+        current = self._sessions.get
         for session, tokens in news.tokens:
-            if self._sessions.get(session.call) is session:
+            if current(session.call) is session:
                 self._receive(session.call, tokens)
         for end in news.ended:
             if self._sessions.get(end.session.call) is not end.session:
@@ -134,7 +135,7 @@ class Gateway:
                 self._end(end.session.call, end.outcome)
 
     def _receive(self, call: Call, tokens: Sequence[int]) -> None:
-        expected = output_run(call.number, call.received, call.received + len(tokens))
+        expected = call.answer[call.received : call.received + len(tokens)]
         assert tokens == expected, f"call {call.number}: tokens {tokens} at {call.received}, not {expected}"
         if not call.received:
             call.first_token_at = self._clock.now

@@ -31,6 +31,7 @@ class Session:
     in_interaction: bool
     generated: int  # output tokens of earlier attempts
     charged: bool  # an earlier attempt has started
+    answer: range = range(0)  # worker: the model's, to the call in full
     admitted: bool = False  # worker: it has entered the running batch
     started: bool = False  # gateway: it knows
 
@@ -97,6 +98,7 @@ class Worker:
             self.tell(self, News(ended=[End(session, error.outcome)]))
             return
         self._sessions[request] = session
+        session.answer = output_run(session.call.number, 0, session.call.output_tokens)
         ended = [] if displaced is None else [End(self._sessions.pop(displaced), Outcome.REJECTED_QUEUE_FULL)]
         self.tell(self, News(accepted=[session], ended=ended))
         if not self._busy:
@@ -108,7 +110,7 @@ class Worker:
             call.digests = digests_of(call.prompt, self.spec.block_tokens)
         tokens, digests = list(call.prompt), list(call.digests)
         if session.generated:
-            tokens += output_run(call.number, 0, session.generated)
+            tokens += call.answer[: session.generated]
             digests = digests_of(tokens, self.spec.block_tokens)
         return Request(
             id=str(call.number),
@@ -170,12 +172,13 @@ class Worker:
         self._journal.steps += max(lengths)
         # Aborted while the step ran: no session any more, and the batcher passes them over.
         news = News(started=[(self._sessions[r], r.cached) for r in plan.admitted if r in self._sessions])
-        runs = {piece.request: _sample(piece.request, n) for piece, n in zip(plan.batch.slices, lengths, strict=True)}
+        slices = plan.batch.slices
+        runs = {piece.request: self._sample(piece.request, n) for piece, n in zip(slices, lengths, strict=True)}
         if max(lengths) > 1:
             advances = self.batcher.commit_run(plan, list(runs.values()))
         else:
-            tokens = tuple(runs[piece.request][0] for piece in plan.batch.slices if piece.samples)
-            advances = self.batcher.commit(plan, StepResult(tokens))
+            tokens = [runs[piece.request][0] for piece in slices if piece.samples]
+            advances = self.batcher.commit(plan, StepResult(tuple(tokens)))
         for advance in advances:
             session = self._sessions[advance.request]
             news.tokens.append((session, runs[advance.request]))
@@ -189,7 +192,8 @@ class Worker:
         self.tell(self, news)
         self._step()
 
-
-def _sample(request: Request, tokens: int) -> Sequence[int]:
-    made = request.seed_position + len(request.tokens) - request.prompt_tokens
-    return output_run(int(request.id), made, made + tokens)
+    def _sample(self, request: Request, tokens: int) -> Sequence[int]:
+        """Those that come next; anything for a request that was aborted while the step ran."""
+        session = self._sessions.get(request)
+        made = request.seed_position + len(request.tokens) - request.prompt_tokens
+        return range(tokens) if session is None else session.answer[made : made + tokens]

@@ -49,8 +49,8 @@ class Row:
         w = self.workload
         return (
             f"| {self.route} | {w.workers:,} | {w.users:,} | {f.calls:,} | {f.hit_rate:.2f} | {f.busiest:.1f} | "
-            f"{f.wait:.2f} | {f.scheduler_us:.0f} | {f.bytes_per_call:,.0f} | {f.calls_per_minute:,.0f} | {f.cpu:,.0f} | "
-            f"{f.memory / 1e9:.2f} |"
+            f"{f.wait:.2f} | {f.scheduler_us:.0f} | {f.bytes_per_call:,.0f} | {f.calls_per_minute:,.0f} | "
+            f"{f.cpu:,.0f} | {f.memory / 1e9:.2f} |"
         )
 
 

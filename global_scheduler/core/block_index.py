@@ -123,9 +123,12 @@ class BlockIndex:
         what comes before was dropped. The next prompt that contains it brings it back.
         """
         ends: list[Node] = []
+        forks = len({run.parent for run in runs}) < len(runs)
         for run in _cut(runs):
             parent = self._lasts.get(run.parent.to_bytes(DIGEST_BYTES, "little")) if run.parent else None
             if run.parent and parent is None:
+                continue
+            if not forks and parent is not None and self._append(parent, slot, run.digests):
                 continue
             path = self._reach(parent, run.digests)
             for node in path:
@@ -210,6 +213,22 @@ class BlockIndex:
         if node.parent is not None:
             node.parent.children += 1
         return node
+
+    def _append(self, leaf: Node, slot: int, digests: bytes) -> bool:
+        """What adding a node after `leaf` and joining the two would come to: a request's answer grows by a block."""
+        if (
+            leaf.children
+            or leaf.expected is not None
+            or leaf.held != 1 << slot
+            or digests[:DIGEST_BYTES] in self._firsts
+        ):
+            return False
+        del self._lasts[leaf.digests[-DIGEST_BYTES:]]
+        leaf.digests += digests
+        self._lasts[leaf.digests[-DIGEST_BYTES:]] = leaf
+        self._blocks += len(digests) // DIGEST_BYTES
+        self._touch(leaf)
+        return True
 
     def _split(self, lower: Node, size: int) -> Node:
         """Cut after `size` bytes; returns the new upper part. The node itself stays the parent of its children."""
