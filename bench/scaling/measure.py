@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from bench.scaling.crowd import Conversations
+from bench.scaling.flood import Flood
 from bench.scaling.tally import Tally
 from fairlead.cost import MICRO
 from global_scheduler.core.dispatcher import Dispatcher
@@ -43,12 +44,14 @@ class Figures:
 
 
 def measure(
-    spec: ClusterSpec, workload: Conversations, make: Callable[[ClusterSpec], Dispatcher] = make_dispatcher
+    spec: ClusterSpec,
+    workload: Conversations | Flood,
+    tally: Tally,
+    make: Callable[[ClusterSpec], Dispatcher] = make_dispatcher,
 ) -> Figures:
-    """Simulate `workload` on `spec`, whose number of workers is the workload's."""
+    """Simulate `workload` on as many workers as it is made for."""
     gc.collect()
     spec = replace(spec, workers=workload.workers)
-    tally = Tally(workload.workers * workload.calls)
     cluster = Cluster(spec, workload.make(), tally, make(spec))
     spent = _timed(cluster.dispatcher)
     began = time.process_time()

@@ -4,6 +4,7 @@ import sys
 from collections import Counter
 
 from local_worker.core.ledger import Account
+from local_worker.core.live_gap import LiveGap
 from simulation.call import Call
 from simulation.journal import Journal
 from simulation.prompts import BLOCK_TOKENS
@@ -48,3 +49,33 @@ class Tally(Journal):
             if left <= 0:
                 return wait / MILLISECONDS
         raise ValueError("no call was answered")
+
+
+class PoolGap(Tally):
+    """Also the theorem's gap over the pool: between users who wait at every one of `workers` all the time."""
+
+    def __init__(self, expected: int, workers: int) -> None:
+        super().__init__(expected)
+        self._workers = workers
+        self._gap = LiveGap()
+        self._known: dict[tuple[str, str], tuple[int, bool]] = {}  # worker, client -> service over weight, waits there
+        self._service: Counter[str] = Counter()
+        self._waits_at: Counter[str] = Counter()
+
+    @property
+    def pool_gap(self) -> int:
+        """Micro-units; see LiveGap."""
+        return self._gap.worst
+
+    def served(self, worker: str, life: int, account: Account, now: float) -> None:
+        """See Journal."""
+        key, client = (worker, account.client), account.client
+        service, waits = self._known.get(key, (0, False))
+        self._known[key] = account.weighted, account.waiting > 0
+        self._service[client] += account.weighted - service
+        self._waits_at[client] += (account.waiting > 0) - waits
+        self._gap.watch(client)
+        self._gap.observe(self._backlogged)
+
+    def _backlogged(self, client: str) -> int | None:
+        return self._service[client] if self._waits_at[client] == self._workers else None

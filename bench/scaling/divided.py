@@ -1,0 +1,92 @@
+"""One scheduler against several: by user over one pool, and cells of workers with a scheduler each."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from bench.scaling.crowd import Conversations
+from bench.scaling.flood import Flood
+from bench.scaling.gaps import USERS, small_pool
+from bench.scaling.measure import POOL, measure
+from bench.scaling.several import ByUser, ByUserInformed, Cells
+from bench.scaling.tally import PoolGap, Tally
+from fairlead.cost import MICRO
+from global_scheduler.core.dispatcher import Dispatcher
+from simulation.scheduler import make_dispatcher
+from simulation.spec import ClusterSpec
+
+COLUMNS = (
+    "schedulers",
+    "hit rate",
+    "busiest worker / mean",
+    "TTFT p99 s",
+    "CPU us per call and scheduler",
+    "gap over the pool",
+    "worst worker's gap",
+    "hit rate, flood",
+)
+Make = Callable[[ClusterSpec, int], Dispatcher]
+
+
+def by_user(spec: ClusterSpec, count: int) -> Dispatcher:
+    """See ByUser."""
+    return ByUser([make_dispatcher(spec) for _ in range(count)])
+
+
+def by_user_informed(spec: ClusterSpec, count: int) -> Dispatcher:
+    """See ByUserInformed."""
+    return ByUserInformed([make_dispatcher(spec) for _ in range(count)])
+
+
+def cells(spec: ClusterSpec, count: int) -> Dispatcher:
+    """See Cells; a quantum per cell is that of all of its workers."""
+    size = spec.workers // count
+    upper = replace(spec, route_quantum_tokens=size * spec.route_quantum_tokens)
+    return Cells(make_dispatcher(upper), [make_dispatcher(spec) for _ in range(count)], size)
+
+
+def one(spec: ClusterSpec, _count: int) -> Dispatcher:
+    """What the others are compared with."""
+    return make_dispatcher(spec)
+
+
+KINDS: dict[str, tuple[Make, int]] = {
+    "one": (one, 1),
+    "2, by user": (by_user, 2),
+    "4, by user": (by_user, 4),
+    "2, by user, all told everything": (by_user_informed, 2),
+    "4, by user, all told everything": (by_user_informed, 4),
+    "2 cells": (cells, 2),
+    "4 cells": (cells, 4),
+    "8 cells": (cells, 8),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One way to divide the work."""
+
+    kind: str
+    workers: int
+    calls: int
+
+    def run(self) -> str:
+        """Of the table."""
+        make, count = KINDS[self.kind]
+        expected = self.workers * self.calls
+
+        def made(spec: ClusterSpec) -> Dispatcher:
+            return make(spec, count)
+
+        f = measure(POOL, Conversations(self.workers, self.calls, 10 * self.workers), Tally(expected), made)
+        tally = PoolGap(expected, self.workers)
+        flood = measure(small_pool("doubleq", "dlpm"), Flood(self.workers, self.calls, USERS), tally, made)
+        return (
+            f"| {self.kind} | {f.hit_rate:.3f} | {f.busiest:.1f} | {f.wait:.2f} | {f.scheduler_us / count:.0f} | "
+            f"{tally.pool_gap / MICRO:,.0f} | {flood.gap:,.0f} | {flood.hit_rate:.3f} |"
+        )
+
+
+def rows(workers: int, calls: int) -> Iterator[Row]:
+    """`calls` per worker."""
+    for kind in KINDS:
+        yield Row(kind, workers, calls)

@@ -1,0 +1,48 @@
+"""Pools of more and more workers under one scheduler, with users in proportion."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from bench.scaling.crowd import Conversations
+from bench.scaling.measure import POOL, measure
+from bench.scaling.tally import Tally
+
+COLUMNS = (
+    "route",
+    "workers",
+    "users",
+    "calls",
+    "hit rate",
+    "busiest worker / mean",
+    "TTFT p99 s",
+    "scheduler CPU us/call",
+    "bytes/call",
+    "simulated calls/min",
+    "CPU s",
+    "peak GB",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One route on one pool."""
+
+    route: str
+    workload: Conversations
+
+    def run(self) -> str:
+        """Of the table."""
+        w = self.workload
+        f = measure(replace(POOL, route=self.route), w, Tally(w.workers * w.calls))
+        return (
+            f"| {self.route} | {w.workers:,} | {w.users:,} | {f.calls:,} | {f.hit_rate:.2f} | {f.busiest:.1f} | "
+            f"{f.wait:.2f} | {f.scheduler_us:.0f} | {f.bytes_per_call:,.0f} | {f.calls_per_minute:,.0f} | "
+            f"{f.cpu:,.0f} | {f.memory / 1e9:.2f} |"
+        )
+
+
+def rows(workers: Iterable[int], calls: int, users: int, routes: Iterable[str]) -> Iterator[Row]:
+    """`calls` and `users` per worker."""
+    for pool in workers:
+        for route in routes:
+            yield Row(route, Conversations(pool, calls, pool * users))

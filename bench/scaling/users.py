@@ -1,0 +1,171 @@
+"""What one user takes in every account, and what a crowd that comes by once does to two users who stay.
+
+The two want more than the worker has all the time; one sends prompts three times as long. Between them they must
+receive the same, whatever is remembered of the others. Everything is driven directly: a scheduler with four workers, a
+worker's batcher, and a throttle.
+"""
+
+import gc
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from resource import getpagesize
+from typing import TypeVar
+
+from fairlead.cost import MICRO
+from fairlead.sampling import Sampling
+from global_scheduler.core.dispatcher import Dispatcher
+from global_scheduler.core.fleet import Identity, Load
+from global_scheduler.core.policies import Request as Placed
+from local_worker.core.batch import StepResult
+from local_worker.core.batcher import Batcher
+from local_worker.core.request import Request
+from simulation.batchers import make_batcher
+from simulation.prompts import CHAIN_SEED, Segments, digests_of
+from simulation.scheduler import make_dispatcher
+from simulation.spec import ADMISSIONS, ClusterSpec, WorkerSpec
+from throttler.core.profiles import Profiles
+
+COLUMNS = (
+    "users",
+    "scheduler, bytes per user",
+    "worker, bytes per user",
+    "throttle, bytes per user",
+    "service of the two who stay, short : long prompts",
+    "their gap",
+    "its bound",
+)
+FEW = 10_000  # below, a process's memory does not tell
+PER_STEP = 8
+PROMPT, OUTPUT = 64, 16
+STAYING = {"short": 1, "long": 3}  # prompts, in PROMPT
+T = TypeVar("T")
+WORKER = WorkerSpec(kv_tokens=16_384, max_running=32, max_prompt_tokens=1024, max_output_tokens=256)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """So many users come by."""
+
+    users: int
+
+    def run(self) -> str:
+        """Of the table."""
+        scheduler, _ = _bytes(lambda: schedule(self.users), self.users)
+        throttle, _ = _bytes(lambda: throttled(self.users), self.users)
+        worker, crowded = _bytes(lambda: crowd(self.users), self.users)
+        short, long = (crowded.service[name] / MICRO for name in STAYING)
+        bound = (crowded.batcher.policy.bound_micro or 0) / MICRO
+        return (
+            f"| {self.users:,} | {scheduler} | {worker} | {throttle} | 1 : {long / short:.3f} | "
+            f"{crowded.gap / MICRO:,.0f} | {bound:,.0f} |"
+        )
+
+
+def schedule(users: int) -> Dispatcher:
+    """Each user's one call is placed, accepted and ended."""
+    dispatcher = make_dispatcher(replace(ClusterSpec(), index_blocks=10_000))
+    members = [
+        dispatcher.attached(Identity(f"worker-{number}", "", "", "model", 16, 100_000, 256), (), 0.0)
+        for number in range(4)
+    ]
+    for number in range(users):
+        now = number * 1e-6
+        request = Placed(f"{number}", 1, f"user {number}", "model", b"", PROMPT, 1000)
+        placed = dispatcher.dispatch(request, now)
+        assert placed is not None
+        dispatcher.accepted(placed.member, request, now)
+        dispatcher.ended(placed.member, request.request_id, 1, started=True, output_tokens=OUTPUT)
+        dispatcher.reported(members[number % 4], Load(), now)
+    return dispatcher
+
+
+def throttled(users: int) -> object:
+    """Each user calls once within one window of OIT's."""
+    throttle = ADMISSIONS["oit"](Profiles())
+    for number in range(users):
+        throttle.admit(f"user {number}", "default", False, True, number * 1e-6)
+    return throttle
+
+
+class Crowd:
+    """One worker. `service` is what the two who stay have received, `gap` the most that they were apart."""
+
+    def __init__(self) -> None:
+        self.batcher: Batcher = make_batcher(WORKER)
+        self.service = dict.fromkeys(STAYING, 0)
+        self._segments = Segments()
+        self._arrivals = 0
+        self._least, self._most = 0, 0
+        for name in STAYING:
+            for _ in range(WORKER.max_running):
+                self.submit(name, STAYING[name] * PROMPT, OUTPUT)
+
+    @property
+    def gap(self) -> int:
+        """Micro-units, over any interval: both are backlogged all the time."""
+        return self._most - self._least
+
+    def submit(self, client: str, prompt_tokens: int, output_tokens: int) -> None:
+        """A call whose prompt nobody shares."""
+        self._arrivals += 1
+        tokens = self._segments.fresh(prompt_tokens)
+        request = Request(
+            id="",
+            client=client,
+            tokens=tokens,
+            prompt_tokens=prompt_tokens,
+            digests=digests_of(tokens, WORKER.block_tokens),
+            chain_seed=CHAIN_SEED,
+            sampling=Sampling(max_tokens=output_tokens, ignore_eos=True),
+            arrival=self._arrivals,
+        )
+        self.batcher.submit(request, float(self._arrivals))
+
+    def step(self) -> None:
+        """The engine's, and a new call for each of the two that ended."""
+        plan = self.batcher.plan(float(self._arrivals))
+        assert plan is not None
+        tokens = StepResult(tuple(1 for piece in plan.batch.slices if piece.samples))
+        for advance in self.batcher.commit(plan, tokens):
+            name = advance.request.client
+            if advance.finish is not None and name in STAYING:
+                self.submit(name, STAYING[name] * PROMPT, OUTPUT)
+        self.batcher.cache.take_events()
+        for account, _ in self.batcher.take_changed_accounts():
+            if account.client in STAYING:
+                self.service[account.client] = account.service
+        lead = self.service["long"] - self.service["short"]
+        self._least, self._most = min(self._least, lead), max(self._most, lead)
+
+
+def crowd(users: int) -> Crowd:
+    """Passers-by come a few in each step; when all have come, a few hundred steps more."""
+    crowded = Crowd()
+    for number in _spread(users):
+        if number is not None:
+            crowded.submit(f"user {number}", PROMPT, 1)
+        else:
+            crowded.step()
+    return crowded
+
+
+def _spread(users: int) -> Iterator[int | None]:
+    for number in range(users):
+        yield number
+        if number % PER_STEP == PER_STEP - 1:
+            yield None
+    yield from [None] * 500
+
+
+def _bytes(make: Callable[[], T], users: int) -> tuple[str, T]:
+    """What `make` leaves behind, per user."""
+    gc.collect()
+    before = _resident()
+    made = make()
+    gc.collect()
+    return (f"{(_resident() - before) / users:,.0f}" if users >= FEW else "-"), made
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * getpagesize()
