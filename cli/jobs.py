@@ -2,7 +2,9 @@
 
 import gc
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import count
 from multiprocessing import Pool
 from typing import Any
 
@@ -17,11 +19,16 @@ class SimulationFailed(FairleadError):
 def run_jobs(jobs: Iterable[Job], processes: int) -> Iterator[tuple[Job, Any]]:
     """Each job once, in order, with its result as soon as it and those before it are done."""
     distinct = list(dict.fromkeys(jobs))
+    done = count(1)
+
+    def progress(_: Any) -> None:
+        if sys.stderr.isatty():
+            _show(next(done), len(distinct))
+
     with Pool(min(processes, len(distinct) or 1)) as pool:
-        for number, (job, result) in enumerate(zip(distinct, pool.imap(_run, distinct), strict=True), start=1):
-            if sys.stderr.isatty():
-                _show(number, len(distinct))
-            yield job, result
+        running = deque(pool.apply_async(_run, (job,), callback=progress) for job in distinct)
+        for job in distinct:
+            yield job, running.popleft().get()
 
 
 def _run(job: Job) -> Any:

@@ -53,8 +53,8 @@ class Row:
         promised = tally.bound is not None
         over_all, over_one = (f"{b:,.0f}" if promised else "none" for b in (w.workers * f.bound, f.bound))
         return (
-            f"| {self.route} + {self.policy} | {w.workers:,} | {f.calls:,} | {tally.pool_gap / MICRO:,.0f} | {over_all} "
-            f"| {f.gap:,.0f} | {over_one} | {f.hit_rate:.2f} | {f.busiest:.2f} |"
+            f"| {self.route} + {self.policy} | {w.workers:,} | {f.calls:,} | {tally.pool_gap / MICRO:,.0f} | "
+            f"{over_all} | {f.gap:,.0f} | {over_one} | {f.hit_rate:.2f} | {f.busiest:.2f} |"
         )
 
 

@@ -1,0 +1,94 @@
+"""What long runs and divided schedulers stand on (bench.scaling)."""
+
+import gc
+from collections.abc import Callable
+
+import pytest
+
+from bench.scaling.crowd import Conversations
+from bench.scaling.divided import KINDS
+from bench.scaling.flood import Flood
+from bench.scaling.gaps import USERS, small_pool
+from bench.scaling.measure import POOL, Figures, measure
+from bench.scaling.tally import PoolGap, Tally
+from bench.scaling.users import STAYING, crowd
+from fairlead.cost import MICRO
+from global_scheduler.core.dispatcher import Dispatcher
+from simulation.call import Call
+from simulation.cluster import Cluster
+from simulation.journal import Journal
+from simulation.scheduler import make_dispatcher
+from simulation.spec import ClusterSpec
+
+WORKERS, CALLS = 8, 12
+CONVERSATIONS = Conversations(WORKERS, CALLS, users=20)
+EXPECTED = WORKERS * CALLS
+
+
+def calls_alive() -> int:
+    gc.collect()
+    return sum(isinstance(each, Call) for each in gc.get_objects())
+
+
+@pytest.mark.parametrize(("journal", "left"), [(Tally(EXPECTED), 0), (Journal(), EXPECTED)])
+def test_a_tally_keeps_no_call_that_has_ended(journal: Journal, left: int) -> None:
+    cluster = Cluster(ClusterSpec(workers=WORKERS), CONVERSATIONS.make(), journal)
+    before = calls_alive()
+    cluster.run()
+    assert calls_alive() - before == left
+
+
+def test_a_tally_sums_up_what_a_journal_keeps() -> None:
+    spec, tally = ClusterSpec(workers=WORKERS), Tally(EXPECTED)
+    calls = Cluster(spec, CONVERSATIONS.make()).run().calls
+    Cluster(spec, CONVERSATIONS.make(), tally).run()
+    assert tally.ended_calls == len(calls) == EXPECTED
+    assert tally.cached_tokens == sum(call.cached_tokens for call in calls)
+    assert tally.by_worker == {name: sum(c.worker == name for c in calls) for name in {c.worker for c in calls}}
+    assert tally.wait(100) == pytest.approx(max(call.first_token_latency for call in calls), abs=0.001)
+
+
+def test_cycles_are_collected_again_after_a_run() -> None:
+    assert gc.isenabled()
+    Cluster(ClusterSpec(workers=WORKERS), CONVERSATIONS.make()).run()
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_divided_schedulers_lose_no_call(kind: str) -> None:
+    assert figures(kind).calls == EXPECTED
+
+
+def test_as_many_cells_as_workers_leave_nothing_to_choose_below() -> None:
+    """The upper level then is the one scheduler, but for what it does not hear of caches."""
+    assert figures("8 cells").hit_rate == pytest.approx(figures("one").hit_rate, abs=0.05)
+
+
+def figures(kind: str) -> Figures:
+    make, count = KINDS[kind]
+
+    def made(spec: ClusterSpec) -> Dispatcher:
+        return make(spec, count)
+
+    return measure(POOL, CONVERSATIONS, Tally(EXPECTED), made)
+
+
+@pytest.mark.parametrize(("policy", "fair"), [("dlpm", True), ("fcfs", False)])
+def test_the_gap_over_a_pool_is_seen(policy: str, fair: bool) -> None:
+    """The users who send three times as much get three times as much, without a fair policy."""
+    gap = flood_gap(policy, make_dispatcher)
+    assert (gap < 10_000 * MICRO) == fair
+
+
+def flood_gap(policy: str, make: Callable[[ClusterSpec], Dispatcher]) -> int:
+    tally = PoolGap(300, 2)
+    measure(small_pool("doubleq", policy), Flood(2, 300, USERS), tally, make)
+    return tally.pool_gap
+
+
+def test_passers_by_take_nothing_from_the_balance_of_two_who_stay() -> None:
+    crowded = crowd(300)
+    crowded.batcher.check_invariants()
+    assert crowded.batcher.policy.bound_micro is not None
+    assert 0 < crowded.gap <= crowded.batcher.policy.bound_micro
+    assert min(crowded.service[name] for name in STAYING) > 0
