@@ -10,5 +10,7 @@ from simulation.spec import GLOBAL_POLICIES, ClusterSpec
 
 def make_dispatcher(spec: ClusterSpec) -> Dispatcher:
     """Before any worker has come."""
-    policy = GLOBAL_POLICIES[spec.route](PolicyConfig(spec.route_quantum_tokens, WeightedTokens(), spec.route_strict_paper))
+    policy = GLOBAL_POLICIES[spec.route](
+        PolicyConfig(spec.route_quantum_tokens, WeightedTokens(), spec.route_strict_paper)
+    )
     return Dispatcher(policy, BlockIndex(spec.index_blocks), Fleet(spec.stall_timeout))
