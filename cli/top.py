@@ -65,7 +65,7 @@ def _summary(status: scheduler_pb2.StatusResponse, users: dict[str, User]) -> li
     jain = f"{jain_index(waiting):.3f}" if len(waiting) > 1 else "-"
     overloaded = [pool.model for pool in status.cluster.pools if pool.overloaded]
     return [
-        f"{len(status.cluster.members)} workers, {status.policy}; {len(users)} users, {len(waiting)} backlogged, "
+        f"{len(status.cluster.members)} workers, {status.policy}; {status.clients} users, {len(waiting)} backlogged, "
         f"their Jain index {jain}; overloaded: {', '.join(overloaded) or 'none'}"
     ]
 

@@ -18,7 +18,10 @@ class AdminService(scheduler_pb2_grpc.AdminServicer):
     async def Status(self, request: scheduler_pb2.StatusRequest, context: Any) -> scheduler_pb2.StatusResponse:
         """The cluster as watchers see it, with each worker's service per client."""
         return scheduler_pb2.StatusResponse(
-            cluster=self._scheduler.state(), services=self._scheduler.services(), policy=self._policy
+            cluster=self._scheduler.state(),
+            services=self._scheduler.services(),
+            policy=self._policy,
+            clients=len(self._scheduler.standings),
         )
 
     async def DrainWorker(

@@ -110,14 +110,15 @@ async def serve(config: SchedulerConfig, scheduler: SchedulerService, stop: asyn
     await metrics.start()
     await server.start()
     running = asyncio.create_task(scheduler.run())
-    measuring = asyncio.create_task(SchedulerMetrics(metrics.meter, scheduler).run())
+    measuring = [asyncio.create_task(SchedulerMetrics(metrics.meter, scheduler).run())] if metrics.are_read else []
     await server.set_ready(True)
     log.info("listening", extra={"service": "global_scheduler", "port": server.port, "metrics_port": metrics.port})
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait([running, stopping], return_when=asyncio.FIRST_COMPLETED)
     if running.done():
         running.result()  # without it nobody would notice workers that stall
-    measuring.cancel()
+    for task in measuring:
+        task.cancel()
     await server.set_ready(False)
     # First the lease, then the streams: whoever stands by leads before anybody misses us.
     running.cancel()

@@ -12,7 +12,6 @@ class Attachment:
 
     def __init__(self, hello: scheduler_pb2.Hello, member: Member) -> None:
         self.member = member
-        self.services: dict[str, scheduler_pb2.ClientService] = {}
         self.view = scheduler_pb2.Member(
             worker=hello.worker, instance=hello.instance, address=hello.address, model=hello.model
         )
@@ -20,11 +19,15 @@ class Attachment:
         self._commands: asyncio.Queue[scheduler_pb2.WorkerCommand | None] = asyncio.Queue()
         self._commands.put_nowait(scheduler_pb2.WorkerCommand(attached=scheduler_pb2.Attached()))
 
+    @property
+    def worker(self) -> str:
+        """Its name."""
+        return self.member.identity.worker
+
     def loaded(self, load: scheduler_pb2.Load) -> None:
-        """Services are cumulative since the worker's start: the latest per client stands."""
-        self.services.update((service.client, service) for service in load.services)
+        """The latest stands; services per client are kept elsewhere."""
+        load.ClearField("services")
         self.view.load.CopyFrom(load)
-        self.view.load.ClearField("services")
         self.view.load.draining |= self._leaving
 
     def drain(self) -> None:

@@ -1,7 +1,7 @@
 """Messages as the core's values; raises InvalidRequest for what cannot be one."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from fairlead.blocks import DIGEST_BYTES, Run
 from fairlead.cost import weight_thousandths
@@ -9,6 +9,7 @@ from fairlead.errors import InvalidRequest
 from fairlead.v1 import scheduler_pb2
 from global_scheduler.core.fleet import Identity, Load
 from global_scheduler.core.policies import Request
+from global_scheduler.core.standings import Service
 
 MAX_WEIGHT = 1e6
 
@@ -69,6 +70,24 @@ def load_from(message: scheduler_pb2.Load) -> Load:
         queue_seconds=message.queue_seconds,
         draining=message.draining,
         stalled_seconds=message.stalled_seconds,
+    )
+
+
+def services_from(message: scheduler_pb2.Load) -> Iterator[tuple[str, Service]]:
+    """Clients, and what they received. Plain values: a part of a message would keep all of it in memory."""
+    for said in message.services:
+        yield said.client, Service(said.service, said.weighted_service, said.balance, said.waiting, said.running)
+
+
+def to_client_service(client: str, service: Service) -> scheduler_pb2.ClientService:
+    """As operators are told."""
+    return scheduler_pb2.ClientService(
+        client=client,
+        service=service.service,
+        weighted_service=service.weighted,
+        balance=service.balance,
+        waiting=service.waiting,
+        running=service.running,
     )
 
 

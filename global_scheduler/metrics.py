@@ -7,7 +7,8 @@ from collections import Counter
 from opentelemetry.metrics import Meter
 
 from fairlead.v1 import scheduler_pb2
-from global_scheduler.core.recent_fairness import RecentFairness, Standing
+from global_scheduler.core.recent_fairness import RecentFairness
+from global_scheduler.core.standings import Standings
 from global_scheduler.service import SchedulerService
 
 STATE_SECONDS = 1.0
@@ -36,10 +37,10 @@ class SchedulerMetrics:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            self._set(self._scheduler.state(), self._scheduler.services())
+            self._set(self._scheduler.state(), self._scheduler.standings)
             await asyncio.sleep(STATE_SECONDS)
 
-    def _set(self, state: scheduler_pb2.ClusterState, services: list[scheduler_pb2.WorkerService]) -> None:
+    def _set(self, state: scheduler_pb2.ClusterState, standings: Standings) -> None:
         self._epoch.set(state.epoch)
         members = Counter(
             (member.model.name, "draining" if member.load.draining else "serving") for member in state.members
@@ -50,21 +51,8 @@ class SchedulerMetrics:
             for word in ("serving", "draining"):
                 self._members.set(members[model, word], {"model": model, "state": word})
             self._overloaded.set(int(overloaded.get(model, False)), {"model": model})
-        standings = _standings(services)
-        self._clients.set(sum(standing.waiting for standing in standings.values()))
-        self._fairness.observe(standings, time.monotonic())
+        self._clients.set(len(standings.waiting))
+        self._fairness.observe(standings.waiting, standings.weighted, time.monotonic())
         self._compared.set(self._fairness.clients)
         if self._fairness.index is not None:
             self._jain.set(self._fairness.index)
-
-
-def _standings(services: list[scheduler_pb2.WorkerService]) -> dict[str, Standing]:
-    """Each client over all workers."""
-    parts: dict[str, list[scheduler_pb2.ClientService]] = {}
-    for worker in services:
-        for client in worker.clients:
-            parts.setdefault(client.client, []).append(client)
-    return {
-        client: Standing(sum(p.weighted_service for p in held), any(p.waiting for p in held))
-        for client, held in parts.items()
-    }

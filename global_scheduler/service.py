@@ -14,14 +14,26 @@ from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from global_scheduler.attachment import Attachment
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.policies import Request
+from global_scheduler.core.standings import Standings
 from global_scheduler.leadership import STANDBY, Leadership
-from global_scheduler.messages import accepted_from, identity_from, load_from, packed, request_from, runs_from
+from global_scheduler.messages import (
+    accepted_from,
+    identity_from,
+    load_from,
+    packed,
+    request_from,
+    runs_from,
+    services_from,
+    to_client_service,
+)
 
 log = logging.getLogger(__name__)
 # Load changes are coalesced to this period; members that come or go are told at once.
 WATCH_SECONDS = 0.1
 # After a Dispatch stream's end: what was on its way to a worker has arrived by then, or never will.
 ORPHAN_SECONDS = 2.0
+# Services told to an operator at once: he waits for them, and so does whoever is to be dispatched meanwhile.
+MOST_SERVICES = 10_000
 CLIPPED = 128  # characters of an unknown worker's name that an error repeats
 
 
@@ -38,6 +50,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         self._dispatcher = dispatcher
         self._leadership = leadership
         self._clock = clock
+        self.standings = Standings()
         self._attachments: dict[str, Attachment] = {}
         self._changed = asyncio.Event()
         self._sources = itertools.count(1)
@@ -136,11 +149,12 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         )
 
     def services(self) -> list[scheduler_pb2.WorkerService]:
-        """Each attached worker's service per client, by name."""
-        return [
-            scheduler_pb2.WorkerService(worker=worker, clients=[s for _, s in sorted(attachment.services.items())])
-            for worker, attachment in sorted(self._attachments.items())
-        ]
+        """Each attached worker's service per client, by name: of clients that have requests, or had some lately."""
+        workers = {name: scheduler_pb2.WorkerService(worker=name) for name in sorted(self._attachments)}
+        for client, standing in sorted(self.standings.latest(MOST_SERVICES).items()):
+            for worker, service in standing.services.items():
+                workers[worker].clients.append(to_client_service(client, service))
+        return list(workers.values())
 
     def drain(self, worker: str) -> None:
         """Ask `worker` to leave, and count it as leaving; raises InvalidRequest when it is not attached."""
@@ -183,6 +197,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
     def _report(self, attachment: Attachment, report: scheduler_pb2.WorkerReport) -> None:
         kind = report.WhichOneof("kind")
         if kind == "load":
+            self._served(attachment, report.load)
             was_draining = attachment.view.load.draining
             attachment.loaded(report.load)
             self._loaded(attachment)
@@ -206,12 +221,20 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
     def _loaded(self, attachment: Attachment) -> None:
         self._dispatcher.reported(attachment.member, load_from(attachment.view.load), self._clock())
 
+    def _served(self, attachment: Attachment, load: scheduler_pb2.Load) -> None:
+        if self._is_current(attachment):
+            for client, service in services_from(load):
+                self.standings.reported(attachment.worker, client, service)
+
     def _detach(self, attachment: Attachment) -> None:
         self._dispatcher.lost(attachment.member)
-        worker = attachment.member.identity.worker
-        if self._attachments.get(worker) is attachment:
-            del self._attachments[worker]
+        if self._is_current(attachment):
+            del self._attachments[attachment.worker]
+            self.standings.lost(attachment.worker)
             self._notify()
+
+    def _is_current(self, attachment: Attachment) -> bool:
+        return self._attachments.get(attachment.worker) is attachment
 
     def _notify(self) -> None:
         self._changed.set()

@@ -165,7 +165,7 @@ class Worker:
 
     def _delivered(self, out: Outbox) -> None:
         self._service.deliver(out)
-        self._measured.delivered(out.load)
+        self._measured.delivered(out.services)
         self._inventory.deliver(out)
         for attachment in self._attachments:
             attachment.deliver(out)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
+from itertools import islice
 
 import grpc
 
@@ -13,12 +14,15 @@ from fairlead.rpc.channel import open_channel, secret_metadata
 from fairlead.rpc.mutual import Membership
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from local_worker.inventory import Inventory, to_proto
-from local_worker.outbox import Outbox
+from local_worker.outbox import Outbox, Service
 
 log = logging.getLogger(__name__)
 REPORT_SECONDS = 0.05  # the contract is at least ten reports a second
 GATHER_SECONDS = 0.01  # news of so long goes out as one message
 RECONNECT_SECONDS = 0.2
+# In one report; the rest comes with the next ones. A snapshot of everybody must not exceed what a message may hold, nor
+# keep the scheduler from deciding while it reads.
+MOST_SERVICES = 1_000
 
 
 class Attachment:
@@ -38,7 +42,7 @@ class Attachment:
         self._metadata = secret_metadata(secret)
         self._inventory = inventory
         self._drain = drain
-        self._services: dict[str, scheduler_pb2.ClientService] = {}
+        self._services: dict[str, Service] = {}  # to be told, the longest untold first
         # Digest -> parent, or None when evicted: the last word per digest, however many turns one report covers.
         self._blocks: dict[int, int | None] = {}
         self._accepted: list[scheduler_pb2.AcceptedRequest] = []
@@ -52,7 +56,7 @@ class Attachment:
             self._take_in(out)
 
     def _take_in(self, out: Outbox) -> None:
-        self._services.update((service.client, service) for service in out.load.services)
+        self._services.update((service.client, service) for service in out.services)
         # Taken out before they are put in: the order is that of the last word.
         for digest in out.evicted:
             self._blocks.pop(digest, None)
@@ -112,8 +116,8 @@ class Attachment:
 
     def _take_load(self) -> scheduler_pb2.Load:
         load = self._inventory.load()
-        load.services.extend(self._services.values())
-        self._services = {}
+        for client in list(islice(self._services, MOST_SERVICES)):
+            load.services.append(_to_proto(self._services.pop(client)))
         return load
 
     def _take_progress(self) -> scheduler_pb2.Progress:
@@ -125,3 +129,14 @@ class Attachment:
         )
         self._blocks, self._accepted, self._ended = {}, [], []
         return progress
+
+
+def _to_proto(service: Service) -> scheduler_pb2.ClientService:
+    return scheduler_pb2.ClientService(
+        client=service.client,
+        service=service.service,
+        weighted_service=service.weighted,
+        balance=service.balance,
+        waiting=service.waiting,
+        running=service.running,
+    )

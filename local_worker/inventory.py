@@ -4,8 +4,9 @@ import time
 from collections.abc import Callable, Iterable
 
 from fairlead.blocks import runs
+from fairlead.idle_clients import MOST_IDLE, IdleClients
 from fairlead.v1 import scheduler_pb2
-from local_worker.outbox import Outbox
+from local_worker.outbox import Outbox, Service
 
 # A worker whose steps keep failing asks for no requests for so long; then the next one shows whether it has recovered.
 REST_SECONDS = 5.0
@@ -20,11 +21,13 @@ class Inventory:
         hello: scheduler_pb2.Hello,
         stepping_since: Callable[[], float | None] = lambda: None,
         rest_seconds: float = REST_SECONDS,
+        most_idle: int = MOST_IDLE,
     ) -> None:
         self._stepping_since = stepping_since
         self._rest_seconds = rest_seconds
         self.draining = False
-        self.services: dict[str, scheduler_pb2.ClientService] = {}
+        self.services: dict[str, Service] = {}  # of clients that have requests here, or had some lately
+        self._idle = IdleClients(most_idle)
         self._hello = hello
         self._load = scheduler_pb2.Load()
         self._oldest: float | None = None
@@ -37,7 +40,8 @@ class Inventory:
         """Take in one turn of the engine loop."""
         self._oldest = out.oldest_queued_at
         self._rests_until = 0.0 if out.healthy else time.monotonic() + self._rest_seconds
-        self.services.update((service.client, service) for service in out.load.services)
+        for service in out.services:
+            self._serve(service)
         self._load = out.load
         self._delivered_at = time.monotonic()
         for digest in out.evicted:
@@ -50,6 +54,14 @@ class Inventory:
         for end in out.ended:
             self._requests.pop((end.request_id, end.attempt), None)
 
+    def _serve(self, service: Service) -> None:
+        client = service.client
+        self.services[client] = service
+        if service.waiting or service.running:
+            self._idle.wake(client)
+        elif (forgotten := self._idle.rest(client)) is not None:
+            del self.services[forgotten]
+
     def hello(self) -> scheduler_pb2.Hello:
         """Who the worker is, with a snapshot of its cache and its requests."""
         hello = scheduler_pb2.Hello()
@@ -59,10 +71,9 @@ class Inventory:
         return hello
 
     def load(self) -> scheduler_pb2.Load:
-        """How loaded the worker is now; without the services."""
+        """How loaded the worker is now; without services."""
         load = scheduler_pb2.Load()
         load.CopyFrom(self._load)
-        load.ClearField("services")
         now = time.monotonic()
         load.draining = self.draining or now < self._rests_until
         load.queue_seconds = 0.0 if self._oldest is None else now - self._oldest

@@ -19,7 +19,7 @@ from local_worker.core.batch import Engine, Pending, StepResult, TokenLogprobs
 from local_worker.core.batcher import Advance, Batcher, Plan
 from local_worker.core.request import Request
 from local_worker.job import Job
-from local_worker.outbox import Outbox, Sink, load_of, to_proto
+from local_worker.outbox import Outbox, Sink, load_of, services_of, to_proto
 
 log = logging.getLogger(__name__)
 # A second failure in a row is no accident of one batch: the worker should stop being given work.
@@ -292,4 +292,5 @@ class EngineLoop:
         out.healthy = self._failures < UNHEALTHY_AFTER
         out.oldest_queued_at = self._batcher.oldest_queued_at
         out.load = load_of(self._batcher, self._step_seconds)
+        out.services = services_of(self._batcher)
         self._deliver(out)

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from opentelemetry.metrics import Meter
 
 from fairlead.cost import MICRO
 from fairlead.v1 import scheduler_pb2
+from local_worker.outbox import Service
 
 STATE_SECONDS = 1.0
 
@@ -38,9 +39,9 @@ class WorkerMetrics:
             "fairlead.worker.tokens", description="Prompt tokens of admitted requests: computed, cached, recomputed"
         )
 
-    def delivered(self, load: scheduler_pb2.Load) -> None:
-        """The engine loop's latest word, services included."""
-        balances = [service.balance for service in load.services]
+    def delivered(self, services: Sequence[Service]) -> None:
+        """The engine loop's latest word."""
+        balances = [service.balance for service in services]
         if balances:
             least, greatest = self._balances or (balances[0], balances[0])
             self._balances = min(least, *balances), max(greatest, *balances)

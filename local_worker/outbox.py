@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from fairlead.cost import MICRO
 from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
@@ -10,6 +11,17 @@ from local_worker.core.batcher import Batcher
 from local_worker.core.prefix_cache import Link
 
 Sink = Hashable  # whoever receives a job's events: one per gateway session
+
+
+class Service(NamedTuple):
+    """One client's account as of now, in cost units; `balance` is the policy's."""
+
+    client: str
+    service: float
+    weighted: float
+    balance: float
+    waiting: int
+    running: int
 
 
 @dataclass(slots=True)
@@ -21,7 +33,8 @@ class Outbox:
     ended: list[scheduler_pb2.RequestEnd] = field(default_factory=list)
     cached: tuple[Link, ...] = ()
     evicted: tuple[int, ...] = ()
-    load: scheduler_pb2.Load = field(default_factory=scheduler_pb2.Load)
+    load: scheduler_pb2.Load = field(default_factory=scheduler_pb2.Load)  # without services
+    services: list[Service] = field(default_factory=list)  # of clients whose accounts changed
     oldest_queued_at: float | None = None  # the loop's clock
     healthy: bool = True
 
@@ -31,7 +44,7 @@ class Outbox:
 
 
 def load_of(batcher: Batcher, step_seconds: float) -> scheduler_pb2.Load:
-    """How loaded the worker is, with the accounts that changed since the last call."""
+    """How loaded the worker is; without services."""
     prompt_tokens, cached_tokens = batcher.prompt_tokens
     return scheduler_pb2.Load(
         running=batcher.running,
@@ -43,19 +56,19 @@ def load_of(batcher: Batcher, step_seconds: float) -> scheduler_pb2.Load:
         recomputed_tokens=batcher.recomputed_tokens,
         prompt_tokens=prompt_tokens,
         cached_tokens=cached_tokens,
-        services=_changed_services(batcher),
     )
 
 
-def _changed_services(batcher: Batcher) -> list[scheduler_pb2.ClientService]:
+def services_of(batcher: Batcher) -> list[Service]:
+    """The accounts that changed since the last call."""
     return [
-        scheduler_pb2.ClientService(
-            client=account.client,
-            service=account.service / MICRO,
-            weighted_service=account.weighted / MICRO,
-            balance=balance / MICRO,
-            waiting=account.waiting,
-            running=account.running,
+        Service(
+            account.client,
+            account.service / MICRO,
+            account.weighted / MICRO,
+            balance / MICRO,
+            account.waiting,
+            account.running,
         )
         for account, balance in batcher.take_changed_accounts()
     ]

@@ -32,6 +32,11 @@ class Metrics:
         provider: MeterProvider = self._sdk or NoOpMeterProvider()
         self.meter: Meter = provider.get_meter("fairlead")
 
+    @property
+    def are_read(self) -> bool:
+        """Whether it makes sense to measure at all."""
+        return self._sdk is not None
+
     async def start(self) -> None:
         """Answer Prometheus from now on; raises ConfigError when the address cannot be had."""
         if self._server is not None:

@@ -273,14 +273,16 @@ class StatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatusResponse(_message.Message):
-    __slots__ = ("cluster", "services", "policy")
+    __slots__ = ("cluster", "services", "policy", "clients")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     SERVICES_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
+    CLIENTS_FIELD_NUMBER: _ClassVar[int]
     cluster: ClusterState
     services: _containers.RepeatedCompositeFieldContainer[WorkerService]
     policy: str
-    def __init__(self, cluster: _Optional[_Union[ClusterState, _Mapping]] = ..., services: _Optional[_Iterable[_Union[WorkerService, _Mapping]]] = ..., policy: _Optional[str] = ...) -> None: ...
+    clients: int
+    def __init__(self, cluster: _Optional[_Union[ClusterState, _Mapping]] = ..., services: _Optional[_Iterable[_Union[WorkerService, _Mapping]]] = ..., policy: _Optional[str] = ..., clients: _Optional[int] = ...) -> None: ...
 
 class WorkerService(_message.Message):
     __slots__ = ("worker", "clients")

@@ -1,17 +1,8 @@
 """How equal the service of late was, among the clients that always wanted more."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
 
 from fairlead.metrics import jain_index
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """A client as of now: service over weight since the start, in cost units, and whether requests of it wait."""
-
-    weighted: float
-    waiting: bool
 
 
 class RecentFairness:
@@ -24,17 +15,16 @@ class RecentFairness:
         self.index: float | None = None  # None: fewer than two such clients in the last full window
         self.clients = 0  # how many there were
 
-    def observe(self, standings: Mapping[str, Standing], now: float) -> None:
-        """To be called a few times per window."""
-        waiting = {client: standing.weighted for client, standing in standings.items() if standing.waiting}
+    def observe(self, waiting: Collection[str], weighted: Callable[[str], float], now: float) -> None:
+        """To be called a few times per window. `weighted(client)`: service over weight so far, in cost units."""
         self._bases = {client: base for client, base in self._bases.items() if client in waiting}
         if self._began is not None and now - self._began < self._window_seconds:
             return
         # A worker that was replaced counts from zero again: nobody's service was negative.
-        gained = [max(0.0, waiting[client] - base) for client, base in self._bases.items()]
+        gained = [max(0.0, weighted(client) - base) for client, base in self._bases.items()]
         self.clients = len(gained)
         self.index = jain_index(gained) if len(gained) > 1 else None
-        self._began, self._bases = now, waiting
+        self._began, self._bases = now, {client: weighted(client) for client in waiting}
 
     def check_invariants(self) -> None:
         """Raises AssertionError."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fairlead.cost import Cost, charge
+from fairlead.idle_clients import MOST_IDLE, IdleClients
 from local_worker.core.charging import Charging
 from local_worker.core.history import History
 from local_worker.core.request import Request
@@ -21,9 +22,12 @@ class Account:
 
 
 class Ledger:
-    """Counts as the papers measure service: tokens computed that no cache held, and tokens generated."""
+    """Counts as the papers measure service: tokens computed that no cache held, and tokens generated.
 
-    def __init__(self, cost: Cost) -> None:
+    Of more than `most_idle` clients without requests, the longest idle is forgotten: it counts from zero again.
+    """
+
+    def __init__(self, cost: Cost, most_idle: int = MOST_IDLE) -> None:
         self.recomputed_tokens = 0  # work that retractions and lost workers cost, in tokens
         self.prompt_tokens = 0  # of requests that were admitted
         self.cached_tokens = 0  # of these, those that the prefix cache held
@@ -31,6 +35,7 @@ class Ledger:
         self._charging = Charging(cost)
         self._accounts: dict[str, Account] = {}
         self._changed: dict[str, Account] = {}
+        self._idle = IdleClients(most_idle)
 
     def waiting(self, client: str) -> int:
         """The client's requests in the queue."""
@@ -40,6 +45,7 @@ class Ledger:
     def arrived(self, request: Request) -> None:
         """`request` joined the queue."""
         account = self._account(request)
+        self._idle.wake(request.client)
         account.waiting += 1
         self.history.arrived(request, account.weighted)
 
@@ -92,8 +98,8 @@ class Ledger:
 
     def backlogged(self, client: str) -> int | None:
         """The client's service over weight while it has requests in the queue; None otherwise."""
-        account = self._accounts[client]
-        return account.weighted if account.waiting else None
+        account = self._accounts.get(client)
+        return account.weighted if account and account.waiting else None
 
     def finished(self, request: Request) -> None:
         """`request` left the running batch."""
@@ -105,6 +111,9 @@ class Ledger:
         self.history.left(request)
         if not account.waiting and not account.running:
             self.history.idle(account.client)
+            forgotten = self._idle.rest(account.client)
+            if forgotten is not None:
+                del self._accounts[forgotten]
 
     def take_changed(self) -> Iterable[Account]:
         """The accounts that changed since the last call, in order of their first change."""

@@ -76,6 +76,7 @@ async def test_instruments_cost_nothing_when_nobody_reads() -> None:
     silent = Metrics("a-service", "", {"OTEL_METRICS_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://x:1"})
     await silent.start()
     assert silent.port is None
+    assert not silent.are_read
     assert type(silent.meter.create_counter("a")).__name__ == "NoOpCounter"
     await silent.shutdown()
 

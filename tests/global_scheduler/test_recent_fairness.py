@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.metrics import jain_index
-from global_scheduler.core.recent_fairness import RecentFairness, Standing
+from global_scheduler.core.recent_fairness import RecentFairness
 
 WINDOW = 4
 CLIENTS = "abc"
@@ -19,20 +19,20 @@ def test_it_compares_who_waited_all_the_window(seconds: list[tuple[tuple[int, bo
     history = []
     for at, second in enumerate(seconds):
         total = {c: total[c] + gained for c, (gained, _) in zip(CLIENTS, second, strict=True)}
-        history.append({c: Standing(total[c], waits) for c, (_, waits) in zip(CLIENTS, second, strict=True)})
-        fairness.observe(history[-1], float(at))
+        history.append((total, [c for c, (_, waits) in zip(CLIENTS, second, strict=True) if waits]))
+        fairness.observe(history[-1][1], total.__getitem__, float(at))
         fairness.check_invariants()
         end = at - at % WINDOW  # of the last full window
         if end:
             window = history[end - WINDOW : end + 1]
-            always = [c for c in CLIENTS if all(moment[c].waiting for moment in window)]
-            gains = [window[-1][c].weighted - window[0][c].weighted for c in always]
+            always = [c for c in CLIENTS if all(c in waiting for _, waiting in window)]
+            gains = [window[-1][0][c] - window[0][0][c] for c in always]
             assert fairness.clients == len(always)
             assert fairness.index == (jain_index(gains) if len(gains) > 1 else None)
 
 
 def test_a_worker_that_was_replaced_took_nothing_back() -> None:
     fairness = RecentFairness(1.0)
-    fairness.observe({"a": Standing(100.0, True), "b": Standing(0.0, True)}, 0.0)
-    fairness.observe({"a": Standing(0.0, True), "b": Standing(5.0, True)}, 1.0)
+    fairness.observe("ab", {"a": 100.0, "b": 0.0}.__getitem__, 0.0)
+    fairness.observe("ab", {"a": 0.0, "b": 5.0}.__getitem__, 1.0)
     assert fairness.index == 0.5

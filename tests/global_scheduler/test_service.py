@@ -109,8 +109,26 @@ async def test_load_reaches_watchers_and_service_the_operator(channel: grpc.aio.
     await worker.write(pb.WorkerReport(load=pb.Load(draining=True)))
     await until(watch, lambda s: s.members[0].load.draining)
     status = await scheduler_pb2_grpc.AdminStub(channel).Status(pb.StatusRequest(), metadata=METADATA)
-    assert status.policy == "doubleq"
+    assert (status.policy, status.clients) == ("doubleq", 2)
     assert [(s.worker, list(s.clients)) for s in status.services] == [("w1", [ann, bob])]
+
+
+async def test_service_goes_with_the_worker_and_an_earlier_stream_of_it_says_no_more(
+    channel: grpc.aio.Channel,
+) -> None:
+    admin, earlier = scheduler_pb2_grpc.AdminStub(channel), await attach(channel)
+    ann, bob = pb.ClientService(client="ann", service=3), pb.ClientService(client="bob", service=5)
+    await earlier.write(pb.WorkerReport(load=pb.Load(services=[ann])))
+    worker = await attach(channel)
+    await worker.write(pb.WorkerReport(load=pb.Load(running=1, services=[bob])))
+    watch = scheduler_pb2_grpc.SchedulerStub(channel).Watch(pb.WatchRequest(), metadata=METADATA)
+    await until(watch, lambda s: s.members[0].load.running == 1)
+    status = await admin.Status(pb.StatusRequest(), metadata=METADATA)
+    assert [list(s.clients) for s in status.services] == [[bob]]
+    worker.cancel()
+    await until(watch, lambda s: not s.members)
+    status = await admin.Status(pb.StatusRequest(), metadata=METADATA)
+    assert (list(status.services), status.clients) == ([], 0)
 
 
 async def test_progress_moves_the_index(channel: grpc.aio.Channel) -> None:

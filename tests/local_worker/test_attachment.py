@@ -8,9 +8,9 @@ import pytest
 from fairlead.blocks import pack_digests
 from fairlead.rpc.server import Server
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
-from local_worker.attachment import Attachment
+from local_worker.attachment import MOST_SERVICES, Attachment
 from local_worker.inventory import Inventory
-from local_worker.outbox import Outbox
+from local_worker.outbox import Outbox, Service
 
 SECRET = "s" * 16
 WAIT = 30
@@ -125,6 +125,42 @@ async def test_a_new_stream_begins_with_what_is_cached_and_running(
             pass
     assert list(report.hello.requests) == [keys[1]]
     assert [(run.parent, run.digests) for run in report.hello.cached] == [(0, pack_digests([1, 4]))]
+
+
+def idle(client: str) -> Service:
+    return Service(client, 1.0, 2.0, 3.0, 0, 0)
+
+
+async def test_however_many_clients_there_were_a_new_stream_tells_them_in_reports_of_bounded_size(
+    attached: tuple[Listener, Teller],
+) -> None:
+    listener, teller = attached
+    names = [f"c{number}" for number in range(2 * MOST_SERVICES + 1)]
+    async with asyncio.timeout(WAIT):
+        await listener.load(lambda load: True)
+        listener.hang_up.set()
+        teller.deliver(Outbox(services=[idle(name) for name in names]))
+        while not (await listener.reports.get()).HasField("hello"):
+            pass
+    told: list[str] = []
+    sizes: list[int] = []
+    while len(told) < len(names):
+        load = await listener.load(lambda load: bool(load.services))
+        told += [service.client for service in load.services]
+        sizes.append(len(load.services))
+    assert told == names
+    assert sizes == [MOST_SERVICES, MOST_SERVICES, 1]
+    said = load.services[-1]
+    assert (said.service, said.weighted_service, said.balance, said.waiting, said.running) == (1.0, 2.0, 3.0, 0, 0)
+
+
+def test_of_idle_clients_the_latest_are_remembered() -> None:
+    inventory = Inventory(scheduler_pb2.Hello(), most_idle=1)
+    busy = [Service("a", 1.0, 1.0, 0.0, 1, 0), Service("b", 1.0, 1.0, 0.0, 0, 1)]
+    inventory.deliver(Outbox(services=[*busy, idle("c"), idle("d")]))
+    assert list(inventory.services) == ["a", "b", "d"]
+    inventory.deliver(Outbox(services=[idle("a"), busy[0], idle("b")]))
+    assert list(inventory.services) == ["a", "b"]
 
 
 async def test_requests_without_steps_are_told(attached: tuple[Listener, Teller]) -> None:

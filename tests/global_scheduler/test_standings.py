@@ -1,0 +1,75 @@
+"""What is remembered of clients, against a list of everything that was said."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from global_scheduler.core.standings import Service, Standings
+
+MOST_IDLE = 2
+CLIENTS = "abcde"
+SERVICES = st.builds(
+    Service, st.just(0.0), st.integers(0, 9).map(float), st.just(0.0), st.integers(0, 1), st.integers(0, 1)
+)
+# What a worker says of a client; None: the worker is lost.
+SAID = st.lists(st.tuples(st.sampled_from("vw"), st.sampled_from(CLIENTS), st.none() | SERVICES), max_size=60)
+Said = list[tuple[str, str, Service | None]]
+
+
+class Everything:
+    """Clients in the order in which they last became idle, or were idle and spoken of."""
+
+    def __init__(self) -> None:
+        self.clients: dict[str, dict[str, Service]] = {}
+
+    def is_busy(self, client: str) -> bool:
+        return any(service.waiting or service.running for service in self.clients[client].values())
+
+    def reported(self, worker: str, client: str, service: Service) -> None:
+        self._put(client, self.clients.get(client, {}) | {worker: service})
+
+    def lost(self, worker: str) -> None:
+        for client in list(self.clients):
+            if worker not in self.clients.get(client, {}):
+                continue
+            was_busy = self.clients[client][worker].waiting or self.clients[client][worker].running
+            del self.clients[client][worker]
+            if not self.clients[client]:
+                del self.clients[client]
+            elif was_busy:
+                self._put(client, self.clients[client])
+
+    def _put(self, client: str, services: dict[str, Service]) -> None:
+        self.clients.pop(client, None)
+        self.clients[client] = services
+        idle = [each for each in self.clients if not self.is_busy(each)]
+        if len(idle) > MOST_IDLE:
+            del self.clients[idle[0]]
+
+
+@given(said=SAID)
+def test_the_busy_and_the_latest_of_the_idle_are_remembered(said: Said) -> None:
+    standings, model = Standings(MOST_IDLE), Everything()
+    for worker, client, service in said:
+        if service is None:
+            standings.lost(worker)
+            model.lost(worker)
+        else:
+            standings.reported(worker, client, service)
+            model.reported(worker, client, service)
+        standings.check_invariants()
+        assert {name: standing.services for name, standing in standings.latest(1_000).items()} == model.clients
+        assert len(standings) == len(model.clients)
+        waits = {name for name, services in model.clients.items() if any(each.waiting for each in services.values())}
+        assert set(standings.waiting) == waits
+        for name, services in model.clients.items():
+            assert standings.weighted(name) == sum(each.weighted for each in services.values())
+
+
+def test_what_does_not_fit_is_of_those_that_were_idle_longest() -> None:
+    standings = Standings()
+    for client in "abc":
+        for worker in "vw":
+            standings.reported(worker, client, Service(1.0, 1.0, 0.0, 0, 0))
+    standings.reported("v", "d", Service(1.0, 1.0, 0.0, 1, 0))
+    assert list(standings.latest(5)) == ["d", "c", "b"]
+    assert list(standings.latest(4)) == ["d", "c"]
