@@ -143,10 +143,12 @@ class Dispatcher:
         return self._fleet.live(now)
 
     def overloaded(self, now: float) -> dict[str, bool]:
-        """Each live pool's overload, by model."""
+        """Each live pool's overload, by model. A queue at a worker that drains, or rests, is none of the pool's."""
         pools: dict[str, list[Member]] = {}
         for member in self._fleet.live(now):
-            pools.setdefault(member.identity.model, []).append(member)
+            pool = pools.setdefault(member.identity.model, [])
+            if not member.load.draining:
+                pool.append(member)
         self._overload = {model: self._overload.get(model) or Overload() for model in sorted(pools)}
         return {model: overload.update(pools[model], now) for model, overload in self._overload.items()}
 

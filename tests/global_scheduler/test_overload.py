@@ -4,7 +4,7 @@ import pytest
 
 from global_scheduler.core.fleet import Load, Member
 from global_scheduler.core.overload import Overload
-from tests.global_scheduler.driving import identity
+from tests.global_scheduler.driving import dispatcher, identity
 
 PRESSED = [
     Load(waiting=1, kv_tokens_used=900),
@@ -33,3 +33,18 @@ def test_the_worst_tenth_decides_and_stale_is_unknown() -> None:
     members[1].load = Load(queue_seconds=9)
     assert Overload().update(members, now=1.0)
     assert not Overload().update(members, now=1.1)
+
+
+def test_a_worker_that_drains_with_a_queue_overloads_nobody() -> None:
+    deciding, members = dispatcher(workers=tuple("abcdefghij"))
+    leaving = members[0]
+    deciding.reported(leaving, Load(queue_seconds=9), now=0)
+    assert deciding.overloaded(now=0) == {"m": True}
+    deciding.reported(leaving, Load(queue_seconds=9, draining=True), now=0)
+    assert deciding.overloaded(now=0) == {"m": False}
+
+
+def test_a_pool_that_drains_as_a_whole_is_not_overloaded() -> None:
+    deciding, (member,) = dispatcher(workers=("a",))
+    deciding.reported(member, Load(queue_seconds=9, draining=True), now=0)
+    assert deciding.overloaded(now=0) == {"m": False}
