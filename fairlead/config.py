@@ -15,6 +15,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 import yaml
 
 from fairlead import yaml_nodes
+from fairlead.cost import NamedCost, parse_cost
 
 C = TypeVar("C")
 PREFIX = "FAIRLEAD_"
@@ -83,6 +84,14 @@ def check_listeners(config: object) -> None:
 
 def _is_port(text: str) -> bool:
     return text.isdecimal() and len(text) <= len(str(MAX_PORT)) and int(text) <= MAX_PORT
+
+
+def cost_function(text: str) -> NamedCost:
+    """What the option `cost` names; raises ConfigError."""
+    try:
+        return parse_cost(text)
+    except ValueError as error:
+        raise ConfigError(f"cost: {error}") from error
 
 
 def _parser(fields: Mapping[str, dataclasses.Field[Any]], prog: str) -> argparse.ArgumentParser:

@@ -4,13 +4,13 @@ A cost function gives the numerator only; `charge` divides once by the request's
 times its norm, frozen when the request enters, in thousandths.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from typing import Protocol
 
 MICRO = 1_000_000
 WEIGHT_ONE = 1_000
 MAX_WEIGHT = 1_000_000  # of a request, and so of a share
+MOST_PER_TOKEN = 1_000
 
 
 class Cost(Protocol):
@@ -42,6 +42,7 @@ class WeightedTokens:
         return self.w_q * tokens * MICRO
 
 
+@dataclass(frozen=True, slots=True)
 class Profiled:
     """`h(n_p, n_q) = 2.1 n_p + n_q + 0.04 n_p n_q + 0.032 n_q^2 + 11.46` (VTC Appendix B.2).
 
@@ -79,11 +80,34 @@ class Normalized:
         return self.gamma * tokens * MICRO
 
 
-COSTS: dict[str, Callable[[], Cost]] = {
+NamedCost = WeightedTokens | Profiled | Normalized
+COSTS: dict[str, type[NamedCost]] = {
     "weighted-tokens": WeightedTokens,
     "profiled": Profiled,
     "normalized": Normalized,
 }
+
+
+def parse_cost(text: str) -> NamedCost:
+    """`normalized` or, with numbers for its own, `normalized:1,3,1`; raises ValueError that says what is wrong."""
+    name, colon, numbers = text.partition(":")
+    if name not in COSTS:
+        raise ValueError(f"must be one of {', '.join(COSTS)}, got {name!r}")
+    expected, given = fields(COSTS[name]), numbers.split(",") if colon else []
+    if colon and len(given) != len(expected):
+        names = ", ".join(field.name for field in expected) or "none"
+        raise ValueError(f"{name} takes {len(expected)} numbers ({names}), got {text!r}")
+    for field, number in zip(expected, given, strict=False):
+        if not number.isdecimal() or not 1 <= int(number) <= MOST_PER_TOKEN:
+            raise ValueError(f"{field.name} must be a whole number from 1 to {MOST_PER_TOKEN}, got {number!r}")
+    return COSTS[name](*map(int, given))
+
+
+def cost_name(cost: NamedCost) -> str:
+    """What `parse_cost` makes `cost` of, with all its numbers: costs are equal if their names are."""
+    name = next(name for name, made in COSTS.items() if made is type(cost))
+    numbers = ",".join(map(str, astuple(cost)))
+    return f"{name}:{numbers}" if numbers else name
 
 
 def weight_thousandths(weight: float) -> int:

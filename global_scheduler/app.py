@@ -8,8 +8,8 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fairlead.config import ConfigError, check_listeners, load, option, require
-from fairlead.cost import COSTS
+from fairlead.config import ConfigError, check_listeners, cost_function, load, option, require
+from fairlead.cost import cost_name
 from fairlead.process import configure_logging, run
 from fairlead.redis_access import open_redis
 from fairlead.rpc.mutual import Membership, membership
@@ -40,7 +40,7 @@ class SchedulerConfig:
     secret: str = option("", "the cluster secret, at least 16 characters")
     policy: str = option("doubleq", "how workers are chosen", choices=tuple(POLICIES))
     quantum_tokens: int = option(4096, "Q^w: service that a client may take from a worker before it must move on")
-    cost: str = option("weighted-tokens", "what service costs; the workers' own", choices=tuple(COSTS))
+    cost: str = option("weighted-tokens", "what service costs; as at the workers")
     strict_paper: bool = option(False, "DoubleQ as printed: a prefix is followed however long the queue is there")
     stall_timeout: float = option(5.0, "seconds without a report after which a worker counts as lost")
     step_timeout: float = option(30.0, "seconds without a step, with requests, after which a worker counts as absent")
@@ -60,6 +60,7 @@ class SchedulerConfig:
     def __post_init__(self) -> None:
         require(len(self.secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")
         check_listeners(self)
+        cost_function(self.cost)
         for name in ("quantum_tokens", "stall_timeout", "step_timeout", "lease_seconds", "max_index_blocks"):
             require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
 
@@ -82,9 +83,11 @@ class SchedulerConfig:
 
 def make_service(config: SchedulerConfig) -> SchedulerService:
     """The scheduler as configured."""
-    policy = POLICIES[config.policy](PolicyConfig(config.quantum_tokens, COSTS[config.cost](), config.strict_paper))
+    cost = cost_function(config.cost)
+    policy = POLICIES[config.policy](PolicyConfig(config.quantum_tokens, cost, config.strict_paper))
     fleet = Fleet(config.stall_timeout, config.step_timeout)
-    return SchedulerService(Dispatcher(policy, BlockIndex(config.max_index_blocks), fleet), config.leadership)
+    dispatcher = Dispatcher(policy, BlockIndex(config.max_index_blocks), fleet)
+    return SchedulerService(dispatcher, config.leadership, cost_name(cost))
 
 
 def make_server(config: SchedulerConfig, scheduler: SchedulerService) -> Server:

@@ -45,10 +45,12 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
     """
 
     def __init__(
-        self, dispatcher: Dispatcher, leadership: Leadership, clock: Callable[[], float] = time.monotonic
+        self, dispatcher: Dispatcher, leadership: Leadership, cost: str, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._dispatcher = dispatcher
         self._leadership = leadership
+        self._cost = cost
+        self._other_costs: set[str] = set()  # that workers were seen to charge, and were warned of
         self._clock = clock
         self.standings = Standings()
         self._attachments: dict[str, Attachment] = {}
@@ -191,8 +193,17 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         for request in requests:
             self._dispatcher.accepted(member, request, self._clock())
         attachment = self._attachments[hello.worker] = Attachment(hello, member)
+        self._check_cost(hello)
         self._notify()
         return attachment
+
+    def _check_cost(self, hello: scheduler_pb2.Hello) -> None:
+        """Whoever reads service and quanta of both should know that their units differ; said once."""
+        cost = hello.model.cost
+        if cost and cost != self._cost and cost not in self._other_costs:
+            self._other_costs.add(cost)
+            worker = {"worker": hello.worker, "worker_cost": cost, "cost": self._cost}
+            log.warning("a worker charges by another cost function", extra=worker)
 
     def _report(self, attachment: Attachment, report: scheduler_pb2.WorkerReport) -> None:
         kind = report.WhichOneof("kind")

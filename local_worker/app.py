@@ -8,8 +8,8 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from fairlead.config import ConfigError, load
-from fairlead.cost import COSTS, weight_thousandths
+from fairlead.config import ConfigError, cost_function, load
+from fairlead.cost import cost_name, weight_thousandths
 from fairlead.process import configure_logging, run
 from fairlead.rpc.server import Server
 from fairlead.telemetry.metrics import Metrics
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 def make_batcher(config: WorkerConfig, model: Model) -> Batcher:
     """The core, as configured."""
-    cost = COSTS[config.cost]()
+    cost = cost_function(config.cost)
     admission = Admission(config.admission)
     longest = min(model.max_model_tokens, model.kv_tokens)
     together = config.max_running * longest
@@ -183,6 +183,7 @@ class Worker:
             kv_tokens=model.kv_tokens,
             max_running=self._config.max_running,
             policy=self._config.policy,
+            cost=cost_name(cost_function(self._config.cost)),
         )
 
 

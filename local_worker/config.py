@@ -3,8 +3,8 @@
 import os
 from dataclasses import dataclass
 
-from fairlead.config import addresses, check_listeners, option, require
-from fairlead.cost import COSTS, MAX_WEIGHT
+from fairlead.config import addresses, check_listeners, cost_function, option, require
+from fairlead.cost import MAX_WEIGHT
 from fairlead.rpc.mutual import Membership, membership
 from local_worker.core.limits import Admission
 from local_worker.core.policies import POLICIES
@@ -52,7 +52,9 @@ class WorkerConfig:
     policy: str = option("dlpm", "the queue policy", choices=tuple(POLICIES))
     strict_paper: bool = option(False, "DLPM as printed: no interactions first, no barriers, no promotion")
     quantum_tokens: int = option(512, "Q^u: service that a refill grants, in cost units")
-    cost: str = option("weighted-tokens", "what service costs", choices=tuple(COSTS))
+    cost: str = option(
+        "weighted-tokens", "what service costs: weighted-tokens[:w_e,w_q], profiled, normalized[:alpha,beta,gamma]"
+    )
     least_weight: float = option(1.0, "the smallest weight (share x norm) for which the fairness bound is stated")
     history_folder: str = option(
         "", "where the history goes if the bound is ever broken; default: the temporary folder"
@@ -69,6 +71,7 @@ class WorkerConfig:
         require(len(self.secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")
         addresses(self.scheduler, "scheduler")
         check_listeners(self)
+        cost_function(self.cost)
         positive = ("block_tokens", "max_prompt_tokens", "max_running", "token_budget", "quantum_tokens")
         for name in (*positive, "threads", "max_waiting", "max_waiting_per_client"):
             require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fairlead.cost import COSTS, MICRO, charge
+from fairlead.cost import MICRO, charge, parse_cost
 from fairlead.sampling import Sampling
 from local_worker.core.charging import Charging
 from local_worker.core.request import Request
@@ -115,7 +115,7 @@ def replay(record: dict[str, Any]) -> list[Replay]:
     """Each segment of a recorded history."""
     replays = []
     for segment in record["segments"]:
-        replays.append(Replay(Charging(COSTS[record["cost"]]()), dict(segment["weighted"])))
+        replays.append(Replay(Charging(parse_cost(record["cost"])), dict(segment["weighted"])))
         replays[-1].read(segment)
     return replays
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Protocol
 
-from fairlead.cost import COSTS, Cost
+from fairlead.cost import Cost, parse_cost
 from global_scheduler.core.policies import POLICIES as ROUTES
 from global_scheduler.core.policies import Policy as RoutePolicy
 from global_scheduler.core.policies import PolicyConfig as RouteConfig
@@ -83,7 +83,7 @@ class WorkerSpec:
 
     def make_cost(self) -> Cost:
         """The configured cost function."""
-        return COSTS[self.cost]()
+        return parse_cost(self.cost)
 
     def make_policy(self) -> QueuePolicy:
         """A queue policy without history; raises KeyError for an unknown name."""

@@ -4,7 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.cost import COSTS, MICRO, Normalized, Profiled, WeightedTokens, charge, weight_thousandths
+from fairlead.config import ConfigError, cost_function
+from fairlead.cost import (
+    COSTS,
+    MICRO,
+    Cost,
+    Normalized,
+    Profiled,
+    WeightedTokens,
+    charge,
+    cost_name,
+    parse_cost,
+    weight_thousandths,
+)
 
 TOKENS = st.integers(0, 5000)
 by_name = pytest.mark.parametrize("name", COSTS)
@@ -43,3 +55,41 @@ def test_the_papers_numbers() -> None:
 def test_an_account_of_twice_the_weight_is_charged_half() -> None:
     assert charge(10 * MICRO, weight_thousandths(2.0)) == 5 * MICRO
     assert weight_thousandths(1e-9) == 1
+
+
+NAMED = {
+    "weighted-tokens": WeightedTokens(1, 2),
+    "weighted-tokens:3,4": WeightedTokens(3, 4),
+    "profiled": Profiled(),
+    "normalized": Normalized(1, 2, 1),
+    "normalized:1,3,1": Normalized(1, 3, 1),
+}
+
+
+@pytest.mark.parametrize(("text", "cost"), NAMED.items())
+def test_a_cost_has_a_name(text: str, cost: Cost) -> None:
+    parsed = parse_cost(text)
+    assert parsed == cost
+    assert parse_cost(cost_name(parsed)) == cost
+
+
+def test_equal_costs_have_one_name() -> None:
+    assert cost_name(parse_cost("normalized")) == cost_name(parse_cost("normalized:1,2,1")) == "normalized:1,2,1"
+    assert cost_name(parse_cost("normalized:1,3,1")) != cost_name(parse_cost("normalized"))
+
+
+WRONG = {
+    "words": "cost: must be one of weighted-tokens, profiled, normalized, got 'words'",
+    "normalized:": r"cost: normalized takes 3 numbers \(alpha, beta, gamma\), got 'normalized:'",
+    "normalized:1,3": r"cost: normalized takes 3 numbers \(alpha, beta, gamma\), got 'normalized:1,3'",
+    "profiled:1": r"cost: profiled takes 0 numbers \(none\), got 'profiled:1'",
+    "normalized:1,0,1": "cost: beta must be a whole number from 1 to 1000, got '0'",
+    "weighted-tokens:1,1001": "cost: w_q must be a whole number from 1 to 1000, got '1001'",
+    "weighted-tokens:0.5,2": "cost: w_e must be a whole number from 1 to 1000, got '0.5'",
+}
+
+
+@pytest.mark.parametrize(("text", "complaint"), WRONG.items())
+def test_what_is_no_cost_is_said(text: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        cost_function(text)

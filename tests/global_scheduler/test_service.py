@@ -201,6 +201,19 @@ async def test_only_the_secret_opens_it_but_health_and_reflection_are_open(chann
         assert {"fairlead.v1.Scheduler", "fairlead.v1.Admin"} <= names
 
 
+async def test_a_worker_with_another_cost_is_warned_of_once(
+    channel: grpc.aio.Channel, caplog: pytest.LogCaptureFixture
+) -> None:
+    own, other = "weighted-tokens:1,2", "normalized:1,3,1"
+    for worker, cost in (("w1", ""), ("w2", own), ("w3", other), ("w4", other)):
+        call = scheduler_pb2_grpc.SchedulerStub(channel).Attach(metadata=METADATA)
+        model = pb.ModelInfo(name="m", block_tokens=16, kv_tokens=1000, max_running=8, cost=cost)
+        await call.write(hello(worker, model=model))
+        assert (await call.read()).HasField("attached")
+    (warning,) = [record for record in caplog.records if "cost" in record.message]
+    assert (warning.worker, warning.worker_cost, warning.cost) == ("w3", other, own)  # type: ignore[attr-defined]
+
+
 def test_a_short_secret_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FAIRLEAD_SECRET", raising=False)
     with pytest.raises(SystemExit, match="secret: needs at least 16 characters"):

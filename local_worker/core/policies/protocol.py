@@ -96,7 +96,8 @@ class PolicyConfig:
     @property
     def most_extend(self) -> int:
         """`w_e L_input`: the most that one prompt costs, micro-units."""
-        return charge(self.cost.extend(self.max_input_tokens, self.max_input_tokens), self.least_weight)
+        longest = self.max_input_tokens
+        return charge(max(self.cost.extend(longest, 0), self.cost.extend(longest, longest)), self.least_weight)
 
     @property
     def most_decode(self) -> int:

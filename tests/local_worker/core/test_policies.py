@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.cost import MICRO, WeightedTokens
+from fairlead.cost import MICRO, Normalized, WeightedTokens
 from fairlead.sampling import Sampling
 from local_worker.core.policies import POLICIES, PolicyConfig, QueuePolicy
 from local_worker.core.policies.dlpm import MAX_BYPASS, MAX_PASSED
@@ -372,3 +372,8 @@ def test_a_bound_holds_for_the_smallest_weight_that_was_seen(name: str) -> None:
     expected = ALL[name](replace(CONFIG, least_weight=100)).bound_micro
     assert driver.policy.bound_micro == expected
     assert before is None or (expected is not None and expected > before)
+
+
+@pytest.mark.parametrize("cost", [Normalized(3, 1, 1), Normalized(1, 3, 1)])
+def test_a_bound_covers_prompts_of_either_kind_of_token(cost: Normalized) -> None:
+    assert replace(CONFIG, cost=cost).most_extend == 3 * CONFIG.max_input_tokens * MICRO
