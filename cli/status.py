@@ -30,18 +30,17 @@ def run(args: argparse.Namespace) -> int:
 
 def _members(status: scheduler_pb2.StatusResponse) -> list[str]:
     overloaded = {pool.model for pool in status.cluster.pools if pool.overloaded}
-    row = "{:<16} {:<24} {:<11} {:>7} {:>7} {:>13} {:>8} {:>17}  {}"
+    row = "{:<16} {:<24} {:<11} {:>7} {:>7} {:>13} {:>8} {:>17} {:<10}  {}"
     lines = [f"global policy: {status.policy}"]
-    lines.append(
-        row.format("worker", "model", "policy", "running", "waiting", "KV tokens", "step ms", "gap/bound", "state")
-    )
+    heads = ("worker", "model", "policy", "running", "waiting", "KV tokens", "step ms", "gap/bound", "admission")
+    lines.append(row.format(*heads, "state"))
     for member in status.cluster.members:
         model, load = member.model, member.load
         state = "draining" if load.draining else "overloaded" if model.name in overloaded else "serving"
         used, step = f"{load.kv_tokens_used}/{model.kv_tokens}", f"{load.step_seconds * 1e3:.1f}"
         bound = f"{load.fairness_bound:,.0f}" if load.fairness_bound else "-"
         gap = f"{load.fairness_gap:,.0f}/{bound}"
-        figures = (load.running, load.waiting, used, step, gap, state)
+        figures = (load.running, load.waiting, used, step, gap, model.admission, state)
         lines.append(row.format(member.worker, model.name, model.policy, *figures))
     return lines
 

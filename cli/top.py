@@ -71,9 +71,9 @@ def _summary(status: scheduler_pb2.StatusResponse, users: dict[str, User]) -> li
 
 
 def _workers(status: scheduler_pb2.StatusResponse) -> list[str]:
-    row = "{:<20} {:<20} {:>8} {:>8} {:>7} {:>7} {:>9} {:>9} {:>12}  {}"
-    heads = ("WORKER", "MODEL", "RUNNING", "WAITING", "KV", "HITS", "QUEUE s", "STEP ms", "GAP/BOUND", "STATE")
-    lines = [row.format(*heads)]
+    row = "{:<20} {:<20} {:>8} {:>8} {:>7} {:>7} {:>9} {:>9} {:>12} {:<10}  {}"
+    heads = ("WORKER", "MODEL", "RUNNING", "WAITING", "KV", "HITS", "QUEUE s", "STEP ms", "GAP/BOUND", "ADMISSION")
+    lines = [row.format(*heads, "STATE")]
     for member in status.cluster.members:
         model, load = member.model, member.load
         seen = load.prompt_tokens
@@ -85,6 +85,7 @@ def _workers(status: scheduler_pb2.StatusResponse) -> list[str]:
             f"{load.queue_seconds:.2f}",
             f"{load.step_seconds * 1e3:.1f}",
             f"{load.fairness_gap / load.fairness_bound:.1%}" if load.fairness_bound else "-",
+            model.admission,
         )
         lines.append(row.format(member.worker, model.name, *figures, "draining" if load.draining else "serving"))
     return lines

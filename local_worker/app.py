@@ -183,6 +183,7 @@ class Worker:
             kv_tokens=model.kv_tokens,
             max_running=self._config.max_running,
             policy=self._config.policy,
+            admission=self._config.admission,
             cost=cost_name(cost_function(self._config.cost)),
         )
 

@@ -62,9 +62,10 @@ class WorkerMetrics:
         self._slots.set(load.running / self._model.max_running, labels)
         self._step.set(load.step_seconds, labels)
         self._draining.set(int(load.draining), labels)
-        self._gap.set(load.fairness_gap, labels)
+        stated = {**labels, "admission": self._model.admission}
+        self._gap.set(load.fairness_gap, stated)
         if load.fairness_bound:
-            self._bound.set(load.fairness_bound, labels)
+            self._bound.set(load.fairness_bound, stated)
         proved = self._range()
         if self._balances is not None and proved is not None:
             for edge, seen, limit in zip(("least", "greatest"), self._balances, proved, strict=True):

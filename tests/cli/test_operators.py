@@ -91,8 +91,14 @@ def test_top_shows_users_and_workers(served: tuple[str, str, str]) -> None:
     done = fairlead("top", "--scheduler", served[1], "--secret", ADMIN, "--frames", "2", "--every", "0.1")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\x1b[H") == 2
-    assert re.search(r"^w0 +tiny +0 +0 +0%", done.stdout, re.MULTILINE)
+    assert re.search(r"^w0 +tiny +0 +0 +0%.* [\d.]+% reserve +serving$", done.stdout, re.MULTILINE)
     assert re.search(r"^default/ann ", done.stdout, re.MULTILINE)
+
+
+def test_status_says_which_admission_the_bound_is_for(served: tuple[str, str, str]) -> None:
+    done = fairlead("status", "--scheduler", served[1], "--secret", ADMIN)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^w0 +tiny +dlpm .* [\d,]+/[\d,]+ reserve +serving$", done.stdout, re.MULTILINE)
 
 
 def test_top_ranks_by_what_was_gained_since_the_last_frame() -> None:
