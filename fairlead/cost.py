@@ -110,6 +110,11 @@ def cost_name(cost: NamedCost) -> str:
     return f"{name}:{numbers}" if numbers else name
 
 
+def within_limits(weight: float) -> float:
+    """The weight nearest to `weight` that every service takes."""
+    return min(max(weight, 1 / WEIGHT_ONE), MAX_WEIGHT)
+
+
 def weight_thousandths(weight: float) -> int:
     """A weight (share x norm, > 0) as the integer that `charge` divides by, at least one thousandth."""
     return max(1, round(weight * WEIGHT_ONE))

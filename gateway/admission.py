@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from fairlead.blocks import TOKEN_BYTES
+from fairlead.cost import within_limits
 from fairlead.errors import Cancelled
 from fairlead.outcomes import Outcome
 from fairlead.sampling import Sampling
@@ -85,7 +86,7 @@ class Admission:
         if call.outcome is not None:  # its caller left meanwhile, and what it counted in is undone
             raise Cancelled("the caller is gone")
         token = self._enter(key, request.interaction, call) if request.HasField("interaction") else b""
-        weight = identity.share * self._throttling.expectations.norm(call.app, call.stage)
+        norm = self._throttling.expectations.norm(call.app, call.stage)
         call.cleanup.callback(self._learn, call)
         call.timings.admitted = time.time_ns()
         return Work(
@@ -96,7 +97,7 @@ class Admission:
             digests=encoded.digests,
             system_tokens=encoded.system_tokens,
             sampling=sampling,
-            weight=weight,
+            weight=within_limits(identity.share * norm),
             in_interaction=in_interaction,
             interaction_token=token,
             cache_scope=to_encode.cache_scope,

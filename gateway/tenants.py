@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from fairlead.config import require
+from fairlead.cost import MAX_WEIGHT
 from fairlead.document import Entry, read, text_of
 from fairlead.errors import InvalidRequest, PermissionDenied, Unauthenticated
 from throttler.core.profiles import DEFAULT_APP
@@ -182,7 +183,7 @@ def _tenant(entry: Entry, values: Mapping[str, Entry], tiers: Mapping[str, float
 
 def _share(values: Mapping[str, Entry], tiers: Mapping[str, float]) -> float:
     if "tier" not in values:
-        return values["share"].positive() if "share" in values else 1.0
+        return values["share"].positive(MAX_WEIGHT) if "share" in values else 1.0
     tier = values["tier"].text()
     if "share" in values:
         raise values["share"].complaint("a key has a tier or a share, not both")

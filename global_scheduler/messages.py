@@ -1,17 +1,14 @@
 """Messages as the core's values; raises InvalidRequest for what cannot be one."""
 
-import math
 from collections.abc import Iterable, Iterator
 
 from fairlead.blocks import DIGEST_BYTES, Run
-from fairlead.cost import weight_thousandths
+from fairlead.cost import MAX_WEIGHT, weight_thousandths
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import scheduler_pb2
 from global_scheduler.core.fleet import Identity, Load
 from global_scheduler.core.policies import Request
 from global_scheduler.core.standings import Service
-
-MAX_WEIGHT = 1e6
 
 
 def request_from(message: scheduler_pb2.DispatchRequest) -> Request:
@@ -104,6 +101,6 @@ def packed(digests: bytes, field: str) -> bytes:
 
 
 def _weight(weight: float, field: str) -> int:
-    if not (math.isfinite(weight) and 0 < weight <= MAX_WEIGHT):
-        raise InvalidRequest(f"must be above 0 and at most {MAX_WEIGHT:g}, got {weight}", field)
+    if not 0 < weight <= MAX_WEIGHT:
+        raise InvalidRequest(f"must be above 0 and at most {MAX_WEIGHT}, got {weight}", field)
     return weight_thousandths(weight)

@@ -5,7 +5,7 @@ import contextlib
 import itertools
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 from fairlead.errors import InvalidRequest
@@ -13,7 +13,7 @@ from fairlead.rpc.status import to_status
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from global_scheduler.attachment import Attachment
 from global_scheduler.core.dispatcher import Dispatcher
-from global_scheduler.core.policies import Request
+from global_scheduler.core.fleet import Member
 from global_scheduler.core.standings import Standings
 from global_scheduler.leadership import STANDBY, Leadership
 from global_scheduler.messages import (
@@ -79,15 +79,12 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         source = next(self._sources)
         try:
             async for batch in request_iterator:
-                # All are read before any is booked: a malformed one must not leave others booked without a reply.
-                requests = [request_from(message) for message in batch.requests]
+                replies = [self._reply(message, source) for message in batch.requests]
+                # After the requests, of which some may have been given up before they were sent.
                 for withdrawal in batch.withdrawals:
                     self._dispatcher.withdrawn(withdrawal.request_id, withdrawal.attempt)
-                if requests:
-                    replies = [self._reply(request, source) for request in requests]
+                if replies:
                     yield scheduler_pb2.DispatchReplies(replies=replies)
-        except InvalidRequest as error:
-            await context.abort_with_status(to_status(error))
         finally:
             asyncio.get_running_loop().call_later(ORPHAN_SECONDS, self._dispatcher.gone, source)
 
@@ -168,10 +165,16 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         self._loaded(attachment)
         self._notify()
 
-    def _reply(self, request: Request, source: int) -> scheduler_pb2.DispatchReply:
-        reply = scheduler_pb2.DispatchReply(request_id=request.request_id, attempt=request.attempt)
-        leads = self._leadership.epoch != STANDBY
-        assignment = self._dispatcher.dispatch(request, self._clock(), source) if leads else None
+    def _reply(self, message: scheduler_pb2.DispatchRequest, source: int) -> scheduler_pb2.DispatchReply:
+        """Without a worker when there is none, and for a malformed request, which concerns no other one."""
+        reply = scheduler_pb2.DispatchReply(request_id=message.request_id, attempt=message.attempt)
+        if self._leadership.epoch == STANDBY:
+            return reply
+        try:
+            assignment = self._dispatcher.dispatch(request_from(message), self._clock(), source)
+        except InvalidRequest as error:
+            log.error("request is malformed", extra={"request_id": message.request_id, "error": error.message})
+            return reply
         if assignment is not None:
             identity = assignment.member.identity
             reply.worker, reply.instance, reply.address = identity.worker, identity.instance, identity.address
@@ -184,14 +187,12 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
             raise InvalidRequest("the first message of a worker must be its hello", "hello")
         hello = report.hello
         identity, cached = identity_from(hello), runs_from(hello.cached, "hello.cached")
-        requests = [accepted_from(request, identity.model) for request in hello.requests]
         earlier = self._attachments.get(hello.worker)
         if earlier is not None:
             self._detach(earlier)
             earlier.close()
         member = self._dispatcher.attached(identity, cached, self._clock())
-        for request in requests:
-            self._dispatcher.accepted(member, request, self._clock())
+        self._accepted(member, hello.requests)
         attachment = self._attachments[hello.worker] = Attachment(hello, member)
         self._check_cost(hello)
         self._notify()
@@ -223,11 +224,19 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         member = attachment.member
         cached = runs_from(progress.cached, "progress.cached")
         evicted = packed(progress.evicted, "progress.evicted")
-        for message in progress.accepted:
-            self._dispatcher.accepted(member, accepted_from(message, member.identity.model), self._clock())
+        self._accepted(member, progress.accepted)
         for end in progress.ended:
             self._dispatcher.ended(member, end.request_id, end.attempt, end.started, end.output_tokens)
         self._dispatcher.progressed(member, cached, evicted)
+
+    def _accepted(self, member: Member, messages: Iterable[scheduler_pb2.AcceptedRequest]) -> None:
+        for message in messages:
+            try:
+                request = accepted_from(message, member.identity.model)
+            except InvalidRequest as error:  # no reason to lose the worker, and all its other requests
+                log.error("request is malformed", extra={"request_id": message.request_id, "error": error.message})
+            else:
+                self._dispatcher.accepted(member, request, self._clock())
 
     def _loaded(self, attachment: Attachment) -> None:
         self._dispatcher.reported(attachment.member, load_from(attachment.view.load), self._clock())

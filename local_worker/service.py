@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import grpc
 
 from fairlead.blocks import unpack_digests
-from fairlead.cost import weight_thousandths
+from fairlead.cost import MAX_WEIGHT, weight_thousandths
 from fairlead.errors import FairleadError, InvalidRequest
 from fairlead.outcomes import Outcome
 from fairlead.rpc.status import to_status
@@ -103,8 +103,8 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
             raise InvalidRequest(
                 f"must be below the {len(ids)} token ids, got {submit.generated_tokens}", "generated_tokens"
             )
-        if not submit.weight > 0:
-            raise InvalidRequest(f"must be above 0, got {submit.weight}", "weight")
+        if not 0 < submit.weight <= MAX_WEIGHT:
+            raise InvalidRequest(f"must be above 0 and at most {MAX_WEIGHT}, got {submit.weight}", "weight")
         sampling = sampling_from_proto(submit.sampling)
         if submit.public_tokens > len(ids):
             raise InvalidRequest(

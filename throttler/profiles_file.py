@@ -21,6 +21,7 @@ The workers' `least_weight` must be no larger, or their fairness bounds are stat
 
 from dataclasses import fields
 
+from fairlead.cost import MAX_WEIGHT
 from fairlead.document import Entry, read
 from throttler.core.profiles import AppProfile, Expectation, Limits, Profiles, TokenWeights
 
@@ -37,7 +38,7 @@ def parse(text: str, file: str, defaults: Limits) -> Profiles:
     return Profiles(
         limits=limits,
         apps=apps,
-        tiers={name: entry.positive() for name, entry in _named(top, "tiers").items()},
+        tiers={name: entry.positive(MAX_WEIGHT) for name, entry in _named(top, "tiers").items()},
         weights=_weights(top["weights"]) if "weights" in top else TokenWeights(),
         reference_tokens=reference,
     )

@@ -128,6 +128,7 @@ HASH = digest("x")
         (f"keys: [{{hash: {HASH}, tenant: a/b}}]", r"keys\[0\]\.tenant"),
         (f"keys: [{{hash: {HASH}, tenant: a, share: 0}}]", r"keys\[0\]\.share"),
         (f"keys: [{{hash: {HASH}, tenant: a, share: .inf}}]", r"keys\[0\]\.share"),
+        (f"keys: [{{hash: {HASH}, tenant: a, share: 1000001}}]", r"keys\[0\]\.share: .* at most 1000000, got 1000001"),
         (f"keys: [{{hash: {HASH}, tenant: a, names_users: 1}}]", r"keys\[0\]\.names_users"),
         (f"keys: [{{hash: {HASH}, tenant: a, max_users: true}}]", r"keys\[0\]\.max_users"),
         (f"keys: [{{hash: {HASH}, tenant: a, apps: chat}}]", r"keys\[0\]\.apps"),

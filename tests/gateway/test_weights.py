@@ -10,11 +10,13 @@ from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc
 from tests.services import Process, Stack, eventually
 
 PROFILES = """
-tiers: {gold: 4}
+tiers: {gold: 4, largest: 1000000}
 reference_tokens: 100
 apps:
   long:
     expected: {output: 20}
+  heavy:
+    expected: {output: 300}
 """
 
 
@@ -39,6 +41,7 @@ def test_share_times_norm(stack: Stack, tmp_path: Path) -> None:
     keys, profiles = tmp_path / "keys.yaml", tmp_path / "profiles.yaml"
     profiles.write_text(PROFILES)
     entries = {"plain": "", "rich": ", tier: gold", "agent": ", apps: [long]", "learner": ", apps: [long]"}
+    entries["whale"] = ", tier: largest, apps: [heavy]"
     hashes = {name: hashlib.sha256(name.encode()).hexdigest() for name in entries}
     keys.write_text(
         "keys:\n" + "".join(f"  - {{hash: {hashes[name]}, tenant: {name}{more}}}\n" for name, more in entries.items())
@@ -46,8 +49,9 @@ def test_share_times_norm(stack: Stack, tmp_path: Path) -> None:
     stack.worker("a")
     gateway = stack.start("gateway", scheduler=stack.scheduler.address, keys=keys, profiles=profiles)
     eventually(lambda: gateway.logged("ready"), "a worker is known")
-    for name in ("plain", "rich", "agent"):
-        call(gateway, name, "long" if name == "agent" else "")
+    for name, app in (("plain", ""), ("rich", ""), ("agent", "long"), ("whale", "heavy")):
+        call(gateway, name, app)
     call(gateway, "learner", "")  # its first app; the agent's call was twice as long as expected, and more
-    eventually(lambda: len(weights(stack)) == 4, "all was reported")
-    assert weights(stack) == pytest.approx({"plain": 1.0, "rich": 4.0, "agent": 0.2, "learner": 0.4}, rel=0.02)
+    eventually(lambda: len(weights(stack)) == 5, "all was reported")
+    expected = {"plain": 1.0, "rich": 4.0, "agent": 0.2, "learner": 0.4, "whale": 1e6}  # no more than the largest
+    assert weights(stack) == pytest.approx(expected, rel=0.02)

@@ -150,20 +150,39 @@ MALFORMED = [
     request("1", digests=b"odd"),
     request("1", weight=0.0),
     request("1", weight=float("nan")),
+    request("1", weight=2e6),
     request(""),
 ]
 
 
 @pytest.mark.parametrize("bad", MALFORMED)
-async def test_malformed_requests_are_refused_and_the_service_goes_on(
-    channel: grpc.aio.Channel, bad: pb.DispatchRequest
-) -> None:
+async def test_a_malformed_request_is_answered_alone(channel: grpc.aio.Channel, bad: pb.DispatchRequest) -> None:
+    await attach(channel)
+    call = scheduler_pb2_grpc.SchedulerStub(channel).Dispatch(metadata=METADATA)
+    assert [reply.worker for reply in await dispatch(call, bad, request("good"))] == ["", "w1"]
+    assert [reply.worker for reply in await dispatch(call, request("2"))] == ["w1"]
+
+
+async def test_a_malformed_accepted_request_costs_no_worker_its_place(channel: grpc.aio.Channel) -> None:
+    accepted = [
+        pb.AcceptedRequest(request_id=name, attempt=1, client="a", weight=weight)
+        for name, weight in (("heavy", 2e6), ("good", 1.0))
+    ]
     stub = scheduler_pb2_grpc.SchedulerStub(channel)
-    call = stub.Dispatch(metadata=METADATA)
-    with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await dispatch(call, request("good"), bad)
-    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert len(await dispatch(stub.Dispatch(metadata=METADATA), request("2"))) == 1
+    call = stub.Attach(metadata=METADATA)
+    await call.write(hello(requests=accepted))
+    await call.write(pb.WorkerReport(progress=pb.Progress(accepted=accepted)))
+    await call.write(pb.WorkerReport(load=pb.Load(running=7)))
+    watch = stub.Watch(pb.WatchRequest(), metadata=METADATA)
+    await until(watch, lambda s: len(s.members) == 1 and s.members[0].load.running == 7)
+
+
+async def test_what_is_given_up_before_it_was_sent_is_not_booked(channel: grpc.aio.Channel) -> None:
+    await attach(channel)
+    call = scheduler_pb2_grpc.SchedulerStub(channel).Dispatch(metadata=METADATA)
+    await call.write(pb.DispatchBatch(requests=[request("1")], withdrawals=[pb.Withdrawal(request_id="1", attempt=1)]))
+    assert [reply.worker for reply in (await call.read()).replies] == ["w1"]
+    assert [reply.matched_tokens for reply in await dispatch(call, request("2"))] == [0], "its blocks are not expected"
 
 
 ODD = pb.BlockRun(digests=b"odd")

@@ -63,6 +63,7 @@ def test_an_empty_mapping_says_nothing_new() -> None:
         ),
         ("limits: {users: 1}", "p.yaml:1: limits.users: unknown key 'users'"),
         ("tiers:\n  gold: -1", "p.yaml:2: tiers.gold: expected a number > 0, got -1"),
+        ("tiers:\n  gold: 2000000", "p.yaml:2: tiers.gold: expected at most 1000000, got 2000000"),
         ("reference_tokens: many", "p.yaml:1: reference_tokens: expected a number > 0, got 'many'"),
         ("apps:\n  a:\n    max_calls: yes", "p.yaml:3: apps.a.max_calls: expected a whole number > 0, got True"),
         ("apps:\n  a:\n    public_system: true", "p.yaml:3: apps.a.public_system: expected a text, got True"),
