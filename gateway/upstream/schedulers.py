@@ -17,7 +17,8 @@ REATTACH_SECONDS = 5.0
 class Schedulers:
     """Follows the leader, and keeps `members` as it says; `changed` is called after each change of them.
 
-    An epoch below the highest that was ever seen is of a scheduler that only believes that it leads.
+    An epoch below the highest that was ever seen is of a scheduler that only believes that it leads. The highest epoch
+    is one scheduler's, unless several were started without a Redis: of them the one heard first is followed.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class Schedulers:
         self._changed = changed
         self._epoch = 0
         self._leader: SchedulerLink | None = None
+        self._rival: SchedulerLink | None = None  # that has the leader's epoch, and is ignored
         self._latest = scheduler_pb2.ClusterState()
         self._settling: asyncio.TimerHandle | None = None
         self._links = [
@@ -63,8 +65,11 @@ class Schedulers:
             if link is self._leader:
                 self._lose()
             return
-        if link is not self._leader or state.epoch > self._epoch:
+        if self._leader is None or state.epoch > self._epoch:
             self._follow(link, state.epoch)
+        elif link is not self._leader:
+            self._contradict(link)
+            return
         self._latest = state
         if self._settling is None:
             self._members.replace(state)
@@ -76,9 +81,17 @@ class Schedulers:
         log.info("follows scheduler", extra={"scheduler": link.address, "epoch": epoch})
         if self._leader is not None and self._leader is not link:
             self._leader.give_up_decisions()
-        self._leader, self._epoch = link, epoch
+        self._leader, self._epoch, self._rival = link, epoch, None
         self._stop_settling()
         self._settling = asyncio.get_running_loop().call_later(REATTACH_SECONDS, self._settle)
+
+    def _contradict(self, rival: SchedulerLink) -> None:
+        if self._rival is not rival:
+            self._rival = rival
+            log.error(
+                "two schedulers lead at once: give them one Redis, or leave one out",
+                extra={"followed": self._leader and self._leader.address, "ignored": rival.address},
+            )
 
     def _lose(self) -> None:
         self._leader = None

@@ -182,3 +182,32 @@ async def test_the_highest_epoch_is_followed_and_a_lower_one_ignored() -> None:
     await cluster.close()
     for scheduler in (old, standby):
         await scheduler.server.stop(0)
+
+
+async def test_of_two_that_lead_the_first_is_followed_until_it_is_lost(caplog: pytest.LogCaptureFixture) -> None:
+    first, second = (
+        ScriptedScheduler("127.0.0.1:0", scheduler_pb2.ClusterState(epoch=1, members=[member]))
+        for member in STATE.members
+    )
+    changed = asyncio.Event()
+    cluster = Cluster([first.address, second.address], SECRET, changed.set)
+    running = asyncio.create_task(cluster.run())
+
+    async def until(condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20):
+            while not condition():  # noqa: ASYNC110  # a log line sets no event
+                await asyncio.sleep(0.01)
+
+    await first.server.start()
+    await until(lambda: len(cluster.members) == 1)
+    await second.server.start()
+    await until(lambda: "two schedulers lead at once" in caplog.text)
+    assert [member.worker for member in cluster.members.all()] == ["a"]
+    await first.server.stop(0)
+    second.say(scheduler_pb2.ClusterState(epoch=1, members=STATE.members[1:]))
+    await until(lambda: "b" in [member.worker for member in cluster.members.all()])
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    await cluster.close()
+    await second.server.stop(0)
