@@ -3,13 +3,14 @@
 import asyncio
 import json
 import logging
+import math
 from typing import Any
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from throttler import lease_script as script
-from throttler.core.expectations import Expectations, Learned, Subject
+from throttler.core.expectations import CLIENTS, Expectations, Learned, Subject
 
 log = logging.getLogger(__name__)
 EXCHANGE_SECONDS = 10.0
@@ -22,13 +23,21 @@ async def exchange(redis: Redis, name: str, expectations: Expectations) -> None:
     view = [[*subject, *learned] for subject, learned in expectations.learned().items()]
     await redis.set(LEARNED + name, json.dumps(view), ex=FORGET_SECONDS)
     gateways: Any = await redis.zrange(script.GATEWAYS, 0, -1)  # the client's types leave it open
-    others = [LEARNED + gateway.decode() for gateway in gateways if gateway != name.encode()]
+    others = [LEARNED.encode() + gateway for gateway in gateways if gateway != name.encode()]
     views = await redis.mget(others) if others else []
     expectations.heard(_view(view) for view in views if view is not None)
 
 
 def _view(text: bytes | str) -> dict[Subject, Learned]:
-    return {Subject(app, stage): Learned(weight, clients) for app, stage, weight, clients in json.loads(text)}
+    """What another gateway wrote; nothing where it is none of ours, or of another version."""
+    try:
+        view = {Subject(app, stage): Learned(weight, clients) for app, stage, weight, clients in json.loads(text)}
+        if not all(0 <= seen.weight < math.inf and 0 < seen.clients <= CLIENTS for seen in view.values()):
+            raise ValueError("a figure is out of its range")
+    except (TypeError, ValueError, RecursionError) as error:
+        log.warning("a gateway's expectations cannot be read", extra={"error": repr(error)})
+        return {}
+    return view
 
 
 async def exchange_for_ever(redis: Redis, name: str, expectations: Expectations) -> None:

@@ -29,6 +29,8 @@ SYNC_SECONDS = 0.2  # between reports that no call waits for
 BEAT_SECONDS = 1.0
 SETTLE_SECONDS = 3.0  # in which all gateways notice that Redis is back, and report
 RECALL_SECONDS = 0.02  # until gateways that were asked to give back have done so
+MAX_DIGITS = 19  # of a limit
+CLIPPED = 128  # characters of a message that the log repeats
 REPORTS = 1000  # accounts per pipeline, when everything is reported
 
 
@@ -189,13 +191,14 @@ class RedisStore:
                 async with self._redis.pubsub(ignore_subscribe_messages=True) as pubsub:
                     await pubsub.subscribe(script.RECALLS)
                     async for message in pubsub.listen():
-                        self._recall(message["data"].decode())
+                        self._recall(message["data"].decode(errors="replace"))
             except (RedisError, OSError):
                 await asyncio.sleep(self._beat_seconds)
 
     def _recall(self, message: str) -> None:
         gateway, limit, key = [*message.split(" ", 2), "", ""][:3]
-        if not limit.isdecimal():  # none of ours
+        if not (limit.isdecimal() and len(limit) <= MAX_DIGITS):
+            log.warning("a recall cannot be read", extra={"recall": message[:CLIPPED]})
             return
         if gateway == self.name or key in self._asked or key in self._wanted or key in self._recalled:
             return

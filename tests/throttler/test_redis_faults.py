@@ -11,6 +11,7 @@ import pytest
 from tests.redis_server import RedisServer
 from tests.throttler.shared import Gateway, on_redis, until
 from tests.throttler.slow_wire import SlowWire
+from throttler import lease_script as script
 from throttler.core.profiles import Limits, Profiles
 from throttler.redis_store import ANSWER_SECONDS
 
@@ -61,6 +62,15 @@ async def test_restarted_empty_between_two_calls(redis: RedisServer) -> None:
         await degraded(gateways)
         await shared(gateways)
         assert sum([await gateways[1].admits("u") for _ in range(50)]) <= 10, "the other one's 50 were reported"
+
+
+async def test_recalls_that_cannot_be_read(redis: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
+    async with on_redis(redis.url, 2, PROFILES, SECONDS) as gateways:
+        await shared(gateways)
+        for recall in (b"", b"\xff\xfe 60 user:x", b"a many user:x", b"a " + b"9" * 5000 + b" user:x"):
+            redis.client.publish(script.RECALLS, recall)
+        await until(lambda: caplog.text.count("a recall cannot be read") >= 6, "all were heard, by both")
+        assert await admitted(gateways, "u", 240) == 60
 
 
 async def test_emptied_while_running(redis: RedisServer) -> None:
