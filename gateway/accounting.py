@@ -48,8 +48,10 @@ class Accounting:
     _open: dict[Key, _Open] = field(default_factory=dict)
 
     def ended(self, call: Call) -> None:
-        """A call has its outcome."""
+        """A call has its outcome. What nobody known called counts for no app."""
         assert call.outcome is not None
+        if not call.client:
+            return
         app, tokens = self.apps.setdefault(call.app, AppAccount()), computed_tokens(call)
         app.tokens += tokens
         key = Key(call.client, call.app, call.interaction)

@@ -11,6 +11,7 @@ from fairlead.cost import within_limits
 from fairlead.errors import Cancelled
 from fairlead.outcomes import Outcome
 from fairlead.sampling import Sampling
+from fairlead.telemetry.spans import remote
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
 from gateway.call import Call
 from gateway.coalescing import TOKENS
@@ -64,7 +65,7 @@ class Admission:
         What must be undone is in `call.cleanup`.
         """
         identity = self.identify(metadata)
-        call.client, call.traceparent = identity.client, str(dict(metadata).get(TRACEPARENT, ""))
+        call.client, call.traceparent = identity.client, traceparent(metadata)
         request = parse(inference_pb2.GenerateRequest, data)
         model = self._cluster.members.resolve(request.model)
         sampling = call.sampling = check_request(request, model)
@@ -131,6 +132,12 @@ def begins_publicly(prompt: common_pb2.Prompt, public_system: str) -> bool:
     """Whether the chat begins with the system prompt that its app has made public, not with one of the caller's own."""
     first = next(iter(prompt.chat.messages), None)
     return bool(public_system) and first is not None and (first.role, first.content) == ("system", public_system)
+
+
+def traceparent(metadata: Metadata) -> str:
+    """The caller's, if it gave one that stands for a span; it is kept as long as the call is remembered."""
+    given = str(dict(metadata).get(TRACEPARENT, ""))
+    return given if remote(given) is not None else ""
 
 
 def check_request(request: inference_pb2.GenerateRequest, model: scheduler_pb2.ModelInfo) -> Sampling:

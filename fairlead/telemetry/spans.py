@@ -16,7 +16,8 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 from fairlead.outcomes import Outcome
 from fairlead.telemetry.records import GATEWAY, SCHEDULER, WORKER, CallRecord, InteractionRecord, Phase, phases
 
-_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+# At most so long: a later version's may go on, and is kept with every call that is remembered.
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.{0,64})?")
 _NO_STATUS = Status()
 _SCOPE = InstrumentationScope("fairlead")
 _RESOURCES = {name: Resource.create({SERVICE_NAME: name}) for name in (GATEWAY, SCHEDULER, WORKER)}
@@ -26,12 +27,18 @@ Attributes = dict[str, str | int | float | tuple[str, ...]]
 
 def parent(call: CallRecord) -> SpanContext | None:
     """The caller's span, with the caller's word whether it is sampled; else the interaction's root; else none."""
-    match = _TRACEPARENT.fullmatch(call.traceparent)
-    if match and int(match[1], 16) and int(match[2], 16):
-        return SpanContext(
-            int(match[1], 16), int(match[2], 16), is_remote=True, trace_flags=TraceFlags(int(match[3], 16))
-        )
-    return _root(call.client, call.app, call.interaction) if call.interaction else None
+    above = remote(call.traceparent)
+    if above is None and call.interaction:
+        return _root(call.client, call.app, call.interaction)
+    return above
+
+
+def remote(traceparent: str) -> SpanContext | None:
+    """What a W3C traceparent stands for, None when it is none."""
+    match = _TRACEPARENT.fullmatch(traceparent)
+    if match is None or not int(match[1], 16) or not int(match[2], 16):
+        return None
+    return SpanContext(int(match[1], 16), int(match[2], 16), is_remote=True, trace_flags=TraceFlags(int(match[3], 16)))
 
 
 def trace_id(call: CallRecord) -> int:

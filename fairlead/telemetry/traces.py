@@ -30,9 +30,8 @@ class Keep:
     slow_seconds: float = 30.0
 
     def is_remarkable(self, call: CallRecord) -> bool:
-        """Whether the call's trace has to be kept. Calls without a valid key are not: anybody can make them."""
-        failed = call.outcome not in (Outcome.COMPLETED, Outcome.UNAUTHENTICATED)
-        return failed or call.seconds >= self.slow_seconds
+        """Whether the call's trace has to be kept."""
+        return call.outcome is not Outcome.COMPLETED or call.seconds >= self.slow_seconds
 
     def is_chosen(self, call: CallRecord) -> bool:
         """By the caller's decision where it made one; else by the trace's id."""
@@ -70,7 +69,9 @@ class Traces:
         self._traces: OrderedDict[tuple[str, str, str], Trace] = OrderedDict()
 
     def call(self, call: CallRecord) -> None:
-        """A call has ended."""
+        """A call has ended. Those of nobody known are not remembered: anybody can make as many as he likes."""
+        if not call.client:
+            return
         trace = self._traces.setdefault(call.trace_name, Trace())
         self._traces.move_to_end(call.trace_name)
         if len(self._traces) > self._most:

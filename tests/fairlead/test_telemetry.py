@@ -109,7 +109,15 @@ def test_the_callers_trace_is_continued(receiver: Receiver, endpoint: str) -> No
     assert call.parent_span_id == bytes.fromhex("cd" * 8)
 
 
-@pytest.mark.parametrize("wrong", ["nonsense", f"00-{'0' * 32}-{'cd' * 8}-01", f"ff-{'ab' * 16}-{'cd' * 8}-01"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "nonsense",
+        f"00-{'0' * 32}-{'cd' * 8}-01",
+        f"ff-{'ab' * 16}-{'cd' * 8}-01",
+        f"01-{'ab' * 16}-{'cd' * 8}-01-{'x' * 7000}",
+    ],
+)
 def test_a_wrong_traceparent_counts_as_none(receiver: Receiver, endpoint: str, wrong: str) -> None:
     export(endpoint, replace(CALL, traceparent=wrong), CALL)
     first, second = receiver.named("chat m")
@@ -174,8 +182,18 @@ def test_a_remarkable_call_keeps_its_whole_interaction(
 
 
 def test_nobody_without_a_key_can_make_us_export(receiver: Receiver, endpoint: str) -> None:
-    export(endpoint, replace(CALL, outcome=Outcome.UNAUTHENTICATED, finish_reason=None, interaction=""), keep=NEVER)
+    nobodys = replace(CALL, client="", outcome=Outcome.UNAUTHENTICATED, finish_reason=None, interaction="")
+    export(endpoint, nobodys)
     assert receiver.spans == []
+
+
+def test_nobody_without_a_key_can_make_us_forget() -> None:
+    traces = Traces(most=2)
+    traces.call(CALL)
+    for number in range(3):
+        traces.call(replace(CALL, client="", interaction="", request_id=f"r{number}"))
+    assert traces.find("i1") == [CALL]
+    assert traces.find("r2") == []
 
 
 @pytest.mark.parametrize(("flags", "exported"), [("01", 1), ("00", 0)])

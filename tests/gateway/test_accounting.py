@@ -68,6 +68,13 @@ def test_calls_that_stand_alone() -> None:
     assert accounting.apps["a"] == expected
 
 
+def test_calls_of_nobody_known_count_for_no_app() -> None:
+    accounting, refused = Accounting(), call(Outcome.UNAUTHENTICATED, 1, interaction="", entered=False, output=0)
+    refused.client = refused.app = ""
+    accounting.ended(refused)
+    assert accounting.apps == {}
+
+
 def test_the_closing_of_an_interaction_without_calls_here_is_nobodys() -> None:
     accounting = Accounting()
     accounting.closed(Closed(Key("c", "a", "i"), 0.0, 1.0, 1, Close.END))

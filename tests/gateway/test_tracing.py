@@ -7,6 +7,7 @@ import pytest
 
 from fairlead import Client
 from fairlead.errors import InvalidRequest
+from gateway.admission import traceparent
 from tests.otlp import Receiver
 from tests.services import Stack
 
@@ -95,3 +96,10 @@ def test_a_collector_that_is_away_changes_nothing(stack: Stack, monkeypatch: pyt
     gateway = stack.gateway()
     assert asyncio.run(ask(gateway.address, 50)) == 50
     assert gateway.terminate() == 0, "nor does it hold up the end"
+
+
+def test_only_a_traceparent_that_stands_for_a_span_is_kept() -> None:
+    above = f"00-{'ab' * 16}-{'cd' * 8}-01"
+    assert traceparent([("traceparent", above)]) == above
+    for wrong in ("j" * 7000, f"00-{'0' * 32}-{'cd' * 8}-01", above + "-" + "x" * 7000, b"\xff"):
+        assert traceparent([("traceparent", wrong)]) == ""
