@@ -4,9 +4,12 @@ A service raises these; `fairlead.rpc.status` turns them into a gRPC status with
 back into the same class. Each class fixes its outcome, so an error can never be counted as something else.
 """
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from fairlead.outcomes import Outcome
+
+MOST_LISTED = 10
 
 
 class FairleadError(Exception):
@@ -135,3 +138,9 @@ def error_for(outcome: Outcome, message: str, *, field: str = "", retry_after: f
         error.field = field
         return error
     return cls(message)
+
+
+def listed(names: Sequence[str]) -> str:
+    """`names` as a message tells them: of a long list the first, and how many more."""
+    more = len(names) - MOST_LISTED
+    return ", ".join(names[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "") if names else "none"

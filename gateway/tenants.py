@@ -16,7 +16,7 @@ from types import MappingProxyType
 from fairlead.config import require
 from fairlead.cost import MAX_WEIGHT
 from fairlead.document import Entry, read, text_of
-from fairlead.errors import InvalidRequest, PermissionDenied, Unauthenticated
+from fairlead.errors import InvalidRequest, PermissionDenied, Unauthenticated, listed
 from throttler.core.profiles import DEFAULT_APP
 
 AUTHORIZATION = "authorization"
@@ -56,7 +56,7 @@ class Identity:
         """
         if self.apps:
             if named and named not in self.apps:
-                raise PermissionDenied(f"app: this key may name {', '.join(self.apps)}, not {named!r}")
+                raise PermissionDenied(f"app: this key may name {listed(self.apps)}, not {named!r}")
             return named or self.apps[0]
         return named if self.is_open and named in profiled else DEFAULT_APP
 

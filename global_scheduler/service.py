@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
-from fairlead.errors import InvalidRequest
+from fairlead.errors import InvalidRequest, listed
 from fairlead.rpc.status import to_status
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from global_scheduler.attachment import Attachment
@@ -159,7 +159,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         """Ask `worker` to leave, and count it as leaving; raises InvalidRequest when it is not attached."""
         attachment = self._attachments.get(worker)
         if attachment is None:
-            known = ", ".join(sorted(self._attachments)) or "none"
+            known = listed(sorted(self._attachments))
             raise InvalidRequest(f"no worker {worker[:CLIPPED]!r} is attached; attached: {known}", "worker")
         attachment.drain()
         self._loaded(attachment)

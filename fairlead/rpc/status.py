@@ -10,6 +10,9 @@ from fairlead.errors import FairleadError, InvalidRequest, Retryable, error_for
 from fairlead.outcomes import Outcome
 
 DOMAIN = "fairlead"
+# Of a message, which travels three times, once with three bytes for each that is not ASCII: more metadata than 8 KiB
+# may not arrive, and the caller then sees another error, for which calls are tried again.
+MAX_MESSAGE = 1000
 
 CODES: dict[Outcome, grpc.StatusCode] = {
     Outcome.THROTTLED_USER: grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -44,18 +47,27 @@ def _any(message: Message) -> any_pb2.Any:
     return packed
 
 
+def _clipped(message: str) -> str:
+    data = message.encode()
+    return message if len(data) <= MAX_MESSAGE else data[:MAX_MESSAGE].decode(errors="ignore") + "..."
+
+
 def to_status(error: FairleadError) -> grpc.Status:
-    """`error` for `context.abort_with_status`: ErrorInfo always, RetryInfo and BadRequest where they apply."""
+    """`error` for `context.abort_with_status`: ErrorInfo always, RetryInfo and BadRequest where they apply.
+
+    Of a message longer than MAX_MESSAGE bytes the beginning.
+    """
+    message = _clipped(error.message)
     details = [_any(error_details_pb2.ErrorInfo(reason=error.outcome.name, domain=DOMAIN))]
     if isinstance(error, Retryable):
         delay = duration_pb2.Duration()
         delay.FromNanoseconds(round(error.retry_after * 1e9))
         details.append(_any(error_details_pb2.RetryInfo(retry_delay=delay)))
     if isinstance(error, InvalidRequest) and error.field:
-        violation = error_details_pb2.BadRequest.FieldViolation(field=error.field, description=error.message)
+        violation = error_details_pb2.BadRequest.FieldViolation(field=error.field, description=message)
         details.append(_any(error_details_pb2.BadRequest(field_violations=[violation])))
     code, _ = CODES[error.outcome].value
-    return rpc_status.to_status(status_pb2.Status(code=code, message=error.message, details=details))
+    return rpc_status.to_status(status_pb2.Status(code=code, message=message, details=details))
 
 
 def from_call(call: grpc.RpcError) -> FairleadError:

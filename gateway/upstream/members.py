@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from fairlead.errors import InvalidRequest, Unavailable
+from fairlead.errors import InvalidRequest, Unavailable, listed
 from fairlead.v1 import scheduler_pb2
 
 CLIPPED = 128  # characters of an unknown model's name that an error repeats
@@ -71,7 +71,7 @@ class Members:
             return next(iter(self._limits.values()))
         if model not in self._limits:
             problem = f"unknown model {model[:CLIPPED]!r}" if model else "must name one of the models"
-            raise InvalidRequest(f"{problem}; models served: {', '.join(self._pools)}", "model")
+            raise InvalidRequest(f"{problem}; models served: {listed(list(self._pools))}", "model")
         return self._limits[model]
 
 

@@ -6,7 +6,7 @@ from concurrent import futures
 import grpc
 import pytest
 
-from fairlead.errors import ERRORS, FairleadError, InvalidRequest, QueueFull, Retryable, Unavailable, error_for
+from fairlead.errors import ERRORS, FairleadError, InvalidRequest, QueueFull, Retryable, Unavailable, error_for, listed
 from fairlead.outcomes import Outcome
 from fairlead.rpc.status import CODES, from_call, to_status
 
@@ -25,6 +25,8 @@ class Failing(grpc.GenericRpcHandler):
         if name in Outcome.__members__:
             error = error_for(Outcome[name], f"prompt: why {name} happened", field="prompt", retry_after=1.25)
             context.abort_with_status(to_status(error))
+        if name == "LONG":
+            context.abort_with_status(to_status(InvalidRequest("no " + "é" * 20_000, "prompt")))
         context.abort(grpc.StatusCode[name.removeprefix("BARE_")], "said a proxy")
         raise AssertionError("abort raises")
 
@@ -56,6 +58,18 @@ def test_every_outcome_comes_back_as_its_own_error(address: str, outcome: Outcom
         assert error.retry_after == 1.25
     if isinstance(error, InvalidRequest):
         assert error.field == "prompt"
+
+
+def test_a_long_message_arrives_with_its_error(address: str) -> None:
+    error = from_call(fail(address, "LONG"))
+    assert (type(error), getattr(error, "field", "")) == (InvalidRequest, "prompt")
+    assert error.message.startswith("prompt: no é")
+    assert error.message.endswith("é...")
+
+
+def test_of_a_long_list_a_message_tells_the_beginning() -> None:
+    assert [listed([]), listed(["a"]), listed(["a", "b"])] == ["none", "a", "a, b"]
+    assert listed([str(number) for number in range(12)]) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"
 
 
 async def test_the_asynchronous_api_reads_the_same_details(address: str) -> None:
