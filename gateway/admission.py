@@ -5,6 +5,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from weakref import WeakValueDictionary
 
 from fairlead.blocks import TOKEN_BYTES
 from fairlead.cost import within_limits
@@ -24,6 +25,7 @@ from gateway.validation import check_app, check_interaction, check_length, check
 from throttler.core.tokens import Key
 
 ENCODE_SECONDS = 30.0
+LONG_PROMPT = 16 * 1024  # bytes; shorter ones are tokenized within milliseconds
 TRACEPARENT = "traceparent"
 Metadata = Iterable[tuple[str, str | bytes]]
 
@@ -45,6 +47,8 @@ class Admission:
         self._throttling = throttling
         self._streams = streams
         self._cache_scope = cache_scope
+        # By client, as long as one of its calls has the turn or waits for it.
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def identify(self, metadata: Metadata) -> Identity:
         """Who calls; raises Unauthenticated or PermissionDenied."""
@@ -82,7 +86,7 @@ class Admission:
             cache_scope=self._cache_scope(identity),
             public_system=begins_publicly(request.prompt, self._throttling.profiles.app(call.app).public_system),
         )
-        encoded = await self._encode(to_encode, model.name, call.deadline)
+        encoded = await self._in_turn(identity.client, to_encode, model.name, call.deadline)
         check_length(len(encoded.token_ids) // TOKEN_BYTES, sampling.max_tokens, model)
         if call.outcome is not None:  # its caller left meanwhile, and what it counted in is undone
             raise Cancelled("the caller is gone")
@@ -109,6 +113,16 @@ class Admission:
 
     def _app(self, identity: Identity, named: str) -> str:
         return identity.app(named, self._throttling.profiles.apps)
+
+    async def _in_turn(
+        self, client: str, request: worker_pb2.EncodeRequest, model: str, deadline: float | None
+    ) -> worker_pb2.EncodeResponse:
+        """Tokenize. A client's long prompts go one after the other: nobody else has to wait for all of them."""
+        if request.ByteSize() <= LONG_PROMPT:
+            return await self._encode(request, model, deadline)
+        turn = self._turns.setdefault(client, asyncio.Lock())
+        async with turn:
+            return await self._encode(request, model, deadline)
 
     async def _encode(
         self, request: worker_pb2.EncodeRequest, model: str, deadline: float | None

@@ -53,6 +53,7 @@ class WorkerLink:
     def __init__(self, address: str, secret: str, member: Membership | None = None) -> None:
         self.address = address
         self.attempts: dict[tuple[str, int], Attempt] = {}
+        self.encoding = 0  # prompts
         self.heard = 0  # messages
         self._metadata = secret_metadata(secret)
         self._channel = open_channel(address, member)
@@ -79,6 +80,7 @@ class WorkerLink:
     async def encode(self, request: worker_pb2.EncodeRequest, timeout: float) -> worker_pb2.EncodeResponse:
         """The prompt as token ids and digests; raises FairleadError as the worker does."""
         stub = worker_pb2_grpc.TokenizerStub(self._channel)
+        self.encoding += 1
         try:
             response: worker_pb2.EncodeResponse = await stub.Encode(request, timeout=timeout, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
@@ -86,6 +88,8 @@ class WorkerLink:
             if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
                 raise TooLong(f"its tokens exceed an internal message's {MAX_MESSAGE_BYTES} bytes", "prompt") from error
             raise from_call(error) from error
+        finally:
+            self.encoding -= 1
         return response
 
     async def close(self) -> None:
@@ -149,9 +153,9 @@ class Workers:
         return self._links[key]
 
     def load(self, member: scheduler_pb2.Member) -> int:
-        """How many of this gateway's requests are at the worker."""
+        """How many of this gateway's requests are at the worker, those counted in whose prompts it tokenizes."""
         link = self._links.get((member.address, member.instance))
-        return len(link.attempts) if link else 0
+        return len(link.attempts) + link.encoding if link else 0
 
     async def encode(
         self, members: Collection[scheduler_pb2.Member], request: worker_pb2.EncodeRequest, timeout: float

@@ -148,6 +148,17 @@ async def test_a_prompt_is_tokenized_by_whoever_is_alive(workers: Workers, worke
     assert caught.value.field == "prompt.text"
 
 
+async def test_prompts_that_are_tokenized_count_as_load(workers: Workers, worker: ScriptedWorker) -> None:
+    member = scheduler_pb2.Member(worker="a", address=worker.address)
+    request = worker_pb2.EncodeRequest(prompt=common_pb2.Prompt(text="good"))
+    encodes = [asyncio.create_task(workers.encode([member], request, 20)) for _ in range(3)]
+    async with asyncio.timeout(20):
+        while workers.load(member) < 3:  # noqa: ASYNC110 - until they have begun, which nothing tells
+            await asyncio.sleep(0)
+    await asyncio.gather(*encodes)
+    assert workers.load(member) == 0
+
+
 async def test_links_to_former_members_are_closed_when_idle(workers: Workers, worker: ScriptedWorker) -> None:
     member = scheduler_pb2.Member(worker="a", address=worker.address)
     attempt = submit(workers, worker, "r")

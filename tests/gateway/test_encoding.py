@@ -1,0 +1,94 @@
+"""Whose prompts are tokenized when, against a real gRPC server in the worker's place."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import grpc
+import pytest
+
+from fairlead.rpc.server import Server
+from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2, worker_pb2_grpc
+from gateway.admission import LONG_PROMPT, Admission
+from gateway.call import Call
+from gateway.session import Work
+from gateway.streams import Streams
+from gateway.tenants import CACHE_SCOPES, Tenants
+from gateway.throttling import Throttling
+from gateway.upstream.cluster import Cluster
+from throttler.core.profiles import Profiles
+
+SECRET = "a secret of the gateway's tests"
+LONG, SHORT = "x" * LONG_PROMPT, "x"
+
+
+class HeldTokenizer(worker_pb2_grpc.TokenizerServicer):
+    """Tokenizes when it is told to: `asked` is who waits for it, by cache scope."""
+
+    def __init__(self) -> None:
+        self.server = Server("127.0.0.1:0", secret=SECRET)
+        self.server.add(worker_pb2_grpc.add_TokenizerServicer_to_server, self, "fairlead.v1.Tokenizer")
+        self.asked: asyncio.Queue[str] = asyncio.Queue()
+        self.allowed = asyncio.Semaphore(0)
+
+    async def Encode(
+        self, request: worker_pb2.EncodeRequest, context: grpc.aio.ServicerContext
+    ) -> worker_pb2.EncodeResponse:
+        self.asked.put_nowait(request.cache_scope)
+        async with self.allowed:
+            self.allowed.release()
+            return worker_pb2.EncodeResponse(token_ids=b"1234")
+
+
+@pytest.fixture
+async def tokenizer() -> AsyncIterator[HeldTokenizer]:
+    tokenizer = HeldTokenizer()
+    await tokenizer.server.start()
+    yield tokenizer
+    await tokenizer.server.stop(0)
+
+
+@pytest.fixture
+async def admission(tokenizer: HeldTokenizer) -> AsyncIterator[Admission]:
+    cluster = Cluster(["127.0.0.1:1"], SECRET, lambda: None)
+    model = scheduler_pb2.ModelInfo(
+        name="m", vocab_size=10, max_prompt_tokens=1000, max_model_tokens=10_000, kv_tokens=10_000
+    )
+    member = scheduler_pb2.Member(worker="a", address=f"127.0.0.1:{tokenizer.server.port}", model=model)
+    cluster.members.replace(scheduler_pb2.ClusterState(members=[member]))
+    yield Admission(
+        cluster=cluster,
+        tenants=Tenants.load(""),
+        throttling=Throttling("none", Profiles(), SECRET, None, lambda _: None, 1),
+        streams=Streams(per_client=100, total=1000),
+        cache_scope=CACHE_SCOPES["user"],
+    )
+    await cluster.close()
+
+
+def admitted(admission: Admission, user: str, text: str) -> asyncio.Task[Work]:
+    request = inference_pb2.GenerateRequest(prompt=common_pb2.Prompt(text=text))
+    call = Call(request_id=user, deadline=None)
+    return asyncio.create_task(admission.admit(request.SerializeToString(), [("x-fairlead-user", user)], call))
+
+
+async def test_a_clients_long_prompts_are_tokenized_one_after_the_other(
+    admission: Admission, tokenizer: HeldTokenizer
+) -> None:
+    many = [admitted(admission, "many", LONG) for _ in range(5)]
+    short, other = admitted(admission, "many", SHORT), admitted(admission, "other", LONG)
+    asked = sorted([await tokenizer.asked.get() for _ in range(3)])
+    assert asked == ["default/many", "default/many", "default/other"], "one long and one short of many's"
+    tokenizer.allowed.release()
+    await asyncio.gather(*many, short, other)
+    assert [tokenizer.asked.get_nowait() for _ in range(tokenizer.asked.qsize())] == ["default/many"] * 4
+
+
+async def test_who_waits_for_his_turn_and_leaves_holds_nobody(admission: Admission, tokenizer: HeldTokenizer) -> None:
+    first, second, third = (admitted(admission, "many", LONG) for _ in range(3))
+    await tokenizer.asked.get()
+    for gone in (second, first):
+        gone.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+    tokenizer.allowed.release()
+    assert (await third).token_ids == b"1234"
