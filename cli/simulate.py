@@ -18,7 +18,7 @@ from simulation.reproduction.writing import write
 from simulation.spec import ADMISSIONS, LOCAL_POLICIES, ClusterSpec, WorkerSpec
 from simulation.step_time import Measured, Profile, profile
 from simulation.traces import Trace
-from simulation.what_if import HEADER, Summary, pareto, recommended, summarize
+from simulation.what_if import HEADER, Summary, pareto, reasons, recommended, summarize
 from throttler.core.profiles import Limits
 
 MOST_LINES = 8  # clients in a plot: those that sent most
@@ -93,12 +93,13 @@ def run(args: argparse.Namespace) -> int:
     scenarios = {
         f"{local} + {across}": scenario(args, local, across, *quanta, args.user_per_minute) for local, across in pairs
     }
-    summaries = []
+    summaries, refusals = [], []
     for name, result in results(scenarios, args.processes):
         summaries.append(summarize(name, result))
+        refusals += [f"{name}: {reason}" for reason in reasons(result)]
         write(args.out, name.replace(" ", ""), Report(_curves(result), [_chart(name, result)]))
     write(args.out, "summary", Report([HEADER, *(summary.cells() for summary in summaries)]))
-    print(table(summaries))
+    print("\n".join([table(summaries), *refusals]))
     print(f"plots and numbers: {args.out}")
     return 0
 

@@ -1,9 +1,11 @@
 """One workload under several configurations: what an operator compares."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fairlead.cost import MICRO
+from fairlead.errors import InvalidRequest
 from fairlead.metrics import percentile
 from simulation.reproduction.measures import (
     common_span,
@@ -62,8 +64,10 @@ class Summary:
 
 
 def summarize(name: str, run: Run) -> Summary:
-    """Raises ValueError when nothing was answered."""
+    """Raises InvalidRequest when nothing was answered."""
     done = [record for record in run.records if record.completed]
+    if not done:
+        raise InvalidRequest(f"{name}: nothing was answered: {', '.join(reasons(run))}")
     waits = [record.first - record.arrival for record in done if record.first is not None]
     means = [sum(times) / len(times) for client in run.clients if (times := first_token_times(run, client))]
     return Summary(
@@ -82,6 +86,12 @@ def summarize(name: str, run: Run) -> Summary:
         bound=None if run.bound is None else run.bound / MICRO,
         seconds=run.seconds,
     )
+
+
+def reasons(run: Run) -> list[str]:
+    """Why calls were refused, and how many."""
+    counts = Counter(record.outcome.name for record in run.records if not record.completed)
+    return [f"{count} {reason.lower().replace('_', ' ')}" for reason, count in sorted(counts.items())]
 
 
 def pareto(summaries: Iterable[Summary]) -> list[Summary]:

@@ -104,10 +104,11 @@ def test_the_front_is_what_no_other_beats(points: list[tuple[int, int]]) -> None
 
 def test_the_commands_compare_and_recommend(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = [{"timestamp": n / 10, "user": f"u{n % 3}", "prompt": "word " * 60} for n in range(30)]
+    lines.append({"timestamp": 3, "user": "u0", "prompt": "word " * 4000})
     trace, out = log(tmp_path / "log.jsonl", *lines), tmp_path / "out"
     options = ["--trace", str(trace), "--kv-tokens", "2048", "--out", str(out), "--processes", "1"]
     assert main(["simulate", *options, "--policy", "dlpm,fcfs", "--route", "doubleq"]) == 0
-    assert "fcfs + doubleq" in capsys.readouterr().out
+    assert "fcfs + doubleq: 1 rejected too long" in capsys.readouterr().out
     assert (out / "summary.csv").read_text().count("\n") == 3
     assert main(["tune", *options, "--quantum-tokens", "64,512", "--route-quantum-tokens", "1024"]) == 0
     assert "recommended: Q^u=" in capsys.readouterr().out
@@ -191,6 +192,13 @@ def test_what_is_no_profile_is_named(tmp_path: Path, capsys: pytest.CaptureFixtu
     profile = log(tmp_path / "profile.json", {"kv_tokens": 5})
     assert main(["simulate", "--trace", str(trace), "--profile", str(profile)]) == 1
     assert "profile.json" in capsys.readouterr().err
+
+
+def test_a_run_that_answers_nothing_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = log(tmp_path / "log.jsonl", {"timestamp": 1, "prompt": "word " * 400})
+    options = ["--trace", str(trace), "--kv-tokens", "64", "--out", str(tmp_path), "--processes", "1"]
+    assert main(["simulate", *options]) == 1
+    assert "nothing was answered: 1 rejected too long" in capsys.readouterr().err
 
 
 def test_a_trace_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
