@@ -14,6 +14,7 @@ from pathlib import Path
 from fairlead.errors import InvalidRequest
 from simulation.openai_logs import read_openai_log
 from simulation.replay import LONGEST_OUTPUT, Replay, Row
+from simulation.servegen import is_servegen, read_servegen
 from simulation.sources import SourceMissing
 
 BLOCK_TOKENS = {"mooncake": 512, "claudecode": 64, "agent": 64}  # by how the file's name begins
@@ -21,11 +22,15 @@ RELATIVE = "claudecode"  # such a file's times count from the start of each inte
 REQUIRED = ("arrival_s", "input_tokens", "output_tokens")
 
 
-def read_rows(path: Path) -> list[Row]:
-    """A trace (.csv, .csv.gz) or a request log (.jsonl); raises SourceMissing, InvalidRequest."""
+def read_rows(path: Path, limit: int | None = None) -> list[Row]:
+    """The first `limit` of a trace (.csv, .csv.gz), a request log (.jsonl) or ServeGen's rates; raises SourceMissing,
+    InvalidRequest."""
     if not path.is_file():
         raise SourceMissing(f"no trace {path}")
-    rows = read_openai_log(path) if path.suffix == ".jsonl" else read_trace(path)
+    if is_servegen(path):
+        rows = read_servegen(path, limit)
+    else:
+        rows = (read_openai_log(path) if path.suffix == ".jsonl" else read_trace(path))[:limit]
     if not rows:
         raise InvalidRequest(f"{path} has no requests")
     return rows
@@ -104,7 +109,7 @@ class Trace:
 
     def rows(self) -> list[Row]:
         """The requests; raises InvalidRequest for a file without times of its own when no rate is given."""
-        rows = read_rows(self.path)[: self.limit]
+        rows = read_rows(self.path, self.limit)
         if self.starts_per_minute is not None:
             rows = list(_started(rows, self.starts_per_minute))
         elif self.path.name.startswith(RELATIVE):

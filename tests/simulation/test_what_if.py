@@ -146,6 +146,27 @@ def test_a_trace_needs_only_times_and_lengths(tmp_path: Path) -> None:
     assert (row.arrival, row.input_tokens, row.output_tokens, row.client) == (0.5, 100, 7, "")
 
 
+RATES = "client,window_start_s,rate_rps,cv,dist,shape,scale"
+LENGTHS = "client,window_start_s,field,mean,p0,p1,p5,p10,p25,p50,p75,p90,p95,p99,p100"
+
+
+def test_servegens_parameters_become_requests_at_their_rates_and_lengths(tmp_path: Path) -> None:
+    path = tmp_path / "servegen_small_rates.csv"
+    path.write_text(f"{RATES}\n7,600,2.0,1,Gamma,1.0,0\n7,0,1.0,1,Weibull,1.0,0\n8,0,5.0,1,Gamma,1.0,0\n")
+    with pytest.raises(InvalidRequest, match="servegen_small_lengths"):
+        read_rows(path)
+    inputs, outputs = ",".join(str(100 + n) for n in range(11)), ",".join(["30"] * 11)
+    text = f"{LENGTHS}\n7,0,input_tokens,105,{inputs}\n7,0,output_tokens,30,{outputs}\n"
+    (tmp_path / "servegen_small_lengths.csv").write_text(text)
+    rows = read_rows(path)
+    assert {row.client for row in rows} == {"client-7"}, "nothing is known of 8's lengths"
+    assert sum(row.arrival < 600 for row in rows) == pytest.approx(600, rel=0.2)
+    assert sum(row.arrival >= 600 for row in rows) == pytest.approx(1200, rel=0.2)
+    assert {row.output_tokens for row in rows} == {30}
+    assert sorted(row.input_tokens for row in rows)[len(rows) // 2] == 105
+    assert read_rows(path, 50) == rows[:50]
+
+
 def test_interactions_without_times_of_their_own_start_at_the_given_rate(tmp_path: Path) -> None:
     path = tmp_path / "claudecode_small.csv"
     lines = [f"{stage}.0,,claude-code,s{session},,,640,5,1+9" for session in range(300) for stage in range(2)]
