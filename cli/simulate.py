@@ -64,6 +64,7 @@ def add_workload_options(parser: argparse.ArgumentParser) -> None:
         "--profile", type=Path, help="measured step times (fairlead calibrate) instead of GPU and model"
     )
     parser.add_argument("--kv-tokens", type=whole, help="KV cache per worker (default: what the GPU has room for)")
+    parser.add_argument("--max-prompt-tokens", type=whole, default=65_536, help="longer prompts are refused")
     parser.add_argument("--max-running", type=whole, default=256, help="requests at a time (default: %(default)s)")
     parser.add_argument("--throttle", default="none", choices=sorted(ADMISSIONS), help="default: %(default)s")
     parser.add_argument("--decode-run", type=whole, default=1, help="decoding steps between two looks at the queue")
@@ -122,6 +123,7 @@ def scenario(
         policy=local,
         quantum_tokens=client_quantum,
         kv_tokens=args.kv_tokens or times.kv_tokens,
+        max_prompt_tokens=args.max_prompt_tokens,
         max_running=args.max_running,
         decode_run=args.decode_run,
     )
