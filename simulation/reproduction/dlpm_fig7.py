@@ -154,12 +154,12 @@ def _lines(points: Mapping[Key, Point], case: str, value: Callable[[Point], floa
 
 
 QUANTUM = (
-    "Q^w, which the paper does not give for this figure, decides it: with a larger one DoubleQ is ahead "
-    "(dlpm-fig7-variations)"
+    "Q^w, which the paper does not give for this figure, makes most of the distance: with a larger one DoubleQ draws "
+    "level or ahead (dlpm-fig7-variations)"
 )
 PATIENT = (
-    "on average this Preble, which rebalances, makes the well-behaved wait no longer; with a larger Q^w they wait "
-    "longer under Preble (dlpm-fig7-variations)"
+    "this Preble rebalances, and on average the well-behaved wait no longer under it; with a larger Q^w those who ask "
+    "about documents do (dlpm-fig7-variations)"
 )
 FEW = (
     "few programs per client start within the span in which all are active, so that what each asked for shows in the "

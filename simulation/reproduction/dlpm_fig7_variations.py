@@ -42,7 +42,7 @@ VARIATIONS = (
     Variation("Preble, Q^w = 40,000", "at least 1 and up to 7.18", QA, 4, "Preble"),
     Variation("Preble, Q^w = 4,000,000", "at least 1 and up to 7.18", QA, 4, "Preble", worker_quantum=4_000_000),
     Variation("Preble, Q^w = 40,000", "at least 1 and up to 7.18", JUDGE, 4, "Preble"),
-    Variation("Preble, Q^w = 400,000", "at least 1 and up to 7.18", JUDGE, 4, "Preble", worker_quantum=400_000),
+    Variation("Preble, Q^w = 4,000,000", "at least 1 and up to 7.18", JUDGE, 4, "Preble", worker_quantum=4_000_000),
     Variation("Preble that rebalances", "at least 1 and up to 7.18", TREES, 4, "Preble"),
     Variation("Preble that never leaves a match", "at least 1 and up to 7.18", TREES, 4, "Preble, fixed"),
 )
