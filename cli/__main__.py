@@ -4,13 +4,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from cli import calibrate, chat, drain, generate, reproduce, simulate, status, top, trace, tune, up
+from cli import calibrate, chat, drain, flush, generate, reproduce, simulate, status, top, trace, tune, up
 from cli.demo import command as demo
 from cli.service_process import StackError
 from fairlead.config import ConfigError
 from fairlead.errors import FairleadError
 
-VERBS = (up, generate, chat, status, top, trace, drain, demo, reproduce, simulate, tune, calibrate)
+VERBS = (up, generate, chat, status, top, trace, drain, flush, demo, reproduce, simulate, tune, calibrate)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

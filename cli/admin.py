@@ -43,6 +43,14 @@ class Admin:
         except grpc.RpcError as error:
             raise from_call(error) from error
 
+    def flush(self, worker: str) -> None:
+        """Ask a worker to empty its prefix cache."""
+        try:
+            request = scheduler_pb2.FlushWorkerRequest(worker=worker)
+            self._stub.FlushWorker(request, metadata=self._metadata, timeout=TIMEOUT_SECONDS)
+        except grpc.RpcError as error:
+            raise from_call(error) from error
+
 
 def account(gateway: str, secret: str) -> throttling_pb2.AccountResponse:
     """What became of interactions at the gateway at this address; raises a FairleadError."""

@@ -33,3 +33,13 @@ class AdminService(scheduler_pb2_grpc.AdminServicer):
         except InvalidRequest as error:
             await context.abort_with_status(to_status(error))
         return scheduler_pb2.DrainWorkerResponse()
+
+    async def FlushWorker(
+        self, request: scheduler_pb2.FlushWorkerRequest, context: Any
+    ) -> scheduler_pb2.FlushWorkerResponse:
+        """Blocks that it evicts leave the index when it says so."""
+        try:
+            self._scheduler.flush(request.worker)
+        except InvalidRequest as error:
+            await context.abort_with_status(to_status(error))
+        return scheduler_pb2.FlushWorkerResponse()

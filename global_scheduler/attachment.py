@@ -35,6 +35,10 @@ class Attachment:
         self._leaving = self.view.load.draining = True
         self._commands.put_nowait(scheduler_pb2.WorkerCommand(drain=scheduler_pb2.DrainCommand()))
 
+    def flush(self) -> None:
+        """Ask the worker to empty its prefix cache."""
+        self._commands.put_nowait(scheduler_pb2.WorkerCommand(flush=scheduler_pb2.FlushCommand()))
+
     def close(self) -> None:
         """End the stream after what has been said; a worker that is still there attaches again."""
         self._commands.put_nowait(None)

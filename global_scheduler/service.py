@@ -157,13 +157,21 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
 
     def drain(self, worker: str) -> None:
         """Ask `worker` to leave, and count it as leaving; raises InvalidRequest when it is not attached."""
+        attachment = self._attached(worker)
+        attachment.drain()
+        self._loaded(attachment)
+        self._notify()
+
+    def flush(self, worker: str) -> None:
+        """Ask `worker` to empty its prefix cache; raises InvalidRequest when it is not attached."""
+        self._attached(worker).flush()
+
+    def _attached(self, worker: str) -> Attachment:
         attachment = self._attachments.get(worker)
         if attachment is None:
             known = listed(sorted(self._attachments))
             raise InvalidRequest(f"no worker {worker[:CLIPPED]!r} is attached; attached: {known}", "worker")
-        attachment.drain()
-        self._loaded(attachment)
-        self._notify()
+        return attachment
 
     def _reply(self, message: scheduler_pb2.DispatchRequest, source: int) -> scheduler_pb2.DispatchReply:
         """Without a worker when there is none, and for a malformed request, which concerns no other one."""

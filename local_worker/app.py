@@ -109,6 +109,7 @@ class Worker:
                 secret=config.secret,
                 inventory=self._inventory,
                 drain=self.begin_drain,
+                flush=self._engine_loop.flush_cache,
                 member=member,
             )
             for address in config.schedulers

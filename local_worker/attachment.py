@@ -35,6 +35,7 @@ class Attachment:
         secret: str,
         inventory: Inventory,
         drain: Callable[[], None],
+        flush: Callable[[], None],
         member: Membership | None = None,
     ) -> None:
         self._scheduler = scheduler
@@ -42,6 +43,7 @@ class Attachment:
         self._metadata = secret_metadata(secret)
         self._inventory = inventory
         self._drain = drain
+        self._flush = flush
         self._services: dict[str, Service] = {}  # to be told, the longest untold first
         # Digest -> parent, or None when evicted: the last word per digest, however many turns one report covers.
         self._blocks: dict[int, int | None] = {}
@@ -91,6 +93,9 @@ class Attachment:
                         log.info("attached", extra={"scheduler": self._scheduler})
                     case "drain":
                         self._drain()
+                    case "flush":
+                        self._flush()
+                        log.info("prefix cache flushed", extra={"scheduler": self._scheduler})
         finally:
             self._attached = False
 

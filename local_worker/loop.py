@@ -90,6 +90,10 @@ class EngineLoop:
         """End every request of `sink`: its stream broke. Any thread."""
         self._post(lambda: self._abort_all(sink))
 
+    def flush_cache(self) -> None:
+        """Empty the prefix cache of what nobody uses. Any thread."""
+        self._post(self._batcher.cache.flush)
+
     def _post(self, command: Callable[[], None]) -> None:
         self._inbox.append(command)
         self._wake.set()

@@ -209,18 +209,24 @@ class RequestEnd(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., started: _Optional[bool] = ..., output_tokens: _Optional[int] = ...) -> None: ...
 
 class WorkerCommand(_message.Message):
-    __slots__ = ("attached", "drain")
+    __slots__ = ("attached", "drain", "flush")
     ATTACHED_FIELD_NUMBER: _ClassVar[int]
     DRAIN_FIELD_NUMBER: _ClassVar[int]
+    FLUSH_FIELD_NUMBER: _ClassVar[int]
     attached: Attached
     drain: DrainCommand
-    def __init__(self, attached: _Optional[_Union[Attached, _Mapping]] = ..., drain: _Optional[_Union[DrainCommand, _Mapping]] = ...) -> None: ...
+    flush: FlushCommand
+    def __init__(self, attached: _Optional[_Union[Attached, _Mapping]] = ..., drain: _Optional[_Union[DrainCommand, _Mapping]] = ..., flush: _Optional[_Union[FlushCommand, _Mapping]] = ...) -> None: ...
 
 class Attached(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class DrainCommand(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class FlushCommand(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
@@ -261,6 +267,16 @@ class Pool(_message.Message):
     model: str
     overloaded: bool
     def __init__(self, model: _Optional[str] = ..., overloaded: _Optional[bool] = ...) -> None: ...
+
+class FlushWorkerRequest(_message.Message):
+    __slots__ = ("worker",)
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    worker: str
+    def __init__(self, worker: _Optional[str] = ...) -> None: ...
+
+class FlushWorkerResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class DrainWorkerRequest(_message.Message):
     __slots__ = ("worker",)

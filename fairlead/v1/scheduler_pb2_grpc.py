@@ -212,6 +212,11 @@ class AdminStub:
                 request_serializer=fairlead_dot_v1_dot_scheduler__pb2.DrainWorkerRequest.SerializeToString,
                 response_deserializer=fairlead_dot_v1_dot_scheduler__pb2.DrainWorkerResponse.FromString,
                 _registered_method=True)
+        self.FlushWorker = channel.unary_unary(
+                '/fairlead.v1.Admin/FlushWorker',
+                request_serializer=fairlead_dot_v1_dot_scheduler__pb2.FlushWorkerRequest.SerializeToString,
+                response_deserializer=fairlead_dot_v1_dot_scheduler__pb2.FlushWorkerResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServicer:
@@ -231,6 +236,13 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FlushWorker(self, request, context):
+        """The worker empties its prefix cache of what no running request uses. Returns when it has been told.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -243,6 +255,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.DrainWorker,
                     request_deserializer=fairlead_dot_v1_dot_scheduler__pb2.DrainWorkerRequest.FromString,
                     response_serializer=fairlead_dot_v1_dot_scheduler__pb2.DrainWorkerResponse.SerializeToString,
+            ),
+            'FlushWorker': grpc.unary_unary_rpc_method_handler(
+                    servicer.FlushWorker,
+                    request_deserializer=fairlead_dot_v1_dot_scheduler__pb2.FlushWorkerRequest.FromString,
+                    response_serializer=fairlead_dot_v1_dot_scheduler__pb2.FlushWorkerResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -300,6 +317,33 @@ class Admin:
             '/fairlead.v1.Admin/DrainWorker',
             fairlead_dot_v1_dot_scheduler__pb2.DrainWorkerRequest.SerializeToString,
             fairlead_dot_v1_dot_scheduler__pb2.DrainWorkerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FlushWorker(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fairlead.v1.Admin/FlushWorker',
+            fairlead_dot_v1_dot_scheduler__pb2.FlushWorkerRequest.SerializeToString,
+            fairlead_dot_v1_dot_scheduler__pb2.FlushWorkerResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -170,20 +170,27 @@ class PrefixCache:
         start = index * self.block_tokens
         return page if block.tokens == tuple(request.tokens[start : start + self.block_tokens]) else None
 
+    def flush(self) -> None:
+        """Evict every page that no running request uses. O(pages)."""
+        self._free += [self._evict() for _ in range(len(self._idle))]
+
     def _take(self, count: int) -> list[int]:
         """Pages for a new owner: free ones, then those of the blocks that were used longest ago."""
         kept = max(0, len(self._free) - count)
         pages = self._free[kept:][::-1]
         del self._free[kept:]
         while len(pages) < count:
-            page, _ = self._idle.popitem(last=False)
-            digest = self._blocks.pop(page).digest
-            del self._by_digest[digest]
-            self._tell(digest, None)
-            pages.append(page)
+            pages.append(self._evict())
         for page in pages:
             self._references[page] = 1
         return pages
+
+    def _evict(self) -> int:
+        page, _ = self._idle.popitem(last=False)
+        digest = self._blocks.pop(page).digest
+        del self._by_digest[digest]
+        self._tell(digest, None)
+        return page
 
     def _reference(self, page: int) -> None:
         self._idle.pop(page, None)

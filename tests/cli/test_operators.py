@@ -80,6 +80,7 @@ def test_only_the_admin_secret_opens(served: tuple[str, str, str], secret: str) 
         ("status", "--scheduler", scheduler),
         ("top", "--frames", "1", "--scheduler", scheduler),
         ("drain", "w0", "--scheduler", scheduler),
+        ("flush", "w0", "--scheduler", scheduler),
     ):
         done = fairlead(*command, "--secret", secret)
         assert done.returncode == 1

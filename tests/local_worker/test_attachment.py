@@ -50,7 +50,9 @@ class Teller:
 
     def __init__(self, scheduler: str, inventory: Inventory) -> None:
         self.inventory = inventory
-        self.attachment = Attachment(scheduler=scheduler, secret=SECRET, inventory=inventory, drain=lambda: None)
+        self.attachment = Attachment(
+            scheduler=scheduler, secret=SECRET, inventory=inventory, drain=lambda: None, flush=lambda: None
+        )
 
     def deliver(self, out: Outbox) -> None:
         self.inventory.deliver(out)

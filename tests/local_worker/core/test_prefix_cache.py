@@ -67,6 +67,12 @@ class PrefixCacheMachine(RuleBasedStateMachine):
             self.admitted.remove(request)
             self.cache.release(request)
 
+    @rule()
+    def flush(self) -> None:
+        self.cache.flush()
+        used = {page for request in self.admitted for page in request.pages}
+        assert set(self.cache._blocks) <= used, "what nobody uses is gone"
+
     @precondition(lambda self: self.admitted)
     @rule()
     def events_add_up_to_the_snapshot(self) -> None:
