@@ -100,6 +100,7 @@ class Admission:
             model=model.name,
             token_ids=encoded.token_ids,
             digests=encoded.digests,
+            revision=encoded.revision,
             system_tokens=encoded.system_tokens,
             sampling=sampling,
             weight=within_limits(identity.share * norm),

@@ -28,6 +28,7 @@ class Work:
     model: str
     token_ids: bytes
     digests: bytes
+    revision: str  # of the model that they are for
     system_tokens: int
     sampling: Sampling
     weight: float
@@ -135,6 +136,7 @@ class Session:
             client=work.client,
             model=work.model,
             digests=work.digests,
+            revision=work.revision,
             prompt_tokens=call.usage.prompt_tokens,
             excluded=self._tried,
             weight=work.weight,

@@ -24,6 +24,7 @@ def request_from(message: scheduler_pb2.DispatchRequest) -> Request:
         prompt_tokens=message.prompt_tokens,
         weight=_weight(message.weight, "requests.weight"),
         excluded=tuple(message.excluded),
+        revision=message.revision,
     )
 
 
@@ -51,9 +52,10 @@ def identity_from(hello: scheduler_pb2.Hello) -> Identity:
         block_tokens=model.block_tokens,
         kv_tokens=model.kv_tokens,
         max_running=model.max_running,
+        revision=model.revision,
     )
     for name in Identity.__slots__:
-        if not getattr(identity, name):
+        if not getattr(identity, name) and name != "revision":
             raise InvalidRequest("must be given", f"hello.{name}")
     return identity
 

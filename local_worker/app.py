@@ -80,6 +80,7 @@ class Worker:
             config.block_tokens,
             config.secret,
             config.model_name,
+            model.revision,
             config.max_prompt_tokens,
         )
         self._service = WorkerService(prompts, self._engine_loop)
@@ -183,6 +184,7 @@ class Worker:
             block_tokens=self._config.block_tokens,
             kv_tokens=model.kv_tokens,
             max_running=self._config.max_running,
+            revision=model.revision,
             policy=self._config.policy,
             admission=self._config.admission,
             cost=cost_name(cost_function(self._config.cost)),

@@ -19,6 +19,7 @@ class Model:
     vocab_size: int
     max_model_tokens: int
     kv_tokens: int
+    revision: str
 
 
 def load_model(config: WorkerConfig) -> Model:
@@ -32,7 +33,7 @@ def _fake(config: WorkerConfig) -> Model:
     tokenizer = ByteTokenizer()
     engine = FakeEngine(tokenizer.vocab_size, config.fake_step_seconds)
     kv_tokens = config.kv_tokens or FAKE_KV_TOKENS
-    return Model(engine, tokenizer, tokenizer.vocab_size, max_model_tokens=kv_tokens, kv_tokens=kv_tokens)
+    return Model(engine, tokenizer, tokenizer.vocab_size, kv_tokens, kv_tokens, revision="fake")
 
 
 def _transformers(config: WorkerConfig) -> Model:
@@ -41,7 +42,7 @@ def _transformers(config: WorkerConfig) -> Model:
 
     from local_worker.engine.attention import UnsupportedModel
     from local_worker.engine.memory import OutOfMemory
-    from local_worker.engine.model_files import resolve
+    from local_worker.engine.model_files import folder_of, resolve, revision
     from local_worker.engine.runner import EngineOptions, TransformersEngine
 
     torch.set_num_threads(config.threads)
@@ -59,6 +60,7 @@ def _transformers(config: WorkerConfig) -> Model:
             eos_token_ids=tokenizer.eos_token_ids,
         )
         engine = TransformersEngine.load(path, options, device=torch.device(device), dtype=getattr(torch, dtype))
+        loaded = revision(folder_of(path))
     except (UnsupportedModel, OutOfMemory, OSError) as error:
         raise ConfigError(f"model: {config.model}: {error}") from error
-    return Model(engine, tokenizer, engine.vocab_size, engine.max_model_tokens, engine.kv_tokens)
+    return Model(engine, tokenizer, engine.vocab_size, engine.max_model_tokens, engine.kv_tokens, loaded)

@@ -29,16 +29,21 @@ class Prompts:
     block_tokens: int
     secret: str
     model: str
+    revision: str
     max_tokens: int  # the longest prompt accepted
+
+    @property
+    def _revised(self) -> str:
+        return f"{self.model}@{self.revision}"
 
     def chain(self, packed: bytes, cache_scope: str, public_tokens: int) -> Chain:
         """The chain of token ids, the first `public_tokens` of which may be shared by everybody."""
-        root = root_seed(self.secret, self.model, cache_scope)
+        root = root_seed(self.secret, self._revised, cache_scope)
         public_blocks = public_tokens // self.block_tokens
         if not public_blocks:
             return Chain(chain(packed, self.block_tokens, root), 0, root)
         cut = public_blocks * self.block_tokens * TOKEN_BYTES
-        public = chain(packed[:cut], self.block_tokens, root_seed(self.secret, self.model, EVERYBODY))
+        public = chain(packed[:cut], self.block_tokens, root_seed(self.secret, self._revised, EVERYBODY))
         seed = branch_seed(unpack_digests(public)[-1], root)
         return Chain(public + chain(packed[cut:], self.block_tokens, seed), public_blocks, seed)
 
@@ -65,6 +70,7 @@ class Prompts:
             digests=self.chain(packed, request.cache_scope, public_tokens).digests,
             system_tokens=system_tokens,
             public_tokens=public_tokens,
+            revision=self.revision,
         )
 
     def _check_size(self, prompt: common_pb2.Prompt) -> None:

@@ -15,7 +15,7 @@ class DispatchBatch(_message.Message):
     def __init__(self, requests: _Optional[_Iterable[_Union[DispatchRequest, _Mapping]]] = ..., withdrawals: _Optional[_Iterable[_Union[Withdrawal, _Mapping]]] = ...) -> None: ...
 
 class DispatchRequest(_message.Message):
-    __slots__ = ("request_id", "attempt", "client", "model", "digests", "prompt_tokens", "excluded", "weight")
+    __slots__ = ("request_id", "attempt", "client", "model", "digests", "prompt_tokens", "excluded", "weight", "revision")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
@@ -24,6 +24,7 @@ class DispatchRequest(_message.Message):
     PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     EXCLUDED_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     attempt: int
     client: str
@@ -32,7 +33,8 @@ class DispatchRequest(_message.Message):
     prompt_tokens: int
     excluded: _containers.RepeatedScalarFieldContainer[str]
     weight: float
-    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., client: _Optional[str] = ..., model: _Optional[str] = ..., digests: _Optional[bytes] = ..., prompt_tokens: _Optional[int] = ..., excluded: _Optional[_Iterable[str]] = ..., weight: _Optional[float] = ...) -> None: ...
+    revision: str
+    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., client: _Optional[str] = ..., model: _Optional[str] = ..., digests: _Optional[bytes] = ..., prompt_tokens: _Optional[int] = ..., excluded: _Optional[_Iterable[str]] = ..., weight: _Optional[float] = ..., revision: _Optional[str] = ...) -> None: ...
 
 class Withdrawal(_message.Message):
     __slots__ = ("request_id", "attempt")
@@ -115,7 +117,7 @@ class AcceptedRequest(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., client: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., weight: _Optional[float] = ...) -> None: ...
 
 class ModelInfo(_message.Message):
-    __slots__ = ("name", "max_model_tokens", "vocab_size", "block_tokens", "kv_tokens", "max_running", "policy", "max_prompt_tokens", "cost", "admission")
+    __slots__ = ("name", "max_model_tokens", "vocab_size", "block_tokens", "kv_tokens", "max_running", "policy", "max_prompt_tokens", "cost", "admission", "revision")
     NAME_FIELD_NUMBER: _ClassVar[int]
     MAX_MODEL_TOKENS_FIELD_NUMBER: _ClassVar[int]
     VOCAB_SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -126,6 +128,7 @@ class ModelInfo(_message.Message):
     MAX_PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     COST_FIELD_NUMBER: _ClassVar[int]
     ADMISSION_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
     name: str
     max_model_tokens: int
     vocab_size: int
@@ -136,7 +139,8 @@ class ModelInfo(_message.Message):
     max_prompt_tokens: int
     cost: str
     admission: str
-    def __init__(self, name: _Optional[str] = ..., max_model_tokens: _Optional[int] = ..., vocab_size: _Optional[int] = ..., block_tokens: _Optional[int] = ..., kv_tokens: _Optional[int] = ..., max_running: _Optional[int] = ..., policy: _Optional[str] = ..., max_prompt_tokens: _Optional[int] = ..., cost: _Optional[str] = ..., admission: _Optional[str] = ...) -> None: ...
+    revision: str
+    def __init__(self, name: _Optional[str] = ..., max_model_tokens: _Optional[int] = ..., vocab_size: _Optional[int] = ..., block_tokens: _Optional[int] = ..., kv_tokens: _Optional[int] = ..., max_running: _Optional[int] = ..., policy: _Optional[str] = ..., max_prompt_tokens: _Optional[int] = ..., cost: _Optional[str] = ..., admission: _Optional[str] = ..., revision: _Optional[str] = ...) -> None: ...
 
 class Load(_message.Message):
     __slots__ = ("running", "waiting", "kv_tokens_used", "step_seconds", "draining", "queue_seconds", "services", "fairness_gap", "recomputed_tokens", "stalled_seconds", "prompt_tokens", "cached_tokens", "fairness_bound")

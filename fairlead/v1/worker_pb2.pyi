@@ -122,16 +122,18 @@ class EncodeRequest(_message.Message):
     def __init__(self, prompt: _Optional[_Union[_common_pb2.Prompt, _Mapping]] = ..., cache_scope: _Optional[str] = ..., public_system: _Optional[bool] = ...) -> None: ...
 
 class EncodeResponse(_message.Message):
-    __slots__ = ("token_ids", "digests", "system_tokens", "public_tokens")
+    __slots__ = ("token_ids", "digests", "system_tokens", "public_tokens", "revision")
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     DIGESTS_FIELD_NUMBER: _ClassVar[int]
     SYSTEM_TOKENS_FIELD_NUMBER: _ClassVar[int]
     PUBLIC_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
     token_ids: bytes
     digests: bytes
     system_tokens: int
     public_tokens: int
-    def __init__(self, token_ids: _Optional[bytes] = ..., digests: _Optional[bytes] = ..., system_tokens: _Optional[int] = ..., public_tokens: _Optional[int] = ...) -> None: ...
+    revision: str
+    def __init__(self, token_ids: _Optional[bytes] = ..., digests: _Optional[bytes] = ..., system_tokens: _Optional[int] = ..., public_tokens: _Optional[int] = ..., revision: _Optional[str] = ...) -> None: ...
 
 class DrainRequest(_message.Message):
     __slots__ = ()

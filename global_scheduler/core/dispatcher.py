@@ -58,7 +58,8 @@ class Dispatcher:
             _, blocks = self._index.match(request.digests, 1 << slot)
         member = self._fleet.at(slot)
         self._fleet.booked(member, 1)
-        expected = self._index.expect(slot, request.digests)
+        # A worker of another revision will hold these tokens under other digests.
+        expected = member.identity.revision == request.revision and self._index.expect(slot, request.digests)
         matched = blocks * member.identity.block_tokens
         assignment = self._assignments[key] = Assignment(request, member, matched, expected, source)
         self._unaccepted.setdefault(source, {})[key] = None

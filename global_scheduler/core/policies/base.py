@@ -19,6 +19,7 @@ class Request:
     prompt_tokens: int
     weight: int
     excluded: tuple[str, ...] = ()
+    revision: str = ""  # of the model: what its digests are of
 
 
 @dataclass(frozen=True, slots=True)
