@@ -6,19 +6,24 @@ Every call sends a prompt of 8 KB and gets 64 tokens streamed. Fake workers answ
 token. Beside Fairlead with four tokens per message and with one: a stream per call straight to the workers and, with
 --routers, public HTTP routers over HTTP workers, installed into `.cache/routers`. CPU counts what is in between:
 gateway and scheduler, or the router. Added is the time to the first token less that of the direct way. Then what asking
-the scheduler takes by itself, at 500 decisions a second.
+the scheduler takes by itself, at 500 decisions a second, and how long gateway and scheduler take to start.
 """
 
 import argparse
 import asyncio
+import tempfile
+from pathlib import Path
 
 from bench.control_plane.dispatching import Rate, latencies
 from bench.control_plane.job import Job, Measured
 from bench.control_plane.routers import environment
 from bench.control_plane.stack import start, straight_to_a_worker, through_the_gateway
+from bench.control_plane.starting import median, starts
 from bench.machine import commit, processor
 from fairlead.v1 import inference_pb2
 
+STARTS = 5
+READY = {"global_scheduler": "listening", "gateway": "ready"}  # what each logs then; a gateway knows a worker by then
 RATE = Rate(per_second=500, seconds=10.0, prompt_tokens=2048)
 
 
@@ -42,6 +47,15 @@ def main() -> None:
         took = asyncio.run(latencies(stack, RATE))
     p50, p99 = (took[int(len(took) * part)] * 1e3 for part in (0.5, 0.99))
     print(f"\na decision at {RATE.per_second}/s, {RATE.prompt_tokens} tokens: p50 {p50:.2f} ms, p99 {p99:.2f} ms")
+    _starts(args.workers)
+
+
+def _starts(workers: int) -> None:
+    print(f"\n| start to ready, median of {STARTS} | wall s | CPU s |\n|---|---|---|")
+    with start(workers, 0.0) as stack, tempfile.TemporaryDirectory() as logs:
+        for module, ready in READY.items():
+            took = median(starts(stack, Path(logs), module, ready, STARTS))
+            print(f"| {module} | {took.wall:.2f} | {took.cpu:.2f} |", flush=True)
 
 
 def _fairlead(job: Job, workers: int) -> None:
