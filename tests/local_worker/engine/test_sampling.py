@@ -108,6 +108,21 @@ def test_rows_with_different_parameters_are_drawn_as_if_alone() -> None:
     assert together == alone
 
 
+def test_how_many_candidates_are_looked_at_first_changes_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On CUDA it is all of them, as to see whether a part was enough is to wait."""
+    torch.manual_seed(0)
+    logits = torch.randn(40, 3000)
+    ways = ({"top_p": 0.9}, {"top_k": 700}, {"min_p": 0.02}, {"top_p": 0.5, "top_k": 40})
+    requests = [
+        make_request([1], sampling=Sampling(temperature=1.0, seed=seed, **ways[seed % 4]))  # type: ignore[arg-type]
+        for seed in range(40)
+    ]
+    tokens = sample(logits, requests).tokens
+    for count in (1, 3000):
+        monkeypatch.setattr("local_worker.engine.sampling.FIRST_CANDIDATES", count)
+        assert sample(logits, requests).tokens == tokens
+
+
 def with_output(prompt: list[int], output: list[int], **parameters: Any) -> Request:
     request = make_request(prompt, sampling=Sampling(max_tokens=64, **parameters))
     request.tokens += output
