@@ -24,7 +24,6 @@ from gateway.upstream.cluster import Cluster
 from gateway.validation import check_app, check_interaction, check_length, check_prompt, check_sampling, parse
 from throttler.core.tokens import Key
 
-ENCODE_SECONDS = 30.0
 LONG_PROMPT = 16 * 1024  # bytes; shorter ones are tokenized within milliseconds
 TRACEPARENT = "traceparent"
 Metadata = Iterable[tuple[str, str | bytes]]
@@ -120,16 +119,10 @@ class Admission:
     ) -> worker_pb2.EncodeResponse:
         """Tokenize. A client's long prompts go one after the other: nobody else has to wait for all of them."""
         if request.ByteSize() <= LONG_PROMPT:
-            return await self._encode(request, model, deadline)
+            return await self._cluster.encode(model, request, deadline)
         turn = self._turns.setdefault(client, asyncio.Lock())
         async with turn:
-            return await self._encode(request, model, deadline)
-
-    async def _encode(
-        self, request: worker_pb2.EncodeRequest, model: str, deadline: float | None
-    ) -> worker_pb2.EncodeResponse:
-        remaining = ENCODE_SECONDS if deadline is None else deadline - asyncio.get_running_loop().time()
-        return await self._cluster.encode(model, request, min(remaining, ENCODE_SECONDS))
+            return await self._cluster.encode(model, request, deadline)
 
     def _enter(self, key: Key, interaction: inference_pb2.Interaction, call: Call) -> bytes:
         """Count the call in its interaction; returns the token for the next one."""

@@ -4,16 +4,17 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 
 import grpc
 
-from fairlead.errors import FairleadError, TooLong, Unavailable
-from fairlead.outcomes import Outcome
+from fairlead.errors import DeadlineExceeded, TooLong, Unavailable
 from fairlead.rpc.cancellation import reraise_cancellation
 from fairlead.rpc.channel import MAX_MESSAGE_BYTES, open_channel, secret_metadata
 from fairlead.rpc.mutual import Membership
 from fairlead.rpc.status import from_call
 from fairlead.v1 import scheduler_pb2, worker_pb2, worker_pb2_grpc
+from gateway.upstream.hedge import hedged
 from gateway.upstream.outbox import Outbox
 
 log = logging.getLogger(__name__)
@@ -21,6 +22,8 @@ CLOSE_SECONDS = 5.0  # for prompts that are being tokenized
 # A worker that is no member any more, and says nothing for so long, is lost. One that still speaks has only lost its
 # scheduler: what it has begun it may finish.
 SILENT_SECONDS = 1.0
+ENCODE_SECONDS = 30.0  # for tokenizing one prompt
+HEDGE_SECONDS = 0.5  # a worker that takes longer may be frozen, and idle: the least loaded of all
 
 
 Key = tuple[str, str]  # address and instance of a worker
@@ -137,9 +140,16 @@ class WorkerLink:
 class Workers:
     """The links to all workers, by address and instance: a worker that comes back is not the same worker."""
 
-    def __init__(self, secret: str, member: Membership | None = None, silent_seconds: float = SILENT_SECONDS) -> None:
+    def __init__(
+        self,
+        secret: str,
+        member: Membership | None = None,
+        silent_seconds: float = SILENT_SECONDS,
+        encode_seconds: float = ENCODE_SECONDS,
+    ) -> None:
         self._secret = secret
         self._silent_seconds = silent_seconds
+        self._encode_seconds = encode_seconds
         self._member = member
         self._links: dict[Key, WorkerLink] = {}
         self._suspects: dict[Key, asyncio.TimerHandle] = {}
@@ -158,18 +168,27 @@ class Workers:
         return len(link.attempts) + link.encoding if link else 0
 
     async def encode(
-        self, members: Collection[scheduler_pb2.Member], request: worker_pb2.EncodeRequest, timeout: float
+        self, members: Collection[scheduler_pb2.Member], request: worker_pb2.EncodeRequest, deadline: float | None
     ) -> worker_pb2.EncodeResponse:
-        """Ask one member after the other, least loaded first, until one answers; raises what it raises."""
-        failure: FairleadError = Unavailable("no worker could tokenize the prompt")
-        for member in sorted(members, key=self.load):
-            try:
-                return await self.link(member.address, member.instance).encode(request, timeout)
-            except FairleadError as error:
-                if error.outcome is not Outcome.UNAVAILABLE:
-                    raise
-                failure = error
-        raise failure
+        """Tokenized by whichever member answers, the least loaded being asked first; raises what it raises.
+
+        `deadline`: the caller's, in loop time.
+        """
+        limit = asyncio.get_running_loop().time() + self._encode_seconds
+        end = limit if deadline is None else min(deadline, limit)
+        calls = [partial(self._encode, member, request, end) for member in sorted(members, key=self.load)]
+        try:
+            return await hedged(calls, HEDGE_SECONDS)
+        except DeadlineExceeded as error:
+            if end < limit:
+                raise
+            raise Unavailable(f"no worker tokenized the prompt within {self._encode_seconds:g} s") from error
+
+    async def _encode(
+        self, member: scheduler_pb2.Member, request: worker_pb2.EncodeRequest, end: float
+    ) -> worker_pb2.EncodeResponse:
+        remaining = end - asyncio.get_running_loop().time()
+        return await self.link(member.address, member.instance).encode(request, remaining)
 
     def keep(self, members: Collection[scheduler_pb2.Member]) -> None:
         """Close the links to workers that are no longer members: idle ones at once, others when they fall silent."""

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import grpc
 import pytest
 
-from fairlead.errors import InvalidRequest, Unavailable
+from fairlead.errors import DeadlineExceeded, InvalidRequest, Unavailable
 from fairlead.rpc.server import Server
 from fairlead.rpc.status import to_status
 from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2, worker_pb2_grpc
@@ -25,6 +25,7 @@ class ScriptedWorker(worker_pb2_grpc.WorkerServicer, worker_pb2_grpc.TokenizerSe
         self.address = f"127.0.0.1:{self.server.port}"
         self.commands: asyncio.Queue[worker_pb2.SessionCommands] = asyncio.Queue()
         self.events: asyncio.Queue[worker_pb2.StepEvents] = asyncio.Queue()
+        self.is_frozen = False
 
     async def Session(
         self, request_iterator: AsyncIterator[worker_pb2.SessionCommands], context: grpc.aio.ServicerContext
@@ -43,6 +44,8 @@ class ScriptedWorker(worker_pb2_grpc.WorkerServicer, worker_pb2_grpc.TokenizerSe
     async def Encode(
         self, request: worker_pb2.EncodeRequest, context: grpc.aio.ServicerContext
     ) -> worker_pb2.EncodeResponse:
+        if self.is_frozen:
+            await asyncio.Event().wait()
         if request.prompt.text == "bad":
             await context.abort_with_status(to_status(InvalidRequest("no good", "prompt.text")))
         return worker_pb2.EncodeResponse(token_ids=b"1234")
@@ -137,26 +140,42 @@ async def test_a_prompt_is_tokenized_by_whoever_is_alive(workers: Workers, worke
     dead = scheduler_pb2.Member(worker="a", address="127.0.0.1:1")
     alive = scheduler_pb2.Member(worker="b", address=worker.address)
     request = worker_pb2.EncodeRequest(prompt=common_pb2.Prompt(text="good"))
-    assert (await workers.encode([dead, alive], request, 20)).token_ids == b"1234"
+    assert (await workers.encode([dead, alive], request, None)).token_ids == b"1234"
     with pytest.raises(Unavailable):
-        await workers.encode([dead], request, 20)
+        await workers.encode([dead], request, None)
     with pytest.raises(Unavailable):
-        await workers.encode([], request, 20)
+        await workers.encode([], request, None)
     request.prompt.text = "bad"
     with pytest.raises(InvalidRequest) as caught:
-        await workers.encode([dead, alive], request, 20)
+        await workers.encode([dead, alive], request, None)
     assert caught.value.field == "prompt.text"
 
 
 async def test_prompts_that_are_tokenized_count_as_load(workers: Workers, worker: ScriptedWorker) -> None:
     member = scheduler_pb2.Member(worker="a", address=worker.address)
     request = worker_pb2.EncodeRequest(prompt=common_pb2.Prompt(text="good"))
-    encodes = [asyncio.create_task(workers.encode([member], request, 20)) for _ in range(3)]
+    encodes = [asyncio.create_task(workers.encode([member], request, None)) for _ in range(3)]
     async with asyncio.timeout(20):
         while workers.load(member) < 3:  # noqa: ASYNC110 - until they have begun, which nothing tells
             await asyncio.sleep(0)
     await asyncio.gather(*encodes)
     assert workers.load(member) == 0
+
+
+async def test_a_worker_that_does_not_answer_is_not_waited_for(worker: ScriptedWorker) -> None:
+    frozen, workers = ScriptedWorker(), Workers(SECRET, encode_seconds=1.0)
+    frozen.is_frozen = True
+    await frozen.server.start()
+    members = [scheduler_pb2.Member(worker=name, address=frozen.address) for name in "ab"]
+    request = worker_pb2.EncodeRequest(prompt=common_pb2.Prompt(text="good"))
+    alive = scheduler_pb2.Member(worker="c", address=worker.address)
+    assert (await workers.encode([members[0], alive], request, None)).token_ids == b"1234"
+    with pytest.raises(Unavailable, match="within 1 s"):
+        await workers.encode(members, request, None)
+    with pytest.raises(DeadlineExceeded):
+        await workers.encode(members, request, asyncio.get_running_loop().time() + 0.1)
+    await workers.close()
+    await frozen.server.stop(0)
 
 
 async def test_links_to_former_members_are_closed_when_idle(workers: Workers, worker: ScriptedWorker) -> None:
