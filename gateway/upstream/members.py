@@ -37,7 +37,7 @@ class Members:
         self._limits = {model: _smallest([m.model for m in members]) for model, members in pools.items()}
 
     def forget_overload(self) -> None:
-        """The scheduler is away: overload is unknown, and unknown counts as not overloaded."""
+        """The scheduler is away or silent: overload is unknown, and unknown counts as not overloaded."""
         self._overloaded = {}
 
     def overloaded(self, model: str) -> bool:

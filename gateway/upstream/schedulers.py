@@ -12,6 +12,8 @@ from gateway.upstream.scheduler import SchedulerAway, SchedulerLink
 log = logging.getLogger(__name__)
 # How long after a scheduler took the lead, or came back, workers may take to attach before they count as gone.
 REATTACH_SECONDS = 5.0
+# Overload stands while it is told: while requests wait or run, loads change, and the leader says so ten times a second.
+FRESH_SECONDS = 1.0
 
 
 class Schedulers:
@@ -36,6 +38,7 @@ class Schedulers:
         self._rival: SchedulerLink | None = None  # that has the leader's epoch, and is ignored
         self._latest = scheduler_pb2.ClusterState()
         self._settling: asyncio.TimerHandle | None = None
+        self._fading: asyncio.TimerHandle | None = None
         self._links = [
             SchedulerLink(address, secret, self._heard, lambda: self._epoch, member) for address in addresses
         ]
@@ -48,6 +51,7 @@ class Schedulers:
                     tasks.create_task(link.run())
         finally:
             self._stop_settling()
+            self._stop_fading()
 
     async def select(self, request: scheduler_pb2.DispatchRequest) -> scheduler_pb2.DispatchReply:
         """The leader's choice; raises SchedulerAway."""
@@ -75,6 +79,9 @@ class Schedulers:
             self._members.replace(state)
         else:
             self._members.merge(state)
+        self._stop_fading()
+        if self._members.overloaded_models():
+            self._fading = asyncio.get_running_loop().call_later(FRESH_SECONDS, self._forget_overload)
         self._changed()
 
     def _follow(self, link: SchedulerLink, epoch: int) -> None:
@@ -96,6 +103,10 @@ class Schedulers:
     def _lose(self) -> None:
         self._leader = None
         self._stop_settling()
+        self._forget_overload()
+
+    def _forget_overload(self) -> None:
+        self._stop_fading()
         self._members.forget_overload()
         self._changed()
 
@@ -108,3 +119,8 @@ class Schedulers:
         if self._settling is not None:
             self._settling.cancel()
             self._settling = None
+
+    def _stop_fading(self) -> None:
+        if self._fading is not None:
+            self._fading.cancel()
+            self._fading = None

@@ -139,6 +139,15 @@ async def test_without_the_scheduler_the_least_loaded_known_worker_is_chosen(lin
     await linked.until(lambda: not cluster.members.overloaded("m"))
 
 
+async def test_overload_of_which_nothing_more_is_heard_is_over(linked: Linked) -> None:
+    assert linked.cluster.members.overloaded("m")
+    await linked.until(lambda: not linked.cluster.members.overloaded("m"))
+    assert linked.names() == ["a", "b"]
+    assert (await asyncio.gather(linked.cluster.place(request()), linked.scheduler.batches.get()))[1].requests
+    linked.scheduler.say(STATE)
+    await linked.until(lambda: linked.cluster.members.overloaded("m"))
+
+
 async def test_a_restarted_scheduler_is_found_again_and_takes_nobody_away_at_once(linked: Linked) -> None:
     await linked.scheduler.server.stop(0)
     await linked.until(lambda: not linked.cluster.members.overloaded("m"))
@@ -153,18 +162,20 @@ async def test_a_restarted_scheduler_is_found_again_and_takes_nobody_away_at_onc
 
 async def test_the_highest_epoch_is_followed_and_a_lower_one_ignored() -> None:
     old = ScriptedScheduler("127.0.0.1:0", STATE)
-    new = ScriptedScheduler("127.0.0.1:0", scheduler_pb2.ClusterState(epoch=2, members=STATE.members[1:]))
+    newcomer = scheduler_pb2.Member(worker="c", instance="c1", model=scheduler_pb2.ModelInfo(name="n"))
+    members = [STATE.members[1], newcomer]
+    new = ScriptedScheduler("127.0.0.1:0", scheduler_pb2.ClusterState(epoch=2, members=members))
     standby = ScriptedScheduler("127.0.0.1:0", scheduler_pb2.ClusterState(epoch=0))
     for scheduler in (old, standby):
         await scheduler.server.start()
     changed = asyncio.Event()
     cluster = Cluster([old.address, new.address, standby.address], SECRET, changed.set)
     running = asyncio.create_task(cluster.run())
-    while not cluster.members.overloaded("m"):
+    while not len(cluster.members):
         changed.clear()
         await changed.wait()
     await new.server.start()
-    while cluster.members.overloaded("m"):
+    while newcomer not in cluster.members.all():
         changed.clear()
         await changed.wait()
     old.say(scheduler_pb2.ClusterState(epoch=1, members=STATE.members[:1]))
