@@ -93,9 +93,10 @@ class Session:
         return self._last is not None
 
     def close(self) -> None:
-        """Free the request at its worker; does nothing after its end."""
+        """Free the request at its worker, and its place if that cannot be reached; does nothing after its end."""
         if self._attempt is not None:
             self._attempt.abort()
+            self._withdraw_unstarted()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -215,7 +216,6 @@ class Session:
             self._call.timings.finished = ended.timings.finished
         outcome = Outcome(ended.outcome)
         if outcome is not Outcome.COMPLETED:
-            self._withdraw_unstarted()
             raise error_for(outcome, ended.message)
         self._call.finish_reason = FinishReason(ended.finish_reason)
         responses = []

@@ -66,9 +66,11 @@ class Dispatcher:
         return assignment
 
     def withdrawn(self, request_id: str, attempt: int) -> None:
-        """The gateway gave the assignment up: it never started."""
-        assignment = self._take((request_id, attempt))
-        if assignment is not None:
+        """The gateway gave the assignment up before it started. A worker that has it all the same says how it ended."""
+        key = (request_id, attempt)
+        assignment = self._assignments.get(key)
+        if assignment is not None and self._is_unaccepted(key, assignment):
+            self._take(key)
             self._undo(assignment)
 
     def gone(self, source: int) -> None:
@@ -178,10 +180,13 @@ class Dispatcher:
 
     def _is_accepted(self, key: Key, assignment: Assignment) -> None:
         source = assignment.source
-        if source is not None and key in self._unaccepted.get(source, {}):
+        if source is not None and self._is_unaccepted(key, assignment):
             del self._unaccepted[source][key]
             if not self._unaccepted[source]:
                 del self._unaccepted[source]
+
+    def _is_unaccepted(self, key: Key, assignment: Assignment) -> bool:
+        return assignment.source is not None and key in self._unaccepted.get(assignment.source, {})
 
     def _undo(self, assignment: Assignment) -> None:
         member = assignment.member

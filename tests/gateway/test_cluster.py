@@ -2,14 +2,19 @@
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Callable
 
 import grpc
 import pytest
 
+from fairlead.blocks import pack_ids
 from fairlead.errors import Unavailable
 from fairlead.rpc.server import Server
+from fairlead.sampling import Sampling
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc, worker_pb2
+from gateway.call import Call
+from gateway.session import Session, Work
 from gateway.upstream.cluster import Cluster
 
 SECRET = "a secret of the gateway's tests"
@@ -97,6 +102,25 @@ def request(request_id: str = "r", excluded: tuple[str, ...] = ()) -> scheduler_
     return scheduler_pb2.DispatchRequest(request_id=request_id, attempt=1, model="m", excluded=excluded)
 
 
+def work(request_id: str) -> Work:
+    return Work(
+        request_id=request_id,
+        client="ann",
+        model="m",
+        token_ids=pack_ids([1, 2]),
+        digests=b"",
+        system_tokens=0,
+        sampling=Sampling(max_tokens=4),
+        weight=1.0,
+        in_interaction=False,
+        interaction_token=b"",
+        cache_scope="",
+        public_tokens=0,
+        deadline=None,
+        tokens_per_message=1,
+    )
+
+
 async def test_requests_of_a_tick_share_a_message_and_replies_find_their_request(linked: Linked) -> None:
     placing = [asyncio.create_task(linked.cluster.place(request(request_id))) for request_id in ("r", "s")]
     batch = await linked.scheduler.batches.get()
@@ -123,6 +147,22 @@ async def test_a_cancelled_request_is_withdrawn(linked: Linked) -> None:
     await linked.scheduler.batches.get()
     placing.cancel()
     assert (await linked.scheduler.batches.get()).withdrawals[0].request_id == "r"
+
+
+async def test_a_call_that_goes_before_its_worker_was_reached_is_withdrawn(linked: Linked) -> None:
+    session = Session(linked.cluster, work("r"), Call(request_id="r", deadline=None))
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        mute.setblocking(False)
+        waiting = asyncio.ensure_future(anext(session.responses()))
+        await linked.scheduler.batches.get()
+        address = f"127.0.0.1:{mute.getsockname()[1]}"
+        reply = scheduler_pb2.DispatchReply(request_id="r", attempt=1, worker="a", address=address)
+        linked.scheduler.replies.put_nowait(scheduler_pb2.DispatchReplies(replies=[reply]))
+        connection, _ = await asyncio.get_running_loop().sock_accept(mute)
+        with connection:
+            waiting.cancel()
+            session.close()
+            assert (await linked.scheduler.batches.get()).withdrawals[0].request_id == "r"
 
 
 async def test_without_the_scheduler_the_least_loaded_known_worker_is_chosen(linked: Linked) -> None:

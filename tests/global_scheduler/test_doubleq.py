@@ -141,13 +141,15 @@ class DispatchMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.running)
     @rule(pick=st.integers(0, 1000), told=st.booleans())
     def never_started(self, pick: int, told: bool) -> None:
-        """The worker says so, or the gateway."""
+        """The worker says so, or the gateway, which does not know whether the worker has it."""
         name = sorted(self.running)[pick % len(self.running)]
+        _, at, _, _, source = self.running[name]
         if told:
-            self.dispatcher.ended(self.workers[self.running[name][1]].member, name, 1, False, 0)
+            self.dispatcher.ended(self.workers[at].member, name, 1, False, 0)
         else:
             self.dispatcher.withdrawn(name, 1)
-        self.undone(name)
+        if told or source:
+            self.undone(name)
 
     def undone(self, name: str) -> None:
         client, at, tokens, chain, _ = self.running.pop(name)
