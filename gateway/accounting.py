@@ -69,6 +69,10 @@ class Accounting:
         elif call.timings.received > interaction.failed_at:
             interaction.failure = None
 
+    def in_progress(self, key: Key) -> bool:
+        """Whether a call of the interaction was admitted here, and it has not closed."""
+        return key in self._open
+
     def closed(self, interaction: Closed) -> None:
         """An interaction is over. One that was ended here before any call of it came here is not known."""
         known = self._open.pop(interaction.key, None)

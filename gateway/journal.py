@@ -31,10 +31,11 @@ class Journal:
         """Enter a call whose outcome has just been set."""
         assert call.outcome is not None
         self.outcomes[call.outcome] += 1
+        key = Key(call.client, call.app, call.interaction)
         if call.entered and call.traceparent:
-            self._traced_by_caller.add(Key(call.client, call.app, call.interaction))
+            self._traced_by_caller.add(key)
         self.accounting.ended(call)
-        record = _record(call, call.outcome)
+        record = _record(call, call.outcome, self.accounting.in_progress(key))
         log.info(
             "call ended",
             extra={
@@ -86,12 +87,13 @@ class Journal:
             self._traces.interaction(record)
 
 
-def _record(call: Call, outcome: Outcome) -> CallRecord:
+def _record(call: Call, outcome: Outcome, is_rooted: bool) -> CallRecord:
     usage, timings = call.usage, call.timings
     return CallRecord(
         client=call.client,
         app=call.app,
         interaction=call.interaction,
+        is_rooted=is_rooted,
         stage=call.stage,
         request_id=call.request_id,
         model=call.model,

@@ -17,6 +17,7 @@ class CallRecord:
     client: str
     app: str
     interaction: str = ""  # id; empty: the call stands alone
+    is_rooted: bool = True  # the interaction is in progress, so that its root span will come
     stage: int = 0
     request_id: str
     model: str

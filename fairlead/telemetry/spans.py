@@ -26,9 +26,9 @@ Attributes = dict[str, str | int | float | tuple[str, ...]]
 
 
 def parent(call: CallRecord) -> SpanContext | None:
-    """The caller's span, with the caller's word whether it is sampled; else the interaction's root; else none."""
+    """The caller's span, with the caller's word whether it is sampled; else the root of an interaction in progress."""
     above = remote(call.traceparent)
-    if above is None and call.interaction:
+    if above is None and call.interaction and call.is_rooted:
         return _root(call.client, call.app, call.interaction)
     return above
 

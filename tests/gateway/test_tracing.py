@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from fairlead import Client
-from fairlead.errors import InvalidRequest
+from fairlead.errors import InvalidRequest, TooLong
 from gateway.admission import traceparent
 from tests.otlp import Receiver
 from tests.services import Stack
@@ -53,6 +53,32 @@ def test_an_interactions_calls_are_one_trace_across_services(
     assert outcomes == ["REJECTED_INVALID"]
     texts = {a.value.string_value for _, span in receiver.spans for a in span.attributes}
     assert not texts & {"plan", "act", "bad"}, "prompts never enter spans"
+
+
+async def overreach(address: str) -> None:
+    """A first call that is refused, one that opens the interaction, and one that is refused in it."""
+    async with Client(address, user="ann", app="agent") as client, client.interaction() as interaction:
+        with pytest.raises(TooLong):
+            await interaction.generate("x" * 10_000)
+        await interaction.generate("plan", max_tokens=4, ignore_eos=True)
+        with pytest.raises(TooLong):
+            await interaction.generate("x" * 10_000)
+
+
+def test_a_refused_call_is_below_an_interaction_in_progress_or_stands_alone(
+    stack: Stack, receiver: Receiver, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+    stack.worker("w0", served_name="tiny")
+    gateway = stack.gateway()
+    asyncio.run(overreach(gateway.address))
+    assert gateway.terminate() == 0
+    [root], calls = receiver.named("interaction"), receiver.named("chat tiny")
+    alone = [call for call in calls if not call.parent_span_id]
+    assert [call.status.message for call in alone] == ["REJECTED_TOO_LONG"]
+    assert [call.status.message for _, call in receiver.below(root)] == ["", "REJECTED_TOO_LONG"]
+    assert len(calls) == 3
+    assert alone[0].trace_id != root.trace_id
 
 
 async def ask(address: str, calls: int) -> int:
