@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 from fairlead.blocks import TOKEN_BYTES
 from fairlead.cost import within_limits
-from fairlead.errors import Cancelled
+from fairlead.errors import Cancelled, FairleadError
 from fairlead.outcomes import Outcome
 from fairlead.sampling import Sampling
 from fairlead.telemetry.spans import remote
@@ -69,11 +69,12 @@ class Admission:
         """
         identity = self.identify(metadata)
         call.client, call.traceparent = identity.client, traceparent(metadata)
-        request = parse(inference_pb2.GenerateRequest, data)
-        model = self._cluster.members.resolve(request.model)
-        sampling = call.sampling = check_request(request, model)
-        call.model, call.policy, call.app = model.name, model.policy, self._app(identity, request.app)
-        call.tier = f"{identity.share:g}"
+        try:
+            request = parse(inference_pb2.GenerateRequest, data)
+            model, sampling = self._examine(request, identity, call)
+        except FairleadError:
+            self._throttling.refused(identity.client)
+            raise
         key = Key(identity.client, call.app, request.interaction.id)
         call.interaction = key.id
         overloaded = self._cluster.members.overloaded(model.name)
@@ -110,6 +111,16 @@ class Admission:
             deadline=call.deadline,
             tokens_per_message=1 if request.streaming == inference_pb2.STREAMING_EACH_TOKEN else TOKENS,
         )
+
+    def _examine(
+        self, request: inference_pb2.GenerateRequest, identity: Identity, call: Call
+    ) -> tuple[scheduler_pb2.ModelInfo, Sampling]:
+        """Everything that can be judged before the throttle is asked; raises the FairleadError that refuses it."""
+        model = self._cluster.members.resolve(request.model)
+        sampling = call.sampling = check_request(request, model)
+        call.model, call.policy, call.app = model.name, model.policy, self._app(identity, request.app)
+        call.tier = f"{identity.share:g}"
+        return model, sampling
 
     def _app(self, identity: Identity, named: str) -> str:
         return identity.app(named, self._throttling.profiles.apps)

@@ -96,6 +96,10 @@ class Throttling:
             raise error_for(decision.outcome, decision.message, retry_after=decision.retry_after)
         return decision.protected
 
+    def refused(self, client: str) -> None:
+        """A call was refused before `check` was asked: every arrival counts towards its user."""
+        self._throttle.refused(client, time.monotonic())
+
     def enter(self, key: Key, interaction: inference_pb2.Interaction) -> tuple[int, bytes]:
         """Count an admitted call in its interaction; returns its stage and the token for the next call."""
         stage = self.interactions.admitted(key, interaction.token, time.time())

@@ -49,6 +49,24 @@ def test_a_throttled_call_says_which_limit_and_when_to_retry(stack: Stack) -> No
         assert 0 < refusal.retry_after <= 60
 
 
+def test_calls_that_are_refused_at_the_door_count_towards_their_user(stack: Stack) -> None:
+    stack.worker("a")
+    bad = inference_pb2.GenerateRequest(prompt=common_pb2.Prompt(text=""))
+    with grpc.insecure_channel(stack.gateway(throttle="rpm", user_per_minute=4).address) as channel:
+        stub = inference_pb2_grpc.InferenceStub(channel)
+
+        def outcome_of(request: inference_pb2.GenerateRequest) -> Outcome:
+            try:
+                return Outcome(list(stub.Generate(request, timeout=30))[-1].finished.outcome)
+            except grpc.RpcError as error:
+                return from_call(error).outcome
+
+        # A minute may turn once; good calls alone would stay within the limit.
+        rounds = [[outcome_of(request) for request in (bad, bad, bad, bad, request_for(1))] for _ in range(3)]
+        assert all(outcomes[:4] == [Outcome.REJECTED_INVALID] * 4 for outcomes in rounds)
+        assert Outcome.THROTTLED_USER in [outcomes[4] for outcomes in rounds]
+
+
 def test_under_overload_only_interactions_in_progress_go_on(stack: Stack) -> None:
     stack.worker("a", fake_step_seconds=0.02, max_running=1)
     gateway = stack.gateway(throttle="oit", user_per_minute=1)

@@ -17,10 +17,8 @@ from throttler.core.throttle import Admitted, Decision, Rejected, Throttle
 LIMITS = Limits(user_per_minute=3, app_per_minute=5, kappa=2)
 PROFILES = Profiles(limits=LIMITS)
 Call = tuple[str, str, bool, bool, int]  # client, app, protected, overloaded, seconds since the last
-CALLS = st.lists(
-    st.tuples(st.sampled_from("uvw"), st.sampled_from("xy"), st.booleans(), st.booleans(), st.integers(0, 30)),
-    max_size=80,
-)
+CALL = st.tuples(st.sampled_from("uvw"), st.sampled_from("xy"), st.booleans(), st.booleans(), st.integers(0, 30))
+CALLS = st.lists(CALL, max_size=80)
 
 
 @dataclass
@@ -30,6 +28,9 @@ class NaiveOit:
     users: list[tuple[str, int]] = field(default_factory=list)
     apps: list[tuple[str, int]] = field(default_factory=list)
     protected: list[tuple[str, int]] = field(default_factory=list)
+
+    def refused(self, client: str, now: int) -> None:
+        self.users.append((client, now))
 
     def admit(self, client: str, app: str, protected: bool, overloaded: bool, now: int) -> Outcome | bool:
         def count(arrivals: list[tuple[str, int]], key: str) -> int:
@@ -53,6 +54,9 @@ class NaiveRpm:
     users: list[tuple[str, int]] = field(default_factory=list)
     apps: list[tuple[str, int]] = field(default_factory=list)
 
+    def refused(self, client: str, now: int) -> None:
+        self.users.append((client, now // 60))
+
     def admit(self, client: str, app: str, protected: bool, overloaded: bool, now: int) -> Outcome | bool:
         minute = now // 60
         self.users.append((client, minute))
@@ -66,16 +70,20 @@ def summary(decision: Decision) -> Outcome | bool:
     return decision.protected if isinstance(decision, Admitted) else decision.outcome
 
 
-@given(CALLS)
-def test_oit_and_rpm_agree_with_their_models(calls: list[Call]) -> None:
+@given(st.lists(st.tuples(CALL, st.booleans()), max_size=80))
+def test_oit_and_rpm_agree_with_their_models(calls: list[tuple[Call, bool]]) -> None:
     pairs: list[tuple[Throttle, NaiveOit | NaiveRpm]] = [
         (Oit(PROFILES, Whole()), NaiveOit()),
         (Rpm(PROFILES, Whole()), NaiveRpm()),
     ]
     now = 0
-    for client, app, protected, overloaded, pause in calls:
+    for (client, app, protected, overloaded, pause), is_valid in calls:
         now += pause
         for throttle, model in pairs:
+            if not is_valid:
+                throttle.refused(client, float(now))
+                model.refused(client, now)
+                continue
             decision = throttle.admit(client, app, protected, overloaded, float(now))
             throttle.check_invariants()
             assert summary(decision) == model.admit(client, app, protected, overloaded, now)

@@ -50,6 +50,10 @@ class Oit:
             return _rejected(Outcome.THROTTLED_APP, "app", app, app_account.limit, app_wait)
         return Admitted(protected)
 
+    def refused(self, client: str, now: float) -> None:
+        """See Throttle."""
+        self.window.arrived(self._user(client), now)
+
     def configure(self, profiles: Profiles) -> None:
         """See Throttle."""
         self._profiles = profiles

@@ -36,6 +36,10 @@ class Rpm:
             return Rejected(Outcome.THROTTLED_APP, wait, message)
         return Admitted(protected)
 
+    def refused(self, client: str, now: float) -> None:
+        """See Throttle."""
+        self.window.arrived(self._user(client), now)
+
     def configure(self, profiles: Profiles) -> None:
         """See Throttle."""
         self._profiles = profiles
@@ -45,5 +49,7 @@ class Rpm:
         self.window.check_invariants()
 
     def _accounts(self, client: str, app: str) -> tuple[Account, Account]:
-        user = Account("user:" + client, self._profiles.limits.user_per_minute)
-        return user, Account("app:" + app, self._profiles.app(app).per_minute)
+        return self._user(client), Account("app:" + app, self._profiles.app(app).per_minute)
+
+    def _user(self, client: str) -> Account:
+        return Account("user:" + client, self._profiles.limits.user_per_minute)

@@ -49,6 +49,9 @@ class Throttle(Protocol):
         `protected`: the call continues an interaction in progress. `overloaded`: the model's pool is.
         """
 
+    def refused(self, client: str, now: float) -> None:
+        """Count the arrival of a call that something else refused before this was asked: towards its user alone."""
+
     def configure(self, profiles: Profiles) -> None:
         """Other limits from now on; what was counted stays counted."""
 

@@ -20,6 +20,9 @@ class Unlimited:
         """See Throttle."""
         return Admitted(protected)
 
+    def refused(self, client: str, now: float) -> None:
+        """See Throttle; nothing is counted."""
+
     def configure(self, profiles: Profiles) -> None:
         """See Throttle; there are no limits."""
 
