@@ -6,24 +6,28 @@ The folder's own README describes the columns. Every run is simulated with the a
 import csv
 import gzip
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from simulation.call import Call
 from simulation.prompts import Segments
 from simulation.sources import SourceMissing
-from simulation.spec import ClusterSpec, slora
+from simulation.spec import ClusterSpec, Engine, slora
 from simulation.step_time import Profile
 
 POLICIES = {
     "FCFS": "fcfs",
-    "LCF": "lcf",
+    "LCF": "slora-lcf",
     "LShare": "fcfs",  # RPM in front of FCFS
-    "VTC": "vtc",
-    "VTC_predict": "vtc-predict",
-    "VTC_oracle": "vtc-oracle",
-    "VTC_pred_50": "vtc-half",
+    "VTC": "slora-vtc",
+    "VTC_predict": "slora-predict",
+    "VTC_oracle": "slora-oracle",
+    "VTC_pred_50": "slora-half",
 }
+# Workloads that were run again with the revised code (fair_bench/REVISION.md of the authors' code).
+REVISED = frozenset({"overload", "overload-multi", "overload-weighted", "real"})
+FRESH = "real"  # for these clients the server was started anew
+FIRST_SECONDS = 1.1  # what its first prompt took longer, in the fitted runs
 A10G_KV_TOKENS = 10_000
 PROFILED = "_profile"
 SUFFIX = ".csv.gz"
@@ -72,7 +76,11 @@ class Run:
         """The measured system on `profile`."""
         policy = POLICIES[self.scheduler.removesuffix(PROFILED)]
         cost = "profiled" if self.scheduler.endswith(PROFILED) else "weighted-tokens"
-        return slora(profile, policy, self.kv_tokens, cost, self.limit)
+        revised = self.workload in REVISED and policy != "fcfs"
+        engine = Engine.SLORA_REVISED if revised else Engine.SLORA
+        if self.workload == FRESH:
+            profile = replace(profile, first_seconds=FIRST_SECONDS)
+        return slora(profile, policy, self.kv_tokens, cost, self.limit, engine)
 
 
 def run_names(folder: Path) -> list[str]:

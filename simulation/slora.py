@@ -1,23 +1,33 @@
 """How the engine behind the VTC measurements batches (S-LoRA, on LightLLM; VTC section 5.1).
 
-It is the measured system's own admission around a policy of ours: new requests enter only every tenth decoding step, by
-an estimate of the most memory that the batch will ever need, and a prefill runs alone while the others wait.
+It is the measured system's own admission around a policy of ours: new requests enter from the tenth decoding step on,
+by an estimate of the most memory that the batch will ever need, and a prefill runs alone while the others wait.
+Three more of its habits were read in its published code (github.com/Ying1123/VTC-artifact, slora/server/router) and
+found in the measured admissions: room for an adapter is set aside for every client in the batch although none is
+loaded; arrivals are read only when a step begins, after the decision who enters, or when somebody has ended; and in
+the revised code everybody in the batch pays for one more token whenever somebody ends.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from fairlead.cost import Cost
 from local_worker.core.batch import Slice, StepResult
 from local_worker.core.batcher import Advance, Plan
 from local_worker.core.limits import Limits
+from local_worker.core.policies.client_queues import ClientQueues
+from local_worker.core.policies.fcfs import Fcfs
 from local_worker.core.policies.protocol import QueuePolicy
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
 from simulation.decode_runs import RunBatcher, left_of
+from simulation.slora_policies import SloraVtc
 
 DECODES_BETWEEN_PREFILLS = 10
 PREFILL_SHARE = 6  # at most 1/6 of the memory, or the longest request, in new prompts at a time
 LONGEST_REQUEST = 3072
+ADAPTER_TOKENS = 32  # four pages per rank, of rank 8
+
+Size = tuple[int, int]  # tokens that a request has still to make after its next one, tokens that it holds then
 
 
 class SloraBatcher(RunBatcher):
@@ -38,12 +48,40 @@ class SloraBatcher(RunBatcher):
         self._decodes = 0
         self._prefill = 0
         self._due = True
+        self._unread: list[tuple[Request, float]] = []  # arrivals that the queue does not know yet, and when they came
+        self._readable = 0  # of these, how many were there when the current step began
+        self._queues = ClientQueues()
+        self._clients: dict[str, None] = {}  # ever seen
+
+    def submit(self, request: Request, now: float) -> Request | None:
+        """See Batcher; nobody gives way."""
+        self._check(request)
+        self._unread.append((request, now))
+        return None
+
+    def _read(self, number: int) -> None:
+        for request, since in self._unread[:number]:
+            super().submit(request, since)
+            self._queues.add(request)
+            self._clients[request.client] = None
+        del self._unread[:number]
+
+    def abort(self, request: Request) -> None:
+        """See Batcher."""
+        if request in self._waiting:
+            self._queues.remove(request)
+        self._unread = [entry for entry in self._unread if entry[0] is not request]
+        super().abort(request)
 
     def plan(self, now: float) -> Plan | None:
         """The prompts that enter, alone; without such, a decoding step."""
+        if not self._running:
+            self._read(len(self._unread))
         self._due = not self._running or self._decodes >= DECODES_BETWEEN_PREFILLS
         self._prefill = 0
-        return super().plan(now)
+        plan = super().plan(now)
+        self._readable = len(self._unread)
+        return plan
 
     def _slices(self) -> Iterator[Slice]:
         slices = list(super()._slices())
@@ -52,35 +90,74 @@ class SloraBatcher(RunBatcher):
 
     def admit(self, request: Request) -> int | None:
         """Gate: see the module's first lines."""
-        if not self._due or self._prefill + request.prompt_tokens > self._prefill_limit or not self._fits(request):
+        if not self._due or self._prefill + request.prompt_tokens > self._prefill_limit:
+            return None
+        if not self._fits(request, self._sizes(), 0):
             return None
         extend = super().admit(request)
         if extend is not None:
             self._prefill += request.prompt_tokens
+            self._queues.remove(request)
         return extend
 
-    def _fits(self, request: Request) -> bool:
-        """Requests end in order of what they have left; memory is fullest just before one of these ends."""
-        sizes = [(left_of(other), len(other.tokens)) for other in (*self._running, request)]
+    def _sizes(self) -> list[Size]:
+        return [(left_of(r) - 1, len(r.tokens)) if r.output_tokens else _entering(r) for r in self._running]
+
+    def _fits(self, request: Request, sizes: Iterable[Size], steps: int) -> bool:
+        """After so many more steps. Requests end in order of what they have left; memory is fullest before an end."""
+        then = [(left - steps, tokens + steps) for left, tokens in sizes]
         held = most = 0
-        for number, (left, tokens) in enumerate(sorted(sizes, reverse=True), start=1):
+        for number, (left, tokens) in enumerate(sorted((*then, _entering(request)), reverse=True), start=1):
             held += tokens
             most = max(most, held + number * left)
-        return most < self._capacity
+        clients = {other.client for other in self._running} | {request.client}
+        return most < self._capacity - ADAPTER_TOKENS * len(clients)
 
     def _steps(self, plan: Plan) -> int:
-        """Once due, every step is another chance: nothing changes before a request arrives or ends."""
+        """Until somebody ends, might enter, or might be read: what a newcomer is lifted to changes with every step."""
+        if not (isinstance(self.policy, Fcfs) or len(self._queues.clients) == len(self._clients)):
+            return 1
+        end = min(left_of(piece.request) for piece in plan.batch.slices)
         if not self._due:
-            return self._decode_run - self._decodes
-        return min(left_of(piece.request) for piece in plan.batch.slices) if self._waiting else 1
+            return max(1, min(end, DECODES_BETWEEN_PREFILLS - self._decodes - 1))
+        if not self._waiting:
+            return 1
+        heads, sizes = [self._queues.first(client) for client in self._queues.clients], self._sizes()
+        return next((n for n in range(1, end) if any(self._fits(head, sizes, n) for head in heads)), end)
 
     def commit(self, plan: Plan, result: StepResult) -> list[Advance]:
         """See Batcher."""
         prefill = any(piece.start < piece.request.prompt_tokens for piece in plan.batch.slices)
         self._decodes = 0 if prefill else self._decodes + 1
-        return super().commit(plan, result)
+        return self._committed(super().commit(plan, result))
 
     def commit_run(self, plan: Plan, tokens: Sequence[Sequence[int]]) -> list[Advance]:
         """See RunBatcher."""
         self._decodes += max(len(run) for run in tokens)
-        return super().commit_run(plan, tokens)
+        return self._committed(super().commit_run(plan, tokens))
+
+    def _committed(self, advances: list[Advance]) -> list[Advance]:
+        ended = any(advance.finish is not None for advance in advances)
+        self._read(len(self._unread) if ended else self._readable)
+        return advances
+
+
+class RevisedSloraBatcher(SloraBatcher):
+    """As of the authors' revision, under one of their counters: see the module's first lines."""
+
+    def _retire(self, request: Request) -> None:
+        assert isinstance(self.policy, SloraVtc)
+        self.policy.pay_again(request)
+        super()._retire(request)
+
+    def _committed(self, advances: list[Advance]) -> list[Advance]:
+        assert isinstance(self.policy, SloraVtc)
+        if any(advance.finish is not None for advance in advances):
+            for advance in advances:
+                if advance.finish is None:
+                    self.policy.pay_again(advance.request)
+        return super()._committed(advances)
+
+
+def _entering(request: Request) -> Size:
+    return request.sampling.max_tokens - 1, request.prompt_tokens + 1

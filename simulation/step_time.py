@@ -10,11 +10,17 @@ from fairlead.errors import InvalidRequest
 from local_worker.core.batch import Batch
 from simulation.hardware import GPUS, MODELS, Gpu, Model
 
+TILE = 64  # tokens
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coefficients:
     """Seconds: per step, per sequence in it, to read all weights, per token computed, per token of context read, per
-    pair of tokens attended; and what a step with prompts adds, and the step after one."""
+    pair of tokens attended; what a step with prompts adds, the step after one, and the first step of all.
+
+    `tiles`, where known, is what the linear layers take for up to 64 tokens, 128, 192 and so on, in place of weights,
+    tokens and pairs: matrix products are computed in whole tiles, and tiles in whole waves over the processors.
+    """
 
     step: float
     sequence: float
@@ -24,6 +30,8 @@ class Coefficients:
     pair: float
     prefill: float = 0.0
     merge: float = 0.0
+    first: float = 0.0
+    tiles: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +50,8 @@ class Profile:
     sequence_seconds: float = 0.00005
     prefill_seconds: float = 0.0  # what a step with prompts adds, and what the step after it does: only engines that
     merge_seconds: float = 0.0  # prefill apart and merge batches have these
+    first_seconds: float = 0.0  # a fresh engine's first step takes so much longer: it compiles its kernels
+    tile_seconds: tuple[float, ...] = ()  # see Coefficients
 
     @property
     def kv_tokens(self) -> int:
@@ -63,6 +73,8 @@ class Profile:
             pair=4 * model.layers * model.hidden / flops,
             prefill=self.prefill_seconds,
             merge=self.merge_seconds,
+            first=self.first_seconds,
+            tiles=self.tile_seconds,
         )
 
 
@@ -82,7 +94,9 @@ class Measured:
         """Raises InvalidRequest when there is none."""
         try:
             document = json.loads(path.read_text())
-            return Measured(coefficients=Coefficients(**document["coefficients"]), kv_tokens=document["kv_tokens"])
+            coefficients = document["coefficients"]
+            coefficients["tiles"] = tuple(coefficients.get("tiles", ()))
+            return Measured(coefficients=Coefficients(**coefficients), kv_tokens=document["kv_tokens"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InvalidRequest(f"no profile in {path}: {error!r}") from None
 
@@ -97,6 +111,7 @@ class StepTime:
     def __init__(self, coefficients: Coefficients) -> None:
         self._of = coefficients
         self._merging = False
+        self._first = coefficients.first
 
     def __call__(self, batch: Batch, lengths: Sequence[int]) -> float:
         """Seconds for `batch`, whose requests make `lengths` tokens each: more than one only while all decode."""
@@ -112,11 +127,13 @@ class StepTime:
                 pairs += length * (piece.start + piece.stop) // 2
         steps = max(lengths)
         of = self._of
-        linear = math.hypot(steps * of.weights, tokens * of.token)
-        attention = context * of.context + pairs * of.pair
-        extra = of.prefill if prefill else of.merge if self._merging else 0.0
-        self._merging = prefill
-        return steps * of.step + extra + sequences * of.sequence + linear + attention
+        if of.tiles:
+            linear = steps * of.tiles[min((tokens - 1) // steps // TILE, len(of.tiles) - 1)]
+        else:
+            linear = math.hypot(steps * of.weights, tokens * of.token) + pairs * of.pair
+        extra = self._first + (of.prefill if prefill else of.merge if self._merging else 0.0)
+        self._merging, self._first = prefill, 0.0
+        return steps * of.step + extra + sequences * of.sequence + linear + context * of.context
 
 
 def profile(gpu: str, model: str) -> Profile:

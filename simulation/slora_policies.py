@@ -1,0 +1,100 @@
+"""The counters of the measured system, where they differ from the paper that describes them (VTC Algorithm 2).
+
+Read in the authors' published code (github.com/Ying1123/VTC-artifact, slora/server/router/*_req_queue.py) and held
+against the order of admissions in their measurements: a client that comes back to an empty queue is not lifted, ties go
+to the client that was seen first, and a token is paid when the step after the one that made it begins.
+"""
+
+import random
+
+from fairlead.cost import charge
+from local_worker.core.policies.protocol import PolicyConfig
+from local_worker.core.policies.vtc import Vtc
+from local_worker.core.request import Request
+
+WEIGHT_OF_OLD = 4  # of five: the prediction is a moving average, not the mean of the last five
+
+
+class SloraVtc(Vtc):
+    """See the module."""
+
+    def __init__(self, config: PolicyConfig) -> None:
+        super().__init__(config)
+        self.bound_micro = None
+        self._seen: dict[str, int] = {}  # clients in order of their first requests
+
+    def arrived(self, request: Request) -> None:
+        """See QueuePolicy."""
+        self._seen.setdefault(request.client, len(self._seen))
+        super().arrived(request)
+
+    def _joining(self, client: str) -> int:
+        least = self._ranks.least()
+        return max(self._counters.get(client, 0), 0 if least is None else self._counters[least])
+
+    def _rank(self, client: str) -> None:
+        self._ranks.put(client, (self._counters[client], self._seen[client]))
+
+    def generated(self, request: Request, tokens: int) -> None:
+        """All but the latest token."""
+        paid = request.output_tokens - 1
+        self._pay(request, max(0, paid - tokens), paid)
+
+    def pay_again(self, request: Request) -> None:
+        """The latest token, out of turn (simulation.slora.RevisedSloraBatcher)."""
+        self._pay(request, request.output_tokens - 1, request.output_tokens)
+
+    def _pay(self, request: Request, start: int, stop: int) -> None:
+        if stop > start:
+            self._charge(request, self._charging.output(request, start, stop))
+
+
+class SloraLcf(SloraVtc):
+    """No lift at all."""
+
+    def _joining(self, client: str) -> int:
+        return self._counters.get(client, 0)
+
+
+class SloraPredict(SloraVtc):
+    """Pays for the predicted output at admission (VTC Algorithm 3)."""
+
+    def __init__(self, config: PolicyConfig) -> None:
+        super().__init__(config)
+        self._average: dict[str, float] = {}
+        self._predicted: dict[Request, int] = {}  # of running requests
+
+    def _predict(self, request: Request) -> int:
+        return round(self._average.get(request.client, 0.0))
+
+    def _entry_cost(self, request: Request, tokens: int) -> int:
+        predicted = self._predicted[request] = self._predict(request)
+        return super()._entry_cost(request, tokens) + self._charging.output(request, 0, predicted)
+
+    def _pay(self, request: Request, start: int, stop: int) -> None:
+        """What goes beyond the prediction."""
+        super()._pay(request, max(start, self._predicted[request]), stop)
+
+    def finished(self, request: Request) -> None:
+        """What was predicted and did not come is given back."""
+        predicted, made = self._predicted.pop(request), request.output_tokens
+        if predicted > made:
+            self._counters[request.client] -= charge(self._charging.output(request, made, predicted), request.weight)
+            if request.client in self._queues:
+                self._rank(request.client)
+        old = self._average.get(request.client, made)
+        self._average[request.client] = (WEIGHT_OF_OLD * old + made) / (WEIGHT_OF_OLD + 1)
+
+
+class SloraOracle(SloraPredict):
+    """Knows each output's length."""
+
+    def _predict(self, request: Request) -> int:
+        return request.sampling.max_tokens
+
+
+class SloraHalfRight(SloraPredict):
+    """Predicts anything within 50 % of the real length, evenly."""
+
+    def _predict(self, request: Request) -> int:
+        return int(request.sampling.max_tokens * random.Random(int(request.id)).uniform(0.5, 1.5))
