@@ -1,8 +1,8 @@
-"""How close a simulated run is to the measured one: the four things that were promised."""
+"""How close one run is to another, as a rule a simulated one to the measured one: the four promises."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from simulation.call import Call
@@ -48,12 +48,22 @@ class Agreement:
         return f"{sum(error <= FIRST_TOKEN for error in self.waits.values())}/{len(self.waits)}"
 
 
-def compare(run: Run, profile: Profile) -> Agreement:
-    """Simulate `run` and hold the result against it."""
+def simulate(run: Run, profile: Profile) -> Run:
+    """The same requests, with the times that they have in simulation."""
     calls = run.calls()
     Cluster(run.spec(profile), OpenLoop(calls)).run()
-    measured = [_measured_span(row) for row in run.rows]
-    simulated = [_simulated_span(call, row) for call, row in zip(calls, run.rows, strict=True)]
+    return replace(run, rows=tuple(_simulated(call, row) for call, row in zip(calls, run.rows, strict=True)))
+
+
+def _simulated(call: Call, row: Row) -> Row:
+    if call.first_token_at is None or call.ended_at is None:
+        return replace(row, latency=None)
+    return replace(row, first_token=call.first_token_at - row.arrival, latency=call.ended_at - row.arrival)
+
+
+def compare(run: Run, other: Run) -> Agreement:
+    """Hold `other`, of the same requests, against `run`."""
+    measured, simulated = [_span(row) for row in run.rows], [_span(row) for row in other.rows]
     ends = _end(measured), _end(simulated)
     waits, guesses = _mean_waits(run.rows, measured), _mean_waits(run.rows, simulated)
     return Agreement(
@@ -70,16 +80,10 @@ def compare(run: Run, profile: Profile) -> Agreement:
     )
 
 
-def _measured_span(row: Row) -> Span | None:
+def _span(row: Row) -> Span | None:
     if row.latency is None:
         return None
     return row.arrival + row.first_token, row.arrival + row.latency, row.input_tokens, row.output_tokens
-
-
-def _simulated_span(call: Call, row: Row) -> Span | None:
-    if call.first_token_at is None or call.ended_at is None:
-        return None
-    return call.first_token_at, call.ended_at, row.input_tokens, row.output_tokens
 
 
 def _end(spans: Iterable[Span | None]) -> float:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ class Coefficients:
     merge: float = 0.0
     first: float = 0.0
     tiles: tuple[float, ...] = ()
+    jitter: float = 0.0  # standard deviation of a step's time, relative to it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,7 @@ class Profile:
     merge_seconds: float = 0.0  # prefill apart and merge batches have these
     first_seconds: float = 0.0  # a fresh engine's first step takes so much longer: it compiles its kernels
     tile_seconds: tuple[float, ...] = ()  # see Coefficients
+    jitter: float = 0.0  # likewise
 
     @property
     def kv_tokens(self) -> int:
@@ -75,6 +78,7 @@ class Profile:
             merge=self.merge_seconds,
             first=self.first_seconds,
             tiles=self.tile_seconds,
+            jitter=self.jitter,
         )
 
 
@@ -112,6 +116,7 @@ class StepTime:
         self._of = coefficients
         self._merging = False
         self._first = coefficients.first
+        self._random = random.Random(0)
 
     def __call__(self, batch: Batch, lengths: Sequence[int]) -> float:
         """Seconds for `batch`, whose requests make `lengths` tokens each: more than one only while all decode."""
@@ -133,7 +138,8 @@ class StepTime:
             linear = math.hypot(steps * of.weights, tokens * of.token) + pairs * of.pair
         extra = self._first + (of.prefill if prefill else of.merge if self._merging else 0.0)
         self._merging, self._first = prefill, 0.0
-        return steps * of.step + extra + sequences * of.sequence + linear + context * of.context
+        seconds = steps * of.step + extra + sequences * of.sequence + linear + context * of.context
+        return seconds * self._random.gauss(1, of.jitter / math.sqrt(steps)) if of.jitter else seconds
 
 
 def profile(gpu: str, model: str) -> Profile:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.__main__ import main
-from simulation.agreement import compare
+from simulation.agreement import compare, simulate
 from simulation.call import Call
 from simulation.cluster import Cluster
 from simulation.fitted import SLORA
@@ -57,7 +57,7 @@ def measure(folder: Path, name: str, measured: Measured) -> None:
 def test_a_faithful_measurement_agrees_to_the_last_bit(tmp_path: Path, name: str) -> None:
     measure(tmp_path, name, faithful)
     run = read_run(tmp_path, name)
-    agreement = compare(run, SLORA[run.pool])
+    agreement = compare(run, simulate(run, SLORA[run.pool]))
     assert agreement.total < 1e-9
     assert max(agreement.waits.values()) < 1e-9
     assert max(agreement.curves.values()) < 1e-9
@@ -69,7 +69,7 @@ def test_a_faithful_measurement_agrees_to_the_last_bit(tmp_path: Path, name: str
 def test_what_differs_is_seen_where_it_differs(tmp_path: Path) -> None:
     measure(tmp_path, "VTC__overload", late)
     run = read_run(tmp_path, "VTC__overload")
-    agreement = compare(run, SLORA[run.pool])
+    agreement = compare(run, simulate(run, SLORA[run.pool]))
     assert agreement.waits["0"] < 1e-9 < agreement.waits["1"]
     assert agreement.curves["0"] < 1e-9 < 0.1 < agreement.curves["1"]
     assert agreement.total > 0.05
