@@ -1,0 +1,130 @@
+"""The measured system's habits, one by one, on its batching core, step by step."""
+
+import pytest
+
+from fairlead.cost import MICRO
+from fairlead.sampling import Sampling
+from local_worker.core.batch import StepResult
+from local_worker.core.request import Request
+from simulation.batchers import make_batcher
+from simulation.decode_runs import RunBatcher
+from simulation.fitted import SLORA
+from simulation.prompts import CHAIN_SEED, Segments, digests_of
+from simulation.slora import ADAPTER_TOKENS, DECODES_BETWEEN_PREFILLS
+from simulation.spec import Engine, slora
+from simulation.step_time import TILE, StepTime
+
+SEGMENTS = Segments()
+A10G = SLORA["a10g llama-2-7b"]
+
+
+def make(capacity: int, policy: str = "slora-vtc", engine: Engine = Engine.SLORA_REVISED) -> RunBatcher:
+    return make_batcher(slora(A10G, policy, capacity, engine=engine).worker)
+
+
+def request(number: int, client: str, prompt: int, output: int) -> Request:
+    tokens = list(SEGMENTS.fresh(prompt))
+    return Request(
+        id=str(number),
+        client=client,
+        tokens=tokens,
+        prompt_tokens=prompt,
+        digests=list(digests_of(tokens, 4)),
+        chain_seed=CHAIN_SEED,
+        sampling=Sampling(max_tokens=output, ignore_eos=True),
+        arrival=number,
+    )
+
+
+def step(batcher: RunBatcher, *during: Request) -> list[str]:
+    """One step, in the midst of which `during` arrive; returns whose prompts it computed."""
+    plan = batcher.plan(0.0)
+    assert plan is not None
+    for arrival in during:
+        batcher.submit(arrival, 0.0)
+    batcher.commit(plan, StepResult((1,) * len(plan.batch.slices)))
+    batcher.check_invariants()
+    return [entered.client for entered in plan.admitted]
+
+
+@pytest.mark.parametrize(("clients", "fits"), [("aaa", 3), ("aab", 3), ("abc", 2)])
+def test_every_client_in_the_batch_costs_the_room_of_an_adapter(clients: str, fits: int) -> None:
+    batcher = make(3 * (100 + 10) + 2 * ADAPTER_TOKENS + 1)
+    for number, client in enumerate(clients):
+        batcher.submit(request(number, client, 100, 10), 0.0)
+    assert len(step(batcher)) == fits
+
+
+def until_due(batcher: RunBatcher) -> None:
+    batcher.submit(request(0, "a", 8, 100), 0.0)
+    for _ in range(DECODES_BETWEEN_PREFILLS):  # the prompt, and all steps but one
+        step(batcher)
+
+
+def test_who_arrives_in_the_last_step_is_read_a_step_too_late() -> None:
+    batcher = make(10_000)
+    until_due(batcher)
+    assert step(batcher, request(1, "b", 8, 8)) == []
+    assert step(batcher) == []
+    assert step(batcher) == ["b"]
+
+
+def test_who_arrives_before_the_last_step_enters_after_it() -> None:
+    batcher = make(10_000)
+    until_due(batcher)
+    batcher.submit(request(1, "b", 8, 8), 0.0)
+    assert step(batcher) == []
+    assert step(batcher) == ["b"]
+
+
+def test_an_end_is_an_occasion_to_read() -> None:
+    batcher = make(10_000)
+    batcher.submit(request(0, "a", 8, 100), 0.0)
+    batcher.submit(request(1, "a", 8, DECODES_BETWEEN_PREFILLS + 1), 0.0)
+    for _ in range(DECODES_BETWEEN_PREFILLS):
+        step(batcher)
+    assert step(batcher, request(2, "b", 8, 8)) == []  # request 1 ends
+    assert step(batcher) == ["b"]
+
+
+@pytest.mark.parametrize(("engine", "tokens"), [(Engine.SLORA, 1), (Engine.SLORA_REVISED, 2)])
+def test_in_the_revision_an_end_is_paid_by_everybody(engine: Engine, tokens: int) -> None:
+    batcher = make(10_000, engine=engine)
+    batcher.submit(request(0, "a", 8, 100), 0.0)
+    batcher.submit(request(1, "b", 8, 2), 0.0)
+    step(batcher)
+    assert batcher.policy.balance("a") == 8 * MICRO  # the first token is paid with the next step
+    step(batcher)  # b ends
+    assert batcher.policy.balance("a") == batcher.policy.balance("b") == (8 + 2 * tokens) * MICRO
+
+
+def test_a_client_that_comes_back_to_an_empty_queue_is_not_lifted() -> None:
+    batcher = make(10_000)
+    until_due(batcher)
+    batcher.submit(request(1, "b", 8, 8), 0.0)
+    step(batcher)
+    assert batcher.policy.balance("b") == 0 < batcher.policy.balance("a")
+    batcher.submit(request(2, "c", 8, 8), 0.0)
+    step(batcher)
+    assert batcher.policy.balance("c") == 0
+
+
+def test_a_prediction_is_paid_in_advance_and_what_did_not_come_is_given_back() -> None:
+    batcher = make(10_000, policy="slora-oracle")
+    batcher.submit(request(0, "a", 8, 3), 0.0)
+    for _ in range(3):
+        step(batcher)
+        assert batcher.policy.balance("a") == (8 + 2 * 3) * MICRO
+
+
+def test_linear_layers_take_whole_tiles() -> None:
+    def seconds(prompt: int) -> float:
+        batcher = make(10_000)
+        batcher.submit(request(0, "a", prompt, 2), 0.0)
+        plan = batcher.plan(0.0)
+        assert plan is not None
+        return StepTime(A10G.coefficients)(plan.batch, [1])
+
+    context = A10G.coefficients.context
+    assert seconds(TILE) - seconds(1) == pytest.approx((TILE - 1) * context)
+    assert seconds(TILE + 1) - seconds(TILE) > 0.005
