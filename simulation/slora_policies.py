@@ -20,8 +20,11 @@ class SloraVtc(Vtc):
 
     def __init__(self, config: PolicyConfig) -> None:
         super().__init__(config)
-        self.bound_micro = None
         self._seen: dict[str, int] = {}  # clients in order of their first requests
+
+    @property
+    def bound_micro(self) -> None:
+        """None is claimed."""
 
     def arrived(self, request: Request) -> None:
         """See QueuePolicy."""
