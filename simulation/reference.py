@@ -26,7 +26,7 @@ POLICIES = {
 }
 # Workloads that were run again with the revised code (fair_bench/REVISION.md of the authors' code).
 REVISED = frozenset({"overload", "overload-multi", "overload-weighted", "real"})
-MANY_CLIENTS = "real"  # of the Arena trace; for them the server was started anew
+FRESH = "real"  # for the Arena trace the server was started anew
 FIRST_SECONDS = 1.1  # what its first prompt took longer, in the fitted runs
 A10G_KV_TOKENS = 10_000
 PROFILED = "_profile"
@@ -78,7 +78,7 @@ class Run:
         cost = "profiled" if self.scheduler.endswith(PROFILED) else "weighted-tokens"
         revised = self.workload in REVISED and policy != "fcfs"
         engine = Engine.SLORA_REVISED if revised else Engine.SLORA
-        if self.workload == MANY_CLIENTS:
+        if self.workload == FRESH:
             profile = replace(profile, first_seconds=FIRST_SECONDS)
         return slora(profile, policy, self.kv_tokens, cost, self.limit, engine)
 

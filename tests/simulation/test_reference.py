@@ -98,6 +98,18 @@ def test_the_command_writes_the_table(tmp_path: Path, capsys: pytest.CaptureFixt
     assert row["same client waits longest"] == "True"
 
 
+def test_a_crowded_pair_is_held_against_itself_with_jitter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    measure(tmp_path, "VTC__real", late)
+    options = ["--reference", str(tmp_path), "--out", str(tmp_path), "--processes", "1"]
+    assert main(["reproduce", "vtc-measured", *options]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if "8 or 27 clients" in line]
+    assert len(rows) == 5
+    assert (
+        "100 requests or more: missed in curve, in first token | no more than by jitter alone: 0 and 0 of 1" in rows[-1]
+    )
+    assert "| 1 and 1 of 1 | " in rows[-1]  # client 1 waits 30 s more, which jitter does not
+
+
 def test_an_unknown_item_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reproduce", "vtc-fig99"]) == 1
     assert "vtc-fig99" in capsys.readouterr().err
