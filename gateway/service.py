@@ -62,14 +62,18 @@ class InferenceService:
         except FairleadError as error:
             # What a request said may be in the message: of a bad request, only the field's name is logged.
             running.end(error.outcome, error.field if isinstance(error, InvalidRequest) else error.message)
-            await context.abort_with_status(to_status(error))
+            status = to_status(error)
         except Exception as error:
             log.exception("call failed", extra={"request_id": running.call.request_id})
             running.end(Outcome.INTERNAL, repr(error))
-            await context.abort_with_status(to_status(Internal("internal error of the gateway; see its log")))
+            status = to_status(Internal("internal error of the gateway; see its log"))
+        else:
+            return
         finally:
             running.gone()
             reader.gone()
+        # Not where the error is handled: abort raises, and the one would keep the other, with the request, in memory.
+        await context.abort_with_status(status)
 
     def _leave(self, running: "RunningCall", context: grpc.aio.ServicerContext, writer: asyncio.Task[Any]) -> None:
         """End a call that nobody reads, for its `writer`, which is suspended in a write."""

@@ -1,15 +1,22 @@
 """Whose prompts are tokenized when, against a real gRPC server in the worker's place."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 
 import grpc
 import pytest
+from opentelemetry.metrics import get_meter
 
+from fairlead.errors import InvalidRequest
 from fairlead.rpc.server import Server
-from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2, worker_pb2_grpc
+from fairlead.telemetry.traces import Traces
+from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc, scheduler_pb2, worker_pb2, worker_pb2_grpc
 from gateway.admission import LONG_PROMPT, Admission
 from gateway.call import Call
+from gateway.journal import Journal
+from gateway.metrics import CallMetrics
+from gateway.service import InferenceService, add_inference_to_server
 from gateway.session import Work
 from gateway.streams import Streams
 from gateway.tenants import CACHE_SCOPES, Tenants
@@ -92,3 +99,21 @@ async def test_who_waits_for_his_turn_and_leaves_holds_nobody(admission: Admissi
             await gone
     tokenizer.allowed.release()
     assert (await third).token_ids == b"1234"
+
+
+async def test_a_refused_request_is_forgotten_at_once(admission: Admission) -> None:
+    journal = Journal(Traces(), CallMetrics(get_meter("test")))
+    cluster = Cluster(["127.0.0.1:1"], SECRET, lambda: None)
+    server = Server("127.0.0.1:0")
+    server.add(add_inference_to_server, InferenceService(cluster, admission, journal, 60.0), "fairlead.v1.Inference")
+    await server.start()
+    gc.collect()
+    gc.disable()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+        call = inference_pb2_grpc.InferenceStub(channel).Generate(inference_pb2.GenerateRequest())
+        with pytest.raises(grpc.aio.AioRpcError):
+            await call.read()
+    await server.stop(0)
+    kept = [found for found in gc.get_objects() if isinstance(found, InvalidRequest)]
+    gc.enable()
+    assert kept == [], "it would keep what is in its frames, until the next collection of cycles"
