@@ -109,6 +109,7 @@ def work(request_id: str) -> Work:
         model="m",
         token_ids=pack_ids([1, 2]),
         digests=b"",
+        revision="",
         system_tokens=0,
         sampling=Sampling(max_tokens=4),
         weight=1.0,
