@@ -5,7 +5,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import count
-from multiprocessing import Pool
+from multiprocessing import get_context
 from typing import Any
 
 from fairlead.errors import FairleadError
@@ -25,7 +25,8 @@ def run_jobs(jobs: Iterable[Job], processes: int) -> Iterator[tuple[Job, Any]]:
         if sys.stderr.isatty():
             _show(next(done), len(distinct))
 
-    with Pool(min(processes, len(distinct) or 1)) as pool:
+    # Clean processes: a fork of one that has gRPC and its threads dies when it collects what it has inherited.
+    with get_context("forkserver").Pool(min(processes, len(distinct) or 1)) as pool:
         running = deque(pool.apply_async(_run, (job,), callback=progress) for job in distinct)
         for job in distinct:
             yield job, running.popleft().get()
