@@ -24,7 +24,7 @@ SMALL_CLIENTS = (
     "much, see the rows by number of requests"
 )
 BEYOND_JITTER = "two standard deviations more: step times or a habit of the system that we do not know"
-TIED = "the two that wait longest sent two requests and one, and which of them is first changes with the jitter"
+TIED = "the two that wait longest sent two requests and one, and waited a few per cent apart"
 HEADER = (
     "pair",
     "fitted",
@@ -137,7 +137,7 @@ def _noise(pairs: Sequence[tuple[Agreement, Agreement]]) -> list[Finding]:
         findings.append(
             Finding(
                 f"predicted, 8 or 27 clients, those with {what}: missed in curve, in first token",
-                "no more than by jitter alone: {} and {} of {}".format(*noise),
+                "as many as by jitter alone, give or take two standard deviations: {} and {} of {}".format(*noise),
                 "{} and {} of {}".format(*ours),
                 within,
                 "" if within else BEYOND_JITTER,
