@@ -51,7 +51,9 @@ class Node:
         if not self.expected[slot]:
             del self.expected[slot]
             self.expected = self.expected or None
-        self.remask()
+            # Not all workers that expect the run are looked at: what everybody shares, all of them do.
+            if not self.held >> slot & 1:
+                self.mask &= ~(1 << slot)
 
 
 class BlockIndex:
@@ -123,8 +125,10 @@ class BlockIndex:
         what comes before was dropped. The next prompt that contains it brings it back.
         """
         ends: list[Node] = []
-        forks = len({run.parent for run in runs}) < len(runs)
-        for run in _cut(runs):
+        pieces = list(_cut(runs))
+        # A node that others will follow, too, must keep its end.
+        forks = len({run.parent for run in pieces}) < len(pieces)
+        for run in pieces:
             parent = self._lasts.get(run.parent.to_bytes(DIGEST_BYTES, "little")) if run.parent else None
             if run.parent and parent is None:
                 continue

@@ -244,3 +244,14 @@ def test_a_digest_known_after_another_prefix_ends_the_chain() -> None:
     index.withdraw(1, pack_digests([7, 1]))
     index.check_invariants()
     assert index.match(pack_digests([1, 2]), 3) == (1, 2)
+
+
+def test_a_snapshot_that_forks_is_held_whole() -> None:
+    """A prompt of two blocks, and an answer that went on after the first of them."""
+    first, second = chain((1, 1))
+    [_, answer] = chain((1, 2))
+    index = BlockIndex(10)
+    index.cached(0, runs([(first, 0), (second, first), (answer, first)]))
+    assert len(index) == 3
+    assert index.match(packed((1, 1)), 1) == index.match(packed((1, 2)), 1) == (1, 2)
+    index.check_invariants()
