@@ -4,7 +4,8 @@
     python -m bench.engine --device cuda --dtype bfloat16 --model random:llama-3.1-8b
 
 Every contender runs in a process of its own (peak memory is the process's), one after the other, for `--rounds` rounds;
-the best round counts. Decode is the time of the tokens after the first; prefill is one request's first token.
+of each time the shortest counts. Decode is the time of a whole run less that of a run of one token; prefill is one
+request's first token.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 import torch
@@ -64,10 +65,27 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What one contender needed for one case."""
+    """Wall and CPU seconds that one contender needed for one case, and for its first tokens alone."""
 
-    tokens_per_second: float
+    seconds: float
     cpu_seconds: float
+    first_seconds: float
+    first_cpu_seconds: float
+
+    def best(self, other: "Figure") -> "Figure":
+        """The shortest of each time: what disturbs a run lengthens it, also the one that is subtracted."""
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return Figure(*(min(pair) for pair in pairs))
+
+    def tokens_per_second(self, case: "Case") -> float:
+        """Decoded tokens, or those of the prompt."""
+        if case.new_tokens > 1:
+            return case.batch * (case.new_tokens - 1) / (self.seconds - self.first_seconds)
+        return case.batch * case.prompt_tokens / self.seconds
+
+    def cpu(self, case: "Case") -> float:
+        """CPU seconds of the same tokens."""
+        return self.cpu_seconds - (self.first_cpu_seconds if case.new_tokens > 1 else 0)
 
 
 Run = Callable[[Sequence[Sequence[int]], int], None]  # prompts, new tokens
@@ -158,15 +176,9 @@ def continuous_batching(model: Any) -> Run:
 
 
 def measure(run: Run, case: Case, vocabulary: int) -> Figure:
-    """Tokens per second; decode without the time to the first token, which a run of one token tells."""
+    """One run of the case, and one of a token of each of its requests."""
     prompts = case.prompts(vocabulary)
-    seconds, cpu = timed(run, prompts, case.new_tokens)
-    tokens = case.batch * case.prompt_tokens
-    if case.new_tokens > 1:
-        first_seconds, first_cpu = timed(run, prompts, 1)
-        seconds, cpu = seconds - first_seconds, cpu - first_cpu
-        tokens = case.batch * (case.new_tokens - 1)
-    return Figure(tokens / seconds, cpu)
+    return Figure(*timed(run, prompts, case.new_tokens), *timed(run, prompts, 1))
 
 
 def timed(run: Run, prompts: Sequence[Sequence[int]], new_tokens: int) -> tuple[float, float]:
@@ -227,8 +239,7 @@ def compete(args: argparse.Namespace) -> None:
             peaks[name], read = max(peaks.get(name, 0), out["peak_bytes"]), out["bytes_read"]
             for case, values in out["figures"].items():
                 figure = Figure(**values)
-                if case not in best[name] or figure.tokens_per_second > best[name][case].tokens_per_second:
-                    best[name][case] = figure
+                best[name][case] = figure.best(best[name].get(case, figure))
     print(describe(args.device))
     print(f"model {args.model}, {args.dtype}, {args.threads} threads, best of {args.rounds} rounds\n")
     print_table(args, best)
@@ -238,7 +249,7 @@ def compete(args: argparse.Namespace) -> None:
     print(f"memory bandwidth (read): {bandwidth / 1e9:.1f} GB/s; a step reads {read / 1e9:.2f} GB of weights")
     for case in cases(args):
         if case.new_tokens > 1:
-            steps = best["fairlead"][case.name].tokens_per_second / case.batch
+            steps = best["fairlead"][case.name].tokens_per_second(case) / case.batch
             print(f"{case.name}: weights alone at {steps * read / bandwidth:.0%} of the bandwidth")
 
 
@@ -248,8 +259,8 @@ def print_table(args: argparse.Namespace, best: dict[str, dict[str, Figure]]) ->
     print("|---|---|---|---|---|---|---|")
     for case in cases(args):
         row = [best[name][case.name] for name in CONTENDERS]
-        ours, plain, continuous = (figure.tokens_per_second for figure in row)
-        cpu = " / ".join(f"{figure.cpu_seconds:.1f}" for figure in row)
+        ours, plain, continuous = (figure.tokens_per_second(case) for figure in row)
+        cpu = " / ".join(f"{figure.cpu(case):.1f}" for figure in row)
         print(
             f"| {case.name} | {ours:.1f} | {plain:.1f} | {continuous:.1f}"
             f" | {ours / plain:.2f} | {ours / continuous:.2f} | {cpu} |"
@@ -286,7 +297,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--batches", type=lambda text: [int(part) for part in text.split(",")], default=[1, 8, 32, 64])
     parser.add_argument("--new-tokens", type=int, default=33)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--contender", choices=CONTENDERS, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.contender:

@@ -8,7 +8,7 @@ loaded; arrivals are read only when a step begins, after the decision who enters
 the revised code everybody in the batch pays for one more token whenever somebody ends.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from fairlead.cost import Cost
 from local_worker.core.batch import Slice, StepResult
@@ -20,14 +20,13 @@ from local_worker.core.policies.protocol import QueuePolicy
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
 from simulation.decode_runs import RunBatcher, left_of
+from simulation.outlook import Outlook, Size
 from simulation.slora_policies import SloraVtc
 
 DECODES_BETWEEN_PREFILLS = 10
 PREFILL_SHARE = 6  # at most 1/6 of the memory, or the longest request, in new prompts at a time
 LONGEST_REQUEST = 3072
 ADAPTER_TOKENS = 32  # four pages per rank, of rank 8
-
-Size = tuple[int, int]  # tokens that a request has still to make after its next one, tokens that it holds then
 
 
 class SloraBatcher(RunBatcher):
@@ -92,7 +91,7 @@ class SloraBatcher(RunBatcher):
         """Gate: see the module's first lines."""
         if not self._due or self._prefill + request.prompt_tokens > self._prefill_limit:
             return None
-        if not self._fits(request, self._sizes(), 0):
+        if not self._fits(request, self._outlook(), 0):
             return None
         extend = super().admit(request)
         if extend is not None:
@@ -100,18 +99,15 @@ class SloraBatcher(RunBatcher):
             self._queues.remove(request)
         return extend
 
-    def _sizes(self) -> list[Size]:
-        return [(left_of(r) - 1, len(r.tokens)) if r.output_tokens else _entering(r) for r in self._running]
+    def _outlook(self) -> Outlook:
+        running = self._running
+        sizes = [(left_of(r) - 1, len(r.tokens)) if r.output_tokens else _entering(r) for r in running]
+        return Outlook(sizes, {request.client for request in running})
 
-    def _fits(self, request: Request, sizes: Iterable[Size], steps: int) -> bool:
-        """After so many more steps. Requests end in order of what they have left; memory is fullest before an end."""
-        then = [(left - steps, tokens + steps) for left, tokens in sizes]
-        held = most = 0
-        for number, (left, tokens) in enumerate(sorted((*then, _entering(request)), reverse=True), start=1):
-            held += tokens
-            most = max(most, held + number * left)
-        clients = {other.client for other in self._running} | {request.client}
-        return most < self._capacity - ADAPTER_TOKENS * len(clients)
+    def _fits(self, request: Request, outlook: Outlook, steps: int) -> bool:
+        """After so many more steps."""
+        clients = len(outlook.clients) + (request.client not in outlook.clients)
+        return outlook.most(_entering(request), steps) < self._capacity - ADAPTER_TOKENS * clients
 
     def _steps(self, plan: Plan) -> int:
         """Until somebody ends, might enter, or might be read: what a newcomer is lifted to changes with every step."""
@@ -122,8 +118,8 @@ class SloraBatcher(RunBatcher):
             return max(1, min(end, DECODES_BETWEEN_PREFILLS - self._decodes - 1))
         if not self._waiting:
             return 1
-        heads, sizes = [self._queues.first(client) for client in self._queues.clients], self._sizes()
-        return next((n for n in range(1, end) if any(self._fits(head, sizes, n) for head in heads)), end)
+        heads, outlook = [self._queues.first(client) for client in self._queues.clients], self._outlook()
+        return next((n for n in range(1, end) if any(self._fits(head, outlook, n) for head in heads)), end)
 
     def commit(self, plan: Plan, result: StepResult) -> list[Advance]:
         """See Batcher."""

@@ -199,12 +199,12 @@ class Batcher:
         """
         admitted: list[Request] = []
         self.policy.cached(self.cache.take_new())
-        if not all(self.cache.extend(request, request.due) for request in self._running):
+        if not self._have_pages():
             if self._in_flight:
                 return None  # who has to leave should leave with the token that is on its way
             # Nobody enters in the step in which somebody had to leave: it would have to leave again soon.
             self._make_room(now)
-        elif self._waiting:
+        elif self._waiting and len(self._running) < self._limits.max_running:
             self._step_left = self._limits.token_budget - sum(map(_behind, self._running))
             if not self.closed:
                 admitted = self.policy.select(self)
@@ -215,6 +215,12 @@ class Batcher:
         batch = Batch(slices)
         self._in_flight.launched(batch)
         return Plan(batch, tuple(admitted))
+
+    def _have_pages(self) -> bool:
+        """For what everybody running is to compute: those who reserved theirs lack none."""
+        return self._limits.admission is Admission.RESERVE or all(
+            self.cache.extend(request, request.due) for request in self._running
+        )
 
     def _make_room(self, now: float) -> None:
         """Pages for what everybody running is to compute, oldest first; the policy names who has to leave for that."""
@@ -234,12 +240,16 @@ class Batcher:
 
     def _slices(self) -> Iterator[Slice]:
         """Decoding requests first, one token each; what is left of the budget goes to prompts, oldest first."""
-        behind = [(request, _behind(request)) for request in self._running]
+        prompts = []
         left = self._limits.token_budget
-        for request, _ in (entry for entry in behind if entry[1] == 1):
-            yield self._slice(request, 1)
-            left -= 1
-        for request, missing in (entry for entry in behind if entry[1] > 1):
+        for request in self._running:
+            missing = _behind(request)
+            if missing == 1:
+                yield self._slice(request, 1)
+                left -= 1
+            elif missing > 1:
+                prompts.append((request, missing))
+        for request, missing in prompts:
             if left <= 0:
                 return
             yield self._slice(request, min(missing, left))

@@ -36,6 +36,10 @@ class Request:
     retractions: int = 0  # how often it was taken out of the running batch (batcher)
     pages: list[int] = field(default_factory=list)  # page numbers, in order (prefix cache)
     shared: int = 0  # how many of `pages`, from the front, are published in the cache (prefix cache)
+    budget: int = field(init=False)  # the most tokens it can ever hold: prompt and the whole output
+
+    def __post_init__(self) -> None:
+        self.budget = self.prompt_tokens + self.sampling.max_tokens
 
     @property
     def output_tokens(self) -> int:
@@ -50,9 +54,5 @@ class Request:
     @property
     def due(self) -> int:
         """Tokens to be computed so far, those in flight included; the last of the budget never is."""
-        return min(len(self.tokens) + self.in_flight, self.budget - 1)
-
-    @property
-    def budget(self) -> int:
-        """The most tokens it can ever hold: prompt and the whole output."""
-        return self.prompt_tokens + self.sampling.max_tokens
+        known, most = len(self.tokens) + self.in_flight, self.budget - 1
+        return known if known < most else most
