@@ -18,6 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, astuple, dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -41,6 +42,7 @@ BLOCK = 16
 KV_TOKENS = 64 * 512
 PROMPT_TOKENS = 64
 PREFILLS = (128, 2048)
+OPTIONS = EngineOptions(block_tokens=BLOCK, kv_tokens=KV_TOKENS)
 CONTENDERS = ("fairlead", "generate", "continuous batching")
 
 
@@ -88,26 +90,28 @@ class Figure:
         return self.cpu_seconds - (self.first_cpu_seconds if case.new_tokens > 1 else 0)
 
 
-Run = Callable[[Sequence[Sequence[int]], int], None]  # prompts, new tokens
+Run = Callable[[Sequence[Sequence[int]], int], object]  # prompts, new tokens
 
 
 def fairlead(model: Any) -> Run:
     """The engine, driven by the core as in a worker."""
-    engine = TransformersEngine(model, EngineOptions(block_tokens=BLOCK, kv_tokens=KV_TOKENS))
+    return partial(drive, TransformersEngine(model, OPTIONS))
 
-    def run(prompts: Sequence[Sequence[int]], new_tokens: int) -> None:
-        batcher = make_batcher()
-        for number, prompt in enumerate(prompts):
-            batcher.submit(make_request(prompt, new_tokens, number), 0.0)
-        steps: deque[tuple[Plan, Pending]] = deque()
-        while (plan := batcher.plan(0.0)) is not None or steps:
-            if plan is not None:
-                steps.append((plan, engine.launch(plan.batch)))
-            if len(steps) > (engine.ahead if plan is not None else 0):
-                done, pending = steps.popleft()
-                batcher.commit(done, pending.wait())
 
-    return run
+def drive(engine: TransformersEngine, prompts: Sequence[Sequence[int]], new_tokens: int) -> list[list[int]]:
+    """The output tokens of each prompt."""
+    batcher = make_batcher()
+    requests = [make_request(prompt, new_tokens, number) for number, prompt in enumerate(prompts)]
+    for request in requests:
+        batcher.submit(request, 0.0)
+    steps: deque[tuple[Plan, Pending]] = deque()
+    while (plan := batcher.plan(0.0)) is not None or steps:
+        if plan is not None:
+            steps.append((plan, engine.launch(plan.batch)))
+        if len(steps) > (engine.ahead if plan is not None else 0):
+            done, pending = steps.popleft()
+            batcher.commit(done, pending.wait())
+    return [request.tokens[request.prompt_tokens :] for request in requests]
 
 
 def make_batcher() -> Batcher:
