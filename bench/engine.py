@@ -180,8 +180,10 @@ def continuous_batching(model: Any) -> Run:
 
 
 def measure(run: Run, case: Case, vocabulary: int) -> Figure:
-    """One run of the case, and one of a token of each of its requests."""
+    """One run of the case, and one of a token of each of its requests, after a short one: kernels are made, and memory
+    is touched, when a size is first seen."""
     prompts = case.prompts(vocabulary)
+    run(prompts, 2)
     return Figure(*timed(run, prompts, case.new_tokens), *timed(run, prompts, 1))
 
 
