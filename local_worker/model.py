@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fairlead.config import ConfigError
+from fairlead.config import ConfigError, require
 from local_worker.config import WorkerConfig
 from local_worker.core.batch import Engine
 from local_worker.tokenizer import ByteTokenizer, HuggingFaceTokenizer, Tokenizer
@@ -24,7 +24,12 @@ class Model:
 
 def load_model(config: WorkerConfig) -> Model:
     """Load what `config.engine` names; raises ConfigError for a model that cannot be served, or not in this memory."""
-    return _fake(config) if config.engine == "fake" else _transformers(config)
+    model = _fake(config) if config.engine == "fake" else _transformers(config)
+    require(
+        model.kv_tokens >= config.block_tokens,
+        f"kv_tokens: must be at least one block (block_tokens, {config.block_tokens}), got {model.kv_tokens}",
+    )
+    return model
 
 
 def _fake(config: WorkerConfig) -> Model:
