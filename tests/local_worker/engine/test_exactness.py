@@ -40,9 +40,10 @@ from fairlead.sampling import Sampling
 from local_worker.core.batch import Batch, Done, TokenLogprobs
 from local_worker.core.limits import Admission
 from local_worker.core.request import Request
-from local_worker.engine.attention import UnsupportedModel
+from local_worker.engine.attention import Attention, UnsupportedModel
 from local_worker.engine.packed import PackedLinear, pack
 from local_worker.engine.runner import EngineOptions, TransformersEngine
+from local_worker.engine.sdpa import Sdpa
 from tests.local_worker.engine.driving import BLOCK, Driver, make_batcher, make_request, run
 
 VOCAB = 97
@@ -276,14 +277,15 @@ class LogprobRecorder:
 
 
 @pytest.mark.parametrize("group_tokens", [1, 64, 100_000])
-def test_how_decoding_requests_are_grouped_changes_no_greedy_token(
-    group_tokens: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("local_worker.engine.runner.GROUP_TOKENS", group_tokens)
+def test_how_decoding_requests_are_grouped_changes_no_greedy_token(group_tokens: int) -> None:
+    class Grouping(TransformersEngine):
+        def _backend(self) -> Attention:
+            return Sdpa(self._kv, group_tokens)
+
     texts = prompts(9)
     oracle = make_model(CONFIGS["mistral-window"])
     expected = [generate(oracle, prompt) for prompt in texts]
-    engine = TransformersEngine(make_model(CONFIGS["mistral-window"]), OPTIONS)
+    engine = Grouping(make_model(CONFIGS["mistral-window"]), OPTIONS)
     requests = [make_request(prompt, arrival=number) for number, prompt in enumerate(texts)]
     assert run(make_batcher(), engine, requests) == expected
 

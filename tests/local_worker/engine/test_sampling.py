@@ -108,19 +108,19 @@ def test_rows_with_different_parameters_are_drawn_as_if_alone() -> None:
     assert together == alone
 
 
-def test_how_many_candidates_are_looked_at_first_changes_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On CUDA it is all of them, as to see whether a part was enough is to wait."""
+def test_how_many_candidates_are_looked_at_first_changes_no_token() -> None:
+    """Beside a request that wants all of them it is all of them, as always on CUDA."""
     torch.manual_seed(0)
-    logits = torch.randn(40, 3000)
+    vocabulary = 12 * FIRST_CANDIDATES
+    logits = torch.randn(41, vocabulary)
     ways = ({"top_p": 0.9}, {"top_k": 700}, {"min_p": 0.02}, {"top_p": 0.5, "top_k": 40})
     requests = [
         make_request([1], sampling=Sampling(temperature=1.0, seed=seed, **ways[seed % 4]))  # type: ignore[arg-type]
         for seed in range(40)
     ]
-    tokens = sample(logits, requests).tokens
-    for count in (1, 3000):
-        monkeypatch.setattr("local_worker.engine.sampling.FIRST_CANDIDATES", count)
-        assert sample(logits, requests).tokens == tokens
+    alone = [sample(logits[row : row + 1], [request]).tokens[0] for row, request in enumerate(requests)]
+    whole = make_request([1], sampling=Sampling(temperature=1.0, top_k=vocabulary))
+    assert alone == list(sample(logits, [*requests, whole]).tokens[:-1])
 
 
 def with_output(prompt: list[int], output: list[int], **parameters: Any) -> Request:
