@@ -66,6 +66,7 @@ def prometheus() -> Path:
             if fetched.returncode != 0:
                 pytest.skip(f"apt has no prometheus: {fetched.stderr.decode()}")
             (package,) = Path(download).glob("prometheus_*.deb")
+            CACHE.mkdir(parents=True, exist_ok=True)
             _run("dpkg-deb", "-x", str(package), str(folder))
     return folder / "usr" / "bin"
 
