@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from gateway.metrics import FIRST_TOKEN_SECONDS
 from tests.deploy.forms import Manifest
 from tests.metrics import declared
 
@@ -110,6 +111,13 @@ def test_alert_rules_fire_when_they_should(prometheus: Path, tmp_path: Path) -> 
     for command in (["check", "rules", "alerts.yaml"], ["test", "rules", "alerts.test.yaml"]):
         done = subprocess.run([prometheus / "promtool", *command], cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_alerts_and_their_tests_name_buckets_that_exist() -> None:
+    texts = [path.read_text() for path in (MONITORING / "alerts.yaml", Path(__file__).parent / "alerts.test.yaml")]
+    named = {float(bound) for text in texts for bound in re.findall(r'le="([\d.]+)"', text)}
+    assert named
+    assert named <= set(FIRST_TOKEN_SECONDS)
 
 
 def test_every_alert_has_such_a_test() -> None:
