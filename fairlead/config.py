@@ -98,7 +98,8 @@ def _parser(fields: Mapping[str, dataclasses.Field[Any]], prog: str) -> argparse
     parser = argparse.ArgumentParser(prog=prog, allow_abbrev=False)
     parser.add_argument("--config", metavar="FILE", help="YAML file with any of the keys below")
     for name, field in fields.items():
-        text = f"{field.metadata.get('help', '')} (default: {field.default!r})".replace("%", "%%")
+        choices = f"{', '.join(field.metadata['choices'])}; " if field.metadata.get("choices") else ""
+        text = f"{field.metadata.get('help', '')} ({choices}default: {field.default!r})".replace("%", "%%")
         parser.add_argument("--" + name.replace("_", "-"), metavar="VALUE", help=text)
     return parser
 

@@ -47,6 +47,14 @@ def test_the_file_may_be_named_by_the_environment_and_the_flag_wins(tmp_path: Pa
     assert settings("--config", str(other), FAIRLEAD_CONFIG=path).count == 8
 
 
+def test_help_names_defaults_and_choices(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        settings("--help")
+    text = " ".join(capsys.readouterr().out.split())
+    assert "--count VALUE a number (default: 1)" in text
+    assert "--policy VALUE a choice (fair, fifo; default: 'fair')" in text
+
+
 def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
     assert settings("--config", yaml_file(tmp_path, "# nothing yet\n")) == Settings()
 
