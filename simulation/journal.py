@@ -38,11 +38,6 @@ class Journal:
         self._totals[client] = total
         self.service.setdefault(client, {})[int(now)] = total / MICRO
 
-    def service_at(self, client: str, second: int) -> float:
-        """What `client` had received by the end of `second`."""
-        known = self.service.get(client, {})
-        return max((value for at, value in known.items() if at <= second), default=0.0)
-
     @property
     def clients(self) -> list[str]:
         """Sorted."""

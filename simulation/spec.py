@@ -71,7 +71,7 @@ class Engine(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSpec:
-    """One worker. `kv_tokens` None: what the profile's GPU has room for."""
+    """One worker."""
 
     profile: Profile | Measured = field(default_factory=lambda: profile("a100-80g", "llama-3.1-8b"))
     policy: str = "dlpm"

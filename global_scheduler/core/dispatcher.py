@@ -172,11 +172,8 @@ class Dispatcher:
             strangers = [key for key in keys if self._assignments[key].source != source]
             assert not strangers, f"source {source}: {strangers}"
 
-    def _take(self, key: Key) -> Assignment | None:
-        assignment = self._assignments.pop(key, None)
-        if assignment is not None:
-            self._is_accepted(key, assignment)
-        return assignment
+    def _take(self, key: Key) -> None:
+        self._is_accepted(key, self._assignments.pop(key))
 
     def _is_accepted(self, key: Key, assignment: Assignment) -> None:
         source = assignment.source

@@ -12,7 +12,6 @@ from simulation.reproduction.run import Run
 
 Runs = Mapping[str, Run]
 STEP = 10  # seconds between points
-WHAT = ("response time, s", "actual service/s", "service/s")
 HEADER = ("scheduler", "client", "second", "response time", "actual service/s", "service/s")
 
 

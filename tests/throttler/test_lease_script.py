@@ -17,7 +17,6 @@ WINDOW = 1600
 # The script's clock, as the test says.
 CLOCK = "local now = tonumber(redis.call('GET', '{fairlead}:clock'))\n"
 BEAT_KEYS = (script.GATEWAYS, script.JOINED, script.EPOCH)
-BEATS = st.tuples(st.sampled_from("abcd"), st.integers(0, 1000))  # gateway, milliseconds since the last
 ASKS = st.tuples(
     st.sampled_from("abcd"),  # gateway
     st.sampled_from("xy"),  # account
