@@ -30,8 +30,7 @@ class Client:
     `address` is host:port, or https://host:port for a gateway with TLS.
 
     Keyword arguments of calls: `model`, `app`, `timeout` (seconds, for the call with all its retries), `each_token`
-    (one chunk per token, instead of several) and the sampling parameters of common.proto by their names: `max_tokens`,
-    `temperature`, `top_k`, `top_p`, `min_p`, `seed`, `stop`, `stop_token_ids`, `ignore_eos`.
+    (one chunk per token, instead of several) and SamplingParams of common.proto by their names, as `max_tokens`.
     """
 
     def __init__(

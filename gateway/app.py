@@ -66,7 +66,7 @@ class GatewayConfig:
     app_per_minute: int = option(600, "calls per app and minute, enforced as the throttle says")
     max_streams_per_client: int = option(256, "most open calls of one client, before only protected ones are let in")
     max_streams: int = option(4096, "most open calls in all")
-    reader_seconds: float = option(60.0, "how long a caller may read nothing once all its output is there")
+    reader_seconds: float = option(60.0, "a caller that reads nothing for so long, though all is there, is given up")
     drain_seconds: float = option(20.0, "how long open calls may take to finish after SIGTERM")
     admin_secret: str = option("", "the secret that operators' calls carry; default: the cluster secret")
     metrics: str = option("", "address of the Prometheus endpoint, host:port; default: none")

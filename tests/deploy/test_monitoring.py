@@ -105,6 +105,13 @@ def test_every_metric_is_explained() -> None:
     assert [name for name in sorted(families) if f"`{name}`" not in text] == []
 
 
+def test_every_attribute_of_spans_is_explained() -> None:
+    text = (ROOT / "docs/operations.md").read_text()
+    names = re.findall(r'"(fairlead\.\w+)":', (ROOT / "fairlead/telemetry/spans.py").read_text())
+    assert names
+    assert [name for name in names if f"`{name}`" not in text] == []
+
+
 def test_alert_rules_fire_when_they_should(prometheus: Path, tmp_path: Path) -> None:
     shutil.copy(MONITORING / "alerts.yaml", tmp_path)
     shutil.copy(Path(__file__).parent / "alerts.test.yaml", tmp_path)
