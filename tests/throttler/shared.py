@@ -129,6 +129,7 @@ async def on_redis(
 
 async def until(condition: Callable[[], object], what: str) -> None:
     """Return once `condition` holds; fails after a generous deadline."""
-    async with asyncio.timeout(DEADLINE):
-        while not condition():  # noqa: ASYNC110 - conditions of many kinds, most of them of other processes
-            await asyncio.sleep(0.005)
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {DEADLINE} s: {what}"
+        await asyncio.sleep(0.005)
