@@ -18,8 +18,8 @@ from grpc_tools import protoc
 ROOT = Path(__file__).parents[1]
 HEAD = """# API
 
-Generated from `protos/` by `make protos`; do not edit. `Inference` is the public service, `Traces` and `Admin` are for
-operators, the rest is spoken inside a cluster. Every server answers health checks and reflection.
+Generated from `protos/` by `make protos`; do not edit. `Inference` is the public service, `Admin`, `Traces` and
+`Throttling` are for operators, the rest is spoken inside a cluster. Every server answers health checks and reflection.
 """
 # Numbers of fields in descriptor.proto: what source paths are made of.
 MESSAGE, ENUM, SERVICE, MEMBER = 4, 5, 6, 2
