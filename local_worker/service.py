@@ -138,13 +138,6 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         job.prime(ids[len(ids) - submit.generated_tokens :])
         return job
 
-    async def Drain(
-        self, request: worker_pb2.DrainRequest, context: grpc.aio.ServicerContext
-    ) -> worker_pb2.DrainResponse:
-        """See worker.proto."""
-        await self.drain()
-        return worker_pb2.DrainResponse()
-
     async def drain(self) -> None:
         """Refuse new requests from now on; return when none is left."""
         self.draining = True

@@ -134,11 +134,3 @@ class EncodeResponse(_message.Message):
     public_tokens: int
     revision: str
     def __init__(self, token_ids: _Optional[bytes] = ..., digests: _Optional[bytes] = ..., system_tokens: _Optional[int] = ..., public_tokens: _Optional[int] = ..., revision: _Optional[str] = ...) -> None: ...
-
-class DrainRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
-
-class DrainResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...

@@ -40,11 +40,6 @@ class WorkerStub:
                 request_serializer=fairlead_dot_v1_dot_worker__pb2.SessionCommands.SerializeToString,
                 response_deserializer=fairlead_dot_v1_dot_worker__pb2.StepEvents.FromString,
                 _registered_method=True)
-        self.Drain = channel.unary_unary(
-                '/fairlead.v1.Worker/Drain',
-                request_serializer=fairlead_dot_v1_dot_worker__pb2.DrainRequest.SerializeToString,
-                response_deserializer=fairlead_dot_v1_dot_worker__pb2.DrainResponse.FromString,
-                _registered_method=True)
 
 
 class WorkerServicer:
@@ -59,13 +54,6 @@ class WorkerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Drain(self, request, context):
-        """No new requests from now on; returns when the running ones have ended.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
 
 def add_WorkerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -73,11 +61,6 @@ def add_WorkerServicer_to_server(servicer, server):
                     servicer.Session,
                     request_deserializer=fairlead_dot_v1_dot_worker__pb2.SessionCommands.FromString,
                     response_serializer=fairlead_dot_v1_dot_worker__pb2.StepEvents.SerializeToString,
-            ),
-            'Drain': grpc.unary_unary_rpc_method_handler(
-                    servicer.Drain,
-                    request_deserializer=fairlead_dot_v1_dot_worker__pb2.DrainRequest.FromString,
-                    response_serializer=fairlead_dot_v1_dot_worker__pb2.DrainResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -108,33 +91,6 @@ class Worker:
             '/fairlead.v1.Worker/Session',
             fairlead_dot_v1_dot_worker__pb2.SessionCommands.SerializeToString,
             fairlead_dot_v1_dot_worker__pb2.StepEvents.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def Drain(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/fairlead.v1.Worker/Drain',
-            fairlead_dot_v1_dot_worker__pb2.DrainRequest.SerializeToString,
-            fairlead_dot_v1_dot_worker__pb2.DrainResponse.FromString,
             options,
             channel_credentials,
             insecure,
