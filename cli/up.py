@@ -30,7 +30,11 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("--log-dir", type=Path, help="folder for the services' logs (default: a new temporary one)")
     for service in ("scheduler", "worker", "gateway"):
         parser.add_argument(
-            f"--{service}-arg", action="append", default=[], metavar="ARG", help=f"passed to the {service}, repeatable"
+            f"--{service}-arg",
+            action="append",
+            default=[],
+            metavar="ARG",
+            help=f"passed to the {service}, repeatable: --{service}-arg=--log-level=debug",
         )
     parser.set_defaults(run=run)
 
