@@ -86,7 +86,7 @@ class Load:
         self._policy = policy
         self._room = Room()
         self._arrivals = 0
-        self.select_ns = self.generated_ns = self.arrived_ns = self.admitted = 0
+        self.select_ns = self.generated_ns = self.admitted = 0
 
     def run(self, steps: int) -> None:
         """Fill the queue, warm up, then measure."""
@@ -95,7 +95,7 @@ class Load:
             self._arrive()
         for number in range(WARM_UP):
             self._step(number)
-        self.select_ns = self.generated_ns = self.arrived_ns = self.admitted = 0
+        self.select_ns = self.generated_ns = self.admitted = 0
         for number in range(steps):
             self._step(number)
 
@@ -124,9 +124,7 @@ class Load:
         )
         self._arrivals += 1
         self._room.match(request)
-        began = time.thread_time_ns()
         self._policy.arrived(request)
-        self.arrived_ns += time.thread_time_ns() - began
 
     def _step(self, number: int) -> None:
         if self._setting.name == "shared" and number % EVICTED_EVERY == EVICTED_EVERY - 1:

@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections import Counter
 
 from fairlead.outcomes import Outcome
 from fairlead.telemetry.records import CallRecord, InteractionRecord
@@ -17,10 +16,9 @@ log = logging.getLogger(__name__)
 
 
 class Journal:
-    """Counts every call's outcome."""
+    """Told of every call and every interaction once."""
 
     def __init__(self, traces: Traces, metrics: CallMetrics) -> None:
-        self.outcomes: Counter[Outcome] = Counter()
         self.accounting = Accounting()
         self._traces = traces
         self._metrics = metrics
@@ -30,7 +28,6 @@ class Journal:
     def ended(self, call: Call) -> None:
         """Enter a call whose outcome has just been set."""
         assert call.outcome is not None
-        self.outcomes[call.outcome] += 1
         key = Key(call.client, call.app, call.interaction)
         if call.entered and call.traceparent:
             self._traced_by_caller.add(key)

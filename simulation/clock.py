@@ -12,7 +12,6 @@ class Clock:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.executed = 0
         self._events: list[tuple[float, int, Action]] = []
         self._planned = 0
 
@@ -29,5 +28,4 @@ class Clock:
         """Execute events until none is left or the next one is later than `until`."""
         while self._events and self._events[0][0] <= until:
             self.now, _, action = heapq.heappop(self._events)
-            self.executed += 1
             action()
