@@ -1,34 +1,8 @@
-from itertools import combinations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.metrics import jain_index, percentile, service_gap
-
-STEPS = st.lists(st.dictionaries(st.sampled_from("abc"), st.integers(0, 9)), max_size=12)
-
-
-@given(STEPS)
-def test_service_gap_is_the_largest_over_all_intervals(steps: list[dict[str, int]]) -> None:
-    totals = dict.fromkeys("abc", 0)
-    samples: list[tuple[float, dict[str, float]]] = []
-    for time, step in enumerate(steps):
-        for client, service in step.items():
-            totals[client] += service
-        samples.append((time, {client: totals[client] for client in step}))
-    gaps = [0.0]
-    for f, g in combinations("abc", 2):
-        for first, last in combinations(range(len(samples)), 2):
-            inside = [services for _, services in samples[first : last + 1]]
-            if all(f in services and g in services for services in inside):
-                gaps.append(abs((inside[-1][f] - inside[0][f]) - (inside[-1][g] - inside[0][g])))
-    assert service_gap(samples) == max(gaps)
-
-
-def test_service_gap_by_hand() -> None:
-    # a runs ahead by 10, then b catches up by 25: the largest gap is over the second interval alone.
-    assert service_gap([(0, {"a": 0, "b": 0}), (1, {"a": 10, "b": 0}), (2, {"a": 10, "b": 25})]) == 25
+from fairlead.metrics import jain_index, percentile
 
 
 def test_jain_index() -> None:
