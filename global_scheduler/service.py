@@ -5,7 +5,7 @@ import contextlib
 import itertools
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from fairlead.errors import InvalidRequest, listed
@@ -44,14 +44,11 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
     leader knows, but for what no worker has heard of yet.
     """
 
-    def __init__(
-        self, dispatcher: Dispatcher, leadership: Leadership, cost: str, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, dispatcher: Dispatcher, leadership: Leadership, cost: str) -> None:
         self._dispatcher = dispatcher
         self._leadership = leadership
         self._cost = cost
         self._other_costs: set[str] = set()  # that workers were seen to charge, and were warned of
-        self._clock = clock
         self.standings = Standings()
         self._attachments: dict[str, Attachment] = {}
         self._changed = asyncio.Event()
@@ -65,7 +62,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
 
     async def _expire(self) -> None:
         while True:
-            for member in self._dispatcher.expired(self._clock()):
+            for member in self._dispatcher.expired(time.monotonic()):
                 attachment = self._attachments[member.identity.worker]
                 log.warning("worker stalls", extra={"worker": member.identity.worker})
                 self._detach(attachment)
@@ -138,7 +135,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
 
     def state(self) -> scheduler_pb2.ClusterState:
         """Live members by name, and their pools."""
-        now = self._clock()
+        now = time.monotonic()
         live = [m.identity.worker for m in self._dispatcher.live(now)]
         pools = self._dispatcher.overloaded(now)
         return scheduler_pb2.ClusterState(
@@ -179,7 +176,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         if self._leadership.epoch == STANDBY:
             return reply
         try:
-            assignment = self._dispatcher.dispatch(request_from(message), self._clock(), source)
+            assignment = self._dispatcher.dispatch(request_from(message), time.monotonic(), source)
         except InvalidRequest as error:
             log.error("request is malformed", extra={"request_id": message.request_id, "error": error.message})
             return reply
@@ -199,7 +196,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         if earlier is not None:
             self._detach(earlier)
             earlier.close()
-        member = self._dispatcher.attached(identity, cached, self._clock())
+        member = self._dispatcher.attached(identity, cached, time.monotonic())
         self._accepted(member, hello.requests)
         attachment = self._attachments[hello.worker] = Attachment(hello, member)
         self._check_cost(hello)
@@ -244,10 +241,10 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
             except InvalidRequest as error:  # no reason to lose the worker, and all its other requests
                 log.error("request is malformed", extra={"request_id": message.request_id, "error": error.message})
             else:
-                self._dispatcher.accepted(member, request, self._clock())
+                self._dispatcher.accepted(member, request, time.monotonic())
 
     def _loaded(self, attachment: Attachment) -> None:
-        self._dispatcher.reported(attachment.member, load_from(attachment.view.load), self._clock())
+        self._dispatcher.reported(attachment.member, load_from(attachment.view.load), time.monotonic())
 
     def _served(self, attachment: Attachment, load: scheduler_pb2.Load) -> None:
         if self._is_current(attachment):

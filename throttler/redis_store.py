@@ -10,7 +10,7 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any, TypeVar
 
 from redis.asyncio import Redis
@@ -35,7 +35,7 @@ REPORTS = 1000  # accounts per pipeline, when everything is reported
 
 
 class RedisStore:
-    """One gateway's link to the shared state. `window` is where its arrivals are counted, by `clock`."""
+    """One gateway's link to the shared state. `window` is where its arrivals are counted."""
 
     def __init__(
         self,
@@ -46,7 +46,6 @@ class RedisStore:
         window_seconds: float,
         beat_seconds: float = BEAT_SECONDS,
         settle_seconds: float = SETTLE_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = secrets.token_hex(8)
         self.commands = 0  # sent to Redis so far
@@ -57,7 +56,6 @@ class RedisStore:
         self._window_ms = round(window_seconds * 1000)
         self._beat_seconds = beat_seconds
         self._settle_seconds = settle_seconds
-        self._clock = clock
         self._wake = asyncio.Event()
         self._wanted: dict[str, Waiting] = {}
         self._asked: dict[str, Waiting | None] = {}  # in the exchange that is under way
@@ -101,8 +99,8 @@ class RedisStore:
                     await self._wake.wait()
             self._wake.clear()
             try:
-                if self._clock() >= self._beat_at:
-                    self._beat_at = self._clock() + self._beat_seconds
+                if time.monotonic() >= self._beat_at:
+                    self._beat_at = time.monotonic() + self._beat_seconds
                     await self._beat()
                 if not self._leases.degraded:
                     await self._exchange()
@@ -119,14 +117,14 @@ class RedisStore:
         self.commands += 1
         if self._epoch not in (None, epoch):
             self._degrade("Redis has lost its data")
-        self._leases.heard(gateways, self._clock())
+        self._leases.heard(gateways, time.monotonic())
         if self._leases.degraded:
             await self._recover()
         self._epoch = epoch
 
     async def _recover(self) -> None:
         """Report what was counted without Redis, once; lease again when the others have had time to do the same."""
-        now = self._clock()
+        now = time.monotonic()
         if self._settled_at is None:
             counted = [(account, self._window.used(account.key, now)) for account in self._window.accounts()]
             is_new = self._epoch is None and not counted  # nobody waits for what it would report
@@ -140,7 +138,7 @@ class RedisStore:
             log.info("limits are shared", extra={"gateways": self._leases.gateways})
 
     async def _exchange(self) -> None:
-        now, (wanted, self._wanted) = self._clock(), (self._wanted, {})
+        now, (wanted, self._wanted) = time.monotonic(), (self._wanted, {})
         accounts = {account.key: account for account in self._leases.take_due()}
         accounts |= {key: account for key, (account, _) in wanted.items()}
         if not accounts:
@@ -151,7 +149,7 @@ class RedisStore:
         ]
         try:
             for ask, answer in zip(asks, await self._send(asks), strict=True):
-                self._leases.answered(ask, answer, now, self._clock())
+                self._leases.answered(ask, answer, now, time.monotonic())
                 if answer.recalled and (waiting := wanted.pop(ask.account.key, None)) is not None:
                     self._recalled[ask.account.key] = waiting
                     asyncio.get_running_loop().call_later(RECALL_SECONDS, self._try_again, ask.account.key)
@@ -202,7 +200,7 @@ class RedisStore:
             return
         if gateway == self.name or key in self._asked or key in self._wanted or key in self._recalled:
             return
-        now = self._clock()
+        now = time.monotonic()
         if self._leases.recalled(Account(key, int(limit)), self._window.used(key, now), now):
             self._wake.set()
 

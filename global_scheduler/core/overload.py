@@ -16,8 +16,7 @@ class Overload:
     A worker whose last report is older than FRESH_SECONDS is unknown, which counts as not overloaded.
     """
 
-    def __init__(self, queue_seconds: float = QUEUE_SECONDS) -> None:
-        self._queue_seconds = queue_seconds
+    def __init__(self) -> None:
         self._overloaded = False
 
     def update(self, members: Sequence[Member], now: float) -> bool:
@@ -30,7 +29,7 @@ class Overload:
     def _is_pressed(self, member: Member) -> bool:
         load, identity = member.load, member.identity
         full = load.kv_tokens_used >= ENTER * identity.kv_tokens or load.running >= identity.max_running
-        return (load.waiting > 0 and full) or load.queue_seconds >= self._queue_seconds
+        return (load.waiting > 0 and full) or load.queue_seconds >= QUEUE_SECONDS
 
     def _stays_pressed(self, member: Member) -> bool:
         """Without regard to waiting requests: a queue that is empty for a moment must not end the overload."""
@@ -38,5 +37,5 @@ class Overload:
         return (
             load.kv_tokens_used >= LEAVE * identity.kv_tokens
             or load.running >= LEAVE * identity.max_running
-            or load.queue_seconds >= LEAVE * self._queue_seconds
+            or load.queue_seconds >= LEAVE * QUEUE_SECONDS
         )

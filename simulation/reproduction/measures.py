@@ -13,10 +13,10 @@ MEASURED_SECONDS, POINTS = 600, 20  # of VTC's tables
 Curve = Sequence[float]
 
 
-def received(run: Run, client: str, cost: Cost | None = None) -> list[float]:
+def received(run: Run, client: str) -> list[float]:
     """Service received by the end of each second, as a client sees it: the whole prompt at its first token, cached or
     not, and output evenly from there to the end (VTC section 5.1; DLPM section 6.1, footnote 5)."""
-    price = cost or WeightedTokens()
+    price = WeightedTokens()
     rate = [0.0] * (int(run.seconds) + 2)
     for record in run.of(client):
         if record.first is None or not record.output_tokens:

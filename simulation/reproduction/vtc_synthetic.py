@@ -57,20 +57,20 @@ def both(*streams: Stream) -> dict[str, Job]:
     return {"VTC": scenario("vtc", *streams), "FCFS": scenario("fcfs", *streams)}
 
 
-def gap_chart(runs: Runs, seconds: int = SECONDS) -> Chart:
+def gap_chart(runs: Runs) -> Chart:
     """The absolute difference in accumulated service."""
-    lines = [Line(name, range(seconds), gap(curves(run))[:seconds]) for name, run in runs.items()]
+    lines = [Line(name, range(SECONDS), gap(curves(run))[:SECONDS]) for name, run in runs.items()]
     return Chart("difference of accumulated service", "seconds", "service", lines)
 
 
-def gap_rows(runs: Runs, seconds: int = SECONDS) -> list[tuple[object, ...]]:
+def gap_rows(runs: Runs) -> list[tuple[object, ...]]:
     """The gap and each client's service, every ten seconds."""
     rows: list[tuple[object, ...]] = [("scheduler", "second", "gap", "client", "service")]
     for name, run in runs.items():
         served, gaps = curves(run), gap(curves(run))
         rows += [
             (name, second, gaps[second], client, curve[second])
-            for second in range(0, min(seconds, len(gaps)), 10)
+            for second in range(0, min(SECONDS, len(gaps)), 10)
             for client, curve in served.items()
         ]
     return rows
