@@ -34,13 +34,19 @@ def _numbers(text: str) -> list[int]:
     return [int(number) for number in text.split(",")]
 
 
+def _one(option: str, text: str) -> int:
+    if not text.isdecimal():
+        raise SystemExit(f"{option}: this study takes one number, got {text!r}")
+    return int(text)
+
+
 STUDIES: dict[str, tuple[Sequence[str], Callable[[argparse.Namespace], Sequence[Row]]]] = {
     "pools": (
         pools.COLUMNS,
-        lambda a: list(pools.rows(_numbers(a.workers), a.calls, int(a.users), a.routes.split(","))),
+        lambda a: list(pools.rows(_numbers(a.workers), a.calls, _one("--users", a.users), a.routes.split(","))),
     ),
     "gaps": (gaps.COLUMNS, lambda a: list(gaps.rows(_numbers(a.workers), a.calls))),
-    "divided": (divided.COLUMNS, lambda a: list(divided.rows(int(a.workers), a.calls))),
+    "divided": (divided.COLUMNS, lambda a: list(divided.rows(_one("--workers", a.workers), a.calls))),
     "users": (users.COLUMNS, lambda a: [users.Row(number) for number in _numbers(a.users)]),
 }
 
