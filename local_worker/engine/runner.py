@@ -14,7 +14,7 @@ from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
 from local_worker.core.batch import Batch, Slice
 from local_worker.engine import memory
 from local_worker.engine.attention import Attention, PagedAttention
-from local_worker.engine.checks import check_rope, probe, self_check
+from local_worker.engine.checks import check_config, probe, self_check
 from local_worker.engine.kv import PagedKV, bytes_per_token
 from local_worker.engine.packed import pack
 from local_worker.engine.packing import Inputs
@@ -59,7 +59,7 @@ class TransformersEngine:
         self._device, dtype = model.device, model.dtype
         self.ahead = 1 if self._device.type == "cuda" else 0
         self._sampled = torch.empty(0, dtype=torch.int64, device=self._device)  # by the last batch
-        check_rope(model)
+        check_config(model)
         expectation = self_check(model)
         shapes = probe(model, next(_names))
         if self._device.type == "cpu":

@@ -21,6 +21,7 @@ from transformers import (
     GPTNeoXConfig,
     GptOssConfig,
     GraniteConfig,
+    Llama4TextConfig,
     LlamaConfig,
     MistralConfig,
     MixtralConfig,
@@ -61,6 +62,8 @@ SIZES: dict[str, Any] = {
     "eos_token_id": 2,
 }
 PLAIN = {key: value for key, value in SIZES.items() if key != "head_dim"}
+# Its chunks are longer than the text that is computed when a model is loaded.
+LLAMA4 = SIZES | {"num_hidden_layers": 4, "num_local_experts": 2, "attention_chunk_size": 32, "moe_layers": []}
 CONFIGS: dict[str, PreTrainedConfig] = {
     "llama": LlamaConfig(**SIZES),
     "llama-tied": LlamaConfig(**SIZES, tie_word_embeddings=True),
@@ -88,6 +91,8 @@ CONFIGS: dict[str, PreTrainedConfig] = {
 REFUSED: dict[str, tuple[PreTrainedConfig, str]] = {
     "gemma2": (Gemma2Config(**SIZES), "softcap"),
     "gpt-oss": (GptOssConfig(**SIZES), "s_aux"),
+    "llama4": (Llama4TextConfig(**LLAMA4), "chunked_attention"),
+    "bidirectional": (Gemma3TextConfig(**SIZES, use_bidirectional_attention=True), "causal"),
     "bloom": (BloomConfig(**PLAIN), "custom attention"),
     "falcon": (FalconConfig(**PLAIN), "custom attention"),
     "dynamic rope": (
