@@ -22,11 +22,16 @@ LOW_PRECISION_TOLERANCE = 5e-2
 
 
 def check_config(model: Any) -> None:
-    """Raise UnsupportedModel for other attention than full and sliding, and for a batch-dependent rotary embedding."""
+    """Raise UnsupportedModel for a context without a limit, other attention than full and sliding, and what depends on
+    the rest of the batch."""
     config = model.config.get_text_config()
+    if not hasattr(config, "max_position_embeddings"):
+        raise UnsupportedModel("its configuration has no max_position_embeddings: how long may a text be?")
     unknown = set(getattr(config, "layer_types", None) or ()).difference(LAYERS)
     if unknown:
         raise UnsupportedModel(f"layers of the kind {', '.join(sorted(unknown))} are not supported")
+    if getattr(config, "attn_temperature_tuning", False):
+        raise UnsupportedModel("attn_temperature_tuning counts positions from the start of the batch")
     parameters = getattr(config, "rope_parameters", None) or {}
     for kind in (parameters.get("rope_type", "default"), *_kinds_by_layer(parameters)):
         if kind in BATCH_DEPENDENT_ROPE:

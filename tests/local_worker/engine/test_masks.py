@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from transformers import Llama4TextConfig
 from transformers.masking_utils import (
     bidirectional_mask_function,
     causal_mask_function,
@@ -14,7 +15,7 @@ from local_worker.engine import checks
 from local_worker.engine.attention import UnsupportedModel
 from local_worker.engine.masks import Masks, Rule
 from local_worker.engine.runner import TransformersEngine
-from tests.local_worker.engine.test_exactness import OPTIONS, REFUSED, make_model
+from tests.local_worker.engine.test_exactness import LLAMA4, OPTIONS, make_model
 
 CONTEXT, WINDOW = 4096, 512
 TEXT = 24  # tokens of the dry run
@@ -76,6 +77,6 @@ def test_a_mask_that_transformers_was_not_asked_for_is_refused(mask: torch.Tenso
 
 def test_a_kind_of_layer_that_nobody_has_heard_of_is_found_by_its_mask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "LAYERS", (*checks.LAYERS, "chunked_attention"))
-    config, _ = REFUSED["llama4"]
+    model = make_model(Llama4TextConfig(**LLAMA4, attn_temperature_tuning=False))
     with pytest.raises(UnsupportedModel, match="not causal within the window"):
-        TransformersEngine(make_model(config), OPTIONS)
+        TransformersEngine(model, OPTIONS)
