@@ -4,16 +4,17 @@ import argparse
 import asyncio
 import random
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from cli.target import add_gateway_options, gateway
 from fairlead.client import Client
+from fairlead.errors import InvalidRequest, TooLong
 from simulation.calibration import Timing, fit
 
 ROUNDS = 3
 SHORT, LONGEST = 16, 4096
-BESIDE = (1, 2, 4, 8)
+BESIDE = (2, 4, 8)
+LEAST_OUTPUT, LEAST_LENGTHS = 2, 2  # slopes need two points
 LOWEST_ID, HIGHEST_ID = 10, 200  # token ids that every tokenizer has
 
 
@@ -22,14 +23,16 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = commands.add_parser("calibrate", help="time a running worker for the simulator")
     add_gateway_options(parser)
     parser.add_argument("--kv-tokens", type=int, required=True, help="what the worker's KV cache holds, as it logs")
+    parser.add_argument("--token-budget", type=int, default=256, help="the worker's own (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("profile.json"), help="default: %(default)s")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """The stack should have one worker and nothing else to do."""
+    _check(args)
     timings = asyncio.run(_measure(args))
-    measured = fit(timings, args.kv_tokens)
+    measured = fit(timings, args.kv_tokens, args.token_budget)
     measured.write(args.out)
     of = measured.coefficients
     print(f"{len(timings)} calls timed; profile: {args.out}")
@@ -38,24 +41,38 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _check(args: argparse.Namespace) -> None:
+    for name, least in (("max_tokens", LEAST_OUTPUT), ("kv_tokens", 1), ("token_budget", 1)):
+        if getattr(args, name) < least:
+            raise InvalidRequest(f"must be {least} or more, got {getattr(args, name)}", name)
+
+
 async def _measure(args: argparse.Namespace) -> list[Timing]:
     timings: list[Timing] = []
     async with Client(gateway(args), api_key=args.api_key, user=args.user, app=args.app) as client:
-        room = (await client.models())[0].max_model_tokens - args.max_tokens
+        if not await client.models():
+            raise InvalidRequest("no model is served: is a worker running?")
         await _together(client, args, SHORT, 1)  # the first call may load or compile something
         for _ in range(ROUNDS):
-            for length in _lengths(min(room, LONGEST)):
-                timings += await _together(client, args, length, 1)
-            for beside in BESIDE[1:]:
+            timings += await _alone(client, args)
+            for beside in BESIDE:
                 timings += await _together(client, args, SHORT, beside)
     return timings
 
 
-def _lengths(room: int) -> Iterator[int]:
+async def _alone(client: Client, args: argparse.Namespace) -> list[Timing]:
+    """Longer and longer prompts, up to the longest that the model takes."""
+    timings: list[Timing] = []
     length = SHORT
-    while length <= room:
-        yield length
+    while length <= LONGEST:
+        try:
+            timings += await _together(client, args, length, 1)
+        except TooLong as error:
+            if len(timings) < LEAST_LENGTHS:
+                raise InvalidRequest(f"{LEAST_LENGTHS} prompt lengths are needed, but {error}") from error
+            break
         length *= 4
+    return timings
 
 
 async def _together(client: Client, args: argparse.Namespace, length: int, beside: int) -> list[Timing]:
@@ -67,10 +84,10 @@ async def _one(client: Client, args: argparse.Namespace, length: int, beside: in
     prompt = [random.randint(LOWEST_ID, HIGHEST_ID) for _ in range(length)]
     began = time.perf_counter()
     first, tokens = began, 0
-    options = {"max_tokens": args.max_tokens, "ignore_eos": True, "temperature": args.temperature}
+    options = {"max_tokens": args.max_tokens, "ignore_eos": True, "temperature": args.temperature, "each_token": True}
     async for chunk in client.stream(prompt, **options):
         if not tokens:
             first = time.perf_counter()
         tokens += len(chunk.token_ids)
     each = (time.perf_counter() - first) / max(tokens - 1, 1)
-    return Timing(length, beside, first - began, each)
+    return Timing(length, tokens, beside, first - began, each)

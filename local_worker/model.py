@@ -48,6 +48,7 @@ def _transformers(config: WorkerConfig) -> Model:
     from local_worker.engine.attention import UnsupportedModel
     from local_worker.engine.memory import OutOfMemory
     from local_worker.engine.model_files import folder_of, resolve, revision
+    from local_worker.engine.reading import reading
     from local_worker.engine.runner import EngineOptions, TransformersEngine
 
     torch.set_num_threads(config.threads)
@@ -55,7 +56,8 @@ def _transformers(config: WorkerConfig) -> Model:
     dtype = config.dtype if config.dtype != "auto" else "float32" if device == "cpu" else "bfloat16"
     try:
         path = resolve(config.model)
-        tokenizer = HuggingFaceTokenizer.load(path)
+        with reading():
+            tokenizer = HuggingFaceTokenizer.load(path)
         options = EngineOptions(
             block_tokens=config.block_tokens,
             kv_tokens=config.kv_tokens,

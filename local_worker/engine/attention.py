@@ -98,10 +98,8 @@ class PagedAttention:
         return self._backend.attend(layer, step)[None], None
 
 
-def refuse_unknown(attention_mask: torch.Tensor | None, arguments: dict[str, Any]) -> None:
+def refuse_unknown(arguments: dict[str, Any]) -> None:
     """Raise UnsupportedModel when a model passes what would have to be obeyed; asked once, when a model is loaded."""
     unknown = sorted(name for name, value in arguments.items() if value is not None and name not in HARMLESS)
-    if attention_mask is not None:
-        unknown.append("attention_mask")
     if unknown:
         raise UnsupportedModel(f"the model's attention takes {', '.join(unknown)}, which is not supported")

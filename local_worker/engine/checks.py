@@ -4,23 +4,35 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from transformers import AttentionInterface
+from transformers import AttentionInterface, AttentionMaskInterface
 
 from local_worker.core.batch import Slice
 from local_worker.engine.attention import UnsupportedModel, refuse_unknown
 from local_worker.engine.kv import LayerShape
+from local_worker.engine.masks import Masks
 from local_worker.engine.packing import lone_slice
 
 # RoPE variants whose angles depend on the longest position in the batch: they would differ by who else is in it.
 BATCH_DEPENDENT_ROPE = ("dynamic", "longrope")
+# Other kinds of layers see other tokens, or keep a state.
+LAYERS = ("full_attention", "sliding_attention")
 CHECK_TOKENS = 24
 TOLERANCE = {torch.float32: 1e-3}
 LOW_PRECISION_TOLERANCE = 5e-2
 
 
-def check_rope(model: Any) -> None:
-    """Raise UnsupportedModel for a rotary embedding that depends on the rest of the batch."""
-    parameters = getattr(model.config.get_text_config(), "rope_parameters", None) or {}
+def check_config(model: Any) -> None:
+    """Raise UnsupportedModel for a context without a limit, other attention than full and sliding, and what depends on
+    the rest of the batch."""
+    config = model.config.get_text_config()
+    if not hasattr(config, "max_position_embeddings"):
+        raise UnsupportedModel("its configuration has no max_position_embeddings: how long may a text be?")
+    unknown = set(getattr(config, "layer_types", None) or ()).difference(LAYERS)
+    if unknown:
+        raise UnsupportedModel(f"layers of the kind {', '.join(sorted(unknown))} are not supported")
+    if getattr(config, "attn_temperature_tuning", False):
+        raise UnsupportedModel("attn_temperature_tuning counts positions from the start of the batch")
+    parameters = getattr(config, "rope_parameters", None) or {}
     for kind in (parameters.get("rope_type", "default"), *_kinds_by_layer(parameters)):
         if kind in BATCH_DEPENDENT_ROPE:
             raise UnsupportedModel(f"rotary embedding {kind!r} depends on the rest of the batch")
@@ -33,11 +45,14 @@ def _kinds_by_layer(parameters: dict[str, Any]) -> list[str]:
 def probe(model: Any, name: str) -> list[LayerShape]:
     """The shape of each layer's keys and values, learned by a dry run under the attention `name`.
 
-    Raises UnsupportedModel unless each layer calls the attention once and asks nothing of it that is unknown here.
+    Raises UnsupportedModel unless each layer calls the attention once and asks nothing of it that is unknown here: it
+    is causal, within the window that the layer says, at every length.
     """
     if not getattr(model, "_supports_attention_backend", False):
         raise UnsupportedModel(f"{type(model).__name__} does not take a custom attention")
+    config = model.config.get_text_config()
     calls: list[tuple[int, LayerShape]] = []
+    masks = Masks(config.max_position_embeddings, model.device)
 
     def record(
         module: Any,
@@ -50,17 +65,19 @@ def probe(model: Any, name: str) -> list[LayerShape]:
         sliding_window: int | None = None,
         **arguments: Any,
     ) -> tuple[torch.Tensor, None]:
-        refuse_unknown(attention_mask, arguments)
+        refuse_unknown(arguments)
+        masks.check(attention_mask, sliding_window)
         if scaling is None:
             raise UnsupportedModel("the model's attention does not say its scaling")
         calls.append((int(module.layer_idx), LayerShape(key.shape[1], key.shape[3], value.shape[3])))
         return query.new_zeros(1, query.shape[2], query.shape[1], value.shape[3]), None
 
     AttentionInterface.register(name, record)
+    AttentionMaskInterface.register(name, masks)
     model.set_attn_implementation(name)
     with torch.inference_mode():
         model(input_ids=_ids(model), use_cache=False)
-    layers = model.config.get_text_config().num_hidden_layers
+    layers = config.num_hidden_layers
     if sorted(layer for layer, _ in calls) != list(range(layers)):
         raise UnsupportedModel(f"{len(calls)} attention calls for {layers} layers: other kinds of layers need a state")
     return [shape for _, shape in sorted(calls, key=lambda call: call[0])]

@@ -13,11 +13,12 @@ from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
 
 from local_worker.core.batch import Batch, Slice
 from local_worker.engine import memory
-from local_worker.engine.attention import Attention, PagedAttention
-from local_worker.engine.checks import check_rope, probe, self_check
+from local_worker.engine.attention import Attention, PagedAttention, UnsupportedModel
+from local_worker.engine.checks import check_config, probe, self_check
 from local_worker.engine.kv import PagedKV, bytes_per_token
 from local_worker.engine.packed import pack
 from local_worker.engine.packing import Inputs
+from local_worker.engine.reading import reading
 from local_worker.engine.sampled import Sampled
 from local_worker.engine.sampling import choose
 from local_worker.engine.sdpa import GROUP_TOKENS, Sdpa
@@ -55,11 +56,11 @@ class TransformersEngine:
         self._model = model.eval()
         self._options = options
         self.vocab_size: int = model.get_input_embeddings().num_embeddings
-        self.max_model_tokens: int = model.config.get_text_config().max_position_embeddings
         self._device, dtype = model.device, model.dtype
         self.ahead = 1 if self._device.type == "cuda" else 0
         self._sampled = torch.empty(0, dtype=torch.int64, device=self._device)  # by the last batch
-        check_rope(model)
+        check_config(model)
+        self.max_model_tokens: int = model.config.get_text_config().max_position_embeddings
         expectation = self_check(model)
         shapes = probe(model, next(_names))
         if self._device.type == "cpu":
@@ -90,12 +91,17 @@ class TransformersEngine:
     def load(
         cls, path: Path | str, options: EngineOptions, *, device: torch.device, dtype: torch.dtype
     ) -> "TransformersEngine":
-        """Load weights from a folder or a hub id; raises OutOfMemory before anything is read when they cannot fit."""
-        config = AutoConfig.from_pretrained(path)
-        with torch.device("meta"):
+        """Load weights from a folder or a hub id; raises OutOfMemory before anything is read when they cannot fit, and
+        UnsupportedModel for what transformers cannot load or complete text with."""
+        with reading(), torch.device("meta"):
+            config = AutoConfig.from_pretrained(path)
             skeleton: Any = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
         memory.check_weights(skeleton.num_parameters(), dtype, memory.available(device))
-        model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=dtype)
+        with reading():
+            loaded: Any = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, output_loading_info=True)
+        model, account = loaded
+        if missing := sorted(account["missing_keys"]):  # transformers has drawn them at random
+            raise UnsupportedModel(f"its files lack {len(missing)} weights, {missing[0]} among them")
         return cls(model.to(device), options)
 
     def _backend(self) -> Attention:

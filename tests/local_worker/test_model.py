@@ -1,10 +1,83 @@
-"""What a worker refuses to start with."""
+"""What a worker refuses to start with ends in one line that says what and why, never in a traceback."""
+
+import json
+from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from fairlead.config import ConfigError
 from local_worker.config import WorkerConfig
-from local_worker.model import FAKE_KV_TOKENS, load_model
+from local_worker.model import FAKE_KV_TOKENS, Model, load_model
+
+SIZES = {
+    "vocab_size": 16,
+    "hidden_size": 8,
+    "intermediate_size": 8,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "max_position_embeddings": 64,
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A model that loads."""
+    words = WordLevel({f"w{number}": number for number in range(SIZES["vocab_size"])}, unk_token="w0")
+    PreTrainedTokenizerFast(tokenizer_object=Tokenizer(words)).save_pretrained(tmp_path)
+    LlamaForCausalLM(LlamaConfig(**SIZES)).save_pretrained(tmp_path)
+    return tmp_path
+
+
+def load(folder: Path) -> Model:
+    return load_model(WorkerConfig(secret="s" * 16, model=str(folder), device="cpu", kv_tokens=64, threads=1))
+
+
+def test_a_folder_is_served(folder: Path) -> None:
+    model = load(folder)
+    assert (model.vocab_size, model.max_model_tokens, model.kv_tokens) == (16, 64, 64)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"model_type": "unheard-of"}, "unheard-of"),
+        ({"model_type": "t5"}, "T5Config"),
+        ({"num_hidden_layers": 2}, "lack 9 weights, model.layers.1."),
+        ({"hidden_size": "eight"}, "hidden_size"),
+        ({"hidden_size": 6}, "ignore_mismatched_sizes"),
+        ({"num_attention_heads": 0}, "ZeroDivisionError"),
+    ],
+    ids=["unknown", "no decoder", "missing weights", "not a number", "other weights", "nonsense"],
+)
+def test_a_kind_of_model_that_is_not_served_is_named_in_one_line(
+    folder: Path, changes: dict[str, object], reason: str
+) -> None:
+    config = folder / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | changes))
+    refused(folder, reason)
+
+
+def test_weights_cut_off_are_named_in_one_line(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    refused(folder, "SafetensorError")
+
+
+def test_a_folder_without_a_model_is_named_in_one_line(tmp_path: Path) -> None:
+    refused(tmp_path, "tokenizer")
+
+
+def refused(folder: Path, reason: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        load(folder)
+    message = str(refusal.value)
+    assert message.startswith(f"model: {folder}: ")
+    assert reason in message
+    assert "\n" not in message
+    assert len(message) < 600
 
 
 def test_a_cache_without_room_for_one_block_is_refused() -> None:

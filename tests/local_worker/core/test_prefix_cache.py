@@ -14,7 +14,8 @@ TOKENS = st.lists(st.integers(0, 1), min_size=1, max_size=5 * BLOCK)
 
 
 class PrefixCacheMachine(RuleBasedStateMachine):
-    """The model: what each page last had written to it, and which digests were announced."""
+    """The model: what each page last had written to it, which digests were announced, and those that nobody uses, the
+    one that was given back first in front."""
 
     running = Bundle("running")
 
@@ -24,6 +25,7 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         self.written: dict[int, list[int]] = {}
         self.admitted: list[Request] = []
         self.announced: dict[int, int] = {}
+        self.idle: list[int] = []
         self.waiting: dict[tuple[int, ...], Request] = {}
         self.arrivals = 0
 
@@ -45,7 +47,22 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         for index in range(matched // BLOCK):
             assert self.written[request.pages[index]] == tokens[index * BLOCK : (index + 1) * BLOCK]
         self.admitted.append(request)
+        free = free_before - len(self.idle)
+        self.reuse()
+        evicted = max(0, -(-request.budget // BLOCK) - matched // BLOCK - free)
+        assert self.cached() == set(self.idle[evicted:]) | self.used(), "the block that was used longest ago goes first"
+        del self.idle[:evicted]
         return request
+
+    def used(self) -> set[int]:
+        return {digest for request in self.admitted for digest in request.digests[: request.shared]}
+
+    def cached(self) -> set[int]:
+        return {digest for digest, _ in self.cache.snapshot()}
+
+    def reuse(self) -> None:
+        used = self.used()
+        self.idle = [digest for digest in self.idle if digest not in used]
 
     @rule(request=running, chunk=st.integers(1, 9), token=st.integers(0, 1))
     def compute(self, request: Request, chunk: int, token: int) -> None:
@@ -60,11 +77,14 @@ class PrefixCacheMachine(RuleBasedStateMachine):
             page.append(request.tokens[position])
         request.computed = stop
         self.cache.publish(request, request.computed)
+        self.reuse()
 
     @rule(request=consumes(running))
     def release(self, request: Request) -> None:
         if request in self.admitted:
             self.admitted.remove(request)
+            used = self.used()
+            self.idle += [digest for digest in reversed(request.digests[: request.shared]) if digest not in used]
             self.cache.release(request)
 
     @rule()
@@ -72,6 +92,7 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         self.cache.flush()
         used = {page for request in self.admitted for page in request.pages}
         assert set(self.cache._blocks) <= used, "what nobody uses is gone"
+        self.idle.clear()
 
     @precondition(lambda self: self.admitted)
     @rule()
@@ -135,21 +156,18 @@ def test_at_least_one_token_is_left_to_compute() -> None:
 
 
 def test_the_least_recently_used_leaf_goes_first() -> None:
-    cache = PrefixCache(6, BLOCK)
-    short = Sampling(max_tokens=1)
-    old = computed(cache, make_request([1] * 7, sampling=short))
-    cache.release(old)
-    new = computed(cache, make_request([2] * 11, sampling=short))
-    cache.release(new)
+    cache = PrefixCache(4, BLOCK)
+    old, new = make_request([1] * 7), make_request([2] * 11)
+    for prompt in (old.tokens, new.tokens, old.tokens):  # what is used again is the newest
+        request = make_request(prompt, sampling=Sampling(max_tokens=1))
+        cache.release(computed(cache, request))
     cache.take_events()
-    assert cache.admit(make_request([3] * 11, sampling=short), 12) == 11
-    _, evicted = cache.take_events()
-    assert evicted == (old.digests[0],) or evicted == ()
-    assert cache.admit(make_request([4] * 11, sampling=short), 12) is not None
-    _, evicted = cache.take_events()
-    # A chain goes from its end: what is left can still be matched.
-    assert set(evicted) <= {old.digests[0], *new.digests}
-    assert cache.match(make_request([2] * 12)) in (0, BLOCK, 2 * BLOCK)
+    order = [new.digests[1], new.digests[0], old.digests[0]]  # a chain goes from its end: what is left can be matched
+    for pages, gone in ((2, order[:1]), (3, order[1:2]), (4, order[2:])):
+        request = make_request([3] * (pages * BLOCK - 1), sampling=Sampling(max_tokens=1))
+        assert cache.admit(request, request.budget) is not None
+        cache.release(request)
+        assert cache.take_events() == ((), tuple(gone))
 
 
 def test_digests_of_generated_blocks_continue_the_chain() -> None:
