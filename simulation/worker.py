@@ -27,13 +27,11 @@ class Session:
     call: Call
     attempt: int
     worker: "Worker"
-    instance: str  # the worker's life
     in_interaction: bool
     generated: int  # output tokens of earlier attempts
     charged: bool  # an earlier attempt has started
     answer: range = range(0)  # worker: the model's, to the call in full
     admitted: bool = False  # worker: it has entered the running batch
-    started: bool = False  # gateway: it knows
 
 
 @dataclass(frozen=True, slots=True)
