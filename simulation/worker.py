@@ -67,6 +67,7 @@ class Worker:
         self.stalled_until = 0.0
         self.batcher = make_batcher(spec)
         self.tell: Callable[[Worker, News], None] = lambda worker, news: None
+        self.entered: Callable[[Session, Request], None] = lambda session, request: None
         self.checked: Callable[[Worker], None] = lambda worker: None
         self._clock = clock
         self._journal = journal
@@ -155,6 +156,7 @@ class Worker:
             return
         for request in plan.admitted:
             session = self._sessions[request]
+            self.entered(session, request)
             session.admitted, call = True, session.call
             call.admitted_at = self._clock.now if call.admitted_at is None else call.admitted_at
         lengths = self.batcher.lengths(plan)

@@ -95,6 +95,11 @@ class Batcher:
         return self._gap.worst
 
     @property
+    def queue(self) -> Collection[Request]:
+        """Waiting requests, the longest waiting first."""
+        return self._waiting.keys()
+
+    @property
     def accounts(self) -> Collection[Account]:
         """What each client received and has under way."""
         return self._ledger.accounts
