@@ -64,6 +64,8 @@ class Gateway:
             self._interaction_tokens[key] = self._interactions.token(key)
         self._protected[call] = decision.protected
         self._attempts[call] = Attempts()
+        if call.patience is not None:
+            self._clock.after(call.patience, partial(self._cancelled, call))
         self._place(call)
 
     def _is_overloaded(self) -> bool:
@@ -79,6 +81,8 @@ class Gateway:
         self._clock.after(self._delay, partial(self._dispatch, call))
 
     def _dispatch(self, call: Call) -> None:
+        if call.outcome is not None:
+            return
         attempts = self._attempts[call]
         prompt = [*call.prompt, *call.answer[: call.received]] if call.received else call.prompt
         if not call.digests:
@@ -158,6 +162,17 @@ class Gateway:
             self._end(call, Outcome.UNAVAILABLE)
         else:
             self._place(call)
+
+    def _cancelled(self, call: Call) -> None:
+        """By its client; what it has had stays charged."""
+        if call.outcome is not None:
+            return
+        session = self._sessions.get(call)
+        if session is not None:
+            if not self._attempts[call].started:
+                self._dispatcher.withdrawn(str(call.number), session.attempt)
+            self._clock.after(2 * self._delay, partial(session.worker.abort, session))  # not before it is submitted
+        self._end(call, Outcome.CANCELLED)
 
     def _end(self, call: Call, outcome: Outcome) -> None:
         assert call.outcome is None, f"call {call.number} ends twice: {call.outcome}, {outcome}"

@@ -30,4 +30,4 @@ def check_refusals(spec: ClusterSpec, calls: Iterable[Call]) -> None:
 
 def _check(call: Call, counted: list[Call], limit: int) -> None:
     detail = f"stage {call.stage} of {call.interaction!r}" if call.interaction else "no interaction"
-    assert len(counted) >= limit, f"call {call.number} ({detail}): {call.outcome} at {len(counted)} of {limit}"
+    assert len(counted) >= limit, f"call {call.number} ({detail}) throttled at {len(counted)} of {limit}"

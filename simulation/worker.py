@@ -100,8 +100,18 @@ class Worker:
         session.answer = output_run(session.call.number, 0, session.call.output_tokens)
         ended = [] if displaced is None else [End(self._sessions.pop(displaced), Outcome.REJECTED_QUEUE_FULL)]
         self.tell(self, News(accepted=[session], ended=ended))
+        if request.deadline is not None:
+            self._clock.at(request.deadline, self._expire)
         if not self._busy:
             self._step()
+
+    def _expire(self) -> None:
+        if self._clock.now < self.stalled_until:
+            self._clock.at(self.stalled_until, self._expire)
+            return
+        late = self.batcher.expired(self._clock.now)
+        ended = [End(self._sessions.pop(r), Outcome.DEADLINE_EXCEEDED, r.output_tokens) for r in late]
+        self.tell(self, News(ended=ended))
 
     def _request(self, session: Session) -> Request:
         call = session.call
@@ -125,6 +135,7 @@ class Worker:
             seed_position=session.generated,
             in_interaction=session.in_interaction,
             paid=session.charged,
+            deadline=call.deadline,
         )
 
     def abort(self, session: Session) -> None:
