@@ -13,10 +13,9 @@ from fairlead.v1 import inference_pb2, scheduler_pb2, worker_pb2
 from fairlead.wire import sampling_to_proto
 from gateway.call import Call
 from gateway.coalescing import Coalescer
+from gateway.core.attempts import MAX_ATTEMPTS, Attempts
 from gateway.upstream.cluster import Cluster
 from gateway.upstream.workers import Attempt, Event, Lost
-
-MAX_ATTEMPTS = 3  # without a token
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +53,8 @@ class Session:
         self._cluster = cluster
         self._work = work
         self._generated: list[bytes] = []
-        self._tried: list[str] = []  # instances: a worker that comes back under its name is another one
-        self._fruitless = 0  # attempts since the last token
+        self._attempts = Attempts()
         self._attempt: Attempt | None = None
-        self._started = False  # this attempt has entered a running batch
-        self._charged = False  # some attempt has
         self._service = 0.0  # charged by earlier attempts
         self._accepted = False  # the caller has been told so, once
         self._welcome: worker_pb2.Started | None = None  # what the caller is to be told next
@@ -107,7 +103,7 @@ class Session:
                 self._hold(event)
                 self._look()
             case worker_pb2.Started():
-                self._started = self._charged = True
+                self._attempts.entered()
                 self._charge(event.service)
                 self._call.timings.scheduled = self._call.timings.scheduled or time.time_ns()
                 if not self._accepted:
@@ -128,23 +124,23 @@ class Session:
         self._look()
 
     async def _place(self) -> None:
-        work, call, self._started, self._last = self._work, self._call, False, None
-        call.attempts += 1
-        self._fruitless += 1
+        work, call, attempts, self._last = self._work, self._call, self._attempts, None
+        attempts.begin()
+        call.attempts = attempts.number
         request = scheduler_pb2.DispatchRequest(
             request_id=work.request_id,
-            attempt=call.attempts,
+            attempt=attempts.number,
             client=work.client,
             model=work.model,
             digests=work.digests,
             revision=work.revision,
             prompt_tokens=call.usage.prompt_tokens,
-            excluded=self._tried,
+            excluded=attempts.tried,
             weight=work.weight,
         )
         placement = await self._cluster.place(request)
         call.worker, call.matched_tokens = placement.worker, placement.matched_tokens
-        self._tried.append(placement.instance)
+        attempts.placed(placement.instance)
         call.timings.dispatched = call.timings.dispatched or placement.selected_at
         self._attempt = placement.link.submit(self._submission(), self._receive)
 
@@ -153,13 +149,13 @@ class Session:
         self._withdraw_unstarted()
         self._attempt = None
         self._service = self._call.usage.service
-        if self._fruitless == MAX_ATTEMPTS:
+        if self._attempts.exhausted:
             raise Unavailable(f"lost {MAX_ATTEMPTS} workers one after the other")
         await self._place()
 
     def _withdraw_unstarted(self) -> None:
-        if not self._started:
-            self._cluster.withdraw(self._work.request_id, self._call.attempts)
+        if not self._attempts.started:
+            self._cluster.withdraw(self._work.request_id, self._attempts.number)
 
     def _submission(self) -> worker_pb2.Submit:
         work, generated = self._work, self._call.usage.output_tokens
@@ -171,7 +167,7 @@ class Session:
         )
         return worker_pb2.Submit(
             request_id=work.request_id,
-            attempt=self._call.attempts,
+            attempt=self._attempts.number,
             client=work.client,
             token_ids=b"".join((work.token_ids, *self._generated)),
             generated_tokens=generated,
@@ -179,7 +175,7 @@ class Session:
             weight=work.weight,
             system_tokens=work.system_tokens,
             in_interaction=work.in_interaction,
-            charged=self._charged,
+            charged=self._attempts.charged,
             cache_scope=work.cache_scope,
             public_tokens=work.public_tokens,
             timeout_seconds=0.0 if work.deadline is None else max(0.001, work.deadline - self._loop.time()),
@@ -201,7 +197,7 @@ class Session:
         self._call.timings.first_token = self._call.timings.first_token or time.time_ns()
         self._call.usage.output_tokens += len(tokens.token_ids) // TOKEN_BYTES
         self._generated.append(tokens.token_ids)
-        self._fruitless = 0
+        self._attempts.advanced()
         self._charge(tokens.service)
         self._chunk.add(tokens.token_ids, tokens.text, self._loop.time(), tokens.logprobs)
 

@@ -23,6 +23,8 @@ class Call:
     last: bool = False  # of its interaction
     system_tokens: int = 0
     weight: int = WEIGHT_ONE
+    patience: float | None = None  # seconds until the client cancels it
+    deadline: float | None = None  # when it is to have ended
     outcome: Outcome | None = None  # gateway
     worker: str = ""  # gateway: of the last attempt
     attempts: int = 0  # gateway

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from fairlead.blocks import pack_digests, runs
+from fairlead.outcomes import Outcome
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Identity, Load, Member
 from simulation.call import Call
@@ -105,7 +106,8 @@ class Cluster:
         self.journal.ended(call)
         for following in self._workload.ended(call):
             self._expect(following)
-        if call.attempts <= 1:  # else an attempt that was given up may still reach its worker
+        # Else an attempt that was given up may still reach its worker.
+        if call.attempts <= 1 and call.outcome is not Outcome.CANCELLED:
             call.release()
 
     def _tell(self, worker: Worker, news: News) -> None:

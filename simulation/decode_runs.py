@@ -61,12 +61,7 @@ class RunBatcher(Batcher):
                 request.tokens.extend(run)
                 request.computed = len(request.tokens) - 1
                 self.cache.publish(request, request.computed)
-                self.policy.generated(request, len(run))
-                self._ledger.generated(request, len(run))
-                finish = self._finish(request, run[-1])
-                if finish is not None:
-                    self._retire(request)
-                advances.append(Advance(request, run[-1], finish))
+                advances.append(self._advance(request, len(run)))
         return advances
 
 

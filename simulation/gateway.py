@@ -5,6 +5,7 @@ from functools import partial
 
 from fairlead.blocks import pack_digests
 from fairlead.outcomes import Outcome
+from gateway.core.attempts import Attempts
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.policies import Request
 from simulation.call import Call
@@ -18,7 +19,6 @@ from throttler.core.throttle import Rejected
 from throttler.core.tokens import Key
 
 MODEL = "model"
-MAX_ATTEMPTS = 3  # without a token
 OVERLOAD_SECONDS = 0.1  # between looks at the pool
 
 
@@ -47,9 +47,7 @@ class Gateway:
         self._looked_at = -OVERLOAD_SECONDS
         self._protected: dict[Call, bool] = {}
         self._sessions: dict[Call, Session] = {}  # the current attempt of each call
-        self._excluded: dict[Call, list[str]] = {}  # instances
-        self._fruitless: dict[Call, int] = {}  # attempts lost since the last token
-        self._started: dict[Call, None] = {}  # calls of which some attempt has entered a batch
+        self._attempts: dict[Call, Attempts] = {}  # of each admitted call
 
     def arrived(self, call: Call) -> None:
         """A client's call."""
@@ -65,6 +63,9 @@ class Gateway:
             self._interactions.admitted(key, token, now)
             self._interaction_tokens[key] = self._interactions.token(key)
         self._protected[call] = decision.protected
+        self._attempts[call] = Attempts()
+        if call.patience is not None:
+            self._clock.after(call.patience, partial(self._cancelled, call))
         self._place(call)
 
     def _is_overloaded(self) -> bool:
@@ -74,37 +75,42 @@ class Gateway:
         return self._overloaded
 
     def _place(self, call: Call) -> None:
-        call.attempts += 1
+        attempts = self._attempts[call]
+        attempts.begin()
+        call.attempts = attempts.number
         self._clock.after(self._delay, partial(self._dispatch, call))
 
     def _dispatch(self, call: Call) -> None:
+        if call.outcome is not None:
+            return
+        attempts = self._attempts[call]
         prompt = [*call.prompt, *call.answer[: call.received]] if call.received else call.prompt
         if not call.digests:
             call.digests = digests_of(call.prompt, next(iter(self._workers.values())).spec.block_tokens)
         request = Request(
             request_id=str(call.number),
-            attempt=call.attempts,
+            attempt=attempts.number,
             client=call.client,
             model=MODEL,
             digests=pack_digests(call.digests),
             prompt_tokens=len(prompt),
             weight=call.weight,
-            excluded=tuple(self._excluded.get(call, ())),
+            excluded=tuple(attempts.tried),
         )
         assignment = self._dispatcher.dispatch(request, self._clock.now)
         if assignment is None:
             self._end(call, Outcome.UNAVAILABLE)
             return
         identity = assignment.member.identity
+        attempts.placed(identity.instance)
         call.worker = identity.worker
         session = Session(
             call,
-            call.attempts,
+            attempts.number,
             self._workers[call.worker],
-            identity.instance,
             in_interaction=self._protected[call],
             generated=call.received,
-            charged=call in self._started,
+            charged=attempts.charged,
         )
         self._sessions[call] = session
         self._clock.after(2 * self._delay, partial(self._submit, session))
@@ -118,9 +124,8 @@ class Gateway:
     def told(self, news: News) -> None:
         """A worker's news; those of older attempts are ignored."""
         for session, cached in news.started:
-            if self._sessions.get(session.call) is session and not session.started:
-                session.started = True
-                self._started[session.call] = None
+            if self._sessions.get(session.call) is session and not self._attempts[session.call].started:
+                self._attempts[session.call].entered()
                 session.call.cached_tokens = cached
         current = self._sessions.get
         for session, tokens in news.tokens:
@@ -140,7 +145,7 @@ class Gateway:
         if not call.received:
             call.first_token_at = self._clock.now
         call.received += len(tokens)
-        self._fruitless.pop(call, None)
+        self._attempts[call].advanced()
 
     def lost(self, worker: Worker) -> None:
         """The stream to `worker` broke, or the worker stalls: its calls are placed anew."""
@@ -151,14 +156,23 @@ class Gateway:
     def _place_again(self, session: Session) -> None:
         call = session.call
         del self._sessions[call]
-        if not session.started:
+        if not self._attempts[call].started:
             self._dispatcher.withdrawn(str(call.number), session.attempt)
-        self._excluded.setdefault(call, []).append(session.instance)
-        self._fruitless[call] = self._fruitless.get(call, 0) + 1
-        if self._fruitless[call] == MAX_ATTEMPTS:
+        if self._attempts[call].exhausted:
             self._end(call, Outcome.UNAVAILABLE)
         else:
             self._place(call)
+
+    def _cancelled(self, call: Call) -> None:
+        """By its client; what it has had stays charged."""
+        if call.outcome is not None:
+            return
+        session = self._sessions.get(call)
+        if session is not None:
+            if not self._attempts[call].started:
+                self._dispatcher.withdrawn(str(call.number), session.attempt)
+            self._clock.after(2 * self._delay, partial(session.worker.abort, session))  # not before it is submitted
+        self._end(call, Outcome.CANCELLED)
 
     def _end(self, call: Call, outcome: Outcome) -> None:
         assert call.outcome is None, f"call {call.number} ends twice: {call.outcome}, {outcome}"
@@ -166,9 +180,7 @@ class Gateway:
             assert call.received == call.output_tokens, f"call {call.number}: {call.received} of {call.output_tokens}"
         call.outcome, call.ended_at = outcome, self._clock.now
         self._sessions.pop(call, None)
-        self._excluded.pop(call, None)
-        self._fruitless.pop(call, None)
-        self._started.pop(call, None)
+        self._attempts.pop(call, None)
         if self._protected.pop(call, None) is not None and call.interaction:
             key = Key(call.client, call.app, call.interaction)
             self._interactions.finished(key, end=call.last, now=self._clock.now)
@@ -178,6 +190,8 @@ class Gateway:
         """Raise AssertionError when an account or a window is impossible."""
         self._throttle.check_invariants()
         self._interactions.check_invariants()
+        for attempts in self._attempts.values():
+            attempts.check_invariants()
 
 
 def placed_request(session: Session) -> Request:

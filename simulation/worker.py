@@ -27,13 +27,11 @@ class Session:
     call: Call
     attempt: int
     worker: "Worker"
-    instance: str  # the worker's life
     in_interaction: bool
     generated: int  # output tokens of earlier attempts
     charged: bool  # an earlier attempt has started
     answer: range = range(0)  # worker: the model's, to the call in full
     admitted: bool = False  # worker: it has entered the running batch
-    started: bool = False  # gateway: it knows
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +67,7 @@ class Worker:
         self.stalled_until = 0.0
         self.batcher = make_batcher(spec)
         self.tell: Callable[[Worker, News], None] = lambda worker, news: None
+        self.entered: Callable[[Session, Request], None] = lambda session, request: None
         self.checked: Callable[[Worker], None] = lambda worker: None
         self._clock = clock
         self._journal = journal
@@ -101,8 +100,18 @@ class Worker:
         session.answer = output_run(session.call.number, 0, session.call.output_tokens)
         ended = [] if displaced is None else [End(self._sessions.pop(displaced), Outcome.REJECTED_QUEUE_FULL)]
         self.tell(self, News(accepted=[session], ended=ended))
+        if request.deadline is not None:
+            self._clock.at(request.deadline, self._expire)
         if not self._busy:
             self._step()
+
+    def _expire(self) -> None:
+        if self._clock.now < self.stalled_until:
+            self._clock.at(self.stalled_until, self._expire)
+            return
+        late = self.batcher.expired(self._clock.now)
+        ended = [End(self._sessions.pop(r), Outcome.DEADLINE_EXCEEDED, r.output_tokens) for r in late]
+        self.tell(self, News(ended=ended))
 
     def _request(self, session: Session) -> Request:
         call = session.call
@@ -126,6 +135,7 @@ class Worker:
             seed_position=session.generated,
             in_interaction=session.in_interaction,
             paid=session.charged,
+            deadline=call.deadline,
         )
 
     def abort(self, session: Session) -> None:
@@ -157,6 +167,7 @@ class Worker:
             return
         for request in plan.admitted:
             session = self._sessions[request]
+            self.entered(session, request)
             session.admitted, call = True, session.call
             call.admitted_at = self._clock.now if call.admitted_at is None else call.admitted_at
         lengths = self.batcher.lengths(plan)

@@ -35,7 +35,7 @@ class Dispatcher:
     """What is said twice, or of an unknown request, changes nothing."""
 
     def __init__(self, policy: Policy, index: BlockIndex, fleet: Fleet) -> None:
-        self._policy = policy
+        self.policy = policy
         self._index = index
         self._fleet = fleet
         self._assignments: dict[Key, Assignment] = {}
@@ -53,7 +53,7 @@ class Dispatcher:
         longest, blocks = self._index.match(request.digests, candidates)
         block_tokens = self._fleet.at(longest.bit_length() - 1).identity.block_tokens
         matched, fleet = blocks * block_tokens, self._fleet
-        slot = self._policy.select(request, Choice(candidates, longest, matched, fleet.waiting, fleet.queues))
+        slot = self.policy.select(request, Choice(candidates, longest, matched, fleet.waiting, fleet.queues))
         if not longest >> slot & 1:
             _, blocks = self._index.match(request.digests, 1 << slot)
         member = self._fleet.at(slot)
@@ -88,7 +88,7 @@ class Dispatcher:
         elif self._fleet.is_current(member):
             self._fleet.booked(member, 1)
             candidates = self._fleet.candidates(request.model, (), now) | 1 << member.slot
-            self._policy.follow(request, member.slot, candidates)
+            self.policy.follow(request, member.slot, candidates)
             self._assignments[key] = Assignment(request, member, 0, expected=False, source=None)
 
     def ended(self, member: Member, request_id: str, attempt: int, started: bool, output_tokens: int) -> None:
@@ -106,7 +106,7 @@ class Dispatcher:
             # The first token comes after the whole prompt.
             settle = self._index.confirm if output_tokens else self._index.withdraw
             settle(member.slot, assignment.request.digests)
-        self._policy.ended(assignment.request, member.slot, output_tokens)
+        self.policy.ended(assignment.request, member.slot, output_tokens)
 
     def attached(self, identity: Identity, cached: Sequence[Run], now: float) -> Member:
         """A worker came, with a snapshot of its blocks; an earlier member of that name is lost."""
@@ -134,7 +134,7 @@ class Dispatcher:
         for key in [key for key, a in self._assignments.items() if a.member is member]:
             self._take(key)
         self._index.forget(member.slot)
-        self._policy.forget(member.slot)
+        self.policy.forget(member.slot)
         self._fleet.remove(member)
 
     def expired(self, now: float) -> list[Member]:
@@ -157,7 +157,7 @@ class Dispatcher:
 
     def check_invariants(self) -> None:
         """Raises AssertionError."""
-        for part in (self._policy, self._index, self._fleet):
+        for part in (self.policy, self._index, self._fleet):
             part.check_invariants()
         outstanding: dict[str, int] = {}
         for member in [assignment.member for assignment in self._assignments.values()]:
@@ -188,6 +188,6 @@ class Dispatcher:
     def _undo(self, assignment: Assignment) -> None:
         member = assignment.member
         self._fleet.booked(member, -1)
-        self._policy.refunded(assignment.request, member.slot)
+        self.policy.refunded(assignment.request, member.slot)
         if assignment.expected:
             self._index.withdraw(member.slot, assignment.request.digests)

@@ -95,6 +95,16 @@ class Batcher:
         return self._gap.worst
 
     @property
+    def queue(self) -> Collection[Request]:
+        """Waiting requests, the longest waiting first."""
+        return self._waiting.keys()
+
+    @property
+    def accounts(self) -> Collection[Account]:
+        """What each client received and has under way."""
+        return self._ledger.accounts
+
+    @property
     def history(self) -> History:
         """See History: what the gap came from."""
         return self._ledger.history
@@ -272,13 +282,15 @@ class Batcher:
                 continue
             self.cache.publish(request, piece.stop)
             if token is not None:
-                advances.append(self._advance(request, token))
+                request.tokens.append(token)
+                advances.append(self._advance(request, 1))
         return advances
 
-    def _advance(self, request: Request, token: int) -> Advance:
-        request.tokens.append(token)
-        self.policy.generated(request, 1)
-        self._ledger.generated(request, 1)
+    def _advance(self, request: Request, tokens: int) -> Advance:
+        """`request` has so many tokens more."""
+        self.policy.generated(request, tokens)
+        self._ledger.generated(request, tokens)
+        token = request.tokens[-1]
         finish = self._finish(request, token)
         if finish is not None:
             self._retire(request)

@@ -1,6 +1,6 @@
 """What each client received and has under way, whatever the policy."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from fairlead.cost import Cost, charge
@@ -36,6 +36,11 @@ class Ledger:
         self._accounts: dict[str, Account] = {}
         self._changed: dict[str, Account] = {}
         self._idle = IdleClients(most_idle)
+
+    @property
+    def accounts(self) -> Collection[Account]:
+        """Of every client that is remembered."""
+        return self._accounts.values()
 
     def waiting(self, client: str) -> int:
         """The client's requests in the queue."""

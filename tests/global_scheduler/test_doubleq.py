@@ -251,7 +251,7 @@ def test_models_have_separate_accounts() -> None:
     other = made.attached(identity("n1", model="n"), (), 0)
     made.dispatch(request("1", prompt_tokens=1000), 0)
     assert placed(made.dispatch(request("2", model="n"), 0)) == other.identity.worker
-    policy = made._policy
+    policy = made.policy
     assert isinstance(policy, DoubleQ)
     assert policy.balance("ann", "m", 0) == (QUANTUM - 1000) * MICRO
     assert policy.balance("ann", "n", other.slot) == (QUANTUM - 10) * MICRO
@@ -260,14 +260,14 @@ def test_models_have_separate_accounts() -> None:
 def test_a_weight_divides_what_is_charged() -> None:
     made, _ = dispatcher(workers=("a",))
     made.dispatch(request("1", prompt_tokens=60, weight=2000), 0)
-    policy = made._policy
+    policy = made.policy
     assert isinstance(policy, DoubleQ)
     assert policy.balance("ann", "m", 0) == (QUANTUM - 30) * MICRO
 
 
 def test_submitting_and_cancelling_is_not_free() -> None:
     made, _ = dispatcher(workers=("a",))
-    policy = made._policy
+    policy = made.policy
     assert isinstance(policy, DoubleQ)
     for number in range(3):
         made.dispatch(request(str(number), prompt_tokens=90), 0)
@@ -277,7 +277,7 @@ def test_submitting_and_cancelling_is_not_free() -> None:
 
 def test_a_worker_that_was_away_does_not_hoard_credit() -> None:
     made, (a, b) = dispatcher()
-    policy = made._policy
+    policy = made.policy
     assert isinstance(policy, DoubleQ)
     made.dispatch(request("0", prompt_tokens=150, excluded=("b",)), 0)
     for number in range(1, 20):

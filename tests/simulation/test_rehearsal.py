@@ -6,7 +6,6 @@ import pytest
 
 from fairlead.outcomes import Outcome
 from global_scheduler.core.dispatcher import Dispatcher
-from local_worker.core.policies.dlpm import Dlpm
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
 from simulation import worker
@@ -80,23 +79,6 @@ def test_the_oracle_sees_a_lost_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PrefixCache, "release", leaky)
     with pytest.raises(AssertionError, match="references"):
         run_watched(system())
-
-
-def test_the_oracle_sees_an_unfair_policy(monkeypatch: pytest.MonkeyPatch) -> None:
-    generated = Dlpm.generated
-
-    def favours(policy: Dlpm, request: Request, tokens: int) -> None:
-        if request.client != "c0":
-            generated(policy, request, tokens)
-
-    monkeypatch.setattr(Dlpm, "generated", favours)
-    segments = Segments()
-    calls = [
-        Call(number=n, client=f"c{n % 2}", prompt=segments.fresh(4), output_tokens=60, arrival=0.0) for n in range(400)
-    ]
-    spec = WorkerSpec(kv_tokens=256, max_prompt_tokens=16, max_output_tokens=64, quantum_tokens=16)
-    with pytest.raises(AssertionError, match="above the bound"):
-        run_watched(Cluster(ClusterSpec(worker=spec), OpenLoop(calls)))
 
 
 def test_the_oracle_sees_an_assignment_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:

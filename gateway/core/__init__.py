@@ -1,0 +1,1 @@
+"""The gateway's decisions: synchronous, deterministic, `now` is an argument."""

@@ -1,0 +1,197 @@
+"""Systems that break one promise, drawn and watched as every rehearsal: the oracle says which within a few seeds."""
+
+from functools import partial
+
+import pytest
+
+from gateway.core.attempts import Attempts
+from global_scheduler.core.policies import Choice
+from global_scheduler.core.policies import Request as Placed
+from global_scheduler.core.policies.doubleq import DoubleQ
+from local_worker.core.policies.dlpm import Dlpm
+from local_worker.core.policies.vtc import Vtc
+from local_worker.core.request import Request
+from simulation import gateway
+from simulation.rehearsal import rehearse
+from simulation.spec import ADMISSIONS, GLOBAL_POLICIES, LOCAL_POLICIES, _alone
+from throttler.core.oit import Oit
+from throttler.core.profiles import Limits, Profiles
+from throttler.core.quota import Quota
+from throttler.core.throttle import Decision
+
+SEEDS = 20
+
+
+def complains(about: str) -> None:
+    """Within the first seeds, all of which pass without the mutation (test_rehearsal)."""
+    with pytest.raises(AssertionError, match=about):
+        rehearse_all(SEEDS)
+
+
+def rehearse_all(seeds: int) -> None:
+    for seed in range(seeds):
+        rehearse(seed)
+
+
+class FreeDlpm(Dlpm):
+    """Charges nothing."""
+
+    def _charge(self, request: Request, micro: int) -> None:
+        pass
+
+
+class FreeOutputDlpm(Dlpm):
+    """Charges prompts alone."""
+
+    def generated(self, request: Request, tokens: int) -> None:
+        pass
+
+
+class DoubleDlpm(Dlpm):
+    """Charges output twice."""
+
+    def generated(self, request: Request, tokens: int) -> None:
+        super().generated(request, tokens)
+        super().generated(request, tokens)
+
+
+@pytest.mark.parametrize("policy", [FreeDlpm, FreeOutputDlpm, DoubleDlpm])
+def test_a_policy_that_does_not_charge_the_service(policy: type[Dlpm], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LOCAL_POLICIES, "dlpm", policy)
+    complains("not charged by service and rounds alone")
+
+
+class FreeOutputVtc(Vtc):
+    """Charges prompts alone."""
+
+    def generated(self, request: Request, tokens: int) -> None:
+        pass
+
+
+def test_a_counter_below_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LOCAL_POLICIES, "vtc", FreeOutputVtc)
+    complains("charged less than the service")
+
+
+class Indebted(Dlpm):
+    """Serves clients in debt."""
+
+    def _rank(self, client: str) -> None:
+        best = self._lines[client].first_key()
+        if best is None:
+            self._in_credit.discard(client)
+        else:
+            self._in_credit.put(client, best)
+
+    def check_invariants(self) -> None:
+        pass  # it would see this mutation before the oracle does
+
+
+def test_a_balance_out_of_its_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LOCAL_POLICIES, "dlpm", Indebted)
+    complains(r"balance -\d+ not in")
+
+
+class Partial(Dlpm):
+    """Gives one client credit whenever it has none."""
+
+    def generated(self, request: Request, tokens: int) -> None:
+        super().generated(request, tokens)
+        while request.client == "client-0" and self.balance(request.client) <= 0:
+            self._charge_quantum(request)
+
+    def _charge_quantum(self, request: Request) -> None:
+        self._accounts.charge(request.client, -self._accounts.quantum)
+        if request.client in self._lines:
+            self._rank(request.client)
+
+
+def test_a_gap_above_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LOCAL_POLICIES, "dlpm", Partial)
+    complains("above the bound")
+
+
+class FreeDoubleQ(DoubleQ):
+    """Charges nothing."""
+
+    def _input_charge(self, request: Placed) -> int:
+        return 0
+
+    def ended(self, request: Placed, slot: int, output_tokens: int) -> None:
+        pass
+
+
+class FreeOutputDoubleQ(DoubleQ):
+    """Charges prompts alone."""
+
+    def ended(self, request: Placed, slot: int, output_tokens: int) -> None:
+        pass
+
+
+class MeanDoubleQ(DoubleQ):
+    """Gives nothing back."""
+
+    def refunded(self, request: Placed, slot: int) -> None:
+        pass
+
+
+class BlindDoubleQ(DoubleQ):
+    """Places with those who have no credit, too."""
+
+    def select(self, request: Placed, choice: Choice) -> int:
+        slot = choice.queues.least(choice.longest)
+        self.follow(request, slot, choice.candidates)
+        return slot
+
+
+@pytest.mark.parametrize("policy", [FreeDoubleQ, FreeOutputDoubleQ, MeanDoubleQ, BlindDoubleQ])
+def test_a_balance_that_is_not_due(policy: type[DoubleQ], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(GLOBAL_POLICIES, "doubleq", policy)
+    complains("refilled by|too much at slot|the balance is|without credit")
+
+
+class Unprotected(Oit):
+    """Throttles whoever is over a limit."""
+
+    def admit(self, client: str, app: str, protected: bool, overloaded: bool, now: float) -> Decision:
+        return super().admit(client, app, False, overloaded, now)
+
+
+class Hasty(Oit):
+    """Lets half as many pass as it should."""
+
+    def __init__(self, profiles: Profiles, quota: Quota) -> None:
+        half = Limits(user_per_minute=profiles.limits.user_per_minute // 2, kappa=2 * profiles.limits.kappa)
+        super().__init__(Profiles(limits=half), quota)
+
+
+@pytest.mark.parametrize(("throttle", "who"), [(Unprotected, r"stage [1-3]"), (Hasty, "stage 0")])
+def test_a_call_that_is_throttled_within_its_limits(
+    throttle: type[Oit], who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ADMISSIONS, "oit", partial(_alone, throttle))
+    complains(rf"{who} of .* throttled at \d+ of")
+
+
+class Generous(Attempts):
+    """Takes the prompt for paid from the beginning."""
+
+    def begin(self) -> None:
+        super().begin()
+        self.charged = True
+
+
+class Forgetful(Attempts):
+    """Does not remember that the prompt is paid."""
+
+    def entered(self) -> None:
+        self.started = True
+
+    def check_invariants(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("attempts", [Generous, Forgetful])
+def test_a_prompt_that_is_charged_never_or_twice(attempts: type[Attempts], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "Attempts", attempts)
+    complains("for its prompt, due is one of")
