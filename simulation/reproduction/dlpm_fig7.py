@@ -192,9 +192,15 @@ def _highest(ratios: Mapping[tuple[str, int], float]) -> str:
 
 
 def _below(ratios: Mapping[tuple[str, int], float], least: float) -> str:
-    """Which pairs miss it."""
-    missed = [f"{case}, D = {degree} ({ratio:.2f})" for (case, degree), ratio in ratios.items() if ratio < least]
-    return f"below {least:g} in {len(missed)} of {len(ratios)}: {'; '.join(missed) or 'none'}"
+    """How many miss it, and which by most."""
+    missed = {key: ratio for key, ratio in ratios.items() if ratio < least}
+    worst = sorted(missed, key=lambda key: missed[key])[:3]
+    named = "; ".join(f"{case}, D = {degree} ({missed[case, degree]:.2f})" for case, degree in worst)
+    return f"below {least:g} in {len(missed)} of {len(ratios)}" + (f", the least {named}" if named else "")
+
+
+def _gain(ratio: float, paper: float) -> str:
+    return f"{(ratio - 1) / (paper - 1):.0%} of the paper's"
 
 
 def _half(paper: float) -> float:
@@ -210,7 +216,7 @@ def _throughput(points: Mapping[Key, Point], other: str, paper: float) -> Findin
         f"{_highest(ratios)}, at least {min(ratios.values()):.2f}",
         max(ratios.values()) >= _half(paper) and fmean(ratios.values()) > 1,
         f"up to {_half(paper):.2f} or more, half the paper's gain, and above 1 on average",
-        _below(ratios, 1),
+        f"the highest gain is {_gain(max(ratios.values()), paper)}; {_below(ratios, 1)}",
     )
 
 
@@ -237,7 +243,8 @@ def _latency(points: Mapping[Key, Point], other: str, paper: float, mean: float)
         _highest(ratios),
         max(ratios.values()) >= _half(paper) and fmean(ratios.values()) >= _half(mean),
         f"up to {_half(paper):.2f} or more and at least {_half(mean):.2f} on average, half the paper's gains",
-        _below(ratios, 1),
+        f"the highest gain is {_gain(max(ratios.values()), paper)}, the average {_gain(fmean(ratios.values()), mean)}; "
+        f"{_below(ratios, 1)}",
     )
 
 
