@@ -181,11 +181,10 @@ def _who(errors: Sequence[Error], most: float) -> str:
     missed = [e for e in errors if e.size > most]
     if not missed:
         return ""
-    requests, worst = sorted(e.requests for e in missed), max(missed, key=lambda e: e.size)
+    worst, requests = max(missed, key=lambda e: e.size), sorted(e.requests for e in missed)
     return (
-        f"{len(missed)} clients missed, with {requests[0]} to {requests[-1]} requests, half of them with at most "
-        f"{requests[(len(requests) - 1) // 2]}; the worst is client {worst.client} of {worst.pair}, with "
-        f"{worst.requests}, by {worst.size:.0%}"
+        f"{len(missed)} of {len(errors)} clients missed, half of those with {requests[len(missed) // 2]} requests or "
+        f"fewer; the worst is client {worst.client} of {worst.pair}, with {worst.requests}, by {worst.size:.0%}"
     )
 
 

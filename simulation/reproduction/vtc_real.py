@@ -160,7 +160,7 @@ def _fig18(runs: Runs) -> Report:
         ours,
         low == expected,
         "the quiet clients' are at most a fifth of FCFS's under each VTC and LCF, and under nothing else",
-        f"they are under {', '.join(low)}",
+        f"they are so under {', '.join(low)}",
     )
     return Report(rows, charts, [finding])
 
