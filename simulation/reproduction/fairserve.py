@@ -34,12 +34,15 @@ TOKENS_OF_PAPER = "11,155, 12,190, 12,217, 12,248 and 183, 263, 267, 268"
 
 
 def _fig8(runs: Runs) -> Report:
-    rows: list[tuple[object, ...]] = [
-        ("system", "interactions refused", "cut in the middle", "wasted tokens", "users throttled", "users delayed")
-    ]
-    for name, run in runs.items():
-        users = len(throttled_users(run))
-        rows.append((name, len(refused(run)), len(cut(run)), wasted(run), users, delayed(run)))
+    columns: dict[str, list[float]] = {
+        "interactions refused": [len(refused(run)) for run in runs.values()],
+        "cut in the middle": [len(cut(run)) for run in runs.values()],
+        "wasted tokens": [wasted(run) for run in runs.values()],
+        "users throttled": [len(throttled_users(run)) for run in runs.values()],
+        "users delayed": [delayed(run) for run in runs.values()],
+    }
+    rows: list[tuple[object, ...]] = [("system", *columns), *zip(runs, *columns.values(), strict=True)]
+    charts = [bars(what, what, list(runs), {"all users": values}) for what, values in columns.items()]
     rpm, ours = runs["RPM"], runs["FS (W+I)"]
     findings = [
         Finding(
@@ -61,11 +64,6 @@ def _fig8(runs: Runs) -> Report:
         ),
         _throttled_users(runs),
         _delayed_users(runs),
-    ]
-    charts = [
-        bars(str(title), str(title), list(runs), {"all users": [float(str(row[column])) for row in rows[1:]]})
-        for column, title in enumerate(rows[0])
-        if column
     ]
     return Report(rows, charts, findings)
 

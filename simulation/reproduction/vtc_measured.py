@@ -142,28 +142,28 @@ def _findings(kind: str, agreements: Sequence[Agreement]) -> list[Finding]:
     return [
         finding(
             "total time",
-            f"within {TOTAL:.0%}",
+            f"within {100 * TOTAL:.0f} %",
             [a.total <= TOTAL for a in agreements],
             f"worst {worst.total:.1%}",
             f"{worst.name} is the worst",
         ),
         finding(
             "service curves, every client at any time",
-            f"within {CURVE:.0%}",
+            f"within {100 * CURVE:.0f} %",
             [max(a.curves.values()) <= CURVE for a in agreements],
             _clients(curves, CURVE),
             _who(curves, CURVE),
         ),
         finding(
             "mean first-token latency of every client",
-            f"within {FIRST_TOKEN:.0%}",
+            f"within {100 * FIRST_TOKEN:.0f} %",
             [max(a.waits.values()) <= FIRST_TOKEN for a in agreements],
             _clients(waits, FIRST_TOKEN),
             _who(waits, FIRST_TOKEN),
         ),
         finding(
             "who waits longest",
-            f"always right, to within {TIE:.0%} of the longest wait",
+            f"always right, to within {100 * TIE:.0f} % of the longest wait",
             [a.longest for a in agreements],
             f"missed: {', '.join(missed) or 'none'}",
             "; ".join(_tied(a) for a in agreements if not a.longest),
