@@ -20,6 +20,16 @@ Span = tuple[float, float, int, int]  # first token, last token, input tokens, o
 
 
 @dataclass(frozen=True, slots=True)
+class Slowest:
+    """A client that waits longest, its answered requests, and its mean first-token latencies."""
+
+    client: str
+    requests: int
+    measured: float
+    simulated: float
+
+
+@dataclass(frozen=True, slots=True)
 class Agreement:
     """Relative errors, by client where they are of clients. `longest`: does the same client wait longest?
 
@@ -33,6 +43,7 @@ class Agreement:
     requests: Mapping[str, int]  # answered, by client
     wait_overall: float  # of the mean over all requests
     longest: bool
+    slowest: tuple[Slowest, Slowest]  # by the measurement, by the simulation
     measured_seconds: float
     simulated_seconds: float
     refused: tuple[int, int]  # measured, simulated
@@ -66,14 +77,20 @@ def compare(run: Run, other: Run) -> Agreement:
     measured, simulated = [_span(row) for row in run.rows], [_span(row) for row in other.rows]
     ends = _end(measured), _end(simulated)
     waits, guesses = _mean_waits(run.rows, measured), _mean_waits(run.rows, simulated)
+    slow, guessed = (max(means, key=means.__getitem__) for means in (waits, guesses))
+    requests = Counter(row.client for row in run.rows if row.latency is not None)
     return Agreement(
         name=run.name,
         total=abs(ends[1] / ends[0] - 1),
         curves={client: _curve_error(run.rows, measured, simulated, client, max(ends)) for client in waits},
         waits={client: abs(guesses.get(client, 0.0) / wait - 1) for client, wait in waits.items()},
-        requests=Counter(row.client for row in run.rows if row.latency is not None),
+        requests=requests,
         wait_overall=abs(_overall_wait(run.rows, simulated) / _overall_wait(run.rows, measured) - 1),
-        longest=waits[max(guesses, key=lambda client: guesses[client])] >= (1 - TIE) * max(waits.values()),
+        longest=waits[guessed] >= (1 - TIE) * waits[slow],
+        slowest=(
+            Slowest(slow, requests[slow], waits[slow], guesses.get(slow, 0.0)),
+            Slowest(guessed, requests[guessed], waits[guessed], guesses[guessed]),
+        ),
         measured_seconds=ends[0],
         simulated_seconds=ends[1],
         refused=(measured.count(None), simulated.count(None)),

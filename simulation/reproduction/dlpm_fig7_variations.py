@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from simulation.reproduction.dlpm_fig7 import Point, point_of, scenario
 from simulation.reproduction.dlpm_system import item
-from simulation.reproduction.item import Finding, Job, Report
+from simulation.reproduction.item import Finding, Job, Report, bars
 from simulation.reproduction.run import Run, Scenario
 
 QA, TREES, JUDGE = "S2, Long-context QA", "S2, Tree of Thoughts", "S1, LLM-as-a-Judge"
@@ -58,18 +58,27 @@ def _jobs() -> dict[str, Job]:
 
 def _read(runs: Mapping[str, Run]) -> Report:
     rows: list[tuple[object, ...]] = [HEADER]
-    findings = []
+    findings, ratios = [], []
     for variation in VARIATIONS:
         points = [point_of(variation.case, runs[_name(variation, name)]) for name in ("DoubleQ", variation.other)]
         for scheduler, p in zip(("DoubleQ", variation.other), points, strict=True):
             rows.append((_name(variation, scheduler), p.service, p.jain, p.p50, p.p99, p.hits, p.seconds))
-        findings.append(_finding(variation, *points))
-    return Report(rows, (), findings)
+        ratios.append(_ratios(*points))
+        text = "{:.2f} and {:.2f}".format(*ratios[-1])
+        findings.append(Finding(_claim(variation), variation.paper, text))
+    shown = dict(zip(WHAT, zip(*ratios, strict=True), strict=True))
+    return Report(rows, [bars("DoubleQ and the other", "ratio", [_claim(v) for v in VARIATIONS], shown)], findings)
 
 
-def _finding(variation: Variation, ours: Point, other: Point) -> Finding:
-    text = f"{ours.service / other.service:.2f} and {other.p99 / ours.p99:.2f}"
-    return Finding(f"{variation.case}, D = {variation.degree}: {variation.claim}", variation.paper, text, None)
+WHAT = ("throughput, DoubleQ's over the other's", "P99 of the well-behaved, the other's over DoubleQ's")
+
+
+def _ratios(ours: Point, other: Point) -> tuple[float, float]:
+    return ours.service / other.service, other.p99 / ours.p99
+
+
+def _claim(variation: Variation) -> str:
+    return f"{variation.case}, D = {variation.degree}: {variation.claim}"
 
 
 ITEMS = (

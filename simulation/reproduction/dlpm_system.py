@@ -22,6 +22,11 @@ VARIATIONS = {
     "RR + SGLang's LPM": ("sglang-lpm", "round-robin"),
     "Preble, fixed": ("lpm", "preble-fixed"),
 }
+PREBLES = ("Preble", "Preble, fixed")
+TWO_PREBLES = (
+    'There are two of Preble: "Preble" takes affinity from a worker with 1.5 times the shortest queue; "Preble, fixed" '
+    "never leaves a match above one half, since section 7.1 says that the measured one let client 0 monopolize a GPU."
+)
 A100 = profile("a100-80g", "llama-3.1-8b")
 A10G = profile("a10g", "llama-3.2-3b")
 CLIENT_QUANTUM = 20_000  # Q^u; the paper does not say

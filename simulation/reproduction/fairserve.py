@@ -4,265 +4,239 @@ The paper's workload is a day of an assistant's production traffic and not publi
 prints: the sizes of interactions and their tokens (Table 2), the shapes of three applications (Table 4).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
-from simulation.reproduction.fairserve_workload import (
-    APPS,
-    CASE,
-    CASE_JOBS,
-    CASE_SECONDS,
-    CASE_SETUP,
-    JOBS,
-    LATE,
-    SECONDS,
-    SETUP,
+from simulation.reproduction.fairserve_measures import (
+    Runs,
+    cut,
+    delayed,
+    interactions,
+    is_benign,
+    item,
+    mean_first,
+    normal,
+    output,
+    prompt,
+    refused,
+    sent,
+    throttled_users,
+    tokens,
+    wasted,
 )
-from simulation.reproduction.item import Chart, Finding, Item, Job, Line, Report, Study
+from simulation.reproduction.fairserve_workload import APPS, JOBS, SETUP
+from simulation.reproduction.item import Finding, Report, bars
 from simulation.reproduction.run import Record, Run
-from simulation.sources import Sources
 
-Runs = Mapping[str, Run]
-
-
-def _interactions(run: Run) -> dict[str, list[Record]]:
-    chains: dict[str, list[Record]] = {}
-    for record in run.records:
-        chains.setdefault(record.interaction, []).append(record)
-    return chains
-
-
-def _cut(run: Run) -> list[list[Record]]:
-    """Interactions that had begun when a call of theirs was refused."""
-    return [chain for chain in _interactions(run).values() if chain[0].completed and not chain[-1].completed]
-
-
-def _refused(run: Run) -> int:
-    return sum(not chain[-1].completed for chain in _interactions(run).values())
-
-
-def _wasted(run: Run) -> int:
-    """Tokens of calls whose interaction never gave its final answer."""
-    return sum(r.input_tokens + r.output_tokens for chain in _cut(run) for r in chain if r.completed)
-
-
-def _throttled_users(run: Run) -> list[str]:
-    return sorted({record.client for record in run.records if not record.completed})
-
-
-def delayed(run: Run, seconds: float = LATE) -> float:
-    """Share of the benign users with a call that waited longer than that in a queue."""
-    benign = [client for client in run.clients if client.startswith("user")]
-    late = {r.client for r in run.records if r.admitted is not None and r.admitted - r.arrival > seconds}
-    return sum(client in late for client in benign) / len(benign)
+NAMES = [app.name for app in APPS]
+FEWER, EARLIER_VTC, EARLIER_RPM = 21.15, 10.67, 93  # the paper's ratios
+TOKENS_OF_PAPER = "11,155, 12,190, 12,217, 12,248 and 183, 263, 267, 268"
 
 
 def _fig8(runs: Runs) -> Report:
-    rows: list[tuple[object, ...]] = [
-        ("system", "interactions refused", "cut in the middle", "wasted tokens", "users throttled", "users delayed")
-    ]
-    for name, run in runs.items():
-        users = len(_throttled_users(run))
-        rows.append((name, _refused(run), len(_cut(run)), _wasted(run), users, delayed(run)))
+    columns: dict[str, list[float]] = {
+        "interactions refused": [len(refused(run)) for run in runs.values()],
+        "cut in the middle": [len(cut(run)) for run in runs.values()],
+        "wasted tokens": [wasted(run) for run in runs.values()],
+        "users throttled": [len(throttled_users(run)) for run in runs.values()],
+        "users delayed": [delayed(run) for run in runs.values()],
+    }
+    rows: list[tuple[object, ...]] = [("system", *columns), *zip(runs, *columns.values(), strict=True)]
+    charts = [bars(what, what, list(runs), {"all users": values}) for what, values in columns.items()]
     rpm, ours = runs["RPM"], runs["FS (W+I)"]
-    innocent = [[u for u in _throttled_users(run) if u.startswith("user")] for run in (rpm, ours)]
-    delays = {name: delayed(run) for name, run in runs.items()}
     findings = [
         Finding(
-            "interactions cut in the middle: RPM against FS (W+I)",
-            "RPM throttles 21.15 times as many; FS none in execution",
-            f"{len(_cut(rpm))} and {len(_cut(ours))}; refused in all {_refused(rpm)} and {_refused(ours)}",
-            len(_cut(rpm)) > 0 == len(_cut(ours)),
+            "interactions cut in the middle of execution",
+            "RPM some, FS (W+I) none",
+            f"RPM {len(cut(rpm))}, FS (W+I) {len(cut(ours))}",
+            len(cut(rpm)) > 0 == len(cut(ours)),
+            "RPM more than 0, FS (W+I) 0",
+            f"of {len(interactions(rpm))} and {len(interactions(ours))} in all",
         ),
+        _throttled_in_all(rpm, ours),
         Finding(
             "wasted tokens",
             "RPM 15,660 on average, FS (W+I) 0",
-            f"RPM {_wasted(rpm):,}, FS (W+I) {_wasted(ours):,}",
-            _wasted(rpm) > 0 == _wasted(ours),
+            f"RPM {wasted(rpm):,}, FS (W+I) {wasted(ours):,}",
+            wasted(rpm) > 0 == wasted(ours),
+            "RPM more than 0, FS (W+I) 0",
+            f"in {len(cut(rpm))} and {len(cut(ours))} interactions",
         ),
-        Finding(
-            "users throttled who are not abusive",
-            "RPM throttles users of very low request rates; FS only those well above",
-            f"RPM {len(innocent[0])}, FS (W+I) {len(innocent[1])} of 200",
-            len(innocent[1]) < len(innocent[0]),
-        ),
-        Finding(
-            "users delayed",
-            "FS 0.93 %; VTC 10.67 and RPM 93 times as many",
-            ", ".join(f"{name} {share:.1%}" for name, share in delays.items()),
-            delays["FS (W+I)"] < min(delays["VTC"], delays["RPM"]),
-            "the order; the ratios follow from the benign load and from who counts as delayed (fairserve-variations)",
-        ),
+        _throttled_users(runs),
+        _delayed_users(runs),
     ]
-    return Report(rows, (), findings)
+    return Report(rows, charts, findings)
 
 
-def mean_first(records: list[Record]) -> float:
-    """First-token latency of those that were answered."""
-    return fmean(r.first - r.arrival for r in records if r.first is not None)
+def _throttled_in_all(rpm: Run, ours: Run) -> Finding:
+    counts = [len(refused(run)) for run in (rpm, ours)]
+    benign = [sum(is_benign(chain[0].client) for chain in refused(run)) for run in (rpm, ours)]
+    return Finding(
+        "interactions throttled in all",
+        f"RPM {FEWER} times as many as FS (W+I)",
+        f"RPM {counts[0]}, FS (W+I) {counts[1]}",
+        counts[0] >= FEWER / 2 * counts[1],
+        f"RPM at least {FEWER / 2:.1f} times as many, half the paper's ratio",
+        f"of these {counts[0] - benign[0]} and {counts[1] - benign[1]} are abusers', {benign[0]} and {benign[1]} "
+        "benign users'",
+    )
 
 
-def tokens(run: Run, value: Callable[[Record], int], app: str | None = None, seconds: float = SECONDS) -> float:
-    """Per second, of calls that were answered within the first `seconds`."""
-    within = (r for r in run.records if r.completed and r.ended <= seconds and app in (None, r.app))
-    return sum(value(r) for r in within) / seconds
+def _throttled_users(runs: Runs) -> Finding:
+    """Rates are those under VTC, where nobody is throttled and everybody sends all."""
+    calls, most = sent(runs["VTC"]), normal(runs["VTC"])
+    users = {name: throttled_users(runs[name]) for name in ("RPM", "FS (W+I)")}
+    usual = {name: [user for user in found if calls[user] <= most] for name, found in users.items()}
+    ours = ", ".join(
+        f"{name} {len(found)}, {sum(map(is_benign, found))} of them benign, {len(usual[name])} in the normal range"
+        for name, found in users.items()
+    )
+    return Finding(
+        "users throttled",
+        "RPM throttles users of very low request rates; FS (W+I) only those well above the normal range",
+        ours,
+        len(usual["RPM"]) > 0 == len(usual["FS (W+I)"]),
+        f"RPM some in the normal range, FS (W+I) none; normal is what 95 % of benign users send, {most:.0f} calls",
+        "in the normal range, with their calls: "
+        + "; ".join(
+            f"{name} {', '.join(f'{u} ({calls[u]})' for u in found) or 'none'}" for name, found in usual.items()
+        ),
+    )
 
 
-def _prompt(record: Record) -> int:
-    return record.input_tokens
-
-
-def _output(record: Record) -> int:
-    return record.output_tokens
+def _delayed_users(runs: Runs) -> Finding:
+    shares = {name: delayed(run) for name, run in runs.items()}
+    ours = shares["FS (W+I)"]
+    enough = shares["VTC"] >= EARLIER_VTC / 2 * ours and shares["RPM"] >= EARLIER_RPM / 2 * ours
+    ratios = [f"{name} {shares[name] / ours:.2f} times" for name in ("VTC", "RPM") if ours > 0]
+    return Finding(
+        "users delayed",
+        f"FS 0.93 %; VTC {EARLIER_VTC} and RPM {EARLIER_RPM} times as many",
+        ", ".join(f"{name} {share:.1%}" for name, share in shares.items()),
+        max(shares.values()) > 0 and enough,
+        f"VTC at least {EARLIER_VTC / 2:.1f} and RPM {EARLIER_RPM / 2:.1f} times as many, half the paper's ratios",
+        f"{' and '.join(ratios) or 'none under FS (W+I)'}; see fairserve-variations for the benign load and for who "
+        "counts as delayed",
+    )
 
 
 def _fig9(runs: Runs) -> Report:
     rows: list[tuple[object, ...]] = [("system", "app", "prompt tokens/s", "output tokens/s", "mean TTFT, benign, s")]
-    served: dict[tuple[str, str], tuple[float, float]] = {}
+    rates: dict[str, list[float]] = {}
+    firsts: dict[str, list[float]] = {}
     for name, run in runs.items():
-        for app in APPS:
-            benign = [r for r in run.records if r.app == app.name and r.client.startswith("user")]
-            rate, first = tokens(run, _prompt, app.name), mean_first(benign)
-            served[name, app.name] = rate, first
-            rows.append((name, app.name, rate, tokens(run, _output, app.name), first))
+        rates[name] = [tokens(run, prompt, app) for app in NAMES]
+        firsts[name] = [mean_first([r for r in run.records if r.app == app and is_benign(r.client)]) for app in NAMES]
+        for app, rate, first in zip(NAMES, rates[name], firsts[name], strict=True):
+            rows.append((name, app, rate, tokens(run, output, app), first))
     findings = []
     for other in ("VTC", "RPM"):
-        rates = [served["FS (W+I)", app.name][0] / served[other, app.name][0] for app in APPS]
-        waits = [served[other, app.name][1] / served["FS (W+I)", app.name][1] for app in APPS]
-        findings += [
-            Finding(
-                f"throughput by application, FS (W+I) over {other}",
-                "1.03 to 1.75",
-                ", ".join(f"{rate:.2f}" for rate in rates),
-                min(rates) > 0.97 and max(rates) > 1.03,
-                "" if min(rates) > 0.97 else CALLS_FIRST,
-            ),
-            Finding(
-                f"first-token latency of benign users by application, {other} over FS (W+I)",
-                "1.03 to 1.06",
-                ", ".join(f"{wait:.2f}" for wait in waits),
-                min(waits) > 1.0,
-                "" if min(waits) > 1.0 else SHEDS[other],
-            ),
-        ]
-    lines = [Line(name, range(len(APPS)), [served[name, app.name][0] for app in APPS]) for name in runs]
-    return Report(rows, [Chart("prompt tokens/s by application", "application", "tokens/s", lines)], findings)
+        gains = [ours / theirs for ours, theirs in zip(rates["FS (W+I)"], rates[other], strict=True)]
+        waits = [theirs / ours for ours, theirs in zip(firsts["FS (W+I)"], firsts[other], strict=True)]
+        claim = f"throughput by application, FS (W+I) over {other}"
+        findings.append(_by_app(claim, "1.03 to 1.75: higher in all", gains, runs["FS (W+I)"]))
+        claim = f"first-token latency of benign users by application, {other} over FS (W+I)"
+        findings.append(_by_app(claim, "1.03 to 1.06: lower under FS in all", waits, runs["FS (W+I)"]))
+    charts = [
+        bars("throughput", "prompt tokens/s", NAMES, rates),
+        bars("first-token latency of benign users", "seconds", NAMES, firsts),
+    ]
+    return Report(rows, charts, findings)
 
 
-CALLS_FIRST = (
-    "WSC lets calls inside an interaction go first, and the applications of single calls pay; where every interaction "
-    "is one call, nobody does (fairserve-variations)"
-)
-SHEDS = {
-    "VTC": CALLS_FIRST,
-    "RPM": "RPM sheds more load, as the paper's Table 3 shows, too: there its first tokens are the fastest",
-}
+def _by_app(claim: str, paper: str, ratios: Sequence[float], run: Run) -> Finding:
+    missed = [f"{app} ({ratio:.2f})" for app, ratio in zip(NAMES, ratios, strict=True) if ratio <= 1]
+    sizes = ", ".join(f"{_calls_each(run, app):.1f}" for app in NAMES)
+    return Finding(
+        claim,
+        paper,
+        ", ".join(f"{ratio:.2f}" for ratio in ratios),
+        not missed,
+        "above 1 in every application",
+        f"not in {', '.join(missed)}; interactions of {', '.join(NAMES)} have {sizes} calls on average, and WSC lets "
+        "calls inside an interaction go first",
+    )
 
 
-KEEPS_CALLING = (
-    "abusers send two thirds of the requests here, and refused calls count towards a user's window under OIT: who "
-    "keeps calling gets nothing, where a fixed window lets six a minute in. Of benign users' requests FS serves more "
-    "(fairserve-variations)"
-)
-ARRIVAL_ORDER = (
-    "all three send all the time here, and order of arrival gives each its share. Where application 14's calls come "
-    "first, RPM starves the light one, and VTC and WSC do not (fairserve-variations)"
-)
+def _calls_each(run: Run, app: str) -> float:
+    """Calls per interaction that was answered to its end."""
+    sizes = [len(c) for c in interactions(run).values() if c[0].app == app and c[-1].completed]
+    return fmean(sizes) if sizes else 0.0
 
 
 def _table3(runs: Runs) -> Report:
     header = ("system", "prompt tokens/s", "output tokens/s", "TTFT s", "requests %", "interactions %", "users %")
     rows: list[tuple[object, ...]] = [header]
-    shares = {}
+    shares = {name: _shares(run) for name, run in runs.items()}
+    rates = {name: (tokens(run, prompt), tokens(run, output)) for name, run in runs.items()}
     for name, run in runs.items():
-        chains = _interactions(run)
-        begun = [chain for chain in chains.values() if chain[0].completed]
-        requests = sum(r.completed for r in run.records) / len(run.records)
-        interactions = sum(chain[-1].completed for chain in begun) / len(begun)
-        users = len({c[0].client for c in begun if c[-1].completed}) / len({c[0].client for c in chains.values()})
-        shares[name] = requests, interactions, users
-        rates = tokens(run, _prompt), tokens(run, _output)
-        rows.append((name, *rates, mean_first(list(run.records)), 100 * requests, 100 * interactions, 100 * users))
-    ours, rpm = shares["FS (W+I)"], shares["RPM"]
+        rows.append((name, *rates[name], mean_first(run.records), *(100 * share for share in shares[name])))
+    gains = [[rates["FS (W+I)"][phase] / rates[name][phase] for phase in (0, 1)] for name in ("VTC", "RPM")]
     findings = [
-        Finding(
-            "interactions that began and got their final answer",
-            "FS (W+I) 100 %, RPM 85.36 %",
-            f"FS (W+I) {ours[1]:.2%}, RPM {rpm[1]:.2%}",
-            ours[1] == 1.0 > rpm[1],
-        ),
-        Finding(
-            "requests served",
-            "FS (W+I) 96.67 %, RPM 51.52 %",
-            f"FS (W+I) {ours[0]:.2%}, RPM {rpm[0]:.2%}",
-            ours[0] > rpm[0],
-            "" if ours[0] > rpm[0] else KEEPS_CALLING,
-        ),
-        Finding(
-            "users served",
-            "FS (W+I) 100 %, RPM 87.64 %",
-            f"FS (W+I) {ours[2]:.2%}, RPM {rpm[2]:.2%}",
-            ours[2] >= rpm[2],
-        ),
+        _served("interactions that began and got their final answer", ("100", "85.36"), 1, shares, ""),
+        _served("requests served", ("96.67", "51.52"), 0, shares, _who_is_served(runs)),
+        _served("users served", ("100", "87.64"), 2, shares, ""),
         Finding(
             "prompt and output tokens/s: RPM, VTC, FS (W), FS (W+I)",
-            "11,155, 12,190, 12,217, 12,248 and 183, 263, 267, 268",
-            "; ".join(f"{row[1]:,.0f} and {row[2]:,.0f}" for row in rows[1:]),
-            rows[4][1] > rows[1][1],  # type: ignore[operator]
+            TOKENS_OF_PAPER,
+            "; ".join(f"{prompts:,.0f} and {outputs:,.0f}" for prompts, outputs in rates.values()),
+            min(map(min, gains)) > 1,
+            "FS (W+I) above VTC and above RPM in both",
+            "FS (W+I) over VTC and over RPM: " + "; ".join(f"{a:.2f} and {b:.2f}" for a, b in gains),
         ),
     ]
-    return Report(rows, (), findings)
-
-
-def _table4(runs: Runs) -> Report:
-    rows: list[tuple[object, ...]] = [("system", "app", "requests served", "prompt tokens/s", "wasted tokens")]
-    rates: dict[tuple[str, str], float] = {}
-    for name, run in runs.items():
-        for user in CASE:
-            done = sum(r.completed and r.ended <= CASE_SECONDS for r in run.of(user.name))
-            rates[name, user.name] = tokens(run, _prompt, user.name, CASE_SECONDS)
-            rows.append((name, user.name, done, rates[name, user.name], _wasted(run)))
-    light = {name: rates[name, "application 12"] for name in runs}
-    heavy = {name: rates[name, "application 7"] for name in runs}
-    light_gains = min(light["VTC"], light["FS (W)"], light["FS (W+I)"]) > 1.5 * light["RPM"]
-    heavy_loses = heavy["RPM"] > max(heavy["VTC"], heavy["FS (W)"], heavy["FS (W+I)"])
-    findings = [
-        Finding(
-            "prompt tokens/s of the light application 12",
-            "RPM 5; VTC 124, FS (W) 125, FS (W+I) 128: 24 times as much",
-            ", ".join(f"{name} {value:.0f}" for name, value in light.items()),
-            light_gains,
-            "" if light_gains else ARRIVAL_ORDER,
-        ),
-        Finding(
-            "prompt tokens/s of the heavy application 7",
-            "RPM 860; 374, 390 and 359 under the others",
-            ", ".join(f"{name} {value:.0f}" for name, value in heavy.items()),
-            heavy_loses,
-            "" if heavy_loses else ARRIVAL_ORDER,
-        ),
-        Finding(
-            "wasted tokens",
-            "VTC 3,224, FS (W+I) 461",
-            ", ".join(f"{name} {_wasted(run):,}" for name, run in runs.items()),
-            _wasted(runs["FS (W+I)"]) <= _wasted(runs["RPM"]),
-        ),
+    of_both = {name: [100 * share for share in shares[name]] for name in ("RPM", "FS (W+I)")}
+    charts = [
+        bars("prompt throughput", "tokens/s", list(runs), {"all users": [rate for rate, _ in rates.values()]}),
+        bars("output throughput", "tokens/s", list(runs), {"all users": [rate for _, rate in rates.values()]}),
+        bars("service provided", "%", ("requests", "interactions", "users"), of_both),
     ]
-    return Report(rows, (), findings)
+    return Report(rows, charts, findings)
 
 
-def item(name: str, figure: str, jobs: Mapping[str, Job], read: Callable[[Runs], Report], setup: str = SETUP) -> Item:
-    """An item that needs no data."""
+def _shares(run: Run) -> tuple[float, float, float]:
+    """Of requests answered, of begun interactions that got their final answer, of users with one such."""
+    chains = interactions(run)
+    begun = [chain for chain in chains.values() if chain[0].completed]
+    ended = [chain for chain in begun if chain[-1].completed]
+    users = len({c[0].client for c in ended}) / len({c[0].client for c in chains.values()})
+    return _answered(run.records), len(ended) / len(begun), users
 
-    def study(_sources: Sources) -> Study:
-        return Study(setup, jobs, read)
 
-    return Item(name, f"FairServe {figure}", study)
+def _answered(records: Sequence[Record]) -> float:
+    return sum(record.completed for record in records) / len(records)
+
+
+def _served(
+    claim: str, paper: tuple[str, str], kind: int, shares: Mapping[str, Sequence[float]], because: str
+) -> Finding:
+    ours, rpm = shares["FS (W+I)"][kind], shares["RPM"][kind]
+    whole = paper[0] == "100"
+    return Finding(
+        claim,
+        f"FS (W+I) {paper[0]} %, RPM {paper[1]} %",
+        f"FS (W+I) {ours:.2%}, RPM {rpm:.2%}",
+        ours > rpm and (ours == 1.0 or not whole),
+        "FS (W+I) 100 %, RPM less" if whole else "FS (W+I) above RPM",
+        because or f"FS (W+I) leaves out {1 - ours:.2%}, RPM {1 - rpm:.2%}",
+    )
+
+
+def _who_is_served(runs: Runs) -> str:
+    parts: list[tuple[str, Callable[[str], bool]]] = [
+        ("benign users", is_benign),
+        ("abusers", lambda user: not is_benign(user)),
+    ]
+    texts = []
+    for who, chosen in parts:
+        records = {name: [r for r in runs[name].records if chosen(r.client)] for name in ("FS (W+I)", "RPM")}
+        ours, rpm = (f"{_answered(found):.2%} of {len(found)}" for found in records.values())
+        texts.append(f"of {who}' requests FS (W+I) serves {ours}, RPM {rpm}")
+    return "; ".join(texts)
 
 
 ITEMS = (
-    item("fairserve-fig8", "Figure 8: throttling, wasted tokens, queueing delays", JOBS, _fig8),
-    item("fairserve-fig9", "Figure 9: throughput and latency by application", JOBS, _fig9),
-    item("fairserve-table3", "Table 3: throughput, latency, service provided", JOBS, _table3),
-    item("fairserve-table4", "Table 4: three applications", CASE_JOBS, _table4, CASE_SETUP),
+    item("fairserve-fig8", "Figure 8: throttling, wasted tokens, queueing delays", JOBS, _fig8, SETUP),
+    item("fairserve-fig9", "Figure 9: throughput and latency by application", JOBS, _fig9, SETUP),
+    item("fairserve-table3", "Table 3: throughput, latency, service provided", JOBS, _table3, SETUP),
 )

@@ -1,9 +1,9 @@
 """What FairServe's ratios depend on: benign load, who counts as delayed, the shape of interactions, who came first."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
-from simulation.reproduction.fairserve import delayed, item, mean_first, tokens
+from simulation.reproduction.fairserve_measures import Runs, delayed, is_benign, item, mean_first, prompt, tokens
 from simulation.reproduction.fairserve_workload import (
     APPS,
     CASE,
@@ -17,10 +17,9 @@ from simulation.reproduction.fairserve_workload import (
     population,
     under_all,
 )
-from simulation.reproduction.item import Finding, Job, Report
-from simulation.reproduction.run import Record, Run
+from simulation.reproduction.item import Chart, Finding, Job, Report, bars
+from simulation.reproduction.run import Run
 
-Runs = Mapping[str, Run]
 LIGHT, ALONE, STAGGERED, AS_IS = "a fifth of the GPU", "single calls", "one after the other", "as in Figure 9"
 THRESHOLDS = (10.0, 30.0, 60.0)
 SETUP = (
@@ -49,7 +48,7 @@ def _of(runs: Runs, study: str) -> dict[str, Run]:
 
 
 def _benign(run: Run) -> Run:
-    return replace(run, records=tuple(record for record in run.records if record.client.startswith("user")))
+    return replace(run, records=tuple(record for record in run.records if is_benign(record.client)))
 
 
 def _delays(runs: Runs, seconds: float) -> Finding:
@@ -58,11 +57,11 @@ def _delays(runs: Runs, seconds: float) -> Finding:
     ratios = ", ".join(f"{name} {share / ours:.2f} times" for name, share in shares.items() if share > ours > 0)
     text = ", ".join(f"{name} {share:.1%}" for name, share in shares.items()) + (f": {ratios}" if ratios else "")
     claim = f"users delayed by more than {seconds:.0f} s, benign users need {LIGHT}"
-    return Finding(claim, "FS 0.93 %; VTC 10.67 and RPM 93 times as many", text, None)
+    return Finding(claim, "FS 0.93 %; VTC 10.67 and RPM 93 times as many", text)
 
 
 def _by_app(claim: str, paper: str, value: Callable[[str], float]) -> Finding:
-    return Finding(claim, paper, ", ".join(f"{value(app.name):.2f}" for app in APPS), None)
+    return Finding(claim, paper, ", ".join(f"{value(app.name):.2f}" for app in APPS))
 
 
 def _read(runs: Runs) -> Report:
@@ -99,32 +98,45 @@ def _read(runs: Runs) -> Report:
             "requests served, of benign users",
             "FS (W+I) 96.67 %, RPM 51.52 %",
             f"FS (W+I) {served['FS (W+I)']:.2%}, RPM {served['RPM']:.2%}",
-            None,
         ),
         *(_case(runs, app, paper) for app, paper in CASES.items()),
     ]
-    return Report(rows, (), findings)
+    return Report(rows, _charts(runs), findings)
+
+
+def _charts(runs: Runs) -> list[Chart]:
+    shares = {f"{seconds:.0f} s": [delayed(r, seconds) for r in _of(runs, LIGHT).values()] for seconds in THRESHOLDS}
+    charts = [bars(f"users delayed, benign users need {LIGHT}", "share", list(SYSTEMS), shares)]
+    names = [app.name for app in APPS]
+    for study in (AS_IS, LIGHT, ALONE):
+        rates = {name: [_rate(_benign(run), app) for app in names] for name, run in _of(runs, study).items()}
+        charts.append(bars(f"throughput of benign users, {study}", "prompt tokens/s", names, rates))
+    names = [user.name for user in CASE]
+    return [*charts, bars(f"applications {STAGGERED}", "prompt tokens/s", names, _staggered(runs))]
+
+
+def _staggered(runs: Runs) -> dict[str, list[float]]:
+    return {
+        name: [tokens(run, prompt, user.name, CASE_SECONDS) for user in CASE]
+        for name, run in _of(runs, STAGGERED).items()
+    }
 
 
 CASES = {"application 12": "RPM 5; 124, 125, 128", "application 7": "RPM 860; 374, 390, 359"}
 
 
 def _case(runs: Runs, app: str, paper: str) -> Finding:
-    rates = {name: tokens(run, _prompt, app, CASE_SECONDS) for name, run in _of(runs, STAGGERED).items()}
+    rates = {name: tokens(run, prompt, app, CASE_SECONDS) for name, run in _of(runs, STAGGERED).items()}
     text = ", ".join(f"{name} {rate:.0f}" for name, rate in rates.items())
-    return Finding(f"prompt tokens/s of {app}, applications {STAGGERED}", paper, text, None)
+    return Finding(f"prompt tokens/s of {app}, applications {STAGGERED}", paper, text)
 
 
 def _rate(run: Run, app: str) -> float:
-    return tokens(run, _prompt, app)
+    return tokens(run, prompt, app)
 
 
 def _first(run: Run, app: str) -> float:
     return mean_first([record for record in run.records if record.app == app])
-
-
-def _prompt(record: Record) -> int:
-    return record.input_tokens
 
 
 ITEMS = (item("fairserve-variations", "section 5, what it depends on", _jobs(), _read, SETUP),)

@@ -28,24 +28,35 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One panel."""
+    """One panel. With `names`, those of x = 0, 1, ..., the lines are drawn as bars."""
 
     title: str
     x: str
     y: str
     lines: Sequence[Line]
     log_y: bool = False
+    names: Sequence[str] = ()
+
+
+def bars(title: str, y: str, names: Sequence[str], values: Mapping[str, Sequence[float]]) -> Chart:
+    """At each name one bar of each label in `values`."""
+    lines = [Line(label, range(len(names)), heights) for label, heights in values.items()]
+    return Chart(title, "", y, lines, names=names)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One row of the report. `agrees`: is the paper's conclusion ours, too; None when nothing is concluded."""
+    """One row of the report. `agrees`: is the paper's conclusion, as `paper` words it, ours, too?
+
+    None when nothing is concluded.
+    """
 
     claim: str
     paper: str
     ours: str
-    agrees: bool | None
-    because: str = ""  # where we differ
+    agrees: bool | None = None
+    rule: str = ""  # what decides, with every threshold
+    because: str = ""  # of what missed; shown where we differ
 
 
 @dataclass(frozen=True, slots=True)

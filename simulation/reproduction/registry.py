@@ -6,6 +6,7 @@ from simulation.reproduction import (
     dlpm_quanta,
     dlpm_views,
     fairserve,
+    fairserve_case,
     fairserve_variations,
     vtc_ablation,
     vtc_measured,
@@ -26,6 +27,7 @@ MODULES = (
     dlpm_fig7_variations,
     dlpm_views,
     fairserve,
+    fairserve_case,
     fairserve_variations,
 )
 ITEMS: dict[str, Item] = {item.name: item for module in MODULES for item in module.ITEMS}

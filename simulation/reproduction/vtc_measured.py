@@ -8,23 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from simulation.agreement import CURVE, FIRST_TOKEN, TOTAL, Agreement, compare, simulate
+from simulation.agreement import CURVE, FIRST_TOKEN, TIE, TOTAL, Agreement, compare, simulate
 from simulation.fitted import FITTED_TO, SLORA
 from simulation.reference import read_run, run_names
-from simulation.reproduction.item import Finding, Item, Job, Report, Study
+from simulation.reproduction.item import Chart, Finding, Item, Job, Line, Report, Study, bars
 from simulation.sources import SourceMissing, Sources
 
 MANY = 100
 JITTER = 0.01  # of a step, independently: what the fitted runs show beside the fit
 CROWDED = frozenset({"real", "overload-multi"})  # workloads of 27 and of 8 clients
 CLASSES = ((1, 2), (3, 9), (10, 29), (30, 99), (MANY, math.inf))  # of clients, by requests
-SMALL_CLIENTS = (
-    "the order of admissions is chaotic: an arrival just before or after a look at the queue moves everybody behind it "
-    "by ten steps, and clients with few requests have nothing to average over. A jitter of 1 % of step times does as "
-    "much, see the rows by number of requests"
-)
-BEYOND_JITTER = "two standard deviations more: step times or a habit of the system that we do not know"
-TIED = "the two that wait longest sent two requests and one, and waited a few per cent apart"
 HEADER = (
     "pair",
     "fitted",
@@ -48,6 +41,28 @@ class Distances:
 
     measured: Agreement
     jittered: Agreement | None
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """Of one client of a pair, relative."""
+
+    pair: str
+    client: str
+    requests: int
+    size: float
+
+
+@dataclass(frozen=True, slots=True)
+class Misses:
+    """Clients with so many requests, those beyond the tolerances, and those whom the jitter alone moves beyond."""
+
+    requests: str
+    curves: int
+    waits: int
+    clients: int
+    noisy_curves: int
+    noisy_waits: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +96,26 @@ def _read(distances: Mapping[str, Distances]) -> Report:
     rows = [HEADER, *(_row(agreement) for agreement in ordered)]
     fitted = _findings("fitted", [agreement for agreement in ordered if agreement.name in FITTED_TO])
     predicted = _findings("predicted", [agreement for agreement in ordered if agreement.name not in FITTED_TO])
-    noise = _noise([(d.measured, d.jittered) for d in distances.values() if d.jittered is not None])
-    return Report(rows, findings=[*fitted, *predicted, *noise])
+    misses = _misses([(d.measured, d.jittered) for d in distances.values() if d.jittered is not None])
+    charts = [*_by_pair(ordered), *([_by_class(misses)] if misses else [])]
+    return Report(rows, charts, [*fitted, *predicted, *map(_noise, misses)])
+
+
+def _by_pair(agreements: Sequence[Agreement]) -> list[Chart]:
+    """Pairs in the order of the rows."""
+    pairs = range(1, len(agreements) + 1)
+    seconds = [
+        Line("measured", pairs, [a.measured_seconds for a in agreements]),
+        Line("simulated", pairs, [a.simulated_seconds for a in agreements]),
+    ]
+    errors = [
+        Line("total time", pairs, [a.total for a in agreements]),
+        Line("first token, all requests", pairs, [a.wait_overall for a in agreements]),
+    ]
+    return [
+        Chart("total time", "pair of the table", "seconds", seconds),
+        Chart("errors", "pair of the table", "relative error", errors),
+    ]
 
 
 def _row(a: Agreement) -> tuple[object, ...]:
@@ -98,64 +131,111 @@ def _findings(kind: str, agreements: Sequence[Agreement]) -> list[Finding]:
     if not agreements:
         return []
 
-    def finding(claim: str, target: str, kept: Sequence[bool], detail: str, because: str = "") -> Finding:
+    def finding(claim: str, target: str, kept: Sequence[bool], detail: str, because: str) -> Finding:
         ours = f"{sum(kept)} of {len(kept)} pairs; {detail}"
-        return Finding(f"{kind}: {claim}", target, ours, all(kept), "" if all(kept) else because)
+        return Finding(f"{kind}: {claim}", target, ours, all(kept), "in all pairs", because)
 
-    total = max(a.total for a in agreements)
+    worst = max(agreements, key=lambda a: a.total)
     missed = [a.name for a in agreements if not a.longest]
+    curves = [Error(a.name, c, n, a.curves[c]) for a in agreements for c, n in a.requests.items()]
+    waits = [Error(a.name, c, n, a.waits[c]) for a in agreements for c, n in a.requests.items()]
     return [
-        finding("total time", "within 5 %", [a.total <= TOTAL for a in agreements], f"worst {total:.1%}"),
+        finding(
+            "total time",
+            f"within {100 * TOTAL:.0f} %",
+            [a.total <= TOTAL for a in agreements],
+            f"worst {worst.total:.1%}",
+            f"{worst.name} is the worst",
+        ),
         finding(
             "service curves, every client at any time",
-            "within 10 %",
+            f"within {100 * CURVE:.0f} %",
             [max(a.curves.values()) <= CURVE for a in agreements],
-            _clients([(a.curves[c], n) for a in agreements for c, n in a.requests.items()], CURVE),
-            SMALL_CLIENTS,
+            _clients(curves, CURVE),
+            _who(curves, CURVE),
         ),
         finding(
             "mean first-token latency of every client",
-            "within 20 %",
+            f"within {100 * FIRST_TOKEN:.0f} %",
             [max(a.waits.values()) <= FIRST_TOKEN for a in agreements],
-            _clients([(a.waits[c], n) for a in agreements for c, n in a.requests.items()], FIRST_TOKEN),
-            SMALL_CLIENTS,
+            _clients(waits, FIRST_TOKEN),
+            _who(waits, FIRST_TOKEN),
         ),
         finding(
-            "who waits longest", "always right", [a.longest for a in agreements], f"missed: {missed or 'none'}", TIED
+            "who waits longest",
+            f"always right, to within {100 * TIE:.0f} % of the longest wait",
+            [a.longest for a in agreements],
+            f"missed: {', '.join(missed) or 'none'}",
+            "; ".join(_tied(a) for a in agreements if not a.longest),
         ),
     ]
 
 
-def _noise(pairs: Sequence[tuple[Agreement, Agreement]]) -> list[Finding]:
-    """Of clients by number of requests: how many the prediction misses, and how many the jitter alone moves as far."""
-    findings = []
-    for least, most in CLASSES if pairs else ():
-        ours, noise = (_missed(agreements, least, most) for agreements in zip(*pairs, strict=True))
-        # Two standard deviations of a count are not told apart.
-        within = all(n <= k + 2 * math.sqrt(max(k, 1)) for n, k in zip(ours[:2], noise[:2], strict=True))
-        what = f"{least} to {most} requests" if most < math.inf else f"{least} requests or more"
-        findings.append(
-            Finding(
-                f"predicted, 8 or 27 clients, those with {what}: missed in curve, in first token",
-                "as many as by jitter alone, give or take two standard deviations: {} and {} of {}".format(*noise),
-                "{} and {} of {}".format(*ours),
-                within,
-                "" if within else BEYOND_JITTER,
-            )
-        )
-    return findings
+def _clients(errors: Sequence[Error], most: float) -> str:
+    many = [e for e in errors if e.requests >= MANY]
+    within = [sum(e.size <= most for e in found) for found in (errors, many)]
+    return f"{within[0]} of {len(errors)} clients, {within[1]} of {len(many)} of those with {MANY} requests or more"
+
+
+def _who(errors: Sequence[Error], most: float) -> str:
+    missed = [e for e in errors if e.size > most]
+    if not missed:
+        return ""
+    worst, requests = max(missed, key=lambda e: e.size), sorted(e.requests for e in missed)
+    return (
+        f"{len(missed)} of {len(errors)} clients missed, half of those with {requests[len(missed) // 2]} requests or "
+        f"fewer; the worst is client {worst.client} of {worst.pair}, with {worst.requests}, by {worst.size:.0%}"
+    )
+
+
+def _tied(a: Agreement) -> str:
+    measured, simulated = a.slowest
+    return (
+        f"{a.name}: client {measured.client} ({measured.requests} requests) waited {measured.measured:.1f} s measured, "
+        f"{measured.simulated:.1f} s simulated; client {simulated.client} ({simulated.requests}) "
+        f"{simulated.measured:.1f} s and {simulated.simulated:.1f} s"
+    )
+
+
+def _misses(pairs: Sequence[tuple[Agreement, Agreement]]) -> list[Misses]:
+    if not pairs:
+        return []
+    ours, jittered = zip(*pairs, strict=True)
+    return [Misses(_class(*ends), *_missed(ours, *ends), *_missed(jittered, *ends)[:2]) for ends in CLASSES]
+
+
+def _class(least: int, most: float) -> str:
+    return f"{least} to {most}" if most < math.inf else f"{least} or more"
+
+
+def _by_class(misses: Sequence[Misses]) -> Chart:
+    counts = {
+        "curve, prediction": [m.curves for m in misses],
+        "curve, jitter alone": [m.noisy_curves for m in misses],
+        "first token, prediction": [m.waits for m in misses],
+        "first token, jitter alone": [m.noisy_waits for m in misses],
+    }
+    return bars("clients missed by their number of requests", "clients", [m.requests for m in misses], counts)
+
+
+def _noise(m: Misses) -> Finding:
+    """How many the prediction misses, and how many the jitter alone moves as far."""
+    # Two standard deviations of a count are not told apart.
+    most = [noise + 2 * math.sqrt(max(noise, 1)) for noise in (m.noisy_curves, m.noisy_waits)]
+    return Finding(
+        f"predicted, 8 or 27 clients, those with {m.requests} requests: missed in curve, in first token",
+        f"as many as by jitter alone: {m.noisy_curves} and {m.noisy_waits} of {m.clients}",
+        f"{m.curves} and {m.waits} of {m.clients}",
+        m.curves <= most[0] and m.waits <= most[1],
+        f"at most two standard deviations more, {most[0]:.1f} and {most[1]:.1f}",
+        f"{m.curves - m.noisy_curves:+} and {m.waits - m.noisy_waits:+}",
+    )
 
 
 def _missed(agreements: Sequence[Agreement], least: int, most: float) -> tuple[int, int, int]:
     """Clients beyond the tolerance in their curve, in their first-token latency, and all of them."""
     clients = [(a.curves[c], a.waits[c]) for a in agreements for c, n in a.requests.items() if least <= n <= most]
     return sum(e > CURVE for e, _ in clients), sum(e > FIRST_TOKEN for _, e in clients), len(clients)
-
-
-def _clients(errors: Sequence[tuple[float, int]], most: float) -> str:
-    many = [error for error, requests in errors if requests >= MANY]
-    within = sum(error <= most for error, _ in errors), sum(error <= most for error in many)
-    return f"{within[0]} of {len(errors)} clients, {within[1]} of {len(many)} of those with {MANY} requests or more"
 
 
 ITEMS = (Item("vtc-measured", "VTC's published measurements, 40 pairs of scheduler and workload", _study),)

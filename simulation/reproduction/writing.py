@@ -3,8 +3,12 @@
 import csv
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from simulation.reproduction.item import Chart, Finding, Item, Report, Study
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 PANEL_INCHES = 5.0, 3.4
 MOST_NAMED = 10  # lines that a legend can name; more are told apart in the CSV file
@@ -37,8 +41,7 @@ def _draw(path: Path, charts: Sequence[Chart], most: int) -> None:
     size = PANEL_INCHES[0] * columns, PANEL_INCHES[1] * rows
     figure, axes = pyplot.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
     for axis, chart in zip(axes.flat, charts, strict=False):
-        for line in chart.lines:
-            axis.plot(line.xs, line.ys, label=line.label, linewidth=1.2, marker="." if len(line.xs) <= 12 else None)
+        (_bars if chart.names else _curves)(axis, chart)
         axis.set_title(chart.title, fontsize="medium")
         axis.set_xlabel(chart.x)
         axis.set_ylabel(chart.y)
@@ -52,12 +55,25 @@ def _draw(path: Path, charts: Sequence[Chart], most: int) -> None:
     pyplot.close(figure)
 
 
+def _curves(axis: "Axes", chart: Chart) -> None:
+    for line in chart.lines:
+        axis.plot(line.xs, line.ys, label=line.label, linewidth=1.2, marker="." if len(line.xs) <= 12 else None)
+
+
+def _bars(axis: "Axes", chart: Chart) -> None:
+    width = 0.8 / len(chart.lines)
+    for number, line in enumerate(chart.lines):
+        left = (number - len(chart.lines) / 2) * width
+        axis.bar([x + left for x in line.xs], line.ys, width, align="edge", label=line.label)
+    axis.set_xticks(range(len(chart.names)), chart.names, rotation=25, ha="right", fontsize="small")
+
+
 def table(findings: Iterable[Finding]) -> str:
     """Paper says, we get, same conclusion?"""
-    lines = ["| claim | paper says | we get | same conclusion? |", "|---|---|---|---|"]
+    lines = ["| claim | paper says | we get | same conclusion? | yes when |", "|---|---|---|---|---|"]
     for finding in findings:
-        verdict = VERDICTS[finding.agrees] + (f": {finding.because}" if finding.because else "")
-        lines.append(f"| {finding.claim} | {finding.paper} | {finding.ours} | {verdict} |")
+        verdict = VERDICTS[finding.agrees] + (f": {finding.because}" if finding.agrees is False else "")
+        lines.append(f"| {finding.claim} | {finding.paper} | {finding.ours} | {verdict} | {finding.rule or '-'} |")
     return "\n".join(lines)
 
 

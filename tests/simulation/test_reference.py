@@ -73,6 +73,10 @@ def test_what_differs_is_seen_where_it_differs(tmp_path: Path) -> None:
     assert agreement.waits["0"] < 1e-9 < agreement.waits["1"]
     assert agreement.curves["0"] < 1e-9 < 0.1 < agreement.curves["1"]
     assert agreement.total > 0.05
+    measured, simulated = agreement.slowest
+    assert (measured.client, measured.requests) == ("1", 160)
+    assert measured.measured - measured.simulated == pytest.approx(30.0)
+    assert simulated.client in agreement.waits
 
 
 def test_the_pools_of_the_measured_systems_are_told_by_the_names(tmp_path: Path) -> None:
@@ -92,7 +96,10 @@ def test_the_command_writes_the_table(tmp_path: Path, capsys: pytest.CaptureFixt
     out = tmp_path / "out"
     options = ["--reference", str(tmp_path), "--out", str(out), "--processes", "1"]
     assert main(["reproduce", "vtc-measured", *options]) == 0
-    assert "| predicted: total time | within 5 % | 1 of 1 pairs; worst 0.0% | yes |" in capsys.readouterr().out
+    assert (
+        "| predicted: total time | within 5 % | 1 of 1 pairs; worst 0.0% | yes | in all pairs |"
+        in capsys.readouterr().out
+    )
     [row] = csv.DictReader((out / "vtc-measured.csv").read_text().splitlines())
     assert row["pair"] == "VTC__overload"
     assert row["same client waits longest"] == "True"
@@ -104,8 +111,10 @@ def test_a_crowded_pair_is_held_against_itself_with_jitter(tmp_path: Path, capsy
     assert main(["reproduce", "vtc-measured", *options]) == 0
     rows = [line for line in capsys.readouterr().out.splitlines() if "8 or 27 clients" in line]
     assert len(rows) == 5
-    assert "as many as by jitter alone, give or take two standard deviations: 0 and 0 of 1" in rows[-1]
-    assert "| 1 and 1 of 1 | " in rows[-1]  # client 1 waits 30 s more, which jitter does not
+    assert "as many as by jitter alone: 0 and 0 of 1" in rows[-1]
+    assert (
+        "| 1 and 1 of 1 | yes | at most two standard deviations more, 2.0 and 2.0 |" in rows[-1]
+    )  # client 1 waits 30 s more, which jitter does not
 
 
 def test_an_unknown_item_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
