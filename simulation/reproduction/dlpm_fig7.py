@@ -26,7 +26,7 @@ SETUP = (
     "at a rate that grows with D and overloads the workers several times. Prefix and output lengths of Table 2; S1 of "
     "long-context QA sends three times as often, and its clients ask about six documents per GPU each; trees of S2 "
     "have three branches, evaluations of S2 four dimensions, and the misbehaving client's longer prefix is the same in "
-    "all of its programs. Arrivals last 240 s (QA), 20 s (S1 trees), 10 s (S2 trees), 24 s (evaluations); the paper "
+    "all of its programs. Arrivals last 240 s (QA), 50 s (S1 trees), 30 s (S2 trees), 60 s (evaluations); the paper "
     "does not say how long. S2 Tree of Thoughts is left out at D = 8, as in the paper."
 )
 
@@ -63,15 +63,15 @@ CASES = {
     "S1, Long-context QA": Case(
         _reading(DOCUMENT), _reading(DOCUMENT), 0.25, 240.0, faster=3.0, block_tokens=64, times=first_token_times
     ),
-    "S1, Tree of Thoughts": Case(_always(Tree(4)), _always(Tree(2)), 0.2, 20.0),
-    "S1, LLM-as-a-Judge": Case(_always(Judge(16)), _always(Judge(2)), 0.8, 24.0),
+    "S1, Tree of Thoughts": Case(_always(Tree(4)), _always(Tree(2)), 0.2, 50.0),
+    "S1, LLM-as-a-Judge": Case(_always(Judge(16)), _always(Judge(2)), 0.8, 60.0),
     "S2, Long-context QA": Case(
         _reading(2 * DOCUMENT), _reading(DOCUMENT), 0.35, 240.0, block_tokens=64, times=first_token_times
     ),
     "S2, Tree of Thoughts": Case(
-        _always(Tree(3, question_tokens=1000, common_tokens=900)), _always(Tree(3)), 0.16, 10.0
+        _always(Tree(3, question_tokens=1000, common_tokens=900)), _always(Tree(3)), 0.16, 30.0
     ),
-    "S2, LLM-as-a-Judge": Case(_always(Judge(4, preface_tokens=600)), _always(Judge(4)), 0.8, 24.0),
+    "S2, LLM-as-a-Judge": Case(_always(Judge(4, preface_tokens=600)), _always(Judge(4)), 0.8, 60.0),
 }
 OMITTED = ("S2, Tree of Thoughts", 8)
 WORSE = ("S2, Long-context QA", 8)  # where the paper's DoubleQ is behind Preble

@@ -9,6 +9,7 @@ from simulation.reproduction.item import Finding, Job, Report, bars
 from simulation.reproduction.run import Run, Scenario
 
 QA, TREES, JUDGE = "S2, Long-context QA", "S2, Tree of Thoughts", "S1, LLM-as-a-Judge"
+S1_TREES = "S1, Tree of Thoughts"
 HEADER = ("comparison", "service/s", "Jain index", "P50 s", "P99 s", "hit rate", "end s")
 
 
@@ -37,6 +38,8 @@ LPM = "up to 2.22 and 9.55", "RR + LPM"
 VARIATIONS = (
     Variation("40 s of arrivals, VTC", VTC[0], QA, 4, VTC[1], seconds=40.0),
     Variation("240 s of arrivals, VTC", VTC[0], QA, 4, VTC[1]),
+    Variation("20 s of arrivals, RR + LPM", LPM[0], S1_TREES, 4, LPM[1], seconds=20.0),
+    Variation("50 s of arrivals, RR + LPM", LPM[0], S1_TREES, 4, LPM[1]),
     Variation("LPM whatever the queue", LPM[0], QA, 8, LPM[1]),
     Variation("SGLang's LPM, which gives the order up while more than 128 wait", LPM[0], QA, 8, "RR + SGLang's LPM"),
     Variation("Preble, Q^w = 40,000", "at least 1 and up to 7.18", QA, 4, "Preble"),
