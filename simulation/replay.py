@@ -42,13 +42,14 @@ class Replay:
 
     def ended(self, call: Call) -> Iterable[Call]:
         """See Workload."""
-        position, end = call.number - 1, call.arrival + call.latency
+        assert call.ended_at is not None
+        position = call.number - 1
         self._left[call.interaction] -= 1
         free = []
         for following in self._followers.pop(position, ()):
             row = self._rows[following]
             thinks = row.think or 0.0 if row.after[0] == position else 0.0
-            self._earliest[following] = max(self._earliest[following], end + thinks)
+            self._earliest[following] = max(self._earliest[following], call.ended_at + thinks)
             self._awaited[following] -= 1
             if not self._awaited[following]:
                 free.append(self._call(following))

@@ -100,7 +100,7 @@ def test_each_comes_once_and_never_before_what_it_waited_for(rows: list[Row], la
         position = call.number - 1
         assert position not in ends
         ends[position], arrivals[position] = call.arrival + latencies[position], call.arrival
-        assert call.last == (len(ends) == len(rows)) or not call.last
+        assert len(ends) == len(rows) or not call.last
         open_calls += replay.ended(finish(call, ends[position]))
     assert arrivals == {position: expected(one, ends) for position, one in enumerate(rows)}
 
