@@ -134,6 +134,8 @@ def test_a_trace_needs_only_times_and_lengths(tmp_path: Path) -> None:
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())  # as spreadsheets write it
     [row] = read(path).rows
     assert (row.arrival, row.input_tokens, row.output_tokens, row.client) == (0.5, 100, 7, "")
+    [call] = Trace(path).make().first()
+    assert (call.client, call.app) == ("anonymous", "default")
 
 
 def test_long_outputs_are_not_cut(tmp_path: Path) -> None:
