@@ -12,7 +12,7 @@ def prompt_text(request: Fields) -> str:
     """All of it, also where one request has several prompts; four characters per token where it is token ids."""
     pieces = [f"<system>{request['instructions']}"] if request.get("instructions") else []
     pieces += _prompts(request.get("prompt"))
-    messages = request.get("messages", request.get("input"))
+    messages = request.get("messages") or request.get("input")
     if isinstance(messages, str):
         return "".join([*pieces, messages])
     chat = {"messages": messages}

@@ -102,7 +102,7 @@ class Trace:
         return Replay(self.rows())
 
     def rows(self) -> list[Row]:
-        """The requests; raises as `read` of this class does."""
+        """The requests alone; raises like `read`."""
         return self.read().rows
 
     def read(self) -> Reading:
