@@ -1,80 +1,116 @@
-"""Logs of OpenAI-style requests: JSON lines, as gateways write them or as the batch API returns them.
+"""Logs of OpenAI-style requests: JSON lines, plain or gzip, as gateways write them or as the batch API returns them.
 
-Each line has the request (at the top or under `body`) and the response (under `response` or `response.body`). Read
-are `user`, `messages` or `prompt`, `usage`, and the time: `created`, or `timestamp` (seconds since 1970 or ISO 8601).
-Without `usage`, lengths are estimated from the text; without text nothing is shared.
+Each line has the request (at the top or under `body`) and the response (at the top, under `response` or under
+`response.body`), of any of the three APIs (`simulation.openai_texts`). Read are `user`, the text, `usage`, and the
+time: `timestamp`, `created` or `created_at`, seconds since 1970 (or milli-, micro- or nanoseconds, which nobody can
+take for seconds) or ISO 8601, in UTC where it names no zone. Without `usage`, lengths are estimated from the text;
+without text nothing is shared. Requests that failed are left out: their line has an `error`, a null `response` or a
+status from 400 up.
 """
 
 import json
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import xxhash
 
 from fairlead.errors import InvalidRequest
+from simulation.json_fields import Fields, as_object, first_of, number, part, whole
+from simulation.openai_texts import answer_text, prompt_text
 from simulation.prompts import BLOCK_TOKENS
-from simulation.replay import LONGEST_OUTPUT, Row
+from simulation.rows import LONGEST, Blocks, Reading, Row
+from simulation.tables import UNREADABLE, open_bytes
 
 CHARACTERS = 4  # per token, about
-Fields = Mapping[str, Any]
+TIMES = ("timestamp", "created", "created_at")
+LATEST_SECONDS = 1e11  # in the year 5138
+INPUT, OUTPUT = ("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens")
 
 
-def read_openai_log(path: Path) -> list[Row]:
-    """In order of time; raises InvalidRequest, naming the line, where a line cannot be read."""
-    rows = []
-    for number, line in enumerate(path.read_text().splitlines(), start=1):
-        if line.strip():
-            try:
-                rows.append(_row(json.loads(line)))
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise InvalidRequest(f"{path}, line {number}: {error!r}") from error
+def read_openai_log(path: Path) -> Reading:
+    """In order of time, from 0 on; raises InvalidRequest, naming the line, where a line cannot be read."""
+    rows, failed = [], 0
+    for at, line in _lines(path):
+        try:
+            fields = as_object(json.loads(line), "the line")
+            if _failed(fields):
+                failed += 1
+            else:
+                rows.append(_row(fields))
+        except (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+            raise InvalidRequest(f"{path}, line {at}: {error}") from None
     start = min((row.arrival for row in rows), default=0.0)
     rows = [row.at(row.arrival - start) for row in rows]
-    return sorted(rows, key=lambda row: row.arrival)
+    left_out = (f"{path}: {failed} requests that failed are left out",) if failed else ()
+    return Reading(sorted(rows, key=lambda row: row.arrival), left_out)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    try:
+        with open_bytes(path) as file:
+            for at, line in enumerate(file, start=1):
+                if line.strip():
+                    yield at, line
+    except UNREADABLE as error:
+        raise InvalidRequest(f"{path} cannot be read after line {at}: {error}") from None
+
+
+def _failed(line: Fields) -> bool:
+    if "response" in line and line["response"] is None:
+        return True
+    response = part(line, "response")
+    _, status = first_of(("status_code", "status"), response, line)
+    return (isinstance(status, int) and status >= 400) or any(
+        fields.get("error") for fields in (line, response, _reply(line))
+    )
+
+
+def _reply(line: Fields) -> Fields:
+    response = part(line, "response")
+    return part(response, "body") or response or line
 
 
 def _row(line: Fields) -> Row:
-    request: Fields = line.get("body", line)
-    response: Fields = line.get("response", line)
-    response = response.get("body", response)
-    usage: Fields = response.get("usage") or {}
-    prompt = "".join(_text(request))
-    answer = "".join(choice.get("message", {}).get("content") or "" for choice in response.get("choices", ()))
-    input_tokens = int(usage.get("prompt_tokens") or len(prompt) // CHARACTERS)
+    request, reply = part(line, "body") or line, _reply(line)
+    usage = part(reply, "usage")
+    prompt = prompt_text(request)
+    input_tokens = _tokens(usage, INPUT, prompt)
+    app = str(part(request, "metadata").get("app") or request.get("model") or "default")
     return Row(
-        arrival=_time(line, response),
+        arrival=_time(line, reply),
         client=str(request.get("user") or "anonymous"),
-        app=str((request.get("metadata") or {}).get("app") or request.get("model") or "default"),
+        app=app,
         input_tokens=max(input_tokens, 1),
-        output_tokens=min(max(int(usage.get("completion_tokens") or len(answer) // CHARACTERS), 1), LONGEST_OUTPUT),
-        blocks=tuple(_blocks(prompt, input_tokens // BLOCK_TOKENS)),
+        output_tokens=max(_tokens(usage, OUTPUT, answer_text(reply)), 1),
+        blocks=(Blocks(app, tuple(_blocks(prompt, input_tokens // BLOCK_TOKENS))),),
         block_tokens=BLOCK_TOKENS,
     )
 
 
-def _text(request: Fields) -> Iterable[str]:
-    if isinstance(request.get("prompt"), str):
-        yield request["prompt"]
-    for message in request.get("messages", ()):
-        content = message.get("content") or ""
-        parts = [content] if isinstance(content, str) else [part.get("text") or "" for part in content]
-        yield f"<{message['role']}>{''.join(parts)}"
+def _tokens(usage: Fields, names: tuple[str, str], text: str) -> int:
+    name, value = first_of(names, usage)
+    return whole(value, name, 0, LONGEST) if name else min(len(text) // CHARACTERS, LONGEST)
 
 
-def _time(line: Fields, response: Fields) -> float:
-    stamp = line.get("timestamp", line.get("created", response.get("created")))
+def _time(line: Fields, reply: Fields) -> float:
+    name, stamp = first_of(TIMES, line, reply)
+    if not name:
+        raise ValueError(f"none of {', '.join(TIMES)}")
     if isinstance(stamp, str):
-        return datetime.fromisoformat(stamp).timestamp()
-    if stamp is None:
-        raise ValueError("neither timestamp nor created")
-    return float(stamp)
+        time = datetime.fromisoformat(stamp)
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+    seconds = number(stamp, name)
+    while seconds > LATEST_SECONDS:
+        seconds /= 1000
+    return seconds
 
 
-def _blocks(text: str, most: int) -> Iterable[int]:
+def _blocks(text: str, most: int) -> Iterator[int]:
     """Chained: equal ids stand for equal text up to there."""
     size, digest = CHARACTERS * BLOCK_TOKENS, 0
     for index in range(min(most, len(text) // size)):
-        digest = xxhash.xxh3_64_intdigest(text[index * size : (index + 1) * size].encode(), seed=digest)
+        block = text[index * size : (index + 1) * size].encode("utf-8", "surrogatepass")
+        digest = xxhash.xxh3_64_intdigest(block, seed=digest)
         yield digest

@@ -1,90 +1,80 @@
 """Recorded requests, sent again: what was shared is shared, and what followed an answer waits for it.
 
-Calls of an interaction that follow one another are a closed loop: each comes `think` seconds after the one before was
-answered. All others come at their times.
+A request that waited for others comes when all of these have ended. Where its time to think was recorded, it comes that
+long after the answer that it continues, however fast that came; where it was not, never before its recorded time:
+max(recorded arrival, last of these ends). All others come at their times.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from simulation.call import Call
 from simulation.prompts import Segments
-from simulation.workload import ClosedLoop
-
-LONGEST_OUTPUT = 4095
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One request. `blocks` are ids of prefix blocks in prompt order; `interaction` is empty for a single call."""
-
-    arrival: float
-    client: str
-    app: str
-    input_tokens: int
-    output_tokens: int
-    interaction: str = ""
-    think: float = 0.0
-    blocks: tuple[int, ...] = ()
-    block_tokens: int = 0
-
-    def at(self, arrival: float) -> "Row":
-        """The same request at another time; thinking is not hurried."""
-        return replace(self, arrival=arrival)
+from simulation.rows import Row
 
 
 class Replay:
-    """A workload of rows: interactions with more than one call in closed loop, the others at their times."""
+    """A workload of rows; a call's number is one more than its row's position."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
+        self._rows = list(rows)
         self._segments = Segments()
-        self._shared: dict[tuple[str, int], list[int]] = {}  # content of (scope, block)
-        self._loop = ClosedLoop()
-        self._number = 0
-        chains: dict[str, list[Row]] = {}
-        for position, row in enumerate(rows):
-            chains.setdefault(row.interaction or f"#{position}", []).append(row)
-        self._chains = sorted(chains.values(), key=lambda chain: chain[0].arrival)
+        self._shared: dict[tuple[str, int], int] = {}  # by scope and block: the token of which its content consists
+        self._followers: dict[int, list[int]] = {}  # who waits for a position
+        self._awaited: list[int] = []  # how many answers each position still waits for
+        self._earliest: list[float] = []  # when each may come
+        self._stages: list[int] = []
+        self._left: Counter[str] = Counter()  # requests of each interaction that have not ended
+        for position, row in enumerate(self._rows):
+            for before in row.after:
+                self._followers.setdefault(before, []).append(position)
+            self._awaited.append(len(row.after))
+            self._earliest.append(0.0 if row.after and row.think is not None else row.arrival)
+            self._stages.append(self._left[row.interaction] if row.interaction else 0)
+            self._left[row.interaction] += 1
 
     def first(self) -> Iterator[Call]:
         """See Workload."""
-        for chain in self._chains:
-            yield self._loop.follow(self._call(chain, 0, chain[0].arrival), partial(self._follow, chain, 0))
+        alone = [position for position, row in enumerate(self._rows) if not row.after]
+        for position in sorted(alone, key=lambda position: self._earliest[position]):
+            yield self._call(position)
 
     def ended(self, call: Call) -> Iterable[Call]:
         """See Workload."""
-        return self._loop.ended(call)
+        assert call.ended_at is not None
+        position = call.number - 1
+        self._left[call.interaction] -= 1
+        free = []
+        for following in self._followers.pop(position, ()):
+            row = self._rows[following]
+            thinks = row.think or 0.0 if row.after[0] == position else 0.0
+            self._earliest[following] = max(self._earliest[following], call.ended_at + thinks)
+            self._awaited[following] -= 1
+            if not self._awaited[following]:
+                free.append(self._call(following))
+        return free
 
-    def _follow(self, chain: Sequence[Row], position: int, ended: Call) -> list[Call]:
-        if position + 1 == len(chain):
-            return []
-        row = chain[position + 1]
-        call = self._call(chain, position + 1, ended.arrival + ended.latency + row.think)
-        return [self._loop.follow(call, partial(self._follow, chain, position + 1))]
-
-    def _call(self, chain: Sequence[Row], position: int, arrival: float) -> Call:
-        row = chain[position]
-        self._number += 1
+    def _call(self, position: int) -> Call:
+        row = self._rows[position]
         return Call(
-            number=self._number,
-            client=row.client or row.interaction or row.app,
+            number=position + 1,
+            client=row.client or row.interaction or row.app or "anonymous",
             app=row.app or "default",
             prompt=self._prompt(row),
             output_tokens=row.output_tokens,
-            arrival=arrival,
+            arrival=self._earliest[position],
             interaction=row.interaction,
-            stage=position,
-            last=position + 1 == len(chain),
+            stage=self._stages[position],
+            last=not row.interaction or self._left[row.interaction] == 1,
         )
 
     def _prompt(self, row: Row) -> list[int]:
         """Shared blocks as far as the prompt reaches, then tokens of its own."""
-        scope = row.app if row.app != "claude-code" else row.interaction  # its block ids are local to an interaction
         prompt: list[int] = []
-        for block in row.blocks[: row.input_tokens // max(row.block_tokens, 1)]:
-            key = scope, block
+        keys = ((scope, block) for scope, ids in row.blocks for block in ids)
+        for key in islice(keys, row.input_tokens // max(row.block_tokens, 1)):
             if key not in self._shared:
-                self._shared[key] = self._segments.fresh(row.block_tokens)
-            prompt += self._shared[key]
+                self._shared[key] = self._segments.token()
+            prompt += [self._shared[key]] * row.block_tokens
         return prompt + self._segments.fresh(row.input_tokens - len(prompt))

@@ -4,8 +4,6 @@
 six hours. Clients without lengths are left out; nothing is shared. The same files, the same requests.
 """
 
-import csv
-import gzip
 import math
 import random
 from bisect import bisect_right
@@ -14,12 +12,16 @@ from itertools import groupby, pairwise
 from pathlib import Path
 
 from fairlead.errors import InvalidRequest
-from simulation.replay import LONGEST_OUTPUT, Row
+from simulation.rows import LONGEST, Reading, Row
+from simulation.tables import Line, read_table
 
 RATES, LENGTHS = "_rates", "_lengths"
 WINDOW = 600.0
 PERCENTILES = (0, 1, 5, 10, 25, 50, 75, 90, 95, 99, 100)
-Fields = dict[str, str]
+QUANTILES = tuple(f"p{percent}" for percent in PERCENTILES)
+LEAST_SHAPE, LEAST_RATE, MOST_RATE = 0.006, 1e-9, 1e4  # those published lie within; the gamma function ends there
+FIELDS = ("input_tokens", "output_tokens")
+Lengths = dict[tuple[str, str], list[tuple[float, list[float]]]]  # by client and field: window start, percentiles
 
 
 def is_servegen(path: Path) -> bool:
@@ -27,53 +29,49 @@ def is_servegen(path: Path) -> bool:
     return path.name.startswith("servegen_") and RATES in path.name
 
 
-def read_servegen(path: Path, limit: int | None) -> list[Row]:
+def read_servegen(path: Path, limit: int | None) -> Reading:
     """The first `limit` requests of all clients; raises InvalidRequest when there are no lengths beside the rates."""
     beside = path.with_name(path.name.replace(RATES, LENGTHS))
     if not beside.is_file():
         raise InvalidRequest(f"{path} has rates only: {beside.name}, with the lengths, is not beside it")
     lengths = _lengths(beside)
-    windows = sorted(_rows(path), key=lambda row: (float(row["window_start_s"]), row["client"]))
+    table = list(read_table(path, ("client", "window_start_s", "rate_rps", "dist", "shape")))
+    clients = {line.text("client") for line in table}
+    known = [line for line in table if all((line.text("client"), field) in lengths for field in FIELDS)]
+    known.sort(key=lambda line: (line.number("window_start_s"), line.text("client")))
     rows: list[Row] = []
-    for _, window in groupby(windows, key=lambda row: row["window_start_s"]):
-        rows += sorted((row for fields in window for row in _requests(fields, lengths)), key=lambda row: row.arrival)
+    for _, window in groupby(known, key=lambda line: line.number("window_start_s")):
+        rows += sorted((row for line in window for row in _requests(line, lengths)), key=lambda row: row.arrival)
         if limit is not None and len(rows) >= limit:
             break
-    return [row.at(row.arrival - rows[0].arrival) for row in rows[:limit]]
-
-
-def _rows(path: Path) -> Iterator[Fields]:
-    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
-        yield from csv.DictReader(file)
-
-
-Lengths = dict[tuple[str, str], list[tuple[float, list[float]]]]  # by client and field: window start, percentiles
+    unknown = len(clients) - len({line.text("client") for line in known})
+    left_out = (f"{path}: {unknown} of {len(clients)} clients, without lengths, are left out",) if unknown else ()
+    return Reading([row.at(row.arrival - rows[0].arrival) for row in rows[:limit]], left_out)
 
 
 def _lengths(path: Path) -> Lengths:
     found: Lengths = {}
-    for row in _rows(path):
-        quantiles = [float(row[f"p{percent}"]) for percent in PERCENTILES]
-        found.setdefault((row["client"], row["field"]), []).append((float(row["window_start_s"]), quantiles))
+    for line in read_table(path, ("client", "window_start_s", "field", *QUANTILES)):
+        if line.text("field") in FIELDS:
+            window = line.number("window_start_s"), [line.number(quantile, LONGEST) for quantile in QUANTILES]
+            found.setdefault((line.text("client"), line.text("field")), []).append(window)
     return {key: sorted(windows) for key, windows in found.items()}
 
 
-def _requests(fields: Fields, lengths: Lengths) -> Iterator[Row]:
-    client, start = fields["client"], float(fields["window_start_s"])
-    if (client, "input_tokens") not in lengths:
-        return
+def _requests(line: Line, lengths: Lengths) -> Iterator[Row]:
+    client, start = line.text("client"), line.number("window_start_s")
     rng = random.Random(f"{client}/{start}")
-    inputs, outputs = (_in_force(lengths[client, field], start) for field in ("input_tokens", "output_tokens"))
-    time = rng.random() * _gap(fields, rng)
+    inputs, outputs = (_in_force(lengths[client, field], start) for field in FIELDS)
+    time = rng.random() * _gap(line, rng)
     while time < WINDOW:
         yield Row(
             arrival=start + time,
             client=f"client-{client}",
             app="default",
             input_tokens=max(round(_drawn(inputs, rng)), 1),
-            output_tokens=min(max(round(_drawn(outputs, rng)), 1), LONGEST_OUTPUT),
+            output_tokens=max(round(_drawn(outputs, rng)), 1),
         )
-        time += _gap(fields, rng)
+        time += _gap(line, rng)
 
 
 def _in_force(windows: Sequence[tuple[float, list[float]]], start: float) -> list[float]:
@@ -81,16 +79,16 @@ def _in_force(windows: Sequence[tuple[float, list[float]]], start: float) -> lis
     return windows[max(bisect_right([begin for begin, _ in windows], start) - 1, 0)][1]
 
 
-def _gap(fields: Fields, rng: random.Random) -> float:
+def _gap(line: Line, rng: random.Random) -> float:
     """Between two requests: the distribution's shape, its mean by the rate."""
-    shape, mean = float(fields["shape"]), 1 / float(fields["rate_rps"])
-    match fields["dist"]:
+    shape, mean = line.from_least("shape", LEAST_SHAPE), 1 / line.from_least("rate_rps", LEAST_RATE, MOST_RATE)
+    match line.text("dist"):
         case "Gamma":
             return rng.gammavariate(shape, mean / shape)
         case "Weibull":
             return rng.weibullvariate(mean / math.gamma(1 + 1 / shape), shape)
         case other:
-            raise InvalidRequest(f"{other!r} is neither Gamma nor Weibull", "dist")
+            raise line.wrong("dist", f"{other!r} is neither Gamma nor Weibull")
 
 
 def _drawn(quantiles: Sequence[float], rng: random.Random) -> float:

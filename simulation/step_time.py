@@ -4,14 +4,16 @@ import json
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass
 from pathlib import Path
 
 from fairlead.errors import InvalidRequest
 from local_worker.core.batch import Batch
 from simulation.hardware import GPUS, MODELS, Gpu, Model
+from simulation.json_fields import as_list, as_object, number, whole
 
 TILE = 64  # tokens
+MOST_KV_TOKENS = 1 << 40  # nothing has room for more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,14 +97,21 @@ class Measured:
 
     @staticmethod
     def read(path: Path) -> "Measured":
-        """Raises InvalidRequest when there is none."""
+        """Raises InvalidRequest, naming field and value, when there is none."""
         try:
-            document = json.loads(path.read_text())
-            coefficients = document["coefficients"]
-            coefficients["tiles"] = tuple(coefficients.get("tiles", ()))
-            return Measured(coefficients=Coefficients(**coefficients), kv_tokens=document["kv_tokens"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InvalidRequest(f"no profile in {path}: {error!r}") from None
+            document = as_object(json.loads(path.read_bytes()), "the profile")
+            known = Coefficients.__dataclass_fields__
+            found = dict(as_object(document.get("coefficients"), "coefficients"))
+            missing = [name for name, field in known.items() if field.default is MISSING and name not in found]
+            unknown = [name for name in found if name not in known]
+            if missing or unknown:
+                raise ValueError(f"coefficients: missing are {missing}, unknown are {unknown}")
+            tiles = tuple(number(value, "tiles") for value in as_list(found.pop("tiles", []), "tiles"))
+            figures = {name: number(value, name) for name, value in found.items()}
+            room = whole(document.get("kv_tokens"), "kv_tokens", 1, MOST_KV_TOKENS)
+            return Measured(coefficients=Coefficients(**figures, tiles=tiles), kv_tokens=room)
+        except (OSError, ValueError, RecursionError) as error:
+            raise InvalidRequest(f"no profile in {path}: {error}") from None
 
 
 class StepTime:

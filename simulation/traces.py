@@ -3,120 +3,136 @@
 Where a trace names prefix blocks, calls share exactly those; where it does not, nothing is shared.
 """
 
-import csv
-import gzip
-import math
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fairlead.errors import InvalidRequest
+from simulation.claude_code import APP, SharedPrefixes, sessions_beside
+from simulation.lineage import Lineage
 from simulation.openai_logs import read_openai_log
-from simulation.replay import LONGEST_OUTPUT, Replay, Row
+from simulation.replay import Replay
+from simulation.rows import LONGEST, Blocks, Reading, Row
 from simulation.servegen import is_servegen, read_servegen
 from simulation.sources import SourceMissing
+from simulation.tables import Line, read_table
 
-BLOCK_TOKENS = {"mooncake": 512, "claudecode": 64, "agent": 64}  # by how the file's name begins
-RELATIVE = "claudecode"  # such a file's times count from the start of each interaction
+BLOCK_TOKENS = {"mooncake_": 512, "claudecode_": 64, "agent_": 64}  # of published traces, by how their names begin
 REQUIRED = ("arrival_s", "input_tokens", "output_tokens")
+DAY = 86_400.0
+LONGEST_DAYS = 31  # workers report their load four times a second: much longer ones do not end
 
 
-def read_rows(path: Path, limit: int | None = None) -> list[Row]:
-    """The first `limit` of a trace (.csv, .csv.gz), a request log (.jsonl) or ServeGen's rates; raises SourceMissing,
-    InvalidRequest."""
+def read(path: Path, limit: int | None = None, block_tokens: int | None = None) -> Reading:
+    """The first `limit` requests of a trace (.csv, .csv.gz), a request log (.jsonl, .jsonl.gz) or ServeGen's rates.
+
+    `block_tokens` is the size of a trace's blocks, which is known of published ones. Raises SourceMissing,
+    InvalidRequest.
+    """
     if not path.is_file():
         raise SourceMissing(f"no trace {path}")
     if is_servegen(path):
-        rows = read_servegen(path, limit)
+        rows, left_out = read_servegen(path, limit)
+    elif path.name.endswith((".jsonl", ".jsonl.gz")):
+        rows, left_out = read_openai_log(path)
     else:
-        rows = (read_openai_log(path) if path.suffix == ".jsonl" else read_trace(path))[:limit]
+        rows, left_out = read_trace(path, block_tokens)
     if not rows:
         raise InvalidRequest(f"{path} has no requests")
-    return rows
+    return Reading(rows[:limit], left_out)
 
 
-def read_trace(path: Path) -> list[Row]:
-    """In order of the file; raises InvalidRequest, naming line, field and value, where it cannot be read."""
-    block_tokens = next((size for start, size in BLOCK_TOKENS.items() if path.name.startswith(start)), 0)
-    try:
-        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
-            reader = csv.DictReader(file)
-            missing = [field for field in REQUIRED if field not in (reader.fieldnames or ())]
-            if missing:
-                raise InvalidRequest(f"{path} is no trace of requests: it has no column {', '.join(missing)}")
-            return [_checked(path, number, row, block_tokens) for number, row in enumerate(reader, start=2)]
-    except (gzip.BadGzipFile, UnicodeDecodeError) as error:
-        raise InvalidRequest(f"{path} is neither CSV nor gzip of CSV: {error}") from None
+def read_trace(path: Path, block_tokens: int | None = None) -> Reading:
+    """In order of the file; raises InvalidRequest, naming line, column and value, where it cannot be read."""
+    known = (size for start, size in BLOCK_TOKENS.items() if path.name.startswith(start))
+    size = block_tokens or next(known, 0)
+    sessions, lineage = sessions_beside(path), Lineage()
+    shared = SharedPrefixes(sessions, size)
+    rows = [_row(line, size, lineage, shared) for line in read_table(path, REQUIRED)]
+    if sessions is None and any(row.app == APP and row.blocks for row in rows):
+        return Reading(rows, (f"{path}: no table of sessions beside it: what these share with each other is unknown",))
+    return Reading(rows)
 
 
-def _checked(path: Path, number: int, row: dict[str, str], block_tokens: int) -> Row:
-    try:
-        return _row(row, block_tokens)
-    except InvalidRequest as error:
-        raise InvalidRequest(f"{path}, line {number}: {error}") from None
-
-
-def _row(row: dict[str, str], block_tokens: int) -> Row:
+def _row(line: Line, block_tokens: int, lineage: Lineage, shared: SharedPrefixes) -> Row:
+    app, interaction = line.text("app"), line.text("interaction")
+    runs = tuple(_runs(line))
+    if runs and not block_tokens:
+        raise line.wrong("blocks", "nobody knows how many tokens a block of this trace has: say so")
     return Row(
-        arrival=_number(row, "arrival_s"),
-        client=row.get("client") or "",
-        app=row.get("app") or "",
-        input_tokens=max(int(_number(row, "input_tokens")), 1),
-        output_tokens=min(max(int(_number(row, "output_tokens")), 1), LONGEST_OUTPUT),
-        interaction=row.get("interaction") or "",
-        think=_number(row, "think_s") if row.get("think_s") else 0.0,
-        blocks=tuple(_blocks(row.get("blocks") or "")) if block_tokens else (),
+        arrival=line.number("arrival_s"),
+        client=line.text("client"),
+        app=app,
+        input_tokens=max(int(line.number("input_tokens", LONGEST)), 1),
+        output_tokens=max(int(line.number("output_tokens", LONGEST)), 1),
+        interaction=interaction,
+        think=line.number("think_s") if line.text("think_s") else None,
+        after=lineage.add(line),
+        blocks=tuple(shared.blocks(interaction, runs)) if app == APP else tuple(Blocks(app, run) for run in runs),
         block_tokens=block_tokens,
     )
 
 
-def _number(row: dict[str, str], field: str) -> float:
-    text = row[field]
-    try:
-        value = float(text)
-    except (TypeError, ValueError):
-        raise InvalidRequest(f"{text!r} is not a number", field) from None
-    if not 0 <= value < math.inf:
-        raise InvalidRequest(f"{text} is below 0 or not finite", field)
-    return value
-
-
-def _blocks(text: str) -> Iterator[int]:
-    """`a+n` stands for a, a+1, ... a+n; runs are joined by semicolons."""
-    for run in filter(None, text.split(";")):
-        first, _, more = run.partition("+")
-        if not (first.isdigit() and (more or "0").isdigit()):
-            raise InvalidRequest(f"{run!r} is neither an id nor id+more", "blocks")
-        yield from range(int(first), int(first) + int(more or 0) + 1)
+def _runs(line: Line) -> Iterator[range]:
+    """`a+n` stands for the `n` ids from `a` on, `a` for one; semicolons join them."""
+    for run in filter(None, line.text("blocks").split(";")):
+        first, plus, length = run.partition("+")
+        if not (first.isdecimal() and (length.isdecimal() if plus else True)):
+            raise line.wrong("blocks", f"{run!r} is neither an id nor id+length")
+        yield range(int(first), int(first) + int(length or 1))
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A description of a workload: the first `limit` rows of a file, arriving `speed` times as fast.
+    """A description of a workload: the first `limit` rows of a file, arriving `speed` times as fast from 0 on.
 
     With `starts_per_minute` interactions begin at that rate instead, a Poisson process, and keep their inner times.
+    `block_tokens`: see `read`.
     """
 
     path: Path
     limit: int | None = None
     speed: float = 1.0
     starts_per_minute: float | None = None
+    block_tokens: int | None = None
 
     def make(self) -> Replay:
         """See WorkloadSpec."""
         return Replay(self.rows())
 
     def rows(self) -> list[Row]:
-        """The requests; raises InvalidRequest for a file without times of its own when no rate is given."""
-        rows = read_rows(self.path, self.limit)
+        """The requests alone; raises like `read`."""
+        return self.read().rows
+
+    def read(self) -> Reading:
+        """The requests and what was left out. Raises SourceMissing; InvalidRequest, also for a file without times of
+        its own when no rate is given, and for one that spans more than a month."""
+        rows, left_out = read(self.path, self.limit, self.block_tokens)
         if self.starts_per_minute is not None:
             rows = list(_started(rows, self.starts_per_minute))
-        elif self.path.name.startswith(RELATIVE):
+        elif _relative(rows):
             raise InvalidRequest(
                 f"{self.path}: its times count from the start of each interaction: give --starts-per-minute"
             )
-        return [row.at(row.arrival / self.speed) for row in rows]
+        start = min(row.arrival for row in rows)
+        rows = [row.at((row.arrival - start) / self.speed) for row in rows]
+        days = max(row.arrival for row in rows) / DAY
+        if days > LONGEST_DAYS:
+            raise InvalidRequest(
+                f"{self.path}: the requests span {days:,.0f} days, at most {LONGEST_DAYS} are simulated: are all times "
+                "in seconds? else give a limit or a speed"
+            )
+        return Reading(rows, left_out)
+
+
+def _relative(rows: Sequence[Row]) -> bool:
+    """Whether several interactions all begin at 0, and not everything does."""
+    starts: dict[str, float] = {}
+    for row in rows:
+        if row.interaction:
+            starts.setdefault(row.interaction, row.arrival)
+    return len(starts) > 1 and not any(starts.values()) and any(row.arrival for row in rows)
 
 
 def _started(rows: Iterable[Row], per_minute: float) -> Iterator[Row]:

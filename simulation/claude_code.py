@@ -1,0 +1,64 @@
+"""Claude Code traces: block ids are an interaction's own, but its tools and system prompt may be those of others.
+
+A table of sessions beside the requests tells how long these are. Where both lengths are equal they are taken for the
+same; only ids that follow each other from the start of an interaction's first prompt are.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from simulation.rows import LONGEST, Blocks
+from simulation.tables import Line, read_table
+
+APP = "claude-code"
+REQUESTS, SESSIONS = "_requests", "_sessions"
+COLUMNS = ("interaction", "tool_tokens", "system_tokens")
+
+
+class _Prefix(NamedTuple):
+    scope: str
+    ids: range
+
+
+def sessions_beside(path: Path) -> Path | None:
+    """The table of sessions for the requests in `path`, if it is there."""
+    beside = path.with_name(path.name.replace(REQUESTS, SESSIONS))
+    return beside if beside != path and beside.is_file() else None
+
+
+class SharedPrefixes:
+    """What interactions share with each other; nothing without a table. Rows come in the order of the file."""
+
+    def __init__(self, sessions: Path | None, block_tokens: int) -> None:
+        self._tokens = {} if sessions is None else dict(_session(line) for line in read_table(sessions, COLUMNS))
+        self._block_tokens = block_tokens
+        self._prefixes: dict[str, _Prefix] = {}  # by interaction
+
+    def blocks(self, interaction: str, runs: Iterable[range]) -> Iterator[Blocks]:
+        """The runs of one prompt, each in the scope in which its ids are known."""
+        for run in runs:
+            scope, ids = self._prefixes.setdefault(interaction, self._prefix(interaction, run))
+            start, stop = max(run.start, ids.start), min(run.stop, ids.stop)
+            if start >= stop:
+                yield Blocks(interaction, run)
+                continue
+            parts = (
+                Blocks(interaction, range(run.start, start)),
+                Blocks(scope, range(start - ids.start, stop - ids.start)),
+                Blocks(interaction, range(stop, run.stop)),
+            )
+            yield from filter(_has_ids, parts)
+
+    def _prefix(self, interaction: str, first: range) -> _Prefix:
+        tools, system = self._tokens.get(interaction, (0, 0))
+        return _Prefix(f"tools {tools}, system {system}", first[: (tools + system) // self._block_tokens])
+
+
+def _has_ids(blocks: Blocks) -> bool:
+    return bool(blocks.ids)
+
+
+def _session(line: Line) -> tuple[str, tuple[int, int]]:
+    tools, system = (int(line.number(column, LONGEST)) for column in COLUMNS[1:])
+    return line.text("interaction"), (tools, system)

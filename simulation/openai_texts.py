@@ -1,0 +1,46 @@
+"""What OpenAI-style requests and answers say: chat completions, completions, responses."""
+
+from collections.abc import Iterator
+
+from fairlead.blocks import pack_ids
+from simulation.json_fields import Fields, part, parts, shown
+
+TOKENS = 1 << 32
+
+
+def prompt_text(request: Fields) -> str:
+    """All of it, also where one request has several prompts; four characters per token where it is token ids."""
+    pieces = [f"<system>{request['instructions']}"] if request.get("instructions") else []
+    pieces += _prompts(request.get("prompt"))
+    messages = request.get("messages") or request.get("input")
+    if isinstance(messages, str):
+        return "".join([*pieces, messages])
+    chat = {"messages": messages}
+    return "".join([*pieces, *(f"<{message.get('role')}>{_content(message)}" for message in parts(chat, "messages"))])
+
+
+def answer_text(reply: Fields) -> str:
+    """All choices, or all output."""
+    pieces = [str(choice.get("text") or _content(part(choice, "message"))) for choice in parts(reply, "choices")]
+    pieces += [_content(item) for item in parts(reply, "output")]
+    return "".join(pieces)
+
+
+def _prompts(prompt: object) -> Iterator[str]:
+    if isinstance(prompt, str):
+        yield prompt
+    elif isinstance(prompt, list):
+        if prompt and all(isinstance(token, int) and 0 <= token < TOKENS for token in prompt):
+            yield pack_ids(prompt).decode("latin-1")
+            return
+        for one in prompt:
+            yield from _prompts(one)
+    elif prompt is not None:
+        raise ValueError(f"prompt: {shown(prompt)} is neither text nor a list")
+
+
+def _content(message: Fields) -> str:
+    content = message.get("content") or ""
+    if isinstance(content, str):
+        return content
+    return "".join(str(piece.get("text") or "") for piece in parts(message, "content"))

@@ -1,0 +1,47 @@
+"""Requests as traces and logs record them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from simulation.prompts import LONGEST_RUN
+
+LONGEST = LONGEST_RUN  # tokens of a prompt or an output
+
+
+class Blocks(NamedTuple):
+    """Prefix blocks that follow each other in a prompt. Equal ids in equal scopes stand for equal tokens."""
+
+    scope: str
+    ids: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One request. `interaction` is empty for a single call; `think`, in seconds, is None where nobody recorded it.
+
+    `after` are positions, in the list that the row is part of, of the requests whose answers it waits for; `think`
+    begins with the answer of the first of them.
+    """
+
+    arrival: float
+    client: str
+    app: str
+    input_tokens: int
+    output_tokens: int
+    interaction: str = ""
+    think: float | None = None
+    after: tuple[int, ...] = ()
+    blocks: tuple[Blocks, ...] = ()
+    block_tokens: int = 0
+
+    def at(self, arrival: float) -> "Row":
+        """The same request at another time; thinking is not hurried."""
+        return replace(self, arrival=arrival)
+
+
+class Reading(NamedTuple):
+    """What a file gave: its requests, and in sentences what was left out."""
+
+    rows: list[Row]
+    left_out: tuple[str, ...] = ()

@@ -1,0 +1,73 @@
+"""Tables in CSV, plain or gzip. An error is one line that names the file, the line, the column and the value."""
+
+import csv
+import gzip
+import io
+import math
+import zlib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairlead.errors import InvalidRequest
+
+UNREADABLE = (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A row of a table, and where it stands."""
+
+    path: Path
+    at: int
+    fields: Mapping[str, str | None]
+
+    def text(self, column: str) -> str:
+        """Empty when the table has no such column."""
+        return self.fields.get(column) or ""
+
+    def number(self, column: str, most: float = math.inf) -> float:
+        """Not negative; raises InvalidRequest for anything else, and above `most`."""
+        text = self.fields.get(column)
+        try:
+            value = float(text or "")
+        except ValueError:
+            raise self.wrong(column, f"{text!r} is not a number") from None
+        if not 0 <= value < math.inf:
+            raise self.wrong(column, f"{text} is below 0 or not finite")
+        if value > most:
+            raise self.wrong(column, f"{text} is above {most:.12g}, the most that can be simulated")
+        return value
+
+    def from_least(self, column: str, least: float, most: float = math.inf) -> float:
+        """Likewise, and not below `least`."""
+        value = self.number(column, most)
+        if value < least:
+            raise self.wrong(column, f"{self.text(column)} is below {least:g}, the least that can be simulated")
+        return value
+
+    def wrong(self, column: str, said: str) -> InvalidRequest:
+        """What is wrong with a value in this line."""
+        return InvalidRequest(f"{self.path}, line {self.at}: {column}: {said}")
+
+
+def open_bytes(path: Path) -> gzip.GzipFile | io.BufferedReader:
+    """The file's content, unpacked if its name ends in .gz."""
+    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+
+
+def read_table(path: Path, columns: Collection[str]) -> Iterator[Line]:
+    """Its rows; raises InvalidRequest when the file cannot be read or lacks one of `columns`."""
+    at = 0
+    try:
+        with io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file)
+            at = int(bool(reader.fieldnames))
+            missing = [column for column in columns if column not in (reader.fieldnames or ())]
+            if missing:
+                raise InvalidRequest(f"{path} has no column {', '.join(missing)}")
+            for fields in reader:
+                at = reader.line_num
+                yield Line(path, at, fields)
+    except UNREADABLE as error:
+        raise InvalidRequest(f"{path} is neither CSV nor gzip of CSV, after line {at}: {error}") from None
