@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     try:
         return int(args.run(args))
-    except (FairleadError, StackError, ConfigError) as error:
+    except (FairleadError, StackError, ConfigError, OSError) as error:
         print(f"fairlead: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

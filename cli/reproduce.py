@@ -3,11 +3,12 @@
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cli.jobs import run_jobs
+from cli.option_types import make_file, make_folder, whole, written_to
 from fairlead.errors import InvalidRequest
 from simulation.reproduction.item import Item, Job, Report, Study
 from simulation.reproduction.registry import ITEMS
@@ -28,8 +29,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("names", nargs="*", metavar="NAME", help="items, or all; see --list")
     parser.add_argument("--list", action="store_true", help="show the items and end")
     parser.add_argument("--out", type=Path, default=Path("reproduction"), help="folder for CSV and SVG files")
-    parser.add_argument("--markdown", type=Path, help="also write the findings there")
-    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="in parallel (default: one per core)")
+    parser.add_argument("--markdown", type=Path, help="also write the findings there, of all items")
+    parser.add_argument("--processes", type=whole, default=os.cpu_count() or 1, help="in parallel (default: all cores)")
     for source, what in (("reference", "the VTC authors' measurements"), ("traces", "the traces")):
         variable = f"FAIRLEAD_{source.upper()}"
         default = Path(os.environ[variable]) if variable in os.environ else None
@@ -44,15 +45,38 @@ def run(args: argparse.Namespace) -> int:
             print(f"{item.name:<22} {item.source}")
         return 0
     chosen = _chosen(args.names)
-    studies = dict(_studies(chosen, Sources(args.reference, args.traces), tolerant="all" in args.names))
+    _prepare(args)
+    studies, missing = _studies(chosen, Sources(args.reference, args.traces))
+    if missing and "all" not in args.names:
+        raise next(iter(missing.values()))
+    for name, error in missing.items():
+        print(f"{name}: left out, {error}", file=sys.stderr)
     sections = [INTRODUCTION]
     for item, report in _reports(studies, args.processes):
         write(args.out, item.name, report)
         print(f"\n{item.name}: {item.source}\n{table(report.findings)}", flush=True)
         sections.append(section(item, studies[item], report))
     if args.markdown:
-        args.markdown.write_text("\n".join(sections))
+        args.markdown.write_text("\n".join([*sections, *_left_out(missing)]))
+    print(f"\n{written_to(args.out)}")
     return 0
+
+
+def _prepare(args: argparse.Namespace) -> None:
+    """What would fail when everything is simulated fails now."""
+    if args.markdown and "all" not in args.names:
+        raise InvalidRequest(f"{args.markdown} holds all items: give all, not {' '.join(args.names)}", "--markdown")
+    make_folder(args.out, "--out")
+    if args.markdown:
+        make_file(args.markdown, "--markdown")
+
+
+def _left_out(missing: Mapping[str, SourceMissing]) -> list[str]:
+    """A section that names the items without data, if there are any."""
+    if not missing:
+        return []
+    lines = "\n".join(f"- {name}: {error}" for name, error in missing.items())
+    return [f"## Left out\n\nTheir data was not given.\n\n{lines}\n"]
 
 
 def _chosen(names: Sequence[str]) -> list[Item]:
@@ -62,14 +86,15 @@ def _chosen(names: Sequence[str]) -> list[Item]:
     return [item for item in ITEMS.values() if "all" in names or item.name in names]
 
 
-def _studies(items: Sequence[Item], sources: Sources, *, tolerant: bool) -> Iterator[tuple[Item, Study]]:
+def _studies(items: Sequence[Item], sources: Sources) -> tuple[dict[Item, Study], dict[str, SourceMissing]]:
+    """Of those whose data was given; what others lack, by name."""
+    studies, missing = {}, {}
     for item in items:
         try:
-            yield item, item.study(sources)
+            studies[item] = item.study(sources)
         except SourceMissing as error:
-            if not tolerant:
-                raise
-            print(f"{item.name}: left out, {error}", file=sys.stderr)
+            missing[item.name] = error
+    return studies, missing
 
 
 def _reports(studies: dict[Item, Study], processes: int) -> Iterator[tuple[Item, Report]]:

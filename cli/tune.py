@@ -1,51 +1,75 @@
-"""`fairlead tune`: sweep the quanta and the throttle's limit over a trace; draw the front, recommend."""
+"""`fairlead tune`: sweep the quanta and the throttle's limits over a trace; draw the fronts, recommend."""
 
 import argparse
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
-from cli.simulate import (
-    CLIENT_QUANTA,
-    WORKER_QUANTA,
-    add_workload_options,
-    front_report,
-    recommendation,
-    results,
-    scenario,
-    table,
-    wholes,
-    workload,
-)
+from cli.comparison import front_report, recommendation, results, table, unanswered
+from cli.limit_options import NAMES, READ_BY, add_limit_options, given_limits
+from cli.option_types import wholes, written_to
+from cli.pool_options import add_pool_options, prepare, scenario
+from fairlead.errors import InvalidRequest
+from simulation.reproduction.run import Scenario
 from simulation.reproduction.writing import write
-from simulation.what_if import summarize
+from simulation.what_if import Summary, reasons, summarize
+from throttler.core.profiles import Limits
+
+CLIENT_QUANTA = "256,2048,16384"
+WORKER_QUANTA = "2048,16384,131072"
+Settings = dict[str, int]  # by axis
+LIMITS = {"user_per_minute": [15, 60, 240], "app_per_minute": [Limits().app_per_minute]}
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Register the command."""
     parser = commands.add_parser("tune", help="find quanta and limits for your own trace")
-    add_workload_options(parser)
+    add_pool_options(parser)
+    add_limit_options(parser, wholes, {name: ",".join(map(str, values)) for name, values in LIMITS.items()})
     parser.add_argument(
         "--quantum-tokens", type=wholes, default=CLIENT_QUANTA, help="Q^u to try (default: %(default)s)"
     )
     parser.add_argument(
         "--route-quantum-tokens", type=wholes, default=WORKER_QUANTA, help="Q^w to try (default: %(default)s)"
     )
-    parser.add_argument(
-        "--user-per-minute", type=wholes, default="60", help="T_user to try, with --throttle (default: %(default)s)"
-    )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """DLPM and DoubleQ with every combination."""
-    workload(args).rows()  # what is wrong with it is said before anything starts
-    axes = args.quantum_tokens, args.route_quantum_tokens, args.user_per_minute
-    scenarios = {
-        f"Q^u={client}, Q^w={worker}, T_user={limit}": scenario(args, "dlpm", "doubleq", client, worker, limit)
-        for client, worker, limit in product(*axes)
-    }
-    summaries = [summarize(name, result) for name, result in results(scenarios, args.processes)]
+    settings = _settings(args)
+    scenarios = {name: _scenario(args, values) for name, values in settings.items()}
+    summaries, refusals = [], []
+    for name, result in results(scenarios, args.processes, prepare(args)):
+        summaries.append(summarize(name, result))
+        refusals += [f"{name}: {reason}" for reason in reasons(result, scenarios[name].spec)]
     write(args.out, "tune", front_report(summaries))
-    print(table(summaries))
-    print(recommendation(summaries))
-    print(f"plot and numbers: {args.out}")
+    print("\n".join([table(summaries), *refusals, *unanswered(summaries), *recommendation(summaries)]))
+    print("\n".join([*_without_effect(settings, summaries), written_to(args.out)]))
+    if all(summary.unanswered for summary in summaries):
+        raise InvalidRequest("nothing is recommended: under every configuration some client has no call answered")
     return 0
+
+
+def _settings(args: argparse.Namespace) -> dict[str, Settings]:
+    """Every combination of what is swept, under a name that tells it."""
+    axes, given = {"Q^u": args.quantum_tokens, "Q^w": args.route_quantum_tokens}, given_limits(args)
+    axes |= {NAMES[limit]: given.get(limit, LIMITS[limit]) for limit in READ_BY[args.throttle]}
+    found = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+    return {", ".join(f"{axis}={value}" for axis, value in values.items()): values for values in found}
+
+
+def _scenario(args: argparse.Namespace, values: Settings) -> Scenario:
+    limits = {limit: values[symbol] for limit, symbol in NAMES.items() if symbol in values}
+    return scenario(args, "dlpm", "doubleq", values["Q^u"], values["Q^w"], Limits(**limits))
+
+
+def _without_effect(settings: Mapping[str, Settings], summaries: Sequence[Summary]) -> Iterator[str]:
+    """What was tried in vain: whatever else is set, every value of it gives the same."""
+    for axis in next(iter(settings.values())):
+        tried = sorted({values[axis] for values in settings.values()})
+        outcomes: dict[tuple[int, ...], set[tuple[object, ...]]] = {}
+        for summary in summaries:
+            others = tuple(value for key, value in settings[summary.name].items() if key != axis)
+            outcomes.setdefault(others, set()).add(summary.cells()[1:])
+        if len(tried) > 1 and all(len(different) == 1 for different in outcomes.values()):
+            yield f"{axis} makes no difference here: {', '.join(map(str, tried))} all give the same"

@@ -1,6 +1,7 @@
 """What a run leaves behind."""
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from local_worker.core.ledger import Account
@@ -56,3 +57,16 @@ class Journal:
             text.update(repr((*fields, *times)).encode())
         text.update(repr((self.steps, self.seconds, list(self.service.items()))).encode())
         return text.hexdigest()
+
+
+class Counting(Journal):
+    """Tells of every call that is over, for a run that somebody waits for."""
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        super().__init__()
+        self._tell = tell
+
+    def ended(self, call: Call) -> None:
+        """See Journal."""
+        super().ended(call)
+        self._tell()

@@ -14,6 +14,7 @@ from simulation.drawn import SECONDS, Programs, calm, draw_spec, flood
 from simulation.faults import draw, inject, lose_events
 from simulation.journal import Journal
 from simulation.oracle import run_watched
+from simulation.progress import Bar
 
 
 def rehearse(seed: int) -> Journal:
@@ -41,10 +42,14 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed (default: %(default)s)")
     args = parser.parse_args()
     failed = 0
-    with Pool() as pool:
-        for seed, error in pool.imap_unordered(_attempt, range(args.first, args.first + args.seeds), chunksize=4):
+    with Pool() as pool, Bar(sys.stderr) as bar:
+        bar.show(0.0, f"0 of {args.seeds} seeds")
+        attempts = pool.imap_unordered(_attempt, range(args.first, args.first + args.seeds), chunksize=4)
+        for done, (seed, error) in enumerate(attempts, start=1):
+            bar.show(done / args.seeds, f"{done} of {args.seeds} seeds")
             if error:
                 failed += 1
+                bar.clear()
                 print(f"{error}seed {seed} failed; replay: python -m simulation.rehearsal --seeds 1 --first {seed}")
     print(f"{args.seeds - failed} of {args.seeds} seeds passed")
     return 1 if failed else 0

@@ -8,7 +8,7 @@ from pathlib import Path
 from fairlead.outcomes import Outcome
 from simulation.reference import Run as Published
 from simulation.reference import read_run, run_names
-from simulation.reproduction.item import Item, Job, Report, Study
+from simulation.reproduction.item import Ended, Item, Job, Report, Study
 from simulation.reproduction.run import Record, Run, Scenario
 from simulation.reproduction.vtc_synthetic import A10G, KV_TOKENS
 from simulation.sources import SourceMissing, Sources
@@ -57,7 +57,7 @@ class Measured:
     folder: Path
     name: str
 
-    def run(self) -> Run:
+    def run(self, ended: Ended | None = None) -> Run:
         """Nothing is simulated."""
         return published(read_run(self.folder, self.name))
 

@@ -6,6 +6,8 @@ from typing import Any, Protocol
 
 from simulation.sources import Sources
 
+Ended = Callable[[], None]
+
 
 class Job(Protocol):
     """One simulation: deterministic, picklable, and equal to another job exactly when its result would be."""
@@ -13,8 +15,8 @@ class Job(Protocol):
     def __hash__(self) -> int:
         """Equal jobs are run once, whichever items ask for them."""
 
-    def run(self) -> Any:
-        """The result, small enough to be sent to another process."""
+    def run(self, ended: Ended | None = None) -> Any:
+        """The result, small enough to be sent to another process; `ended` is told of each call that is over."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ from typing import Protocol
 from fairlead.outcomes import Outcome
 from simulation.call import Call
 from simulation.cluster import Cluster
+from simulation.journal import Counting
+from simulation.reproduction.item import Ended
 from simulation.spec import ClusterSpec
 from simulation.workload import Workload
 
@@ -73,9 +75,9 @@ class Scenario:
     spec: ClusterSpec
     workload: WorkloadSpec
 
-    def run(self) -> Run:
-        """Simulate it."""
-        journal = Cluster(self.spec, self.workload.make()).run()
+    def run(self, ended: Ended | None = None) -> Run:
+        """Simulate it; see Job."""
+        journal = Cluster(self.spec, self.workload.make(), Counting(ended) if ended else None).run()
         records = tuple(_record(call) for call in journal.calls)
         return Run(records, journal.service, journal.seconds, journal.worst_gap, journal.bound)
 

@@ -4,7 +4,7 @@ And how far off a simulation is from itself when its steps jitter: no prediction
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -72,7 +72,7 @@ class Pair:
     folder: Path
     name: str
 
-    def run(self) -> Distances:
+    def run(self, ended: Callable[[], None] | None = None) -> Distances:
         """Simulate it, once or twice."""
         run = read_run(self.folder, self.name)
         profile = SLORA[run.pool]

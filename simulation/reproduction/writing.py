@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,12 +17,17 @@ VERDICTS = {True: "yes", False: "**no**", None: "-"}
 
 
 def write(folder: Path, name: str, report: Report) -> None:
-    """`NAME.csv` and, when there is something to draw, `NAME.svg`."""
+    """`NAME.csv` and, when there is something to draw and something to draw it with, `NAME.svg`."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{name}.csv").open("w", newline="") as file:
         csv.writer(file).writerows([_plain(value) for value in row] for row in report.rows)
-    if report.charts:
+    if report.charts and can_draw():
         _draw(folder / f"{name}.svg", report.charts, report.columns)
+
+
+def can_draw() -> bool:
+    """Whether matplotlib is there, which only the extra `demo` brings."""
+    return find_spec("matplotlib") is not None
 
 
 def _plain(value: object) -> object:

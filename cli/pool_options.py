@@ -1,0 +1,134 @@
+"""The pool and the workload that the options of `fairlead simulate` and `fairlead tune` describe."""
+
+import argparse
+import os
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from cli.option_types import above_zero, make_folder, whole
+from fairlead.errors import InvalidRequest
+from local_worker.config import MIN_SECRET, WorkerConfig
+from local_worker.core.limits import Admission
+from simulation.hardware import GPUS, MODELS
+from simulation.reproduction.run import Scenario
+from simulation.spec import ADMISSIONS, ClusterSpec, WorkerSpec
+from simulation.step_time import Measured, Profile, profile
+from simulation.traces import Trace
+from throttler.core.profiles import Limits
+
+WORKER: dict[str, Any] = {field.name: field.default for field in fields(WorkerConfig)}  # what a real one does
+GPU, MODEL = "a100-80g", "llama-3.1-8b"
+LONGEST_PROMPT = 65_536  # a worker's own default is for a laptop: traces of agents and documents need more
+BYTES = 1e9
+
+
+def add_pool_options(parser: argparse.ArgumentParser) -> None:
+    """What both commands simulate, and on what; defaults are the worker's own where it has the option."""
+    add = parser.add_argument
+    add("--trace", type=Path, required=True, help="trace (.csv, .csv.gz) or request log (.jsonl)")
+    add("--limit", type=whole, help="only the first so many requests")
+    add("--speed", type=above_zero, default=1.0, help="arrivals so many times as fast (default: 1)")
+    add("--starts-per-minute", type=above_zero, help="interactions begin at this rate (default: at the trace's times)")
+    add("--workers", type=whole, default=1, help="GPUs (default: %(default)s)")
+    add("--gpu", choices=sorted(GPUS), help=f"default: {GPU}")
+    add("--model", choices=sorted(MODELS), help=f"default: {MODEL}")
+    add("--profile", type=Path, help="measured step times (fairlead calibrate) instead of GPU and model")
+    add(
+        "--kv-tokens",
+        type=whole,
+        help="KV cache of a worker, see fairlead status (default: the GPU's room)",
+    )
+    add(
+        "--max-prompt-tokens",
+        type=whole,
+        default=LONGEST_PROMPT,
+        help="longer prompts are refused (default: %(default)s)",
+    )
+    for name, text in (
+        ("max_running", "most requests in a batch"),
+        ("token_budget", "most tokens computed per step"),
+        ("block_tokens", "tokens per KV page"),
+    ):
+        add(f"--{name.replace('_', '-')}", type=whole, default=WORKER[name], help=f"{text} (default: %(default)s)")
+    add("--admission", default=WORKER["admission"], choices=tuple(Admission), help="default: %(default)s")
+    add("--cost", default=WORKER["cost"], help="what service costs (default: %(default)s)")
+    add("--throttle", default="none", choices=sorted(ADMISSIONS), help="default: %(default)s")
+    add("--decode-run", type=whole, default=1, help="decoding steps between two looks at the queue")
+    add("--out", type=Path, default=Path("simulation-results"), help="folder for CSV and SVG files")
+    add("--processes", type=whole, default=os.cpu_count() or 1, help="in parallel (default: all cores)")
+
+
+def prepare(args: argparse.Namespace) -> int:
+    """How many calls there are; what is wrong with trace or folder is said before anything is simulated."""
+    calls = len(workload(args).rows())
+    make_folder(args.out, "--out")
+    return calls
+
+
+def workload(args: argparse.Namespace) -> Trace:
+    """The trace that the options describe."""
+    return Trace(args.trace, args.limit, args.speed, args.starts_per_minute)
+
+
+def scenario(
+    args: argparse.Namespace, local: str, across: str, client_quantum: int, worker_quantum: int, limits: Limits
+) -> Scenario:
+    """One configuration of the pool; raises ConfigError for what no worker would start with."""
+    times = _step_times(args)
+    own = {
+        "quantum_tokens": client_quantum,
+        "kv_tokens": _kv_tokens(args, times),
+        "block_tokens": args.block_tokens,
+        "max_prompt_tokens": args.max_prompt_tokens,
+        "max_running": args.max_running,
+        "token_budget": args.token_budget,
+        "admission": Admission(args.admission),
+        "cost": args.cost,
+    }
+    WorkerConfig(secret="-" * MIN_SECRET, **own)
+    spec = ClusterSpec(
+        workers=args.workers,
+        worker=WorkerSpec(profile=times, policy=local, decode_run=args.decode_run, **own),
+        route=across,
+        route_quantum_tokens=worker_quantum,
+        throttle=args.throttle,
+        limits=limits,
+    )
+    return Scenario(spec, workload(args))
+
+
+def _step_times(args: argparse.Namespace) -> Profile | Measured:
+    if args.profile is None:
+        return profile(args.gpu or GPU, args.model or MODEL)
+    for option, value in (("--gpu", args.gpu), ("--model", args.model)):
+        if value is not None:
+            raise InvalidRequest(f"stands for GPU and model: leave out {option} {value}", "--profile")
+    return Measured.read(args.profile)
+
+
+def _kv_tokens(args: argparse.Namespace, times: Profile | Measured) -> int:
+    """What is asked for, or as many whole pages as there is room for; raises InvalidRequest where there is none."""
+    if isinstance(times, Profile):
+        _check_memory(times, args)
+    room: int = args.kv_tokens or times.kv_tokens // args.block_tokens * args.block_tokens
+    if room < args.block_tokens:
+        raise InvalidRequest(f"the KV cache holds {times.kv_tokens} tokens, a page {args.block_tokens}", "--kv-tokens")
+    return room
+
+
+def _check_memory(times: Profile, args: argparse.Namespace) -> None:
+    gpu, model = args.gpu or GPU, args.model or MODEL
+    memory, weights = times.gpu.memory / BYTES, times.model.weight_bytes / BYTES
+    if times.kv_tokens < args.block_tokens:
+        raise InvalidRequest(
+            f"{model} does not fit on {gpu}: {weights:.1f} GB of weights, and nine tenths of its {memory:.0f} GB are "
+            f"{0.9 * memory:.1f} GB",
+            "--model",
+        )
+    cache = (args.kv_tokens or 0) * times.model.kv_bytes / BYTES
+    if weights + cache > memory:
+        raise InvalidRequest(
+            f"{args.kv_tokens} take {cache:.1f} GB beside {weights:.1f} GB of weights: {gpu} has {memory:.0f} GB",
+            "--kv-tokens",
+        )

@@ -1,0 +1,171 @@
+"""`fairlead simulate` as an operator uses it, and what it refuses before anything is simulated."""
+
+import csv
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.__main__ import main
+from cli.limit_options import NAMES, READ_BY
+from cli.pool_options import WORKER
+from simulation.spec import ADMISSIONS
+from simulation.step_time import Measured, profile
+from tests.cli.workload import WORD, requests, write_log
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> str:
+    return str(write_log(tmp_path / "log.jsonl", requests(4)))
+
+
+def simulate(trace: str, out: Path, *options: str) -> int:
+    return main(["simulate", "--trace", trace, "--out", str(out), "--processes", "1", *options])
+
+
+def test_policies_are_compared_and_refusals_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [*requests(30), {"timestamp": 3, "user": "late", "prompt": WORD * 4000}]
+    trace, out = str(write_log(tmp_path / "log.jsonl", lines)), tmp_path / "new" / "out"
+    assert simulate(trace, out, "--kv-tokens", "2048", "--policy", "dlpm,fcfs") == 0
+    said = capsys.readouterr().out
+    assert "fcfs + doubleq: 1 rejected too long (max_prompt_tokens 65536, kv_tokens 2048)" in said
+    assert "fcfs + doubleq: no call answered of late" in said
+    assert "plots and numbers" in said
+    with (out / "summary.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["answered"], row["least answered"], row["worst client TTFT s"]) for row in rows] == [
+        ("30", "0.0", "inf")
+    ] * 2
+    assert (out / "dlpm+doubleq.svg").exists()
+
+
+def test_the_workers_own_options_and_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["simulate", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    for name in ("max_running", "token_budget", "block_tokens"):
+        assert f"--{name.replace('_', '-')}" in said
+        assert f"(default: {WORKER[name]})" in said
+
+
+def test_options_of_the_worker_change_what_is_simulated(tmp_path: Path) -> None:
+    trace = str(write_log(tmp_path / "log.jsonl", requests(12, words=400)))
+    simulate(trace, tmp_path / "few")
+    simulate(trace, tmp_path / "many", "--token-budget", "2048", "--max-running", "1024", "--block-tokens", "64")
+    simulate(trace, tmp_path / "dear", "--cost", "weighted-tokens:3,2", "--admission", "optimistic")
+    few, many, dear = ((tmp_path / name / "summary.csv").read_text() for name in ("few", "many", "dear"))
+    assert len({few, many, dear}) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--token-budget", "32"), "token_budget: must be above max_running (32)"),
+        (("--kv-tokens", "100"), "kv_tokens: must be a positive multiple of block_tokens (16), got 100"),
+        (("--cost", "gold"), "cost: must be one of weighted-tokens, profiled, normalized, got 'gold'"),
+        (("--policy", "fair"), "--policy: no such policy: fair; there are"),
+        (("--user-per-minute", "5"), "--user-per-minute: --throttle none does not read it, oit, rpm, sliding-rpm do"),
+        (("--throttle", "sliding-rpm", "--app-per-minute", "7"), "--app-per-minute: --throttle sliding-rpm does not"),
+        (
+            ("--gpu", "a10g", "--model", "llama-2-13b"),
+            "--model: llama-2-13b does not fit on a10g: 26.0 GB of weights, and nine tenths of its 24 GB are 21.6 GB",
+        ),
+        (
+            ("--kv-tokens", "1000000"),
+            "--kv-tokens: 1000000 take 131.1 GB beside 16.1 GB of weights: a100-80g has 80",
+        ),
+        (("--profile", "p.json", "--gpu", "h100"), "--profile: stands for GPU and model: leave out --gpu h100"),
+        (("--trace", "none.csv"), "no trace none.csv"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(
+    trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], said: str
+) -> None:
+    assert simulate(trace, tmp_path / "out", *options) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("fairlead: ")
+    assert said in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *[("--workers", "0"), ("--limit", "-3"), ("--speed", "0"), ("--speed", "inf"), ("--kv-tokens", "many")],
+        *[("--processes", "0"), ("--token-budget", "0"), ("--block-tokens", "-1")],
+    ],
+)
+def test_an_option_that_makes_no_sense_is_named(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["simulate", "--trace", "mine.csv", option, value])
+    said = capsys.readouterr().err
+    assert option in said
+    assert repr(value) in said
+
+
+def test_a_folder_that_cannot_be_is_refused_before_anything_runs(
+    trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("kept")
+    assert simulate(trace, tmp_path / "file") == 1
+    said = capsys.readouterr()
+    assert said.err.startswith(f"fairlead: --out: nothing can be written to {tmp_path / 'file'}: ")
+    assert said.out == ""
+    assert simulate(trace, tmp_path / "file" / "below") == 1
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_a_file_that_cannot_be_written_is_no_traceback(
+    trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out" / "summary.csv").mkdir(parents=True)
+    assert simulate(trace, tmp_path / "out") == 1
+    error = capsys.readouterr().err
+    assert error.startswith("fairlead: ")
+    assert error.endswith(f"{str(tmp_path / 'out' / 'summary.csv')!r}\n")
+    assert error.count("\n") == 1
+
+
+def test_a_measured_profile_stands_for_gpu_and_model(trace: str, tmp_path: Path) -> None:
+    times = profile("h100", "llama-3.1-8b")
+    Measured(coefficients=times.coefficients, kv_tokens=5000).write(tmp_path / "profile.json")
+    assert simulate(trace, tmp_path / "out", "--profile", str(tmp_path / "profile.json")) == 0
+    assert simulate(trace, tmp_path / "same", "--gpu", "h100", "--kv-tokens", "4992") == 0
+    measured, general = ((tmp_path / name / "summary.csv").read_text() for name in ("out", "same"))
+    assert measured == general
+
+
+def test_what_is_no_profile_is_named(trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    profile = write_log(tmp_path / "profile.json", [{"kv_tokens": 5}])
+    assert simulate(trace, tmp_path, "--profile", str(profile)) == 1
+    assert "profile.json" in capsys.readouterr().err
+
+
+def test_a_run_that_answers_nothing_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = str(write_log(tmp_path / "log.jsonl", requests(1, words=400)))
+    assert simulate(trace, tmp_path / "out", "--kv-tokens", "64") == 1
+    assert "nothing was answered: dlpm + doubleq: 1 rejected too long" in capsys.readouterr().err
+
+
+def test_without_matplotlib_the_numbers_are_written(
+    trace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert simulate(trace, tmp_path / "out") == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["dlpm+doubleq.csv", "summary.csv"]
+    said = capsys.readouterr().out
+    assert "dlpm + doubleq" in said
+    assert said.count("pip install 'fairlead[demo]'") == 1
+
+
+def test_clients_without_a_name_are_drawn_like_others(tmp_path: Path) -> None:
+    trace = tmp_path / "mine.csv"
+    trace.write_text("arrival_s,input_tokens,output_tokens\n0,64,5\n1,64,5\n")
+    assert simulate(str(trace), tmp_path / "out") == 0
+    assert "client" in (tmp_path / "out" / "dlpm+doubleq.svg").read_text()
+
+
+def test_every_throttle_says_which_limits_it_reads() -> None:
+    assert set(READ_BY) == set(ADMISSIONS)
+    assert {name for names in READ_BY.values() for name in names} == set(NAMES)

@@ -1,0 +1,87 @@
+"""`fairlead tune` recommends nothing under which somebody gets nothing, and hides no refusal."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from cli.__main__ import main
+from tests.cli.workload import WORD, requests, write_log
+
+QUANTA = ("--quantum-tokens", "64", "--route-quantum-tokens", "1024")
+
+
+def tune(tmp_path: Path, lines: list[object], *options: str) -> int:
+    trace = str(write_log(tmp_path / "log.jsonl", lines))
+    return main(["tune", "--trace", trace, "--out", str(tmp_path / "out"), "--processes", "1", *QUANTA, *options])
+
+
+def test_a_front_for_each_notion_of_fairness(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tune(tmp_path, requests(20), "--quantum-tokens", "64,512") == 0
+    said = capsys.readouterr().out
+    assert "Pareto front, throughput and the worst client's wait" in said
+    assert "Pareto front, throughput and the gap between backlogged clients" in said
+    assert said.count("recommended for ") == 2
+    assert "T_user" not in said, "nothing reads it"
+    drawn = (tmp_path / "out" / "tune.svg").read_text()
+    assert "mean TTFT of the worst client" in drawn
+    assert "gap, cost units" in drawn
+
+
+def test_a_client_that_gets_nothing_bars_the_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The app's limit is used up by the one before the other comes."""
+    lines = [*requests(8, clients=1), {"timestamp": 1, "user": "late", "prompt": WORD * 60}]
+    options = ("--throttle", "rpm", "--user-per-minute", "60", "--app-per-minute", "4,600")
+    assert tune(tmp_path, lines, *options) == 0
+    said = capsys.readouterr().out
+    starving = "Q^u=64, Q^w=1024, T_user=60, T_app=4"
+    assert f"{starving}: 5 throttled app (app_per_minute 4)" in said
+    assert f"{starving}: no call answered of late" in said
+    assert f"{starving}:" not in said.split("Pareto front")[1]
+    assert "recommended for the worst client's wait: Q^u=64, Q^w=1024, T_user=60, T_app=600" in said
+
+
+def test_what_makes_no_difference_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One worker has no use for Q^w, and nobody comes near a limit."""
+    options = ("--route-quantum-tokens", "512,1024", "--throttle", "rpm", "--app-per-minute", "5,600")
+    assert tune(tmp_path, requests(8), *options, "--user-per-minute", "30,60") == 0
+    said = capsys.readouterr().out
+    assert "Q^w makes no difference here: 512, 1024 all give the same" in said
+    assert "T_user makes no difference here: 30, 60 all give the same" in said
+    assert "T_app makes" not in said
+    assert "Q^u makes" not in said
+
+
+def test_nothing_is_recommended_when_somebody_never_gets_anything(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [*requests(6), {"timestamp": 1, "user": "long", "prompt": WORD * 4000}]
+    assert tune(tmp_path, lines, "--max-prompt-tokens", "1000") == 1
+    said = capsys.readouterr()
+    assert "no call answered of long" in said.out
+    assert "1 rejected too long (max_prompt_tokens 1000" in said.out
+    assert "recommended for" not in said.out
+    assert said.err == (
+        "fairlead: nothing is recommended: under every configuration some client has no call answered\n"
+    )
+    assert (tmp_path / "out" / "tune.csv").exists()
+
+
+def test_a_throttle_has_a_sweep_of_its_own(tmp_path: Path) -> None:
+    assert tune(tmp_path, requests(40, clients=2), "--throttle", "sliding-rpm") == 0
+    with (tmp_path / "out" / "tune.csv").open() as file:
+        refused = {row["configuration"].split(", ")[-1]: int(row["refused"]) for row in csv.DictReader(file)}
+    assert refused == {"T_user=15": 10, "T_user=60": 0, "T_user=240": 0}
+
+
+def test_a_limit_that_nothing_reads_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tune(tmp_path, requests(2), "--user-per-minute", "10,60") == 1
+    said = capsys.readouterr().err
+    assert said.startswith("fairlead: --user-per-minute: --throttle none does not read it")
+    assert "[10, 60]" in said
+
+
+def test_every_number_of_a_sweep_is_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["tune", "--trace", "mine.csv", "--quantum-tokens", "64,x"])
+    assert "'x' is not a whole number" in capsys.readouterr().err
