@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,8 @@ BYTES = 1e9
 def add_pool_options(parser: argparse.ArgumentParser) -> None:
     """What both commands simulate, and on what; defaults are the worker's own where it has the option."""
     add = parser.add_argument
-    add("--trace", type=Path, required=True, help="trace (.csv, .csv.gz) or request log (.jsonl)")
+    add("--trace", type=Path, required=True, help="trace (.csv, .csv.gz) or request log (.jsonl, .jsonl.gz)")
+    add("--trace-block-tokens", type=whole, help="tokens per id in the trace's blocks, where its name does not tell")
     add("--limit", type=whole, help="only the first so many requests")
     add("--speed", type=above_zero, default=1.0, help="arrivals so many times as fast (default: 1)")
     add("--starts-per-minute", type=above_zero, help="interactions begin at this rate (default: at the trace's times)")
@@ -60,15 +62,17 @@ def add_pool_options(parser: argparse.ArgumentParser) -> None:
 
 
 def prepare(args: argparse.Namespace) -> int:
-    """How many calls there are; what is wrong with trace or folder is said before anything is simulated."""
-    calls = len(workload(args).rows())
+    """How many calls there are; what is wrong with trace or folder, and what of the trace is left out, is said now."""
+    rows, left_out = workload(args).read()
     make_folder(args.out, "--out")
-    return calls
+    for sentence in left_out:
+        print(sentence, file=sys.stderr)
+    return len(rows)
 
 
 def workload(args: argparse.Namespace) -> Trace:
     """The trace that the options describe."""
-    return Trace(args.trace, args.limit, args.speed, args.starts_per_minute)
+    return Trace(args.trace, args.limit, args.speed, args.starts_per_minute, args.trace_block_tokens)
 
 
 def scenario(

@@ -59,7 +59,7 @@ def _row(line: Line, block_tokens: int, lineage: Lineage, shared: SharedPrefixes
     app, interaction = line.text("app"), line.text("interaction")
     runs = tuple(_runs(line))
     if runs and not block_tokens:
-        raise line.wrong("blocks", "nobody knows how many tokens a block of this trace has: say so")
+        raise line.wrong("blocks", "nobody knows how many tokens a block of this trace has: give --trace-block-tokens")
     return Row(
         arrival=line.number("arrival_s"),
         client=line.text("client"),

@@ -166,6 +166,23 @@ def test_clients_without_a_name_are_drawn_like_others(tmp_path: Path) -> None:
     assert "client" in (tmp_path / "out" / "dlpm+doubleq.svg").read_text()
 
 
+def test_what_of_a_trace_is_left_out_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [*requests(3), {"timestamp": 1, "prompt": WORD, "error": {"message": "no"}}]
+    assert simulate(str(write_log(tmp_path / "log.jsonl", lines)), tmp_path / "out") == 0
+    assert "1 requests that failed are left out" in capsys.readouterr().err
+
+
+def test_the_size_of_a_traces_blocks_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = tmp_path / "mine.csv"
+    trace.write_text("arrival_s,input_tokens,output_tokens,blocks\n0,64,5,1\n1,64,5,1\n")
+    assert simulate(str(trace), tmp_path / "out") == 1
+    assert "--trace-block-tokens" in capsys.readouterr().err
+    assert simulate(str(trace), tmp_path / "out", "--trace-block-tokens", "64") == 0
+    with (tmp_path / "out" / "summary.csv").open() as file:
+        [row] = csv.DictReader(file)
+    assert float(row["hit rate"]) > 0.25
+
+
 def test_every_throttle_says_which_limits_it_reads() -> None:
     assert set(READ_BY) == set(ADMISSIONS)
     assert {name for names in READ_BY.values() for name in names} == set(NAMES)
