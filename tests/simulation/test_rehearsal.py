@@ -62,6 +62,18 @@ def test_without_workers_left_a_call_is_unavailable() -> None:
     assert outcomes == {Outcome.COMPLETED, Outcome.UNAVAILABLE}
 
 
+def test_who_cancels_is_served_no_further_and_who_is_late_is_dropped() -> None:
+    calls = [
+        Call(number=1, client="a", prompt=[1] * 8, output_tokens=50, arrival=0.0),
+        Call(number=2, client="a", prompt=[2] * 8, output_tokens=50, arrival=0.0, patience=0.1),
+        Call(number=3, client="a", prompt=[3] * 8, output_tokens=50, arrival=0.0, deadline=0.2),
+    ]
+    run_watched(Cluster(ClusterSpec(workers=1), OpenLoop(calls)))
+    assert [call.outcome for call in calls] == [Outcome.COMPLETED, Outcome.CANCELLED, Outcome.DEADLINE_EXCEEDED]
+    completed, cancelled, late = (call.received for call in calls)
+    assert 0 < cancelled < late < completed == 50
+
+
 def test_the_oracle_sees_a_wrong_token(monkeypatch: pytest.MonkeyPatch) -> None:
     right = worker.output_run
     monkeypatch.setattr(worker, "output_run", lambda call, start, stop: right(call, start + 1, stop + 1))
