@@ -71,6 +71,6 @@ def _curves(result: Run) -> list[tuple[object, ...]]:
 
 def _chart(name: str, result: Run) -> Chart:
     seconds = range(int(result.seconds) + 2)
-    # Whatever a client is called: plots leave out labels that are empty or begin with an underscore.
+    # Whatever a client is called: plots leave out labels that begin with an underscore.
     lines = [Line(f"client {client}", seconds, received(result, client)) for client in _loudest(result)]
     return Chart(f"{name}: service received", "seconds", "service", lines)

@@ -159,11 +159,11 @@ def test_without_matplotlib_the_numbers_are_written(
     assert said.count("pip install 'fairlead[demo]'") == 1
 
 
-def test_clients_without_a_name_are_drawn_like_others(tmp_path: Path) -> None:
+def test_clients_are_drawn_whatever_they_are_called(tmp_path: Path) -> None:
     trace = tmp_path / "mine.csv"
-    trace.write_text("arrival_s,input_tokens,output_tokens\n0,64,5\n1,64,5\n")
+    trace.write_text("arrival_s,client,input_tokens,output_tokens\n0,_u,64,5\n1,_u,64,5\n")
     assert simulate(str(trace), tmp_path / "out") == 0
-    assert "client" in (tmp_path / "out" / "dlpm+doubleq.svg").read_text()
+    assert "client _u" in (tmp_path / "out" / "dlpm+doubleq.svg").read_text()
 
 
 def test_what_of_a_trace_is_left_out_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
