@@ -93,7 +93,13 @@ def scenario(
     WorkerConfig(secret="-" * MIN_SECRET, **own)
     spec = ClusterSpec(
         workers=args.workers,
-        worker=WorkerSpec(profile=times, policy=local, decode_run=args.decode_run, **own),
+        worker=WorkerSpec(
+            profile=times,
+            policy=local,
+            decode_run=args.decode_run,
+            max_output_tokens=own["kv_tokens"],  # like a worker's: as long as fits
+            **own,
+        ),
         route=across,
         route_quantum_tokens=worker_quantum,
         throttle=args.throttle,
