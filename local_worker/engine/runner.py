@@ -49,7 +49,7 @@ class EngineOptions:
 
 class TransformersEngine:
     """Packed ragged batches. On CUDA it runs ahead: nothing in `launch` waits for the device. On the CPU planning and
-    computing would share the same cores, and what there is to overlap is under one percent (bench/README)."""
+    computing would share the same cores, and what there is to overlap is one percent (bench/README)."""
 
     def __init__(self, model: Any, options: EngineOptions) -> None:
         """Takes `model` over. Raises UnsupportedModel when it cannot be served faithfully, OutOfMemory without room."""
