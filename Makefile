@@ -2,7 +2,6 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-PROTOS := $(wildcard protos/fairlead/v1/*.proto)
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
@@ -46,7 +45,7 @@ format: setup ## format the code and apply the safe fixes
 	$(BIN)/ruff format
 
 protos: setup ## regenerate fairlead/v1 and docs/api.md from protos/
-	$(BIN)/python -m grpc_tools.protoc -I protos --python_out=. --pyi_out=. --grpc_python_out=. $(PROTOS)
+	$(BIN)/python protos/generate.py
 	$(BIN)/python docs/api_reference.py
 
 clean: ## remove everything that was made here, the virtual environment included

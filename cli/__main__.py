@@ -1,8 +1,13 @@
 """`fairlead <verb>`; also `python -m cli <verb>`."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
+
+# Read when gRPC is imported, that is below: what it would print beside our one line says the same at length.
+os.environ["GRPC_VERBOSITY"] = os.environ.get("GRPC_VERBOSITY", "NONE")
 
 from cli import calibrate, chat, drain, flush, generate, reproduce, simulate, status, top, trace, tune, up
 from cli.demo import command as demo
@@ -14,14 +19,18 @@ VERBS = (up, generate, chat, status, top, trace, drain, flush, demo, reproduce, 
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status: 0 done, 1 failed with a one-line reason, 2 wrong usage."""
+    """Exit status: 0 done, 1 failed with a one-line reason, 2 wrong usage. Without a verb, print what there is."""
     parser = argparse.ArgumentParser(
         prog="fairlead", description="Serve language models to many users, fairly and fast."
     )
-    commands = parser.add_subparsers(required=True, metavar="VERB")
+    parser.add_argument("--version", action="version", version=f"fairlead {version('fairlead')}")
+    commands = parser.add_subparsers(metavar="VERB", dest="verb")
     for verb in VERBS:
         verb.add_parser(commands)
     args = parser.parse_args(argv)
+    if args.verb is None:
+        parser.print_help()
+        return 0
     try:
         return int(args.run(args))
     except (FairleadError, StackError, ConfigError, OSError) as error:

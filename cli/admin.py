@@ -94,21 +94,39 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_secret(parser)
 
 
-@contextlib.contextmanager
-def leader(args: argparse.Namespace) -> Iterator[tuple[Admin, scheduler_pb2.StatusResponse]]:
-    """The scheduler that leads, with its status; raises what the last one raised, or Unavailable when none leads."""
-    running = endpoint.read()
-    given = args.scheduler or (running.scheduler if running else "127.0.0.1:7050")
-    failure: FairleadError = Unavailable(f"none of the schedulers {given} leads")
-    for address in given.split(","):
-        with open_sync_channel(address.strip(), member()) as channel:
-            admin = Admin(channel, secret(args))
+class Schedulers:
+    """A cluster's, of which one leads. The channels to them stay open, and connect again by themselves."""
+
+    def __init__(self, admins: list[Admin], given: str) -> None:
+        self._admins = admins
+        self._given = given
+
+    def leader(self) -> tuple[Admin, scheduler_pb2.StatusResponse]:
+        """The one that leads, with its status; raises what the last one raised, or Unavailable when none leads."""
+        failure: FairleadError = Unavailable(f"none of the schedulers {self._given} leads")
+        for admin in self._admins:
             try:
                 status = admin.status()
             except FairleadError as error:
                 failure = error
                 continue
             if status.cluster.epoch:
-                yield admin, status
-                return
-    raise failure
+                return admin, status
+        raise failure
+
+
+@contextlib.contextmanager
+def schedulers(args: argparse.Namespace) -> Iterator[Schedulers]:
+    """Those that `--scheduler` names, or the running stack's."""
+    running = endpoint.read()
+    given = args.scheduler or (running.scheduler if running else "127.0.0.1:7050")
+    with contextlib.ExitStack() as stack:
+        channels = [stack.enter_context(open_sync_channel(address.strip(), member())) for address in given.split(",")]
+        yield Schedulers([Admin(channel, secret(args)) for channel in channels], given)
+
+
+@contextlib.contextmanager
+def leader(args: argparse.Namespace) -> Iterator[tuple[Admin, scheduler_pb2.StatusResponse]]:
+    """The scheduler that leads, with its status; raises as Schedulers.leader does."""
+    with schedulers(args) as found:
+        yield found.leader()

@@ -22,6 +22,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """Register the command."""
     parser = commands.add_parser("calibrate", help="time a running worker for the simulator")
     add_gateway_options(parser)
+    parser.add_argument("--max-tokens", type=int, default=128, help="output of each timed call (default: %(default)s)")
     parser.add_argument("--kv-tokens", type=int, required=True, help="what the worker's KV cache holds, as it logs")
     parser.add_argument("--token-budget", type=int, default=256, help="the worker's own (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("profile.json"), help="default: %(default)s")
@@ -84,7 +85,7 @@ async def _one(client: Client, args: argparse.Namespace, length: int, beside: in
     prompt = [random.randint(LOWEST_ID, HIGHEST_ID) for _ in range(length)]
     began = time.perf_counter()
     first, tokens = began, 0
-    options = {"max_tokens": args.max_tokens, "ignore_eos": True, "temperature": args.temperature, "each_token": True}
+    options = {"max_tokens": args.max_tokens, "ignore_eos": True, "each_token": True}
     async for chunk in client.stream(prompt, **options):
         if not tokens:
             first = time.perf_counter()

@@ -1,47 +1,72 @@
-"""Where the stack of this machine is: written by `fairlead up`, found by the other commands."""
+"""Where the stacks of this machine are: each `fairlead up` writes a file, the other commands take the newest that runs.
 
+The process that wrote a file holds a lock on it. The kernel lets go of the lock when the process ends, however it ends:
+a file without a lock is left over, and whoever finds it removes it.
+"""
+
+import contextlib
+import fcntl
 import json
 import os
 import tempfile
+import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-FILE = "fairlead-endpoint.json"
+PREFIX, SUFFIX = "fairlead-endpoint-", ".json"
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Addresses, and the secret that admin calls carry."""
+    """Addresses, the secret that admin calls carry, and the folder of the services' logs."""
 
     gateway: str
     scheduler: str
     secret: str
+    log_dir: str
 
 
-def path() -> Path:
-    """In the user's runtime folder, which others cannot read; without one, in the temporary folder, by user."""
-    folder = os.environ.get("XDG_RUNTIME_DIR")
-    return Path(folder) / FILE if folder else Path(tempfile.gettempdir()) / f"{os.getuid()}-{FILE}"
-
-
-def write(endpoint: Endpoint) -> None:
-    """Readable by this user only."""
-    path().unlink(missing_ok=True)
-    descriptor = os.open(path(), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+@contextlib.contextmanager
+def published(endpoint: Endpoint) -> Iterator[None]:
+    """Let this user's other commands find the stack until the context or the process ends."""
+    folder, prefix = _place()
+    path = folder / f"{prefix}{time.time_ns()}-{os.getpid()}{SUFFIX}"
+    unfinished = path.with_suffix(".new")
+    # Readable by this user only. Renamed once it is locked: nobody takes it for left over.
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
         json.dump(asdict(endpoint), file)
+        file.flush()
+        unfinished.rename(path)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def read() -> Endpoint | None:
-    """The running stack's endpoint; None when none was left by this user."""
+    """The stack that this user started last among those that run; None when none does."""
+    folder, prefix = _place()
+    for path in sorted(folder.glob(f"{prefix}*{SUFFIX}"), reverse=True):  # names begin with the time
+        with contextlib.suppress(OSError, ValueError, TypeError), path.open() as file:
+            if os.fstat(file.fileno()).st_uid == os.getuid():
+                if _is_locked(file.fileno()):
+                    return Endpoint(**json.load(file))
+                path.unlink(missing_ok=True)
+    return None
+
+
+def _is_locked(descriptor: int) -> bool:
     try:
-        if path().stat().st_uid != os.getuid():
-            return None
-        return Endpoint(**json.loads(path().read_text()))
-    except (OSError, ValueError, TypeError):
-        return None
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
 
 
-def remove() -> None:
-    """The stack has ended."""
-    path().unlink(missing_ok=True)
+def _place() -> tuple[Path, str]:
+    """The user's runtime folder, which others cannot read; without one the temporary folder, by user."""
+    folder = os.environ.get("XDG_RUNTIME_DIR")
+    return (Path(folder), PREFIX) if folder else (Path(tempfile.gettempdir()), f"{os.getuid()}-{PREFIX}")

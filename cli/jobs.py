@@ -1,64 +1,141 @@
-"""Simulations in parallel processes, with progress."""
+"""Simulations in parallel processes: each result as it comes, and an end whatever happens to a process."""
 
 import gc
+import signal
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator, MutableSequence, Sequence
 from functools import partial
 from multiprocessing import get_context
-from typing import Any
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, NamedTuple, Self
 
 from fairlead.errors import FairleadError
 from simulation.progress import Bar
 from simulation.reproduction.item import Job
 
 LOOK_SECONDS = 0.25  # between two looks at how far the simulations are
-_ended: MutableSequence[int] = []  # in a process of the pool: calls ended by job, seen by the process that asked
+Ended = MutableSequence[int]  # shared between the processes: calls that have ended, by job
 
 
 class SimulationFailed(FairleadError):
-    """What went wrong in a process; other errors cannot all be sent to the one that asked."""
+    """A job could not be simulated, or its process was ended from outside."""
+
+
+class Answer(NamedTuple):
+    """What a process sends back for a job: its result, or a sentence that says what is wrong with it."""
+
+    result: Any
+    problem: str | None = None
 
 
 def run_jobs(jobs: Iterable[Job], processes: int, calls: int = 0) -> Iterator[tuple[Job, Any]]:
-    """Each job once, in order, with its result as soon as it and those before it are done.
+    """Run each distinct job once and yield it with its result as soon as it is done, in no particular order.
 
-    `calls` is how many each job simulates, 0 where nobody knows; then progress moves only when a job is done.
+    `calls` is how many calls each job simulates, 0 where nobody knows; then progress moves only when a job is done.
+    Raises SimulationFailed. Whoever leaves the loop, also by Ctrl-C, ends the simulations that are still running.
     """
-    distinct = list(dict.fromkeys(jobs))
-    # Clean processes: a fork of one that has gRPC and its threads dies when it collects what it has inherited.
-    context = get_context("forkserver")
-    ended = context.RawArray("q", len(distinct))
-    with Bar(sys.stderr) as bar, context.Pool(min(processes, len(distinct) or 1), _share, (ended,)) as pool:
-        results = {number: pool.apply_async(_run, (number, job)) for number, job in enumerate(distinct)}
-        for number, job in enumerate(distinct):
-            while not results[number].ready():
-                left = [other for other, result in results.items() if not result.ready()]
-                bar.show(*_progress(ended, left, calls))
-                results[number].wait(LOOK_SECONDS)
-            bar.clear()
-            yield job, results.pop(number).get()
+    waiting = deque(enumerate(dict.fromkeys(jobs)))
+    with Bar(sys.stderr) as bar, Crew(processes, len(waiting)) as crew:
+        while waiting or crew.busy:
+            while waiting and crew.has_room:
+                crew.give(*waiting.popleft())
+            bar.show(*_progress(crew.ended, [number for number, _ in crew.busy.values()], len(waiting), calls))
+            for job, result in crew.results():
+                bar.clear()
+                yield job, result
 
 
-def _progress(ended: Sequence[int], left: Sequence[int], calls: int) -> tuple[float, str]:
-    """The share of all that is done, and the words to it; `left` are the jobs that are not."""
-    done = len(ended) - len(left)
-    begun = sum(min(ended[number] / calls, 1.0) for number in left) if calls else 0.0
+class Crew:
+    """Processes that run jobs, one at a time each, and that end with the context whatever they are doing.
+
+    Each has a pipe of its own and shares no queue: a process that is killed leaves no lock behind, only a closed pipe.
+    """
+
+    def __init__(self, most: int, jobs: int) -> None:
+        # Clean processes: a fork of one that has gRPC and its threads dies when it collects what it has inherited.
+        self._context = get_context("forkserver")
+        self.ended = self._context.RawArray("q", jobs)
+        self._most = most
+        self._processes: dict[Connection, BaseProcess] = {}
+        self.busy: dict[Connection, tuple[int, Job]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes.values():
+            process.kill()
+        for process in self._processes.values():
+            process.join()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a further job would be begun at once."""
+        return len(self.busy) < self._most
+
+    def give(self, number: int, job: Job) -> None:
+        """Have an idle process run the job, or a new one."""
+        idle = [connection for connection in self._processes if connection not in self.busy]
+        connection = idle[0] if idle else self._start()
+        self.busy[connection] = number, job
+        connection.send((number, job))
+
+    def _start(self) -> Connection:
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=_serve, args=(theirs, self.ended), daemon=True)
+        process.start()
+        self._processes[ours] = process
+        theirs.close()  # now only the process has it, and its end closes the pipe
+        return ours
+
+    def results(self) -> Iterator[tuple[Job, Any]]:
+        """Those that come within LOOK_SECONDS; raises SimulationFailed for a job that failed, or whose process did."""
+        for connection in wait(self.busy, LOOK_SECONDS):
+            assert isinstance(connection, Connection)
+            _, job = self.busy.pop(connection)
+            yield job, _received(connection, self._processes[connection])
+
+
+def _received(connection: Connection, process: BaseProcess) -> Any:
+    try:
+        answer: Answer = connection.recv()
+    except (EOFError, ConnectionResetError):
+        process.join()
+        status = process.exitcode or 0
+        how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        raise SimulationFailed(
+            f"a simulation's process was {how}; if memory ran out, try fewer --processes or a shorter trace"
+        ) from None
+    if answer.problem is not None:
+        raise SimulationFailed(answer.problem)
+    return answer.result
+
+
+def _progress(ended: Sequence[int], running: Sequence[int], waiting: int, calls: int) -> tuple[float, str]:
+    """The share of all that is done, and the words to it."""
+    done = len(ended) - len(running) - waiting
+    begun = sum(min(ended[number] / calls, 1.0) for number in running) if calls else 0.0
     of = f" of {calls * len(ended):,}" if calls else ""
     return (done + begun) / len(ended), f"{done} of {len(ended)} simulations, {sum(ended):,}{of} calls"
 
 
-def _share(ended: MutableSequence[int]) -> None:
-    global _ended
-    _ended = ended
+def _serve(connection: Connection, ended: Ended) -> None:
+    """In a process of its own: run the jobs that come, until the process that sends them is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the process that asked ends this one
+    while True:
+        try:
+            number, job = connection.recv()
+        except EOFError:
+            return
+        gc.collect()  # a simulated system is a cycle: the one before would stay beside this one
+        try:
+            answer = Answer(job.run(partial(_count, ended, number)))
+        except FairleadError as error:  # not every error can be sent to another process
+            answer = Answer(None, str(error))
+        connection.send(answer)
 
 
-def _run(number: int, job: Job) -> Any:
-    gc.collect()  # a simulated system is a cycle: the one before would stay beside this one
-    try:
-        return job.run(partial(_count, number))
-    except FairleadError as error:
-        raise SimulationFailed(str(error)) from None
-
-
-def _count(number: int) -> None:
-    _ended[number] += 1
+def _count(ended: Ended, number: int) -> None:
+    ended[number] += 1

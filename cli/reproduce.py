@@ -31,8 +31,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("--out", type=Path, default=Path("reproduction"), help="folder for CSV and SVG files")
     parser.add_argument("--markdown", type=Path, help="also write the findings there, of all items")
     parser.add_argument("--processes", type=whole, default=os.cpu_count() or 1, help="in parallel (default: all cores)")
-    for source, what in (("reference", "the VTC authors' measurements"), ("traces", "the traces")):
-        variable = f"FAIRLEAD_{source.upper()}"
+    for source, variable, what in (
+        ("reference", "FAIRLEAD_REFERENCE", "the VTC authors' measurements"),
+        ("traces", "FAIRLEAD_TRACES", "the traces"),
+    ):
         default = Path(os.environ[variable]) if variable in os.environ else None
         parser.add_argument(f"--{source}", type=Path, default=default, help=f"folder of {what} (default: ${variable})")
     parser.set_defaults(run=run)
@@ -51,13 +53,14 @@ def run(args: argparse.Namespace) -> int:
         raise next(iter(missing.values()))
     for name, error in missing.items():
         print(f"{name}: left out, {error}", file=sys.stderr)
-    sections = [INTRODUCTION]
+    sections: dict[Item, str] = {}
     for item, report in _reports(studies, args.processes):
         write(args.out, item.name, report)
         print(f"\n{item.name}: {item.source}\n{table(report.findings)}", flush=True)
-        sections.append(section(item, studies[item], report))
+        sections[item] = section(item, studies[item], report)
     if args.markdown:
-        args.markdown.write_text("\n".join([*sections, *_left_out(missing)]))
+        ordered = [sections[item] for item in studies]  # they came as they were done
+        args.markdown.write_text("\n".join([INTRODUCTION, *ordered, *_left_out(missing)]))
     print(f"\n{written_to(args.out)}")
     return 0
 

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,12 +11,11 @@ from typing import Self
 
 import grpc
 
+from cli.progress import Progress
 from cli.service_process import ServiceProcess, StackError
 from fairlead.rpc.channel import secret_metadata
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 
-# The first start of the built-in model converts it: 20 s of CPU, more when several workers wait for each other.
-START_SECONDS = 180.0
 STOP_SECONDS = 10.0
 POLL_SECONDS = 0.1
 CALL_SECONDS = 10.0
@@ -24,7 +24,8 @@ CALL_SECONDS = 10.0
 class Stack:
     """Use as a context manager, or `start` and `stop`. Every service listens on loopback, on a free port unless given.
 
-    Extra arguments go to the services' command lines as they are.
+    Extra arguments go to the services' command lines as they are. What is waited for is shown on standard error; a
+    worker may take as long as it needs to load its model, or to download it.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class Stack:
         self.secret = secrets.token_hex(32)
         self.scheduler = ""  # addresses, once started
         self.gateway = ""
-        self._workers = workers
+        self._names = [f"worker-{number}" for number in range(workers)]
         self._log_dir = log_dir
         self._listen = listen
         self._scheduler_args = list(scheduler_args)
@@ -51,6 +52,8 @@ class Stack:
         self._worker_args = ["--model", model, "--engine", engine, "--threads", str(threads), *worker_args]
         self._gateway_args = list(gateway_args)
         self.processes: list[ServiceProcess] = []
+        self._progress = Progress(sys.stderr)
+        self._starting: list[ServiceProcess] = []
 
     def __enter__(self) -> Self:
         try:
@@ -67,29 +70,55 @@ class Stack:
 
     def start(self) -> None:
         """Return when requests can be served by every worker; raises StackError."""
-        deadline = time.monotonic() + START_SECONDS
+        self.launch()
+        self.await_workers()
+
+    def launch(self) -> None:
+        """Start everything; return when scheduler and gateway listen, and workers still load; raises StackError."""
         self._log_dir.mkdir(parents=True, exist_ok=True)
         scheduler = self._spawn("scheduler", "global_scheduler", "127.0.0.1:0", self._scheduler_args)
-        self.scheduler = _address(scheduler, deadline)
+        self.scheduler = self._address(scheduler)
         link = ["--scheduler", self.scheduler]
-        for number in range(self._workers):
-            name = f"worker-{number}"
+        for name in self._names:
             self._spawn(name, "local_worker", "127.0.0.1:0", ["--name", name, *link, *self._worker_args])
         gateway = self._spawn("gateway", "gateway", self._listen, [*link, *self._gateway_args])
-        self.gateway = _address(gateway, deadline)
-        self._wait_for_members(deadline)
-        gateway.wait_for("ready", deadline)
+        self.gateway = self._address(gateway)
 
-    def check_alive(self) -> None:
-        """Raise StackError when a service has ended."""
-        for process in self.processes:
-            process.check_alive()
+    def await_workers(self) -> None:
+        """Return when requests can be served by every worker; raises StackError when a service ends meanwhile."""
+        with grpc.insecure_channel(self.scheduler) as channel:
+            admin = scheduler_pb2_grpc.AdminStub(channel)
+            while self._starting:
+                self._look()
+                attached = self._attached(admin)
+                for worker in [process for process in self._starting if process.name in attached]:
+                    self._started(worker, "ready")
+        [gateway] = [process for process in self.processes if process.name == "gateway"]
+        while not gateway.log.lines("ready"):
+            self._look()
+
+    @property
+    def workers(self) -> list[ServiceProcess]:
+        """Those that have not left."""
+        return [process for process in self.processes if process.name in self._names]
+
+    def departed(self) -> list[str]:
+        """Workers that have drained and ended since the last call; raises StackError when a service ended otherwise."""
+        gone = [process for process in self.workers if process.status == 0]
+        self.processes = [process for process in self.processes if process not in gone]
+        self._check_alive()
+        return [process.name for process in gone]
 
     def stop(self) -> None:
         """End every service, gateway first, so that open calls can finish; kill what does not end in time."""
         deadline = time.monotonic() + STOP_SECONDS
+        self._progress.clear()
         for process in reversed(self.processes):
             process.terminate()
+        with Progress(sys.stderr) as progress:
+            while (running := self._running()) and time.monotonic() < deadline:
+                progress.show("stack", "ending", ", ".join(running))
+                time.sleep(POLL_SECONDS)
         for process in self.processes:
             process.end(deadline)
 
@@ -99,25 +128,39 @@ class Stack:
         log = self._log_dir / f"{name}.log"
         process = ServiceProcess(name, module, ["--listen", listen, *args], environment, log)
         self.processes.append(process)
+        self._starting.append(process)
         return process
 
-    def _wait_for_members(self, deadline: float) -> None:
-        with grpc.insecure_channel(self.scheduler) as channel:
-            admin = scheduler_pb2_grpc.AdminStub(channel)
-            while True:
-                self.check_alive()
-                try:
-                    request = scheduler_pb2.StatusRequest()
-                    status = admin.Status(request, metadata=secret_metadata(self.secret), timeout=CALL_SECONDS)
-                except grpc.RpcError as error:
-                    raise StackError(f"the scheduler does not answer: {error}; logs: {self._log_dir}") from error
-                if len(status.cluster.members) == self._workers:
-                    return
-                if time.monotonic() > deadline:
-                    attached = len(status.cluster.members)
-                    raise StackError(f"{attached} of {self._workers} workers attached in time; logs: {self._log_dir}")
-                time.sleep(POLL_SECONDS)
+    def _address(self, process: ServiceProcess) -> str:
+        while not (listening := process.log.lines("listening")):
+            self._look()
+        address = f"127.0.0.1:{listening[0]['port']}"
+        self._started(process, f"listens on {address}")
+        return address
 
+    def _look(self) -> None:
+        """Show what those that start are doing, and wait a moment; raises StackError when a service has ended."""
+        self._check_alive()
+        for process in self._starting:
+            self._progress.show(process.name, process.log.step())
+        time.sleep(POLL_SECONDS)
 
-def _address(process: ServiceProcess, deadline: float) -> str:
-    return f"127.0.0.1:{process.wait_for('listening', deadline)['port']}"
+    def _started(self, process: ServiceProcess, result: str) -> None:
+        self._starting.remove(process)
+        self._progress.done(process.name, result)
+
+    def _check_alive(self) -> None:
+        for process in self.processes:
+            process.check_alive()
+
+    def _running(self) -> list[str]:
+        return [process.name for process in self.processes if process.status is None]
+
+    def _attached(self, admin: scheduler_pb2_grpc.AdminStub) -> set[str]:
+        """The names of the workers that the scheduler knows."""
+        try:
+            request = scheduler_pb2.StatusRequest()
+            status = admin.Status(request, metadata=secret_metadata(self.secret), timeout=CALL_SECONDS)
+        except grpc.RpcError as error:
+            raise StackError(f"the scheduler does not answer: {error}; logs: {self._log_dir}") from error
+        return {member.worker for member in status.cluster.members}

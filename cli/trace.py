@@ -5,6 +5,7 @@ import argparse
 import grpc
 
 from cli import admin, endpoint
+from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.rpc.channel import open_sync_channel, secret_metadata
 from fairlead.rpc.status import from_call
@@ -13,10 +14,14 @@ from fairlead.v1 import traces_pb2, traces_pb2_grpc
 BAR = 40  # characters of the timeline
 
 
+class NotRemembered(FairleadError):
+    """No gateway that was asked knows the id, or knows it still."""
+
+
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Register the command."""
     parser = commands.add_parser("trace", help="one interaction's timeline, while a gateway remembers it")
-    parser.add_argument("id", help="of the interaction, or of a single request")
+    parser.add_argument("id", help="of the interaction, or of a single request, ours or the caller's own")
     parser.add_argument(
         "--gateway", action="append", help="address, repeatable: each gateway knows the calls that it served"
     )
@@ -25,15 +30,22 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the timeline; raises a FairleadError when a gateway cannot be asked. 1 when nobody remembers the id."""
+    """Print a timeline per trace; raises NotRemembered, or the FairleadError of a gateway that cannot be asked."""
     running = endpoint.read()
     addresses = args.gateway or [running.gateway if running else "127.0.0.1:7000"]
     calls = [call for address in addresses for call in _find(address, admin.secret(args), args.id)]
     if not calls:
-        print(f"no gateway remembers {args.id}")
-        return 1
-    print("\n".join(timeline(sorted(calls, key=lambda call: call.received))))
+        raise NotRemembered(f"no gateway remembers {args.id}")
+    print("\n\n".join("\n".join(timeline(trace)) for trace in traces(calls)))
     return 0
+
+
+def traces(calls: list[traces_pb2.TracedCall]) -> list[list[traces_pb2.TracedCall]]:
+    """The calls by interaction, or each alone, in order of their arrival. Several clients may have used one id."""
+    together: dict[tuple[str, str, str], list[traces_pb2.TracedCall]] = {}
+    for call in sorted(calls, key=lambda call: call.received):
+        together.setdefault((call.client, call.app, call.interaction or call.request_id), []).append(call)
+    return list(together.values())
 
 
 def timeline(calls: list[traces_pb2.TracedCall]) -> list[str]:
@@ -41,7 +53,8 @@ def timeline(calls: list[traces_pb2.TracedCall]) -> list[str]:
     began, ended = calls[0].received, max(call.finished for call in calls)
     first = calls[0]
     what = f"interaction {first.interaction}" if first.interaction else f"request {first.request_id}"
-    lines = [f"{what}: client {first.client}, app {first.app}, {len(calls)} calls, {_ms(began, ended)}"]
+    app = f"{first.app} ({first.named_app!r} is not known)" if first.named_app else first.app
+    lines = [f"{what}: client {first.client}, app {app}, {len(calls)} calls, {_ms(began, ended)}"]
     for call in calls:
         lines += ["", *_call(call, began, ended)]
     return lines
@@ -59,6 +72,7 @@ def _call(call: traces_pb2.TracedCall, began: int, ended: int) -> list[str]:
         f"{usage.output_tokens} out",
         f"service {usage.service:,.0f}",
         f"{call.retries} retries",
+        *([f"caller's id {call.caller_request_id}"] if call.caller_request_id else []),
     ]
     row = "  {:<8} {:>12}  {}  {}"
     return [

@@ -10,6 +10,8 @@ from types import FrameType
 
 from cli import endpoint
 from cli.stack import Stack
+from fairlead.config import ConfigError
+from local_worker.engine import model_files
 
 CHECK_SECONDS = 0.5
 
@@ -24,7 +26,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument(
         "--workers", type=_at_least_one, default=min(2, os.cpu_count() or 1), help="how many (default: %(default)s)"
     )
-    parser.add_argument("--model", default="smollm2-135m-instruct", help="built-in name, path or hub id")
+    parser.add_argument("--model", default=model_files.BUILT_IN, help="built-in name, path or hub id")
     parser.add_argument("--engine", default="transformers", choices=("transformers", "fake"), help="what computes")
     parser.add_argument("--listen", default="127.0.0.1:7000", help="the gateway's address (default: %(default)s)")
     parser.add_argument("--log-dir", type=Path, help="folder for the services' logs (default: a new temporary one)")
@@ -47,7 +49,12 @@ def _at_least_one(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until Ctrl-C or SIGTERM; raises StackError when a service ends by itself."""
+    """Serve until Ctrl-C, SIGTERM or the last worker has drained; raises StackError when a service fails."""
+    if args.engine != "fake":
+        try:
+            model_files.check(args.model)
+        except OSError as error:
+            raise ConfigError(f"--model {args.model}: {error}") from error
     log_dir = args.log_dir or Path(tempfile.mkdtemp(prefix="fairlead-logs-"))
     stack = Stack(
         workers=args.workers,
@@ -59,26 +66,30 @@ def run(args: argparse.Namespace) -> int:
         worker_args=args.worker_arg,
         gateway_args=args.gateway_arg,
     )
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _stop)
     print(f"starting {args.workers} workers; logs: {log_dir}", flush=True)
     try:
-        with stack:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, _stop)
+        stack.launch()
+        with endpoint.published(endpoint.Endpoint(stack.gateway, stack.scheduler, stack.secret, str(log_dir))):
+            stack.await_workers()
+            print(f"ready: gateway {stack.gateway}, scheduler {stack.scheduler}; try: fairlead chat", flush=True)
             _serve(stack)
     except _Stopped:
-        print("stopped", flush=True)
+        pass
+    finally:
+        stack.stop()
+    print("stopped", flush=True)
     return 0
 
 
 def _serve(stack: Stack) -> None:
-    endpoint.write(endpoint.Endpoint(stack.gateway, stack.scheduler, stack.secret))
-    try:
-        print(f"ready: gateway {stack.gateway}, scheduler {stack.scheduler}; try: fairlead chat", flush=True)
-        while True:
-            stack.check_alive()
-            time.sleep(CHECK_SECONDS)
-    finally:
-        endpoint.remove()
+    """Return when no worker is left: without one, nothing would be answered again."""
+    while stack.workers:
+        for name in stack.departed():
+            left = len(stack.workers)
+            print(f"{name} has drained and left; {left} {'worker' if left == 1 else 'workers'} left", flush=True)
+        time.sleep(CHECK_SECONDS)
 
 
 def _stop(_number: int, _frame: FrameType | None) -> None:

@@ -10,10 +10,7 @@ ADDRESS = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:7000"
 
 async def main() -> None:
     """Plan, work, sum up."""
-    async with (
-        fairlead.Client(ADDRESS, user="alice", app="agent") as client,
-        client.interaction() as interaction,
-    ):
+    async with fairlead.Client(ADDRESS) as client, client.interaction() as interaction:
         plan = await interaction.chat([("user", "Plan a walk in three words.")], max_tokens=24)
         steps = ("Name a place for it.", "Name a time for it.")
         answers = await asyncio.gather(

@@ -12,7 +12,7 @@ QUESTIONS = ("What is a fairlead?", "Where is it found on a ship?", "Say that in
 async def main() -> None:
     """Three turns."""
     messages = [("system", "You answer in one short sentence.")]
-    async with fairlead.Client(ADDRESS, user="alice", app="chat") as client, client.interaction() as interaction:
+    async with fairlead.Client(ADDRESS) as client, client.interaction() as interaction:
         for question in QUESTIONS:
             messages.append(("user", question))
             answer = await interaction.chat(messages, max_tokens=24)

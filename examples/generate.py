@@ -6,7 +6,7 @@ import fairlead
 
 ADDRESS = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:7000"
 
-with fairlead.SyncClient(ADDRESS, user="alice") as client:
+with fairlead.SyncClient(ADDRESS) as client:
     for chunk in client.stream("The tide is", max_tokens=24):
         print(chunk.text, end="", flush=True)
     print()

@@ -1,5 +1,7 @@
 """Load: users that ask at random, some more often than others; prints what each got and waited for.
 
+With an API key, it has to be one that may name users.
+
 Usage: load.py [ADDRESS] [--seconds 5] [--rates 1,2,8]   (calls per second, one user each)
 """
 

@@ -5,6 +5,7 @@ Any language with gRPC can do the same, or generate code from protos/. Usage:
 """
 
 import json
+import os
 import sys
 
 import grpc
@@ -16,7 +17,8 @@ GIVEN = dict(enumerate(sys.argv[1:]))
 ADDRESS = GIVEN.get(0, "127.0.0.1:7000")
 METHOD = GIVEN.get(1, "fairlead.v1.Inference/Generate")
 BODY = GIVEN.get(2, '{"prompt": {"text": "The tide is"}, "sampling": {"maxTokens": 8}}')
-METADATA = [("x-fairlead-user", "alice")]
+KEY = os.environ.get("FAIRLEAD_API_KEY")
+METADATA = [("authorization", f"Bearer {KEY}")] if KEY else []
 
 with grpc.insecure_channel(ADDRESS) as channel:
     database = ProtoReflectionDescriptorDatabase(channel)

@@ -13,24 +13,67 @@ if TYPE_CHECKING:
     from fairlead.client import Client as Client
     from fairlead.completion import Chunk as Chunk
     from fairlead.completion import Completion as Completion
+    from fairlead.completion import Timings as Timings
+    from fairlead.completion import TokenLogprobs as TokenLogprobs
+    from fairlead.completion import Usage as Usage
+    from fairlead.errors import Cancelled as Cancelled
+    from fairlead.errors import ClientLimit as ClientLimit
+    from fairlead.errors import Closed as Closed
+    from fairlead.errors import DeadlineExceeded as DeadlineExceeded
     from fairlead.errors import FairleadError as FairleadError
+    from fairlead.errors import Internal as Internal
+    from fairlead.errors import InvalidRequest as InvalidRequest
+    from fairlead.errors import PermissionDenied as PermissionDenied
+    from fairlead.errors import QueueFull as QueueFull
+    from fairlead.errors import Retryable as Retryable
+    from fairlead.errors import ThrottledApp as ThrottledApp
+    from fairlead.errors import ThrottledUser as ThrottledUser
+    from fairlead.errors import TooLong as TooLong
+    from fairlead.errors import Unauthenticated as Unauthenticated
+    from fairlead.errors import Unavailable as Unavailable
     from fairlead.interaction import Interaction as Interaction
+    from fairlead.options import CallOptions as CallOptions
+    from fairlead.options import SamplingOptions as SamplingOptions
     from fairlead.outcomes import FinishReason as FinishReason
     from fairlead.outcomes import Outcome as Outcome
+    from fairlead.prompt import Message as Message
     from fairlead.retries import Retries as Retries
+    from fairlead.stream import Stream as Stream
     from fairlead.sync_client import SyncClient as SyncClient
+    from fairlead.sync_interaction import SyncInteraction as SyncInteraction
+    from fairlead.sync_stream import SyncStream as SyncStream
 
-_HOMES = {
-    "Chunk": "completion",
-    "Client": "client",
-    "Completion": "completion",
-    "FairleadError": "errors",
-    "FinishReason": "outcomes",
-    "Interaction": "interaction",
-    "Outcome": "outcomes",
-    "Retries": "retries",
-    "SyncClient": "sync_client",
+_EXPORTED = {
+    "client": ("Client",),
+    "completion": ("Chunk", "Completion", "Timings", "TokenLogprobs", "Usage"),
+    "errors": (
+        "Cancelled",
+        "ClientLimit",
+        "Closed",
+        "DeadlineExceeded",
+        "FairleadError",
+        "Internal",
+        "InvalidRequest",
+        "PermissionDenied",
+        "QueueFull",
+        "Retryable",
+        "ThrottledApp",
+        "ThrottledUser",
+        "TooLong",
+        "Unauthenticated",
+        "Unavailable",
+    ),
+    "interaction": ("Interaction",),
+    "options": ("CallOptions", "SamplingOptions"),
+    "outcomes": ("FinishReason", "Outcome"),
+    "prompt": ("Message",),
+    "retries": ("Retries",),
+    "stream": ("Stream",),
+    "sync_client": ("SyncClient",),
+    "sync_interaction": ("SyncInteraction",),
+    "sync_stream": ("SyncStream",),
 }
+_HOMES = {name: module for module, names in _EXPORTED.items() for name in names}
 __all__ = sorted(_HOMES)
 
 

@@ -1,56 +1,66 @@
-"""The asynchronous SDK: calls, streams and interactions over one channel."""
+"""The asynchronous SDK: calls, streams and interactions with one gateway."""
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Callable, Sequence
+import os
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Self, TypeVar, Unpack
 
 import grpc
 
+from fairlead.address import gateway_target
 from fairlead.completion import Completion
-from fairlead.errors import FairleadError, InvalidRequest
+from fairlead.connections import Connections
+from fairlead.errors import Closed, FairleadError, InvalidRequest
 from fairlead.interaction import Interaction
+from fairlead.options import CallOptions, SamplingOptions
 from fairlead.prompt import Message, as_chat, as_prompt, as_sampling
+from fairlead.responses import Responses
 from fairlead.retries import Retries
 from fairlead.rpc.cancellation import reraise_cancellation
-from fairlead.rpc.channel import open_channel
-from fairlead.rpc.status import from_call
+from fairlead.rpc.connecting import unreachable
+from fairlead.rpc.status import REQUEST_ID_METADATA, from_call
 from fairlead.stream import Stream
 from fairlead.tracing import current_traceparent
-from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc
+from fairlead.v1 import common_pb2, inference_pb2
 
 DEFAULT_ADDRESS = "127.0.0.1:7000"
+API_KEY = "FAIRLEAD_API_KEY"  # the environment variable
 CONTROL_SECONDS = 10.0  # for calls that generate nothing
+R = TypeVar("R")
 
 
 class Client:
     """A gateway as an application sees it. Use it as a context manager, or `close` it.
 
-    `address` is host:port, or https://host:port for a gateway with TLS.
-
-    Keyword arguments of calls: `model`, `app`, `timeout` (seconds, for the call with all its retries), `each_token`
-    (one chunk per token, instead of several) and SamplingParams of common.proto by their names, as `max_tokens`.
+    `address` is host or host:port, or https://host:port for a gateway with TLS. `api_key` is by default that of the
+    environment, FAIRLEAD_API_KEY. It connects when the first call is made, and serves any event loop, one after the
+    other too. Calls take the keyword arguments that CallOptions documents, and `app`, which is by default the client's;
+    they raise a FairleadError when they do not complete.
     """
 
     def __init__(
         self,
         address: str = DEFAULT_ADDRESS,
         *,
-        api_key: str = "",
+        api_key: str | None = None,
         user: str = "",
         app: str = "",
         retries: Retries = Retries(),  # noqa: B008 - frozen
     ) -> None:
-        if not (user.isascii() and user.isprintable()):
-            raise InvalidRequest(f"must be printable ASCII, got {user!r}", "user")
+        self._connections = Connections(gateway_target(address))
         self._app = app
         self._retries = retries
-        self._metadata = [("authorization", f"Bearer {api_key}")] if api_key else []
+        key = os.environ.get(API_KEY, "") if api_key is None else api_key
+        if not (key.isascii() and key.isprintable()):
+            raise InvalidRequest("must be printable ASCII", "api_key")  # what it is, nobody else is to read
+        if not (user.isascii() and user.isprintable()):
+            raise InvalidRequest(f"must be printable ASCII, got {user!r}", "user")
+        self._metadata = [("authorization", f"Bearer {key}")] if key else []
         if user:
             self._metadata.append(("x-fairlead-user", user))
-        self._channel = open_channel(address)
-        self._stub = inference_pb2_grpc.InferenceStub(self._channel)
 
     async def __aenter__(self) -> Self:
         return self
@@ -61,24 +71,26 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Cancel what is in progress and close the channel."""
-        await self._channel.close()
+        """Cancel what is in progress and disconnect; later calls raise Closed."""
+        await self._connections.close()
 
-    async def generate(self, prompt: str | Sequence[int], **options: Any) -> Completion:
-        """Complete a text or token ids; raises a FairleadError when the call does not complete."""
-        return await self.stream(prompt, **options).wait()
+    async def generate(
+        self, prompt: str | Sequence[int], *, app: str = "", **options: Unpack[CallOptions]
+    ) -> Completion:
+        """Complete a text or token ids."""
+        return await self.stream(prompt, app=app, **options).wait()
 
-    async def chat(self, messages: Sequence[Message], **options: Any) -> Completion:
-        """Answer a conversation; raises a FairleadError when the call does not complete."""
-        return await self.stream_chat(messages, **options).wait()
+    async def chat(self, messages: Sequence[Message], *, app: str = "", **options: Unpack[CallOptions]) -> Completion:
+        """Answer a conversation: messages are mappings with `role` and `content`, or such pairs."""
+        return await self.stream_chat(messages, app=app, **options).wait()
 
-    def stream(self, prompt: str | Sequence[int], **options: Any) -> Stream:
+    def stream(self, prompt: str | Sequence[int], *, app: str = "", **options: Unpack[CallOptions]) -> Stream:
         """`generate`, chunk by chunk."""
-        return self.start(as_prompt(prompt), **options)
+        return self.start(as_prompt(prompt), app=app, **options)
 
-    def stream_chat(self, messages: Sequence[Message], **options: Any) -> Stream:
+    def stream_chat(self, messages: Sequence[Message], *, app: str = "", **options: Unpack[CallOptions]) -> Stream:
         """`chat`, chunk by chunk."""
-        return self.start(as_chat(messages), **options)
+        return self.start(as_chat(messages), app=app, **options)
 
     def interaction(self, *, app: str = "") -> Interaction:
         """Calls that belong together; an asynchronous context manager that ends itself."""
@@ -86,68 +98,66 @@ class Client:
 
     async def models(self) -> list[inference_pb2.Model]:
         """The models served now."""
-        try:
-            request = inference_pb2.ListModelsRequest()
-            response = await self._stub.ListModels(request, timeout=CONTROL_SECONDS, metadata=self._metadata)
-        except grpc.aio.AioRpcError as error:
-            reraise_cancellation()
-            raise from_call(error) from error
+        stub, request = self._connections.stub(), inference_pb2.ListModelsRequest()
+        response: inference_pb2.ListModelsResponse = await self._answer(
+            stub.ListModels(request, timeout=CONTROL_SECONDS, metadata=self._metadata)
+        )
         return list(response.models)
 
     def start(
         self,
         prompt: common_pb2.Prompt,
         *,
-        model: str = "",
+        model: str | None = None,
         app: str = "",
         interaction: inference_pb2.Interaction | None = None,
         timeout: float | None = None,
-        each_token: bool = False,
+        each_token: bool | None = None,
         parent: str = "",
         on_accepted: Callable[[inference_pb2.Accepted], None] = lambda _: None,
-        **sampling: Any,
+        **sampling: Unpack[SamplingOptions],
     ) -> Stream:
         """Make the call that the other methods prepare; `parent`: the W3C traceparent, if not the current span's."""
         streaming = inference_pb2.STREAMING_EACH_TOKEN if each_token else inference_pb2.STREAMING_COALESCED
         request = inference_pb2.GenerateRequest(
-            model=model,
+            model=model or "",
             prompt=prompt,
             sampling=as_sampling(sampling),
             app=app or self._app,
             interaction=interaction,
             streaming=streaming,
         )
-        return Stream(self._responses(request, timeout, parent or current_traceparent()), on_accepted)
+        # Our own id of the call, with which it is found even if no response, and so no id of the gateway's, has come.
+        request_id = secrets.token_hex(8)
+        metadata = [*self._metadata, (REQUEST_ID_METADATA, request_id)]
+        if parent := parent or current_traceparent():
+            metadata.append(("traceparent", parent))
+
+        def make(left: float | None) -> grpc.aio.UnaryStreamCall:
+            return self._connections.stub().Generate(request, timeout=left, metadata=metadata)
+
+        return Stream(Responses(make, partial(self._failure, request_id), self._retries, timeout), on_accepted)
 
     async def end(self, app: str, interaction: inference_pb2.Interaction) -> None:
         """Tell the gateway that no further call of `interaction` will come."""
-        request = inference_pb2.EndInteractionRequest(app=app, interaction=interaction)
+        stub, request = self._connections.stub(), inference_pb2.EndInteractionRequest(app=app, interaction=interaction)
+        await self._answer(stub.EndInteraction(request, timeout=CONTROL_SECONDS, metadata=self._metadata))
+
+    async def _answer(self, call: Awaitable[R]) -> R:
         try:
-            await self._stub.EndInteraction(request, timeout=CONTROL_SECONDS, metadata=self._metadata)
+            return await call
+        except asyncio.CancelledError:
+            reraise_cancellation()
+            raise Closed("the client was closed during the call") from None
         except grpc.aio.AioRpcError as error:
             reraise_cancellation()
-            raise from_call(error) from error
+            raise self._failure("", error) from error
 
-    async def _responses(
-        self, request: inference_pb2.GenerateRequest, timeout: float | None, parent: str
-    ) -> AsyncIterator[inference_pb2.GenerateResponse]:
-        """The call's responses; a refusal is waited out and the call made again, until something was received."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        metadata = [*self._metadata, ("traceparent", parent)] if parent else self._metadata
-        retried, received = 0, False
-        while True:
-            left = None if deadline is None else deadline - time.monotonic()
-            try:
-                async for response in self._stub.Generate(request, timeout=left, metadata=metadata):
-                    received = True
-                    yield response
-                return
-            except grpc.aio.AioRpcError as error:
-                reraise_cancellation()
-                failure: FairleadError = from_call(error)
-                left = None if deadline is None else deadline - time.monotonic()
-                wait = None if received else self._retries.wait(failure, retried, left)
-                if wait is None:
-                    raise failure from error
-            await asyncio.sleep(wait)
-            retried += 1
+    def _failure(self, request_id: str, error: grpc.aio.AioRpcError) -> FairleadError:
+        """What a failed call stands for; `request_id` names it if it was made, and the gateway's id did not come."""
+        never_made = unreachable(error, self._connections.target)
+        if never_made is not None:
+            return never_made
+        failure = from_call(error)
+        failure.request_id = failure.request_id or request_id
+        return failure

@@ -68,3 +68,4 @@ class Completion:
     request_id: str
     model: str
     worker: str
+    app: str  # what the call counted as: `default` where the gateway does not know the one it named

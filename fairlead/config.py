@@ -1,11 +1,11 @@
 """Configuration: one frozen dataclass per service, resolved once from file, environment and flags.
 
-Precedence, low to high: the field's default, the YAML file (`--config` or `FAIRLEAD_CONFIG`), environment
-`FAIRLEAD_<FIELD>`, flag `--<field>`. Unknown keys and flags are errors; so is a value of the wrong type. A dataclass
-checks ranges in `__post_init__` by raising ConfigError.
+Precedence, low to high: the field's default, the YAML file (`--config` or `FAIRLEAD_<SERVICE>_CONFIG`), the variable
+`FAIRLEAD_<SERVICE>_<FIELD>` (fairlead/environment.py), the flag `--<field>` (fairlead/flags.py). Unknown keys,
+variables and flags are errors; so is a value of the wrong type. A dataclass checks ranges in `__post_init__` by
+raising ConfigError.
 """
 
-import argparse
 import dataclasses
 import types
 from collections.abc import Mapping, Sequence
@@ -16,13 +16,15 @@ import yaml
 
 from fairlead import yaml_nodes
 from fairlead.cost import NamedCost, parse_cost
+from fairlead.environment import Service, variables
+from fairlead.flags import flag, parse_flags
 
 C = TypeVar("C")
-PREFIX = "FAIRLEAD_"
 MOST = 2**31 - 1  # of any number: what protobuf fields, arrays and Redis hold without a thought
 MAX_PORT = 65_535
 LISTENERS = ("listen", "metrics", "health_listen")
 _WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_EXPECTED = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 
 class ConfigError(Exception):
@@ -34,29 +36,24 @@ def option(default: Any, help: str, *, choices: Sequence[str] = ()) -> Any:  # n
     return dataclasses.field(default=default, metadata={"help": help, "choices": tuple(choices)})
 
 
-def load(cls: type[C], argv: Sequence[str], environ: Mapping[str, str], *, prog: str) -> C:
-    """Resolve `cls` from `argv` and `environ`; raises ConfigError, or SystemExit for `--help`."""
+def load(cls: type[C], service: Service, argv: Sequence[str], environ: Mapping[str, str], *, prog: str) -> C:
+    """Resolve `cls`, the options of `service`, from `argv` and `environ`.
+
+    Raises ConfigError, or SystemExit for `--help`.
+    """
     fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    types = get_type_hints(cls)
-    flags = vars(_parser(fields, prog).parse_args(argv))
-    values: dict[str, Any] = {}
-    path = flags.pop("config") or environ.get(f"{PREFIX}CONFIG")
-    if path:
-        for key, (value, line) in _read(Path(path)).items():
-            if key not in fields:
-                raise ConfigError(f"{path}:{line}: unknown key {key!r}; known keys: {', '.join(sorted(fields))}")
-            values[key] = _convert(value, types[key], f"{path}:{line}: {key}")
-    for name in fields:
-        variable = PREFIX + name.upper()
-        if variable in environ:
-            values[name] = _convert(environ[variable], types[name], variable)
-        if flags[name] is not None:
-            values[name] = _convert(flags[name], types[name], "--" + name.replace("_", "-"))
-    for name, value in values.items():
-        choices = fields[name].metadata.get("choices")
-        if choices and value not in choices:
-            raise ConfigError(f"{name}: must be one of {', '.join(choices)}, got {value!r}")
-    return cls(**values)
+    kinds = {name: _kind(hint) for name, hint in get_type_hints(cls).items()}
+    try:
+        flags = parse_flags(list(fields.values()), kinds, argv, service, prog)
+        named = variables(service, [*fields, "config"], environ)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    configured = environ.get(named.pop("config", ""))
+    path = flags.pop("config", configured)
+    given = _read(Path(path), fields) if path else []
+    given += [(name, environ[variable], variable) for name, variable in named.items()]
+    given += [(name, value, flag(name)) for name, value in flags.items()]
+    return cls(**{name: _checked(value, kinds[name], fields[name], where) for name, value, where in given})
 
 
 def require(condition: bool, message: str) -> None:
@@ -94,40 +91,45 @@ def cost_function(text: str) -> NamedCost:
         raise ConfigError(f"cost: {error}") from error
 
 
-def _parser(fields: Mapping[str, dataclasses.Field[Any]], prog: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=prog, allow_abbrev=False)
-    parser.add_argument("--config", metavar="FILE", help="YAML file with any of the keys below")
-    for name, field in fields.items():
-        choices = f"{', '.join(field.metadata['choices'])}; " if field.metadata.get("choices") else ""
-        text = f"{field.metadata.get('help', '')} ({choices}default: {field.default!r})".replace("%", "%%")
-        parser.add_argument("--" + name.replace("_", "-"), metavar="VALUE", help=text)
-    return parser
-
-
-def _read(path: Path) -> dict[str, tuple[Any, int]]:
-    """Values and their lines by key."""
+def _read(path: Path, fields: Mapping[str, dataclasses.Field[Any]]) -> list[tuple[str, Any, str]]:
+    """Keys, values and where they stand."""
     try:
-        node = yaml_nodes.compose(path.read_text())
-    except (OSError, ValueError) as error:
+        node = yaml_nodes.compose(path.read_text(), str(path))
+    except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from error
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
     if node is None:
-        return {}
+        return []
     if not isinstance(node, yaml.MappingNode):
         raise ConfigError(f"{path}: expected a mapping at the top, got {type(node.value).__name__}")
-    values: dict[str, tuple[Any, int]] = {}
-    for key, found in node.value:
-        line = key.start_mark.line + 1
+    given: list[tuple[str, Any, str]] = []
+    for key_node, value_node in node.value:
+        key, where = str(key_node.value), f"{path}:{key_node.start_mark.line + 1}"
+        require(key in fields, f"{where}: unknown key {key!r}; known keys: {', '.join(sorted(fields))}")
+        require(all(key != earlier for earlier, _, _ in given), f"{where}: {key}: given twice")
         try:
-            values[str(key.value)] = yaml_nodes.value(found), line
+            given.append((key, yaml_nodes.value(value_node), f"{where}: {key}"))
         except ValueError as error:
-            raise ConfigError(f"{path}:{line}: {key.value}: {error}") from error
-    return values
+            raise ConfigError(f"{where}: {key}: {error}") from error
+    return given
 
 
-def _convert(value: Any, kind: Any, where: str) -> Any:
-    """`value` (from YAML, or text) as `kind`, one of str, int, float, bool; of `kind | None`, as `kind`."""
-    if isinstance(kind, types.UnionType):
-        kind = get_args(kind)[0]
+def _kind(hint: Any) -> type:
+    """One of str, int, float, bool: a field's type, `| None` left out."""
+    kind: type = get_args(hint)[0] if isinstance(hint, types.UnionType) else hint
+    return kind
+
+
+def _checked(value: Any, kind: type, field: dataclasses.Field[Any], where: str) -> Any:
+    """`value` (from YAML, or text) as `kind`, and one of the field's choices."""
+    found = _convert(value, kind, where)
+    choices = field.metadata["choices"]
+    require(not choices or found in choices, f"{where}: must be one of {', '.join(choices)}, got {found!r}")
+    return found
+
+
+def _convert(value: Any, kind: type, where: str) -> Any:
     try:
         if kind is bool:
             return value if isinstance(value, bool) else _WORDS[str(value).lower()]
@@ -139,7 +141,7 @@ def _convert(value: Any, kind: Any, where: str) -> Any:
             return str(value)
     except (KeyError, ValueError, OverflowError):
         pass
-    raise ConfigError(f"{where}: expected {kind.__name__}, got {value!r}")
+    raise ConfigError(f"{where}: expected {_EXPECTED[kind]}, got {value!r}")
 
 
 def _bounded(number: float, where: str) -> float:

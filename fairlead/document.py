@@ -111,9 +111,9 @@ class Entry:
 def read(text: str, file: str) -> Entry:
     """The document `text`, called `file` in complaints; raises ConfigError unless it is YAML and not empty."""
     try:
-        node = yaml_nodes.compose(text)
+        node = yaml_nodes.compose(text, file)
     except ValueError as error:
-        raise ConfigError(f"{file}: {error}") from error
+        raise ConfigError(str(error)) from error
     if node is None:
         raise ConfigError(f"{file}:1: is empty")
     return Entry(node, file, "")

@@ -13,13 +13,20 @@ MOST_LISTED = 10
 
 
 class FairleadError(Exception):
-    """A request that did not complete."""
+    """A request that did not complete.
+
+    `request_id` names it to whoever operates the gateway; empty when no request was made.
+    """
 
     outcome: ClassVar[Outcome] = Outcome.INTERNAL
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+        self.request_id = ""
+
+    def __str__(self) -> str:
+        return f"{self.message} (request {self.request_id})" if self.request_id else self.message
 
 
 class InvalidRequest(FairleadError):
@@ -86,6 +93,10 @@ class Cancelled(FairleadError):
     """The caller went away or cancelled."""
 
     outcome = Outcome.CANCELLED
+
+
+class Closed(Cancelled):
+    """The client, or the interaction, that was to make the call is closed."""
 
 
 class DeadlineExceeded(FairleadError):

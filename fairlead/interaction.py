@@ -4,10 +4,11 @@ import contextlib
 import uuid
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 from fairlead.completion import Completion
-from fairlead.errors import FairleadError
+from fairlead.errors import Closed, FairleadError
+from fairlead.options import CallOptions
 from fairlead.prompt import Message, as_chat, as_prompt
 from fairlead.stream import Stream
 from fairlead.tracing import TRACER, traceparent
@@ -21,7 +22,8 @@ class Interaction:
     """Made by `Client.interaction`. Calls may run in parallel; each takes the next stage number.
 
     Once its first call is admitted, the gateway throttles none of the others. On exit the gateway is told that the
-    interaction is over; if that cannot be said, the gateway's idle time ends it.
+    interaction is over; if that cannot be said, the gateway's idle time ends it. Later calls raise Closed. Calls take
+    the keyword arguments that CallOptions documents.
     """
 
     def __init__(self, client: "Client", app: str) -> None:
@@ -30,6 +32,7 @@ class Interaction:
         self._app = app
         self._stage = 0
         self._token = b""
+        self._is_over = False
         # The application's span begins here: a child of whatever it is doing now.
         self._span = TRACER.start_span(
             "interaction", attributes={"gen_ai.conversation.id": self.id, "fairlead.app": app}
@@ -41,28 +44,31 @@ class Interaction:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._is_over = True
         self._span.end()
         if self._token:
             with contextlib.suppress(FairleadError):
                 await self._client.end(self._app, self._place())
 
-    async def generate(self, prompt: str | Sequence[int], **options: Any) -> Completion:
+    async def generate(self, prompt: str | Sequence[int], **options: Unpack[CallOptions]) -> Completion:
         """See Client.generate."""
         return await self.stream(prompt, **options).wait()
 
-    async def chat(self, messages: Sequence[Message], **options: Any) -> Completion:
+    async def chat(self, messages: Sequence[Message], **options: Unpack[CallOptions]) -> Completion:
         """See Client.chat."""
         return await self.stream_chat(messages, **options).wait()
 
-    def stream(self, prompt: str | Sequence[int], **options: Any) -> Stream:
+    def stream(self, prompt: str | Sequence[int], **options: Unpack[CallOptions]) -> Stream:
         """See Client.stream."""
         return self._start(as_prompt(prompt), options)
 
-    def stream_chat(self, messages: Sequence[Message], **options: Any) -> Stream:
+    def stream_chat(self, messages: Sequence[Message], **options: Unpack[CallOptions]) -> Stream:
         """See Client.stream_chat."""
         return self._start(as_chat(messages), options)
 
-    def _start(self, prompt: common_pb2.Prompt, options: dict[str, Any]) -> Stream:
+    def _start(self, prompt: common_pb2.Prompt, options: CallOptions) -> Stream:
+        if self._is_over:
+            raise Closed(f"the interaction {self.id} is over")
         place = self._place()
         self._stage += 1
         parent = traceparent(self._span)

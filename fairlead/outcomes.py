@@ -7,7 +7,14 @@ pure modules use these and never import generated code.
 import enum
 
 
-class Outcome(enum.IntEnum):
+class _Named(enum.IntEnum):
+    """A number on the wire, a name wherever it is printed."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Outcome(_Named):
     """Exactly one per request; low-cardinality, fit for a metric label."""
 
     COMPLETED = 1
@@ -25,7 +32,7 @@ class Outcome(enum.IntEnum):
     INTERNAL = 13
 
 
-class FinishReason(enum.IntEnum):
+class FinishReason(_Named):
     """Why a completed generation stopped."""
 
     STOP = 1

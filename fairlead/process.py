@@ -12,6 +12,9 @@ import uvloop
 
 from fairlead.config import ConfigError
 
+STARTING = "starting"
+log = logging.getLogger(__name__)
+Serving = Callable[[asyncio.Event], Awaitable[None]]
 # Attributes of every LogRecord; what else a record has came by `extra=` and is logged as fields.
 _STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -41,10 +44,18 @@ def configure_logging(level: str) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
-def run(service: Callable[[asyncio.Event], Awaitable[None]]) -> int:
-    """Run `service(stop)` until it returns; SIGTERM and SIGINT set `stop`. Returns the exit status."""
+def log_step(step: str) -> None:
+    """Say, before it begins, what the process does next on its way to be ready; `fairlead up` shows it."""
+    log.info(STARTING, extra={"step": step})
 
-    async def main() -> None:
+
+def run(prepare: Callable[[], Serving]) -> int:
+    """Prepare a service and serve until it returns; SIGTERM and SIGINT set the event that it is given.
+
+    Returns the exit status: 0, or 2 with one line on standard error when preparing or serving raised ConfigError.
+    """
+
+    async def main(serve: Serving) -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -52,10 +63,10 @@ def run(service: Callable[[asyncio.Event], Awaitable[None]]) -> int:
         # Start-up objects live for ever: keep them out of collections, which would otherwise stop the loop for long.
         gc.collect()
         gc.freeze()
-        await service(stop)
+        await serve(stop)
 
     try:
-        uvloop.run(main())
+        uvloop.run(main(prepare()))
     except ConfigError as error:
         print(f"configuration: {error}", file=sys.stderr)
         return 2

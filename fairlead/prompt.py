@@ -1,13 +1,16 @@
 """Prompts and sampling parameters as applications write them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+
+from google.protobuf.descriptor import FieldDescriptor
 
 from fairlead.blocks import pack_ids
 from fairlead.errors import InvalidRequest
+from fairlead.options import SamplingOptions
 from fairlead.v1 import common_pb2
 
 Message = Mapping[str, str] | tuple[str, str]
+LARGEST = {FieldDescriptor.TYPE_UINT32: 2**32 - 1, FieldDescriptor.TYPE_UINT64: 2**64 - 1}
 
 
 def as_prompt(prompt: str | Sequence[int]) -> common_pb2.Prompt:
@@ -28,20 +31,25 @@ def as_chat(messages: Sequence[Message]) -> common_pb2.Prompt:
     return common_pb2.Prompt(chat=chat)
 
 
-def as_sampling(parameters: Mapping[str, Any]) -> common_pb2.SamplingParams:
-    """Parameters by their names in common.proto; one stop string may stand alone.
+def as_sampling(options: SamplingOptions) -> common_pb2.SamplingParams:
+    """Options by their names in common.proto, None like absent; one stop string may stand alone.
 
     Raises TypeError for a name that does not exist, InvalidRequest for a value that does not fit its field.
     """
     message = common_pb2.SamplingParams()
-    for name, value in parameters.items():
+    for name, value in options.items():
         if name not in message.DESCRIPTOR.fields_by_name:
             raise TypeError(f"unknown option {name!r}; sampling has {', '.join(message.DESCRIPTOR.fields_by_name)}")
+        if value is None:
+            continue
         try:
             if message.DESCRIPTOR.fields_by_name[name].is_repeated:
                 getattr(message, name).extend([value] if isinstance(value, str) else value)
             else:
                 setattr(message, name, value)
         except (TypeError, ValueError) as error:
-            raise InvalidRequest(f"{error}, got {value!r}", f"sampling.{name}") from error
+            largest = LARGEST.get(message.DESCRIPTOR.fields_by_name[name].type)
+            is_range = isinstance(error, ValueError) and largest is not None  # protobuf does not say the range
+            problem = f"must be between 0 and {largest}" if is_range else str(error)
+            raise InvalidRequest(f"{problem}, got {value!r}", f"sampling.{name}") from error
     return message

@@ -1,45 +1,73 @@
 """One call in progress: an asynchronous iterator of chunks that ends with a completion."""
 
 from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+from typing import Self
 
 from fairlead.blocks import unpack_ids
 from fairlead.completion import Chunk, Completion, Timings, TokenLogprobs, Usage
-from fairlead.errors import Internal
+from fairlead.errors import FairleadError, Internal
 from fairlead.outcomes import FinishReason
+from fairlead.responses import Responses
 from fairlead.v1 import inference_pb2
 
 
 class Stream:
-    """Iterate for the chunks. `completion` is there afterwards, `accepted` as soon as a worker has begun."""
+    """Iterate for the chunks. `completion` is there afterwards, `accepted` as soon as a worker has begun.
 
-    def __init__(
-        self,
-        responses: AsyncIterator[inference_pb2.GenerateResponse],
-        on_accepted: Callable[[inference_pb2.Accepted], None],
-    ) -> None:
+    The call is made when the iteration begins, and cancelled when that is left before its end: by `break`, by an
+    exception, by `cancel` or `aclose`, or at the end of an `async with` block.
+    """
+
+    def __init__(self, responses: Responses, on_accepted: Callable[[inference_pb2.Accepted], None]) -> None:
         self.accepted: inference_pb2.Accepted | None = None
         self._finished: inference_pb2.Finished | None = None
         self._responses = responses
+        self._events = aiter(responses)
         self._on_accepted = on_accepted
         self._text: list[str] = []
         self._ids: list[int] = []
         self._logprobs: list[TokenLogprobs] = []
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
     async def __aiter__(self) -> AsyncIterator[Chunk]:
-        """Raises the FairleadError of a call that does not complete."""
-        async for response in self._responses:
-            match response.WhichOneof("event"):
-                case "accepted":
-                    self.accepted = response.accepted
-                    self._on_accepted(response.accepted)
-                case "chunk":
-                    chunk = _chunk(response.chunk)
-                    self._text.append(chunk.text)
-                    self._ids += chunk.token_ids
-                    self._logprobs += chunk.logprobs
-                    yield chunk
-                case "finished":
-                    self._finished = response.finished
+        """Raises the FairleadError of a call that does not complete, Cancelled when it was left before."""
+        try:
+            async for response in self._events:
+                match response.WhichOneof("event"):
+                    case "accepted":
+                        self.accepted = response.accepted
+                        self._on_accepted(response.accepted)
+                    case "chunk":
+                        chunk = _chunk(response.chunk)
+                        self._text.append(chunk.text)
+                        self._ids += chunk.token_ids
+                        self._logprobs += chunk.logprobs
+                        yield chunk
+                    case "finished":
+                        self._finished = response.finished
+        except FairleadError as error:
+            if self.accepted is not None:
+                error.request_id = self.accepted.request_id
+            raise
+        finally:
+            # The generator of a loop that is left is closed as soon as nothing refers to it.
+            self.cancel()
+
+    def cancel(self) -> None:
+        """End the call, from any task of its loop: whoever iterates gets Cancelled. Does nothing after its end."""
+        self._responses.cancel()
+
+    async def aclose(self) -> None:
+        """`cancel`, by the name that asynchronous generators have for it."""
+        self.cancel()
 
     async def wait(self) -> Completion:
         """The completion, after everything that is still to come."""
@@ -64,6 +92,7 @@ class Stream:
             request_id=accepted.request_id,
             model=accepted.model,
             worker=accepted.worker,
+            app=accepted.app,
         )
 
 

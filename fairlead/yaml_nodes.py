@@ -5,12 +5,15 @@ from typing import Any
 import yaml
 
 
-def compose(text: str) -> yaml.Node | None:
-    """The document's root, None when it is empty."""
+def compose(text: str, file: str) -> yaml.Node | None:
+    """The document's root, None when it is empty; what is wrong is said in one line: `file:line: what`."""
     try:
         return yaml.compose(text, Loader=yaml.SafeLoader)
-    except Exception as error:  # YAMLError names the line; escapes and deep nesting raise what Python does
-        raise ValueError(f"is no YAML: {error}") from error
+    except yaml.MarkedYAMLError as error:
+        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise ValueError(f"{file}{line}: is no YAML: {error.problem}") from error
+    except Exception as error:  # escapes and deep nesting raise what Python does
+        raise ValueError(f"{file}: is no YAML: {_first_line(error)}") from error
 
 
 def value(node: yaml.Node) -> Any:
@@ -20,4 +23,8 @@ def value(node: yaml.Node) -> Any:
         repr(found)  # of an int written in hex, which can have more digits than Python shows
         return found
     except Exception as error:  # 2026-13-45 is a ValueError, !!bool x a KeyError, an unknown tag a YAMLError
-        raise ValueError(f"cannot be read: {str(error).partition(chr(10))[0]}") from error
+        raise ValueError(f"cannot be read: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

@@ -11,6 +11,7 @@ from fairlead.blocks import TOKEN_BYTES
 from fairlead.cost import within_limits
 from fairlead.errors import Cancelled, FairleadError
 from fairlead.outcomes import Outcome
+from fairlead.rpc.status import REQUEST_ID_METADATA
 from fairlead.sampling import Sampling
 from fairlead.telemetry.spans import remote
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
@@ -21,7 +22,7 @@ from gateway.streams import Streams
 from gateway.tenants import Identity, Tenants
 from gateway.throttling import Throttling
 from gateway.upstream.cluster import Cluster
-from gateway.validation import check_app, check_interaction, check_length, check_prompt, check_sampling, parse
+from gateway.validation import MAX_NAME, check_app, check_interaction, check_length, check_prompt, check_sampling, parse
 from throttler.core.tokens import Key
 
 LONG_PROMPT = 16 * 1024  # bytes; shorter ones are tokenized within milliseconds
@@ -69,6 +70,7 @@ class Admission:
         """
         identity = self.identify(metadata)
         call.client, call.traceparent = identity.client, traceparent(metadata)
+        call.caller_request_id = caller_request_id(metadata)
         try:
             request = parse(inference_pb2.GenerateRequest, data)
             model, sampling = self._examine(request, identity, call)
@@ -119,6 +121,7 @@ class Admission:
         model = self._cluster.members.resolve(request.model)
         sampling = call.sampling = check_request(request, model)
         call.model, call.policy, call.app = model.name, model.policy, self._app(identity, request.app)
+        call.named_app = request.app if request.app != call.app else ""
         call.tier = f"{identity.share:g}"
         return model, sampling
 
@@ -157,6 +160,13 @@ def traceparent(metadata: Metadata) -> str:
     """The caller's, if it gave one that stands for a span; it is kept as long as the call is remembered."""
     given = str(dict(metadata).get(TRACEPARENT, ""))
     return given if remote(given) is not None else ""
+
+
+def caller_request_id(metadata: Metadata) -> str:
+    """The caller's own id of the call, if it gave one that can be shown; kept beside ours, never in its place."""
+    given = dict(metadata).get(REQUEST_ID_METADATA, "")
+    valid = isinstance(given, str) and len(given) <= MAX_NAME and given.isascii() and given.isprintable()
+    return str(given) if valid else ""
 
 
 def check_request(request: inference_pb2.GenerateRequest, model: scheduler_pb2.ModelInfo) -> Sampling:

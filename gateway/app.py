@@ -11,7 +11,8 @@ from redis.asyncio import Redis
 
 from fairlead.config import ConfigError, addresses, check_listeners, load, option, require
 from fairlead.document import text_of
-from fairlead.process import configure_logging, run
+from fairlead.environment import Service
+from fairlead.process import Serving, configure_logging, run
 from fairlead.redis_access import open_redis
 from fairlead.rpc.channel import MAX_REQUEST_BYTES
 from fairlead.rpc.mutual import Membership, membership
@@ -46,7 +47,7 @@ class GatewayConfig:
 
     listen: str = option("127.0.0.1:7000", "address to listen on, host:port; port 0 picks a free one")
     scheduler: str = option("127.0.0.1:7050", "address of the global scheduler, or of several: host:port,host:port")
-    secret: str = option("", "the cluster secret, at least 16 characters")
+    secret: str = option("", "the cluster secret, at least 16 characters; required")
     keys: str = option("", "YAML file of API keys; default: one tenant, no keys")
     profiles: str = option("", "YAML file of limits, tiers and app profiles; default: the limits below for every app")
     redis: str = option("", "URL of the Redis through which gateways share limits; default: this one is alone")
@@ -66,12 +67,14 @@ class GatewayConfig:
     app_per_minute: int = option(600, "calls per app and minute, enforced as the throttle says")
     max_streams_per_client: int = option(256, "most open calls of one client, before only protected ones are let in")
     max_streams: int = option(4096, "most open calls in all")
-    reader_seconds: float = option(60.0, "a caller that reads nothing for so long, though all is there, is given up")
-    drain_seconds: float = option(20.0, "how long open calls may take to finish after SIGTERM")
+    reader_seconds: float = option(
+        60.0, "seconds after which a caller that reads nothing, though all is there, is given up"
+    )
+    drain_seconds: float = option(20.0, "seconds that open calls may take to finish after SIGTERM")
     admin_secret: str = option("", "the secret that operators' calls carry; default: the cluster secret")
     metrics: str = option("", "address of the Prometheus endpoint, host:port; default: none")
-    trace_ratio: float = option(1.0, "part of the traces exported of those that are neither failed nor slow")
-    slow_seconds: float = option(30.0, "a call that takes so long has its trace exported in any case")
+    trace_ratio: float = option(1.0, "part, 0 to 1, of the traces exported of those that are neither failed nor slow")
+    slow_seconds: float = option(30.0, "a call that takes so many seconds has its trace exported in any case")
     remembered_traces: int = option(1000, "newest interactions kept in memory for `fairlead trace`")
     log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))
 
@@ -96,7 +99,7 @@ class GatewayConfig:
         require(
             self.insecure or self.keys != "" or self.is_loopback,
             f"listen: {self.listen} is reachable from other machines and no keys are given: anyone could use the "
-            "models; give --keys, or accept it with --insecure true",
+            "models; give --keys, or accept it with --insecure",
         )
 
     @property
@@ -243,17 +246,19 @@ def load_profiles(config: GatewayConfig) -> Profiles:
     return parse(text_of(config.profiles), config.profiles, limits) if config.profiles else Profiles(limits=limits)
 
 
-def main(argv: Sequence[str]) -> int:
-    """Entry point; returns the exit status."""
-    try:
-        config = load(GatewayConfig, argv, os.environ, prog="python -m gateway")
-        profiles = load_profiles(config)
-        tenants = Tenants.load(config.keys, profiles.tiers)
-    except ConfigError as error:
-        raise SystemExit(f"configuration: {error}") from error
+def prepare(argv: Sequence[str]) -> Serving:
+    """The gateway as configured; raises ConfigError."""
+    config = load(GatewayConfig, Service.GATEWAY, argv, os.environ, prog="python -m gateway")
+    profiles = load_profiles(config)
+    tenants = Tenants.load(config.keys, profiles.tiers)
     configure_logging(config.log_level)
 
-    async def service(stop: asyncio.Event) -> None:
+    async def serve(stop: asyncio.Event) -> None:
         await Gateway(config, profiles, tenants).run(stop)
 
-    return run(service)
+    return serve
+
+
+def main(argv: Sequence[str]) -> int:
+    """Entry point; returns the exit status."""
+    return run(lambda: prepare(argv))

@@ -15,8 +15,10 @@ class Call:
     request_id: str
     deadline: float | None  # loop time
     traceparent: str = ""
+    caller_request_id: str = ""  # the caller's own name for it: two calls may have the same
     client: str = ""
-    app: str = ""
+    app: str = ""  # what it counts as
+    named_app: str = ""  # what its caller named, where that is not what it counts as
     model: str = ""
     policy: str = ""
     tier: str = ""

@@ -55,8 +55,10 @@ class ThrottlingService(throttling_pb2_grpc.ThrottlingServicer):
 def _message(call: CallRecord) -> traces_pb2.TracedCall:
     return traces_pb2.TracedCall(
         request_id=call.request_id,
+        caller_request_id=call.caller_request_id,
         client=call.client,
         app=call.app,
+        named_app=call.named_app,
         interaction=call.interaction,
         stage=call.stage,
         model=call.model,

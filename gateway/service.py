@@ -13,7 +13,7 @@ import grpc
 
 from fairlead.errors import Cancelled, FairleadError, Internal, InvalidRequest
 from fairlead.outcomes import Outcome
-from fairlead.rpc.status import to_status
+from fairlead.rpc.status import request_id_metadata, to_status
 from fairlead.v1 import inference_pb2
 from gateway.admission import Admission
 from gateway.call import Call
@@ -43,6 +43,10 @@ class InferenceService:
     ) -> AsyncIterator[inference_pb2.GenerateResponse]:
         """See inference.proto."""
         running = RunningCall(self._journal, context.time_remaining())
+        request_id = running.call.request_id
+        # Not in the initial metadata: sent with nothing else they would cost a write of their own, and Accepted, the
+        # first message, says it too.
+        context.set_trailing_metadata(request_id_metadata(request_id))
         writer = asyncio.current_task()
         assert writer is not None
         gave_up = partial(self._leave, running, context, writer)
@@ -60,13 +64,12 @@ class InferenceService:
                 yield response
                 reader.written()
         except FairleadError as error:
-            # What a request said may be in the message: of a bad request, only the field's name is logged.
-            running.end(error.outcome, error.field if isinstance(error, InvalidRequest) else error.message)
-            status = to_status(error)
+            running.end(error.outcome, _reason(error))
+            status = to_status(error, request_id)
         except Exception as error:
-            log.exception("call failed", extra={"request_id": running.call.request_id})
+            log.exception("call failed", extra={"request_id": request_id})
             running.end(Outcome.INTERNAL, repr(error))
-            status = to_status(Internal("internal error of the gateway; see its log"))
+            status = to_status(Internal("internal error of the gateway; see its log"), request_id)
         else:
             return
         finally:
@@ -79,7 +82,7 @@ class InferenceService:
         """End a call that nobody reads, for its `writer`, which is suspended in a write."""
         error = Cancelled(f"nothing was read for {self._reader_seconds:g} s")
         running.end(error.outcome, error.message)
-        farewell = asyncio.create_task(_abort(context, error))
+        farewell = asyncio.create_task(_abort(context, error, running.call.request_id))
         self._farewells.add(farewell)
         farewell.add_done_callback(self._farewells.discard)
         asyncio.get_running_loop().call_soon(writer.cancel)  # after the status is under way, or there will be none
@@ -91,7 +94,7 @@ class InferenceService:
         try:
             self._admission.end_interaction(request, context.invocation_metadata())
         except FairleadError as error:
-            await context.abort_with_status(to_status(error))
+            await _refuse(context, error)
         return inference_pb2.EndInteractionResponse()
 
     async def ListModels(self, request: bytes, context: grpc.aio.ServicerContext) -> inference_pb2.ListModelsResponse:
@@ -100,7 +103,7 @@ class InferenceService:
             self._admission.identify(context.invocation_metadata())
             parse(inference_pb2.ListModelsRequest, request)
         except FairleadError as error:
-            await context.abort_with_status(to_status(error))
+            await _refuse(context, error)
         members = self._cluster.members
         models = [
             inference_pb2.Model(
@@ -118,7 +121,7 @@ class RunningCall:
         self._journal = journal
         self._clock = asyncio.get_running_loop().time
         deadline = None if time_remaining is None else self._clock() + time_remaining
-        self.call = Call(request_id=secrets.token_hex(8), deadline=deadline)
+        self.call = Call(request_id=_new_id(), deadline=deadline)
         self.call.timings.received = time.time_ns()
         self.session: Session | None = None
 
@@ -160,6 +163,25 @@ def add_inference_to_server(service: InferenceService, server: grpc.aio.Server) 
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("fairlead.v1.Inference", handlers),))
 
 
-async def _abort(context: grpc.aio.ServicerContext, error: FairleadError) -> None:
+async def _abort(context: grpc.aio.ServicerContext, error: FairleadError, request_id: str) -> None:
     with contextlib.suppress(grpc.aio.AbortError):
-        await context.abort_with_status(to_status(error))
+        await context.abort_with_status(to_status(error, request_id))
+
+
+async def _refuse(context: grpc.aio.ServicerContext, error: FairleadError) -> None:
+    """End a call that generates nothing, so that its caller can name it and the log knows it."""
+    request_id = _new_id()
+    log.info(
+        "request refused",
+        extra={"request_id": request_id, "outcome": error.outcome.name, "reason": _reason(error)},
+    )
+    await context.abort_with_status(to_status(error, request_id))
+
+
+def _reason(error: FairleadError) -> str:
+    """What the log says: a bad request's message may hold what it said, so only the field's name."""
+    return error.field if isinstance(error, InvalidRequest) else error.message
+
+
+def _new_id() -> str:
+    return secrets.token_hex(8)

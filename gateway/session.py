@@ -190,6 +190,7 @@ class Session:
             prompt_tokens=self._call.usage.prompt_tokens,
             cached_tokens=started.cached_tokens,
             interaction_token=self._work.interaction_token,
+            app=self._call.app,
         )
         return inference_pb2.GenerateResponse(accepted=accepted)
 

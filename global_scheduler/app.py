@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from fairlead.config import ConfigError, check_listeners, cost_function, load, option, require
 from fairlead.cost import cost_name
-from fairlead.process import configure_logging, run
+from fairlead.environment import Service
+from fairlead.process import Serving, configure_logging, run
 from fairlead.redis_access import open_redis
 from fairlead.rpc.mutual import Membership, membership
 from fairlead.rpc.server import Server
@@ -37,9 +38,11 @@ class SchedulerConfig:
     """See fairlead.config for where values come from."""
 
     listen: str = option("127.0.0.1:7050", "address to listen on, host:port; port 0 picks a free one")
-    secret: str = option("", "the cluster secret, at least 16 characters")
+    secret: str = option("", "the cluster secret, at least 16 characters; required")
     policy: str = option("doubleq", "how workers are chosen", choices=tuple(POLICIES))
-    quantum_tokens: int = option(4096, "Q^w: service that a client may take from a worker before it must move on")
+    quantum_tokens: int = option(
+        4096, "Q^w: service, in cost units, that a client may take from a worker before it must move on"
+    )
     cost: str = option("weighted-tokens", "what service costs; as at the workers")
     strict_paper: bool = option(False, "DoubleQ as printed: a prefix is followed however long the queue is there")
     stall_timeout: float = option(5.0, "seconds without a report after which a worker counts as lost")
@@ -47,7 +50,7 @@ class SchedulerConfig:
     redis: str = option("", "URL of the Redis that holds the lease of several schedulers; default: this one is alone")
     redis_password: str = option("", "for Redis, if not in its URL")
     redis_ca: str = option("", "file of the authorities that Redis's TLS certificate is checked against")
-    lease_seconds: float = option(1.5, "how long a leader that died keeps the lead")
+    lease_seconds: float = option(1.5, "seconds that a leader that died keeps the lead")
     max_index_blocks: int = option(1_000_000, "most blocks in the prefix index")
     internal_certificate: str = option("", "PEM file: with key and authority, mutual TLS between services")
     internal_key: str = option("", "PEM file: the internal certificate's key")
@@ -130,12 +133,14 @@ async def serve(config: SchedulerConfig, scheduler: SchedulerService, stop: asyn
     await metrics.shutdown()
 
 
+def prepare(argv: Sequence[str]) -> Serving:
+    """The scheduler as configured; raises ConfigError."""
+    config = load(SchedulerConfig, Service.SCHEDULER, argv, os.environ, prog="python -m global_scheduler")
+    scheduler = make_service(config)
+    configure_logging(config.log_level)
+    return lambda stop: serve(config, scheduler, stop)
+
+
 def main(argv: Sequence[str]) -> int:
     """Entry point; returns the exit status."""
-    try:
-        config = load(SchedulerConfig, argv, os.environ, prog="python -m global_scheduler")
-        scheduler = make_service(config)
-    except ConfigError as error:
-        raise SystemExit(f"configuration: {error}") from error
-    configure_logging(config.log_level)
-    return run(lambda stop: serve(config, scheduler, stop))
+    return run(lambda: prepare(argv))

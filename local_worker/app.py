@@ -8,9 +8,10 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from fairlead.config import ConfigError, cost_function, load
+from fairlead.config import cost_function, load
 from fairlead.cost import cost_name, weight_thousandths
-from fairlead.process import configure_logging, run
+from fairlead.environment import Service
+from fairlead.process import Serving, configure_logging, run
 from fairlead.rpc.server import Server
 from fairlead.telemetry.metrics import Metrics
 from fairlead.telemetry.records import WORKER
@@ -195,16 +196,18 @@ def _name(service: str) -> str:
     return str(worker_pb2.DESCRIPTOR.services_by_name[service].full_name)
 
 
-def main(argv: Sequence[str]) -> int:
-    """Entry point; returns the exit status."""
-    try:
-        config = load(WorkerConfig, argv, os.environ, prog="python -m local_worker")
-        configure_logging(config.log_level)
-        model = load_model(config)
-    except ConfigError as error:
-        raise SystemExit(f"configuration: {error}") from error
+def prepare(argv: Sequence[str]) -> Serving:
+    """The worker as configured, its model loaded; raises ConfigError."""
+    config = load(WorkerConfig, Service.WORKER, argv, os.environ, prog="python -m local_worker")
+    configure_logging(config.log_level)
+    model = load_model(config)
 
-    async def service(stop: asyncio.Event) -> None:
+    async def serve(stop: asyncio.Event) -> None:
         await Worker(config, model).run(stop)
 
-    return run(service)
+    return serve
+
+
+def main(argv: Sequence[str]) -> int:
+    """Entry point; returns the exit status."""
+    return run(lambda: prepare(argv))

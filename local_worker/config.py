@@ -22,12 +22,12 @@ class WorkerConfig:
     listen: str = option("127.0.0.1:7100", "address to listen on, host:port; port 0 picks a free one")
     advertise: str = option("", "address that gateways reach this worker at; default: the one listened on")
     scheduler: str = option("127.0.0.1:7050", "address of the global scheduler, or of several: host:port,host:port")
-    secret: str = option("", "the cluster secret, at least 16 characters")
+    secret: str = option("", "the cluster secret, at least 16 characters; required")
     name: str = option("", "stable name of this worker; default: host name and port")
     engine: str = option(
         "transformers", "what computes: a model, or a deterministic stand-in", choices=("transformers", "fake")
     )
-    fake_step_seconds: float = option(0.0, "how long a step of the fake engine takes")
+    fake_step_seconds: float = option(0.0, "seconds that a step of the fake engine takes")
     model: str = option(DEFAULT_MODEL, "the built-in model's name, a local path or a hub id")
     served_name: str = option("", "the name that requests use; default: the last part of the model's path or id")
     device: str = option("auto", "where the model runs", choices=("auto", "cpu", "cuda"))
@@ -37,7 +37,9 @@ class WorkerConfig:
     threads: int = option(os.cpu_count() or 1, "compute threads of the engine on the CPU")
     batch_invariant: bool = option(False, "make a request's logits independent of the rest of the batch, at some cost")
     kv_tokens: int | None = option(None, "capacity of the KV cache in tokens; default: what memory_fraction holds")
-    memory_fraction: float = option(0.3, "part of the memory left free by the weights that the KV cache may take")
+    memory_fraction: float = option(
+        0.3, "part, 0 to 1, of the memory left free by the weights that the KV cache may take"
+    )
     block_tokens: int = option(16, "tokens per block and KV page")
     max_prompt_tokens: int = option(4096, "longest prompt accepted (L_input of the bounds)")
     max_running: int = option(32, "most requests in a batch")
@@ -63,7 +65,7 @@ class WorkerConfig:
     internal_key: str = option("", "PEM file: the internal certificate's key")
     internal_authority: str = option("", "PEM file: the authority of all internal certificates")
     health_listen: str = option("", "address that answers health checks in plain text, for probes; default: none")
-    drain_seconds: float = option(20.0, "how long running requests may take to finish after SIGTERM")
+    drain_seconds: float = option(20.0, "seconds that running requests may take to finish after SIGTERM")
     metrics: str = option("", "address of the Prometheus endpoint, host:port; default: none")
     log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))
 

@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 from fairlead.config import ConfigError, require
+from fairlead.process import log_step
 from local_worker.config import WorkerConfig
 from local_worker.core.batch import Engine
+from local_worker.engine.model_files import folder_of, log_once, resolve, revision
 from local_worker.tokenizer import ByteTokenizer, HuggingFaceTokenizer, Tokenizer
 
 FAKE_KV_TOKENS = 8192
@@ -42,20 +44,26 @@ def _fake(config: WorkerConfig) -> Model:
 
 
 def _transformers(config: WorkerConfig) -> Model:
-    # The worker's heavy imports happen here, so that the fake engine needs none of them.
+    # What is wrong with the name is said before the worker's heavy imports. These happen here, so that the fake engine
+    # needs none of them.
+    try:
+        path = resolve(config.model)
+    except OSError as error:
+        raise ConfigError(f"model: {config.model}: {error}") from error
+    log_step("importing the engine")
     import torch
 
     from local_worker.engine.attention import UnsupportedModel
     from local_worker.engine.memory import OutOfMemory
-    from local_worker.engine.model_files import folder_of, resolve, revision
     from local_worker.engine.reading import reading
     from local_worker.engine.runner import EngineOptions, TransformersEngine
 
+    log_once()
     torch.set_num_threads(config.threads)
     device = config.device if config.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
     dtype = config.dtype if config.dtype != "auto" else "float32" if device == "cpu" else "bfloat16"
     try:
-        path = resolve(config.model)
+        log_step("reading the tokenizer")
         with reading():
             tokenizer = HuggingFaceTokenizer.load(path)
         options = EngineOptions(

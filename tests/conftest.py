@@ -6,11 +6,16 @@ from pathlib import Path
 
 import grpc
 import pytest
+from hypothesis import HealthCheck, settings
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc as metrics_rpc
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as rpc
 
 from tests.otlp import MetricsReceiver, Receiver
 from tests.services import SECRET, Process, StartService
+
+# How fast an example runs says something about the machine and its other load, nothing about the code.
+settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any-machine")
 
 
 @pytest.fixture

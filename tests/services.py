@@ -12,11 +12,13 @@ from typing import Any
 
 import grpc
 
+from fairlead.environment import Service, variable
 from fairlead.rpc.channel import secret_metadata
 from fairlead.v1 import inference_pb2, inference_pb2_grpc, scheduler_pb2, scheduler_pb2_grpc
 
 SECRET = "a secret for tests only"
-DEADLINE = 20.0
+DEADLINE = 120.0
+SERVICES = {"gateway": Service.GATEWAY, "global_scheduler": Service.SCHEDULER, "local_worker": Service.WORKER}
 
 
 def eventually(condition: Callable[[], Any], what: str) -> Any:
@@ -34,7 +36,7 @@ class Process:
 
     def __init__(self, module: str, log: Path, settings: dict[str, object]) -> None:
         self._log = log
-        environment = {f"FAIRLEAD_{key.upper()}": str(value) for key, value in settings.items()}
+        environment = {variable(SERVICES[module], key): str(value) for key, value in settings.items()}
         with log.open("wb") as stderr:
             self._popen = subprocess.Popen(
                 [sys.executable, "-m", module], stderr=stderr, env={**os.environ, **environment}

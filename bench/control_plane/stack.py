@@ -62,7 +62,7 @@ async def through_the_gateway(stack: Stack, job: Job, streaming: "inference_pb2.
 
 async def straight_to_a_worker(stack: Stack, job: Job) -> Measured:
     """Tokenize and stream, a stream per call, the workers in turn: nobody chooses, admits or accounts."""
-    addresses = [f"127.0.0.1:{p.lines('listening')[0]['port']}" for p in stack.processes if "worker" in p.name]
+    addresses = [f"127.0.0.1:{p.log.lines('listening')[0]['port']}" for p in stack.processes if "worker" in p.name]
     channels = [open_channel(address) for address in addresses]
     turns, metadata = itertools.cycle(channels), secret_metadata(stack.secret)
 

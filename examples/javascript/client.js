@@ -12,7 +12,8 @@ const { fairlead } = descriptor.getPackageObject({ keepCase: true });
 
 const inference = new fairlead.v1.Inference(address, plain);
 const metadata = new grpc.Metadata();
-metadata.set("x-fairlead-user", "alice");
+const key = process.env.FAIRLEAD_API_KEY;
+if (key) metadata.set("authorization", `Bearer ${key}`);
 
 const call = inference.Generate({ prompt: { text: "The tide is" }, sampling: { max_tokens: 24 } }, metadata);
 for await (const response of call) {

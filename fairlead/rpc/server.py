@@ -12,6 +12,7 @@ from grpc_reflection.v1alpha import reflection
 
 from fairlead.config import ConfigError
 from fairlead.errors import Unauthenticated
+from fairlead.rpc.address import check_free
 from fairlead.rpc.channel import MAX_MESSAGE_BYTES, OPTIONS, SECRET_METADATA
 from fairlead.rpc.status import to_status
 
@@ -77,11 +78,11 @@ class Server:
         interceptors = [SecretInterceptor(secret, admin_secret or secret)] if secret else []
         self.grpc = grpc.aio.server(options=options, interceptors=interceptors)
         self._servers = [self.grpc]
-        self.port = _bind(self.grpc, listen, credentials)
+        self.port = _bind(self.grpc, "listen", listen, credentials)
         self.health_port: int | None = None
         if health_listen:
             self._servers.append(grpc.aio.server(options=options))
-            self.health_port = _bind(self._servers[-1], health_listen, None)
+            self.health_port = _bind(self._servers[-1], "health_listen", health_listen, None)
         self._health = health.aio.HealthServicer()
         self._names: list[str] = []
 
@@ -115,11 +116,12 @@ class Server:
         await asyncio.gather(*(server.stop(grace) for server in self._servers))
 
 
-def _bind(server: grpc.aio.Server, listen: str, credentials: grpc.ServerCredentials | None) -> int:
+def _bind(server: grpc.aio.Server, option: str, address: str, credentials: grpc.ServerCredentials | None) -> int:
+    """Listen on `address`, which `option` names; returns the port. Raises ConfigError."""
     try:
-        port = server.add_secure_port(listen, credentials) if credentials else server.add_insecure_port(listen)
-    except RuntimeError as error:
-        raise ConfigError(
-            f"listen: cannot listen on {listen}: is the port taken, the address this machine's?"
-        ) from error
+        # gRPC does not say why it cannot listen, and writes lines of its own to standard error.
+        check_free(address)
+        port = server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
+    except (OSError, UnicodeError, RuntimeError) as error:
+        raise ConfigError(f"{option}: cannot listen on {address}: {error}") from error
     return int(port)

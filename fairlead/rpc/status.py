@@ -10,6 +10,7 @@ from fairlead.errors import FairleadError, InvalidRequest, Retryable, error_for
 from fairlead.outcomes import Outcome
 
 DOMAIN = "fairlead"
+REQUEST_ID_METADATA = "x-request-id"
 # Of a message, which travels three times, once with three bytes for each that is not ASCII: more metadata than 8 KiB
 # may not arrive, and the caller then sees another error, for which calls are tried again.
 MAX_MESSAGE = 1000
@@ -35,7 +36,8 @@ OUTCOMES: dict[grpc.StatusCode, Outcome] = {
     grpc.StatusCode.NOT_FOUND: Outcome.REJECTED_INVALID,
     grpc.StatusCode.UNAUTHENTICATED: Outcome.UNAUTHENTICATED,
     grpc.StatusCode.PERMISSION_DENIED: Outcome.PERMISSION_DENIED,
-    grpc.StatusCode.CANCELLED: Outcome.CANCELLED,
+    # Whoever cancels a call itself knows that; from the other end it says that a server or a proxy is going away.
+    grpc.StatusCode.CANCELLED: Outcome.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED: Outcome.DEADLINE_EXCEEDED,
     grpc.StatusCode.UNAVAILABLE: Outcome.UNAVAILABLE,
 }
@@ -52,10 +54,15 @@ def _clipped(message: str) -> str:
     return message if len(data) <= MAX_MESSAGE else data[:MAX_MESSAGE].decode(errors="ignore") + "..."
 
 
-def to_status(error: FairleadError) -> grpc.Status:
+def request_id_metadata(request_id: str) -> tuple[tuple[str, str], ...]:
+    """The trailing metadata of a call that has an id."""
+    return ((REQUEST_ID_METADATA, request_id),)
+
+
+def to_status(error: FairleadError, request_id: str = "") -> grpc.Status:
     """`error` for `context.abort_with_status`: ErrorInfo always, RetryInfo and BadRequest where they apply.
 
-    Of a message longer than MAX_MESSAGE bytes the beginning.
+    Of a message longer than MAX_MESSAGE bytes the beginning. `request_id` goes into the trailing metadata.
     """
     message = _clipped(error.message)
     details = [_any(error_details_pb2.ErrorInfo(reason=error.outcome.name, domain=DOMAIN))]
@@ -67,7 +74,11 @@ def to_status(error: FairleadError) -> grpc.Status:
         violation = error_details_pb2.BadRequest.FieldViolation(field=error.field, description=message)
         details.append(_any(error_details_pb2.BadRequest(field_violations=[violation])))
     code, _ = CODES[error.outcome].value
-    return rpc_status.to_status(status_pb2.Status(code=code, message=message, details=details))
+    status = rpc_status.to_status(status_pb2.Status(code=code, message=message, details=details))
+    if not request_id:
+        return status
+    # What abort_with_status is given replaces the trailing metadata that was set before.
+    return status._replace(trailing_metadata=(*status.trailing_metadata, *request_id_metadata(request_id)))
 
 
 def from_call(call: grpc.RpcError) -> FairleadError:
@@ -83,4 +94,6 @@ def from_call(call: grpc.RpcError) -> FairleadError:
             retry_after = retry.retry_delay.ToNanoseconds() / 1e9
         elif detail.Unpack(bad) and bad.field_violations:
             field = bad.field_violations[0].field
-    return error_for(outcome, message, field=field, retry_after=retry_after)
+    failure = error_for(outcome, message, field=field, retry_after=retry_after)
+    failure.request_id = str(dict(call.trailing_metadata() or ()).get(REQUEST_ID_METADATA, ""))
+    return failure

@@ -15,11 +15,13 @@ class CallRecord:
     """One call, after it ended. Times are Unix nanoseconds, 0 = never reached; `finished` is always given."""
 
     client: str
-    app: str
+    app: str  # what the call counts as
+    named_app: str = ""  # what the caller named, where that is not what the call counts as
     interaction: str = ""  # id; empty: the call stands alone
     is_rooted: bool = True  # the interaction is in progress, so that its root span will come
     stage: int = 0
     request_id: str
+    caller_request_id: str = ""  # the caller's own; several calls may have the same
     model: str
     worker: str = ""
     policy: str = ""  # the local queue policy

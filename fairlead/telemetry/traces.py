@@ -95,9 +95,13 @@ class Traces:
             self._processor.on_end(span)
 
     def find(self, name: str) -> list[CallRecord]:
-        """The remembered calls of interactions with this id, or of the request with this id; oldest first."""
-        found = [call for (_, _, key), trace in self._traces.items() if key == name for call in trace.calls]
-        return found or [call for trace in self._traces.values() for call in trace.calls if call.request_id == name]
+        """The remembered calls of interactions with this id, and calls whose id, ours or the caller's, it is.
+
+        Callers choose interactions' ids and their own: whoever uses another's adds to what is found and hides nothing.
+        The calls of one trace are together, oldest first.
+        """
+        calls = ((key, call) for (_, _, key), trace in self._traces.items() for call in trace.calls)
+        return [call for key, call in calls if name in (key, call.request_id, call.caller_request_id)]
 
     def shutdown(self) -> None:
         """Export what is left, and stop; blocks as long as the exporter's time-out allows."""

@@ -4,7 +4,7 @@ from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
-from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from typing import Any as _Any, ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -41,7 +41,7 @@ class GenerateRequest(_message.Message):
     app: str
     interaction: Interaction
     streaming: Streaming
-    def __init__(self, model: _Optional[str] = ..., prompt: _Optional[_Union[_common_pb2.Prompt, _Mapping]] = ..., sampling: _Optional[_Union[_common_pb2.SamplingParams, _Mapping]] = ..., app: _Optional[str] = ..., interaction: _Optional[_Union[Interaction, _Mapping]] = ..., streaming: _Optional[_Union[Streaming, str]] = ...) -> None: ...
+    def __init__(self, model: _Optional[str] = ..., prompt: _Optional[_Union[_common_pb2.Prompt, _Mapping[str, _Any]]] = ..., sampling: _Optional[_Union[_common_pb2.SamplingParams, _Mapping[str, _Any]]] = ..., app: _Optional[str] = ..., interaction: _Optional[_Union[Interaction, _Mapping[str, _Any]]] = ..., streaming: _Optional[_Union[Streaming, str]] = ...) -> None: ...
 
 class GenerateResponse(_message.Message):
     __slots__ = ("accepted", "chunk", "finished")
@@ -51,23 +51,25 @@ class GenerateResponse(_message.Message):
     accepted: Accepted
     chunk: TokenChunk
     finished: Finished
-    def __init__(self, accepted: _Optional[_Union[Accepted, _Mapping]] = ..., chunk: _Optional[_Union[TokenChunk, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ...) -> None: ...
+    def __init__(self, accepted: _Optional[_Union[Accepted, _Mapping[str, _Any]]] = ..., chunk: _Optional[_Union[TokenChunk, _Mapping[str, _Any]]] = ..., finished: _Optional[_Union[Finished, _Mapping[str, _Any]]] = ...) -> None: ...
 
 class Accepted(_message.Message):
-    __slots__ = ("request_id", "model", "worker", "prompt_tokens", "cached_tokens", "interaction_token")
+    __slots__ = ("request_id", "model", "worker", "prompt_tokens", "cached_tokens", "interaction_token", "app")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     WORKER_FIELD_NUMBER: _ClassVar[int]
     PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     INTERACTION_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    APP_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     model: str
     worker: str
     prompt_tokens: int
     cached_tokens: int
     interaction_token: bytes
-    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., worker: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., interaction_token: _Optional[bytes] = ...) -> None: ...
+    app: str
+    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., worker: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., interaction_token: _Optional[bytes] = ..., app: _Optional[str] = ...) -> None: ...
 
 class TokenChunk(_message.Message):
     __slots__ = ("text", "token_ids", "logprobs")
@@ -77,7 +79,7 @@ class TokenChunk(_message.Message):
     text: str
     token_ids: _common_pb2.TokenIds
     logprobs: _containers.RepeatedCompositeFieldContainer[_common_pb2.TokenLogprobs]
-    def __init__(self, text: _Optional[str] = ..., token_ids: _Optional[_Union[_common_pb2.TokenIds, _Mapping]] = ..., logprobs: _Optional[_Iterable[_Union[_common_pb2.TokenLogprobs, _Mapping]]] = ...) -> None: ...
+    def __init__(self, text: _Optional[str] = ..., token_ids: _Optional[_Union[_common_pb2.TokenIds, _Mapping[str, _Any]]] = ..., logprobs: _Optional[_Iterable[_Union[_common_pb2.TokenLogprobs, _Mapping[str, _Any]]]] = ...) -> None: ...
 
 class Finished(_message.Message):
     __slots__ = ("outcome", "finish_reason", "usage", "timings")
@@ -89,7 +91,7 @@ class Finished(_message.Message):
     finish_reason: _common_pb2.FinishReason
     usage: _common_pb2.Usage
     timings: _common_pb2.Timings
-    def __init__(self, outcome: _Optional[_Union[_common_pb2.Outcome, str]] = ..., finish_reason: _Optional[_Union[_common_pb2.FinishReason, str]] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., timings: _Optional[_Union[_common_pb2.Timings, _Mapping]] = ...) -> None: ...
+    def __init__(self, outcome: _Optional[_Union[_common_pb2.Outcome, str]] = ..., finish_reason: _Optional[_Union[_common_pb2.FinishReason, str]] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping[str, _Any]]] = ..., timings: _Optional[_Union[_common_pb2.Timings, _Mapping[str, _Any]]] = ...) -> None: ...
 
 class EndInteractionRequest(_message.Message):
     __slots__ = ("app", "interaction")
@@ -97,7 +99,7 @@ class EndInteractionRequest(_message.Message):
     INTERACTION_FIELD_NUMBER: _ClassVar[int]
     app: str
     interaction: Interaction
-    def __init__(self, app: _Optional[str] = ..., interaction: _Optional[_Union[Interaction, _Mapping]] = ...) -> None: ...
+    def __init__(self, app: _Optional[str] = ..., interaction: _Optional[_Union[Interaction, _Mapping[str, _Any]]] = ...) -> None: ...
 
 class EndInteractionResponse(_message.Message):
     __slots__ = ()
@@ -111,7 +113,7 @@ class ListModelsResponse(_message.Message):
     __slots__ = ("models",)
     MODELS_FIELD_NUMBER: _ClassVar[int]
     models: _containers.RepeatedCompositeFieldContainer[Model]
-    def __init__(self, models: _Optional[_Iterable[_Union[Model, _Mapping]]] = ...) -> None: ...
+    def __init__(self, models: _Optional[_Iterable[_Union[Model, _Mapping[str, _Any]]]] = ...) -> None: ...
 
 class Model(_message.Message):
     __slots__ = ("name", "max_model_tokens", "workers")

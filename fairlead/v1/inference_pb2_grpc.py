@@ -30,9 +30,14 @@ class InferenceStub:
 
     Metadata: `authorization: Bearer <API key>` names the tenant,
     `x-fairlead-user` the user where the key is trusted to name users, and
-    `traceparent` the caller's trace. A call that does not complete ends with a
-    gRPC status that carries google.rpc.ErrorInfo (reason = the Outcome's name),
-    and RetryInfo or BadRequest where they apply.
+    `traceparent` the caller's trace. `x-request-id`, at most 128 printable ASCII
+    characters, is the caller's own id of a call: it is recorded beside the
+    gateway's, and `fairlead trace` finds the call by either. Others are ignored.
+
+    Generate, and whatever is refused, ends with the gateway's own id of the
+    request in the trailing metadata `x-request-id`. A call that does not complete
+    ends with a gRPC status that carries google.rpc.ErrorInfo (reason = the
+    Outcome's name), and RetryInfo or BadRequest where they apply.
     """
 
     def __init__(self, channel):
@@ -63,9 +68,14 @@ class InferenceServicer:
 
     Metadata: `authorization: Bearer <API key>` names the tenant,
     `x-fairlead-user` the user where the key is trusted to name users, and
-    `traceparent` the caller's trace. A call that does not complete ends with a
-    gRPC status that carries google.rpc.ErrorInfo (reason = the Outcome's name),
-    and RetryInfo or BadRequest where they apply.
+    `traceparent` the caller's trace. `x-request-id`, at most 128 printable ASCII
+    characters, is the caller's own id of a call: it is recorded beside the
+    gateway's, and `fairlead trace` finds the call by either. Others are ignored.
+
+    Generate, and whatever is refused, ends with the gateway's own id of the
+    request in the trailing metadata `x-request-id`. A call that does not complete
+    ends with a gRPC status that carries google.rpc.ErrorInfo (reason = the
+    Outcome's name), and RetryInfo or BadRequest where they apply.
     """
 
     def Generate(self, request, context):
@@ -118,9 +128,14 @@ class Inference:
 
     Metadata: `authorization: Bearer <API key>` names the tenant,
     `x-fairlead-user` the user where the key is trusted to name users, and
-    `traceparent` the caller's trace. A call that does not complete ends with a
-    gRPC status that carries google.rpc.ErrorInfo (reason = the Outcome's name),
-    and RetryInfo or BadRequest where they apply.
+    `traceparent` the caller's trace. `x-request-id`, at most 128 printable ASCII
+    characters, is the caller's own id of a call: it is recorded beside the
+    gateway's, and `fairlead trace` finds the call by either. Others are ignored.
+
+    Generate, and whatever is refused, ends with the gateway's own id of the
+    request in the trailing metadata `x-request-id`. A call that does not complete
+    ends with a gRPC status that carries google.rpc.ErrorInfo (reason = the
+    Outcome's name), and RetryInfo or BadRequest where they apply.
     """
 
     @staticmethod

@@ -2,7 +2,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
-from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from typing import Any as _Any, ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -12,7 +12,7 @@ class DispatchBatch(_message.Message):
     WITHDRAWALS_FIELD_NUMBER: _ClassVar[int]
     requests: _containers.RepeatedCompositeFieldContainer[DispatchRequest]
     withdrawals: _containers.RepeatedCompositeFieldContainer[Withdrawal]
-    def __init__(self, requests: _Optional[_Iterable[_Union[DispatchRequest, _Mapping]]] = ..., withdrawals: _Optional[_Iterable[_Union[Withdrawal, _Mapping]]] = ...) -> None: ...
+    def __init__(self, requests: _Optional[_Iterable[_Union[DispatchRequest, _Mapping[str, _Any]]]] = ..., withdrawals: _Optional[_Iterable[_Union[Withdrawal, _Mapping[str, _Any]]]] = ...) -> None: ...
 
 class DispatchRequest(_message.Message):
     __slots__ = ("request_id", "attempt", "client", "model", "digests", "prompt_tokens", "excluded", "weight", "revision")
@@ -48,7 +48,7 @@ class DispatchReplies(_message.Message):
     __slots__ = ("replies",)
     REPLIES_FIELD_NUMBER: _ClassVar[int]
     replies: _containers.RepeatedCompositeFieldContainer[DispatchReply]
-    def __init__(self, replies: _Optional[_Iterable[_Union[DispatchReply, _Mapping]]] = ...) -> None: ...
+    def __init__(self, replies: _Optional[_Iterable[_Union[DispatchReply, _Mapping[str, _Any]]]] = ...) -> None: ...
 
 class DispatchReply(_message.Message):
     __slots__ = ("request_id", "attempt", "worker", "address", "matched_tokens", "selected_at", "instance")
@@ -76,7 +76,7 @@ class WorkerReport(_message.Message):
     hello: Hello
     load: Load
     progress: Progress
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping[str, _Any]]] = ..., load: _Optional[_Union[Load, _Mapping[str, _Any]]] = ..., progress: _Optional[_Union[Progress, _Mapping[str, _Any]]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("worker", "instance", "address", "model", "cached", "requests")
@@ -92,7 +92,7 @@ class Hello(_message.Message):
     model: ModelInfo
     cached: _containers.RepeatedCompositeFieldContainer[BlockRun]
     requests: _containers.RepeatedCompositeFieldContainer[AcceptedRequest]
-    def __init__(self, worker: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., cached: _Optional[_Iterable[_Union[BlockRun, _Mapping]]] = ..., requests: _Optional[_Iterable[_Union[AcceptedRequest, _Mapping]]] = ...) -> None: ...
+    def __init__(self, worker: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., model: _Optional[_Union[ModelInfo, _Mapping[str, _Any]]] = ..., cached: _Optional[_Iterable[_Union[BlockRun, _Mapping[str, _Any]]]] = ..., requests: _Optional[_Iterable[_Union[AcceptedRequest, _Mapping[str, _Any]]]] = ...) -> None: ...
 
 class BlockRun(_message.Message):
     __slots__ = ("parent", "digests")
@@ -170,7 +170,7 @@ class Load(_message.Message):
     prompt_tokens: int
     cached_tokens: int
     fairness_bound: float
-    def __init__(self, running: _Optional[int] = ..., waiting: _Optional[int] = ..., kv_tokens_used: _Optional[int] = ..., step_seconds: _Optional[float] = ..., draining: _Optional[bool] = ..., queue_seconds: _Optional[float] = ..., services: _Optional[_Iterable[_Union[ClientService, _Mapping]]] = ..., fairness_gap: _Optional[float] = ..., recomputed_tokens: _Optional[int] = ..., stalled_seconds: _Optional[float] = ..., prompt_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., fairness_bound: _Optional[float] = ...) -> None: ...
+    def __init__(self, running: _Optional[int] = ..., waiting: _Optional[int] = ..., kv_tokens_used: _Optional[int] = ..., step_seconds: _Optional[float] = ..., draining: _Optional[bool] = ..., queue_seconds: _Optional[float] = ..., services: _Optional[_Iterable[_Union[ClientService, _Mapping[str, _Any]]]] = ..., fairness_gap: _Optional[float] = ..., recomputed_tokens: _Optional[int] = ..., stalled_seconds: _Optional[float] = ..., prompt_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., fairness_bound: _Optional[float] = ...) -> None: ...
 
 class ClientService(_message.Message):
     __slots__ = ("client", "service", "balance", "waiting", "running", "weighted_service")
@@ -198,7 +198,7 @@ class Progress(_message.Message):
     ended: _containers.RepeatedCompositeFieldContainer[RequestEnd]
     cached: _containers.RepeatedCompositeFieldContainer[BlockRun]
     accepted: _containers.RepeatedCompositeFieldContainer[AcceptedRequest]
-    def __init__(self, evicted: _Optional[bytes] = ..., ended: _Optional[_Iterable[_Union[RequestEnd, _Mapping]]] = ..., cached: _Optional[_Iterable[_Union[BlockRun, _Mapping]]] = ..., accepted: _Optional[_Iterable[_Union[AcceptedRequest, _Mapping]]] = ...) -> None: ...
+    def __init__(self, evicted: _Optional[bytes] = ..., ended: _Optional[_Iterable[_Union[RequestEnd, _Mapping[str, _Any]]]] = ..., cached: _Optional[_Iterable[_Union[BlockRun, _Mapping[str, _Any]]]] = ..., accepted: _Optional[_Iterable[_Union[AcceptedRequest, _Mapping[str, _Any]]]] = ...) -> None: ...
 
 class RequestEnd(_message.Message):
     __slots__ = ("request_id", "attempt", "started", "output_tokens")
@@ -220,7 +220,7 @@ class WorkerCommand(_message.Message):
     attached: Attached
     drain: DrainCommand
     flush: FlushCommand
-    def __init__(self, attached: _Optional[_Union[Attached, _Mapping]] = ..., drain: _Optional[_Union[DrainCommand, _Mapping]] = ..., flush: _Optional[_Union[FlushCommand, _Mapping]] = ...) -> None: ...
+    def __init__(self, attached: _Optional[_Union[Attached, _Mapping[str, _Any]]] = ..., drain: _Optional[_Union[DrainCommand, _Mapping[str, _Any]]] = ..., flush: _Optional[_Union[FlushCommand, _Mapping[str, _Any]]] = ...) -> None: ...
 
 class Attached(_message.Message):
     __slots__ = ()
@@ -248,7 +248,7 @@ class ClusterState(_message.Message):
     members: _containers.RepeatedCompositeFieldContainer[Member]
     pools: _containers.RepeatedCompositeFieldContainer[Pool]
     epoch: int
-    def __init__(self, members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., pools: _Optional[_Iterable[_Union[Pool, _Mapping]]] = ..., epoch: _Optional[int] = ...) -> None: ...
+    def __init__(self, members: _Optional[_Iterable[_Union[Member, _Mapping[str, _Any]]]] = ..., pools: _Optional[_Iterable[_Union[Pool, _Mapping[str, _Any]]]] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class Member(_message.Message):
     __slots__ = ("worker", "instance", "address", "model", "load")
@@ -262,7 +262,7 @@ class Member(_message.Message):
     address: str
     model: ModelInfo
     load: Load
-    def __init__(self, worker: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ...) -> None: ...
+    def __init__(self, worker: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., model: _Optional[_Union[ModelInfo, _Mapping[str, _Any]]] = ..., load: _Optional[_Union[Load, _Mapping[str, _Any]]] = ...) -> None: ...
 
 class Pool(_message.Message):
     __slots__ = ("model", "overloaded")
@@ -306,7 +306,7 @@ class StatusResponse(_message.Message):
     services: _containers.RepeatedCompositeFieldContainer[WorkerService]
     policy: str
     clients: int
-    def __init__(self, cluster: _Optional[_Union[ClusterState, _Mapping]] = ..., services: _Optional[_Iterable[_Union[WorkerService, _Mapping]]] = ..., policy: _Optional[str] = ..., clients: _Optional[int] = ...) -> None: ...
+    def __init__(self, cluster: _Optional[_Union[ClusterState, _Mapping[str, _Any]]] = ..., services: _Optional[_Iterable[_Union[WorkerService, _Mapping[str, _Any]]]] = ..., policy: _Optional[str] = ..., clients: _Optional[int] = ...) -> None: ...
 
 class WorkerService(_message.Message):
     __slots__ = ("worker", "clients")
@@ -314,4 +314,4 @@ class WorkerService(_message.Message):
     CLIENTS_FIELD_NUMBER: _ClassVar[int]
     worker: str
     clients: _containers.RepeatedCompositeFieldContainer[ClientService]
-    def __init__(self, worker: _Optional[str] = ..., clients: _Optional[_Iterable[_Union[ClientService, _Mapping]]] = ...) -> None: ...
+    def __init__(self, worker: _Optional[str] = ..., clients: _Optional[_Iterable[_Union[ClientService, _Mapping[str, _Any]]]] = ...) -> None: ...

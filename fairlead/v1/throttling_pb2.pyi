@@ -2,7 +2,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
-from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from typing import Any as _Any, ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -18,7 +18,7 @@ class AccountResponse(_message.Message):
     apps: _containers.RepeatedCompositeFieldContainer[AppAccount]
     degraded: bool
     gateways: int
-    def __init__(self, apps: _Optional[_Iterable[_Union[AppAccount, _Mapping]]] = ..., degraded: _Optional[bool] = ..., gateways: _Optional[int] = ...) -> None: ...
+    def __init__(self, apps: _Optional[_Iterable[_Union[AppAccount, _Mapping[str, _Any]]]] = ..., degraded: _Optional[bool] = ..., gateways: _Optional[int] = ...) -> None: ...
 
 class AppAccount(_message.Message):
     __slots__ = ("app", "served", "throttled", "broken", "cancelled", "refused", "tokens", "wasted_tokens")

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from fairlead.v1 import common_pb2 as fairlead_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x66\x61irlead/v1/traces.proto\x12\x0b\x66\x61irlead.v1\x1a\x18\x66\x61irlead/v1/common.proto\"\x1e\n\x10\x46indTraceRequest\x12\n\n\x02id\x18\x01 \x01(\t\";\n\x11\x46indTraceResponse\x12&\n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x17.fairlead.v1.TracedCall\"\x92\x03\n\nTracedCall\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06\x63lient\x18\x02 \x01(\t\x12\x0b\n\x03\x61pp\x18\x03 \x01(\t\x12\x13\n\x0binteraction\x18\x04 \x01(\t\x12\r\n\x05stage\x18\x05 \x01(\r\x12\r\n\x05model\x18\x06 \x01(\t\x12\x0e\n\x06worker\x18\x07 \x01(\t\x12\x0e\n\x06policy\x18\x08 \x01(\t\x12%\n\x07outcome\x18\t \x01(\x0e\x32\x14.fairlead.v1.Outcome\x12\x30\n\rfinish_reason\x18\n \x01(\x0e\x32\x19.fairlead.v1.FinishReason\x12!\n\x05usage\x18\x0b \x01(\x0b\x32\x12.fairlead.v1.Usage\x12\x16\n\x0ematched_tokens\x18\x0c \x01(\r\x12\x0f\n\x07retries\x18\r \x01(\r\x12\x13\n\x0btraceparent\x18\x0e \x01(\t\x12\x10\n\x08received\x18\x0f \x01(\x03\x12\x10\n\x08\x66inished\x18\x10 \x01(\x03\x12\"\n\x06phases\x18\x11 \x03(\x0b\x32\x12.fairlead.v1.Phase\"B\n\x05Phase\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07service\x18\x02 \x01(\t\x12\r\n\x05start\x18\x03 \x01(\x03\x12\x0b\n\x03\x65nd\x18\x04 \x01(\x03\x32T\n\x06Traces\x12J\n\tFindTrace\x12\x1d.fairlead.v1.FindTraceRequest\x1a\x1e.fairlead.v1.FindTraceResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x66\x61irlead/v1/traces.proto\x12\x0b\x66\x61irlead.v1\x1a\x18\x66\x61irlead/v1/common.proto\"\x1e\n\x10\x46indTraceRequest\x12\n\n\x02id\x18\x01 \x01(\t\";\n\x11\x46indTraceResponse\x12&\n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x17.fairlead.v1.TracedCall\"\xc0\x03\n\nTracedCall\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06\x63lient\x18\x02 \x01(\t\x12\x0b\n\x03\x61pp\x18\x03 \x01(\t\x12\x13\n\x0binteraction\x18\x04 \x01(\t\x12\r\n\x05stage\x18\x05 \x01(\r\x12\r\n\x05model\x18\x06 \x01(\t\x12\x0e\n\x06worker\x18\x07 \x01(\t\x12\x0e\n\x06policy\x18\x08 \x01(\t\x12%\n\x07outcome\x18\t \x01(\x0e\x32\x14.fairlead.v1.Outcome\x12\x30\n\rfinish_reason\x18\n \x01(\x0e\x32\x19.fairlead.v1.FinishReason\x12!\n\x05usage\x18\x0b \x01(\x0b\x32\x12.fairlead.v1.Usage\x12\x16\n\x0ematched_tokens\x18\x0c \x01(\r\x12\x0f\n\x07retries\x18\r \x01(\r\x12\x13\n\x0btraceparent\x18\x0e \x01(\t\x12\x10\n\x08received\x18\x0f \x01(\x03\x12\x10\n\x08\x66inished\x18\x10 \x01(\x03\x12\"\n\x06phases\x18\x11 \x03(\x0b\x32\x12.fairlead.v1.Phase\x12\x19\n\x11\x63\x61ller_request_id\x18\x12 \x01(\t\x12\x11\n\tnamed_app\x18\x13 \x01(\t\"B\n\x05Phase\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07service\x18\x02 \x01(\t\x12\r\n\x05start\x18\x03 \x01(\x03\x12\x0b\n\x03\x65nd\x18\x04 \x01(\x03\x32T\n\x06Traces\x12J\n\tFindTrace\x12\x1d.fairlead.v1.FindTraceRequest\x1a\x1e.fairlead.v1.FindTraceResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,9 +37,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FINDTRACERESPONSE']._serialized_start=99
   _globals['_FINDTRACERESPONSE']._serialized_end=158
   _globals['_TRACEDCALL']._serialized_start=161
-  _globals['_TRACEDCALL']._serialized_end=563
-  _globals['_PHASE']._serialized_start=565
-  _globals['_PHASE']._serialized_end=631
-  _globals['_TRACES']._serialized_start=633
-  _globals['_TRACES']._serialized_end=717
+  _globals['_TRACEDCALL']._serialized_end=609
+  _globals['_PHASE']._serialized_start=611
+  _globals['_PHASE']._serialized_end=677
+  _globals['_TRACES']._serialized_start=679
+  _globals['_TRACES']._serialized_end=763
 # @@protoc_insertion_point(module_scope)

@@ -3,7 +3,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
-from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from typing import Any as _Any, ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -17,10 +17,10 @@ class FindTraceResponse(_message.Message):
     __slots__ = ("calls",)
     CALLS_FIELD_NUMBER: _ClassVar[int]
     calls: _containers.RepeatedCompositeFieldContainer[TracedCall]
-    def __init__(self, calls: _Optional[_Iterable[_Union[TracedCall, _Mapping]]] = ...) -> None: ...
+    def __init__(self, calls: _Optional[_Iterable[_Union[TracedCall, _Mapping[str, _Any]]]] = ...) -> None: ...
 
 class TracedCall(_message.Message):
-    __slots__ = ("request_id", "client", "app", "interaction", "stage", "model", "worker", "policy", "outcome", "finish_reason", "usage", "matched_tokens", "retries", "traceparent", "received", "finished", "phases")
+    __slots__ = ("request_id", "client", "app", "interaction", "stage", "model", "worker", "policy", "outcome", "finish_reason", "usage", "matched_tokens", "retries", "traceparent", "received", "finished", "phases", "caller_request_id", "named_app")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     APP_FIELD_NUMBER: _ClassVar[int]
@@ -38,6 +38,8 @@ class TracedCall(_message.Message):
     RECEIVED_FIELD_NUMBER: _ClassVar[int]
     FINISHED_FIELD_NUMBER: _ClassVar[int]
     PHASES_FIELD_NUMBER: _ClassVar[int]
+    CALLER_REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    NAMED_APP_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     client: str
     app: str
@@ -55,7 +57,9 @@ class TracedCall(_message.Message):
     received: int
     finished: int
     phases: _containers.RepeatedCompositeFieldContainer[Phase]
-    def __init__(self, request_id: _Optional[str] = ..., client: _Optional[str] = ..., app: _Optional[str] = ..., interaction: _Optional[str] = ..., stage: _Optional[int] = ..., model: _Optional[str] = ..., worker: _Optional[str] = ..., policy: _Optional[str] = ..., outcome: _Optional[_Union[_common_pb2.Outcome, str]] = ..., finish_reason: _Optional[_Union[_common_pb2.FinishReason, str]] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., matched_tokens: _Optional[int] = ..., retries: _Optional[int] = ..., traceparent: _Optional[str] = ..., received: _Optional[int] = ..., finished: _Optional[int] = ..., phases: _Optional[_Iterable[_Union[Phase, _Mapping]]] = ...) -> None: ...
+    caller_request_id: str
+    named_app: str
+    def __init__(self, request_id: _Optional[str] = ..., client: _Optional[str] = ..., app: _Optional[str] = ..., interaction: _Optional[str] = ..., stage: _Optional[int] = ..., model: _Optional[str] = ..., worker: _Optional[str] = ..., policy: _Optional[str] = ..., outcome: _Optional[_Union[_common_pb2.Outcome, str]] = ..., finish_reason: _Optional[_Union[_common_pb2.FinishReason, str]] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping[str, _Any]]] = ..., matched_tokens: _Optional[int] = ..., retries: _Optional[int] = ..., traceparent: _Optional[str] = ..., received: _Optional[int] = ..., finished: _Optional[int] = ..., phases: _Optional[_Iterable[_Union[Phase, _Mapping[str, _Any]]]] = ..., caller_request_id: _Optional[str] = ..., named_app: _Optional[str] = ...) -> None: ...
 
 class Phase(_message.Message):
     __slots__ = ("name", "service", "start", "end")

@@ -3,7 +3,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
-from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from typing import Any as _Any, ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -13,7 +13,7 @@ class SessionCommands(_message.Message):
     ABORTS_FIELD_NUMBER: _ClassVar[int]
     submits: _containers.RepeatedCompositeFieldContainer[Submit]
     aborts: _containers.RepeatedCompositeFieldContainer[Abort]
-    def __init__(self, submits: _Optional[_Iterable[_Union[Submit, _Mapping]]] = ..., aborts: _Optional[_Iterable[_Union[Abort, _Mapping]]] = ...) -> None: ...
+    def __init__(self, submits: _Optional[_Iterable[_Union[Submit, _Mapping[str, _Any]]]] = ..., aborts: _Optional[_Iterable[_Union[Abort, _Mapping[str, _Any]]]] = ...) -> None: ...
 
 class Submit(_message.Message):
     __slots__ = ("request_id", "attempt", "client", "token_ids", "generated_tokens", "sampling", "weight", "in_interaction", "cache_scope", "timeout_seconds", "system_tokens", "charged", "public_tokens")
@@ -43,7 +43,7 @@ class Submit(_message.Message):
     system_tokens: int
     charged: bool
     public_tokens: int
-    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., client: _Optional[str] = ..., token_ids: _Optional[bytes] = ..., generated_tokens: _Optional[int] = ..., sampling: _Optional[_Union[_common_pb2.SamplingParams, _Mapping]] = ..., weight: _Optional[float] = ..., in_interaction: _Optional[bool] = ..., cache_scope: _Optional[str] = ..., timeout_seconds: _Optional[float] = ..., system_tokens: _Optional[int] = ..., charged: _Optional[bool] = ..., public_tokens: _Optional[int] = ...) -> None: ...
+    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., client: _Optional[str] = ..., token_ids: _Optional[bytes] = ..., generated_tokens: _Optional[int] = ..., sampling: _Optional[_Union[_common_pb2.SamplingParams, _Mapping[str, _Any]]] = ..., weight: _Optional[float] = ..., in_interaction: _Optional[bool] = ..., cache_scope: _Optional[str] = ..., timeout_seconds: _Optional[float] = ..., system_tokens: _Optional[int] = ..., charged: _Optional[bool] = ..., public_tokens: _Optional[int] = ...) -> None: ...
 
 class Abort(_message.Message):
     __slots__ = ("request_id", "attempt")
@@ -61,7 +61,7 @@ class StepEvents(_message.Message):
     started: _containers.RepeatedCompositeFieldContainer[Started]
     tokens: _containers.RepeatedCompositeFieldContainer[Tokens]
     ended: _containers.RepeatedCompositeFieldContainer[Ended]
-    def __init__(self, started: _Optional[_Iterable[_Union[Started, _Mapping]]] = ..., tokens: _Optional[_Iterable[_Union[Tokens, _Mapping]]] = ..., ended: _Optional[_Iterable[_Union[Ended, _Mapping]]] = ...) -> None: ...
+    def __init__(self, started: _Optional[_Iterable[_Union[Started, _Mapping[str, _Any]]]] = ..., tokens: _Optional[_Iterable[_Union[Tokens, _Mapping[str, _Any]]]] = ..., ended: _Optional[_Iterable[_Union[Ended, _Mapping[str, _Any]]]] = ...) -> None: ...
 
 class Started(_message.Message):
     __slots__ = ("request_id", "attempt", "cached_tokens", "service")
@@ -89,7 +89,7 @@ class Tokens(_message.Message):
     text: str
     logprobs: _containers.RepeatedCompositeFieldContainer[_common_pb2.TokenLogprobs]
     service: float
-    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., token_ids: _Optional[bytes] = ..., text: _Optional[str] = ..., logprobs: _Optional[_Iterable[_Union[_common_pb2.TokenLogprobs, _Mapping]]] = ..., service: _Optional[float] = ...) -> None: ...
+    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., token_ids: _Optional[bytes] = ..., text: _Optional[str] = ..., logprobs: _Optional[_Iterable[_Union[_common_pb2.TokenLogprobs, _Mapping[str, _Any]]]] = ..., service: _Optional[float] = ...) -> None: ...
 
 class Ended(_message.Message):
     __slots__ = ("request_id", "attempt", "outcome", "finish_reason", "message", "usage", "timings", "text")
@@ -109,7 +109,7 @@ class Ended(_message.Message):
     usage: _common_pb2.Usage
     timings: _common_pb2.Timings
     text: str
-    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., outcome: _Optional[_Union[_common_pb2.Outcome, str]] = ..., finish_reason: _Optional[_Union[_common_pb2.FinishReason, str]] = ..., message: _Optional[str] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., timings: _Optional[_Union[_common_pb2.Timings, _Mapping]] = ..., text: _Optional[str] = ...) -> None: ...
+    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., outcome: _Optional[_Union[_common_pb2.Outcome, str]] = ..., finish_reason: _Optional[_Union[_common_pb2.FinishReason, str]] = ..., message: _Optional[str] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping[str, _Any]]] = ..., timings: _Optional[_Union[_common_pb2.Timings, _Mapping[str, _Any]]] = ..., text: _Optional[str] = ...) -> None: ...
 
 class EncodeRequest(_message.Message):
     __slots__ = ("prompt", "cache_scope", "public_system")
@@ -119,7 +119,7 @@ class EncodeRequest(_message.Message):
     prompt: _common_pb2.Prompt
     cache_scope: str
     public_system: bool
-    def __init__(self, prompt: _Optional[_Union[_common_pb2.Prompt, _Mapping]] = ..., cache_scope: _Optional[str] = ..., public_system: _Optional[bool] = ...) -> None: ...
+    def __init__(self, prompt: _Optional[_Union[_common_pb2.Prompt, _Mapping[str, _Any]]] = ..., cache_scope: _Optional[str] = ..., public_system: _Optional[bool] = ...) -> None: ...
 
 class EncodeResponse(_message.Message):
     __slots__ = ("token_ids", "digests", "system_tokens", "public_tokens", "revision")

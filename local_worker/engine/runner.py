@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
 
+from fairlead.process import log_step
 from local_worker.core.batch import Batch, Slice
 from local_worker.engine import memory
 from local_worker.engine.attention import Attention, PagedAttention, UnsupportedModel
@@ -56,6 +57,7 @@ class TransformersEngine:
         self._model = model.eval()
         self._options = options
         self.vocab_size: int = model.get_input_embeddings().num_embeddings
+        log_step("checking the model")
         self._device, dtype = model.device, model.dtype
         self.ahead = 1 if self._device.type == "cuda" else 0
         self._sampled = torch.empty(0, dtype=torch.int64, device=self._device)  # by the last batch
@@ -96,6 +98,7 @@ class TransformersEngine:
         with reading(), torch.device("meta"):
             config = AutoConfig.from_pretrained(path)
             skeleton: Any = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+        log_step("loading weights")
         memory.check_weights(skeleton.num_parameters(), dtype, memory.available(device))
         with reading():
             loaded: Any = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, output_loading_info=True)

@@ -1,5 +1,6 @@
-"""Every example runs against a real stack."""
+"""Every example runs against a real stack, with the API key of the environment."""
 
+import hashlib
 import json
 import re
 import shutil
@@ -15,11 +16,21 @@ from cli.stack import Stack
 EXAMPLES = sorted(Path("examples").glob("*.py"))
 JAVASCRIPT = Path("examples/javascript")
 INSTALLED = Path(".cache/javascript")
+KEY = "a key for tests only"
 
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with Stack(workers=1, log_dir=tmp_path_factory.mktemp("logs"), model="tiny", engine="fake") as stack:
+    folder = tmp_path_factory.mktemp("stack")
+    keys = folder / "keys.yaml"
+    digest = hashlib.sha256(KEY.encode()).hexdigest()
+    keys.write_text(f"keys: [{{hash: {digest}, tenant: acme, names_users: true}}]\n")
+    options = ["--keys", str(keys)]
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        Stack(workers=1, log_dir=folder, model="tiny", engine="fake", gateway_args=options) as stack,
+    ):
+        patch.setenv("FAIRLEAD_API_KEY", KEY)
         yield stack.gateway
 
 
@@ -33,6 +44,16 @@ def test_an_example_runs(example: Path, gateway: str) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
     assert not done.stderr
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_what_the_readme_shows_runs(number: int, gateway: str) -> None:
+    block = re.findall(r"```python\n(.*?)```", Path("README.md").read_text(), re.DOTALL)[number]
+    code = block.replace("127.0.0.1:7000", gateway)
+    assert code != block
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.strip()
 
 
 def run(name: str, *args: str) -> str:

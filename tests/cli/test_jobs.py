@@ -1,7 +1,10 @@
-"""Simulations in other processes: results in order, and progress that is seen while one is under way."""
+"""Simulations in other processes: results as they come, progress that is seen while one is under way, and an end
+whatever happens to a process."""
 
 import io
+import multiprocessing
 import os
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +58,55 @@ class Fails:
 
     def run(self, ended: Ended | None = None) -> int:
         raise InvalidRequest("not so", "field")
+
+
+@dataclass(frozen=True, slots=True)
+class Dies:
+    """A job whose process is killed from outside once it runs, as by a system that is out of memory."""
+
+    def run(self, ended: Ended | None = None) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A job that is done at once."""
+
+    number: int
+
+    def run(self, ended: Ended | None = None) -> int:
+        return self.number
+
+
+def test_a_killed_process_is_an_error_and_no_wait_without_end() -> None:
+    with pytest.raises(SimulationFailed, match="killed by SIGKILL; if memory ran out, try fewer --processes"):
+        list(run_jobs([Dies()], 1))
+    assert not multiprocessing.active_children()
+
+
+def test_a_result_does_not_wait_for_the_jobs_before_it(tmp_path: Path) -> None:
+    """The first job ends only after the other's result has come: without that the test never ends."""
+    door = tmp_path / "door"
+    os.mkfifo(door)
+    results = run_jobs([Waits(door, 1), Number(7)], 2)
+    assert next(results)[1] == 7
+    door.open("w").close()
+    assert next(results)[1] == 1
+
+
+def test_each_job_is_run_once_by_as_many_processes_as_allowed() -> None:
+    results = sorted(result for _, result in run_jobs([Number(n % 5) for n in range(10)], 2))
+    assert results == [0, 1, 2, 3, 4]
+
+
+def test_who_leaves_ends_the_simulations_that_run(tmp_path: Path) -> None:
+    """Nobody ever opens the door."""
+    door = tmp_path / "door"
+    os.mkfifo(door)
+    results = run_jobs([Waits(door, 0), Number(7)], 2)
+    assert next(results)[1] == 7
+    results.close()  # type: ignore[attr-defined]  # as Ctrl-C in the loop does
+    assert not multiprocessing.active_children()
 
 
 def test_progress_moves_within_one_simulation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

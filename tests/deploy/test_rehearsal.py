@@ -32,7 +32,7 @@ SANDBOX = [
 STAND_IN = {
     "name": "fairlead-worker",
     "behavior": "merge",
-    "literals": ["FAIRLEAD_ENGINE=fake", "FAIRLEAD_FAKE_STEP_SECONDS=0.02"],
+    "literals": ["FAIRLEAD_WORKER_ENGINE=fake", "FAIRLEAD_WORKER_FAKE_STEP_SECONDS=0.02"],
 }
 PRODUCTION = "deploy/k8s/overlays/production"
 Render = Callable[[str], list[Manifest]]

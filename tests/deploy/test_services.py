@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from fairlead.config import PREFIX, load
+from fairlead.config import load
+from fairlead.environment import PREFIX, SHARED, variable
 from fairlead.rpc.server import LIVENESS
 from gateway.app import GatewayConfig
 from gateway.tenants import Tenants
@@ -18,6 +19,7 @@ from global_scheduler.app import SchedulerConfig
 from local_worker.config import WorkerConfig
 from tests.deploy import kubelet
 from tests.deploy.forms import EVALUATION, FORMS, Manifest, config_maps, pod_template, services, templates
+from tests.services import SERVICES
 from throttler.core.profiles import Limits
 from throttler.profiles_file import parse
 
@@ -42,10 +44,11 @@ def test_services_accept_their_arguments_and_environment(render: Render, form: s
         python, dash_m, module, *arguments = kubelet.command_line(container, values)
         assert (python, dash_m) == ("python", "-m")
         assert importlib.util.find_spec(f"{module}.__main__") is not None
-        config = CONFIGS[module]
-        known = {PREFIX + field.name.upper() for field in dataclasses.fields(config)}
+        config, service = CONFIGS[module], SERVICES[module]
+        known = {variable(service, field.name) for field in dataclasses.fields(config)}
+        known |= {PREFIX + option.upper() for option in SHARED}
         assert [name for name in values if name not in known and not FOREIGN.fullmatch(name)] == []
-        loaded = load(config, arguments, values, prog=module)
+        loaded = load(config, service, arguments, values, prog=module)
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
         assert loaded.listen == f"0.0.0.0:{ports['grpc']}"
         assert loaded.metrics == (f"0.0.0.0:{ports['metrics']}" if "metrics" in ports else "")
@@ -76,7 +79,8 @@ def test_grace_period_covers_the_drain(render: Render, form: str) -> None:
     manifests = render(form)
     for template in templates(manifests):
         (container,) = template["spec"]["containers"]
-        drain = float(environment(container, manifests).get("FAIRLEAD_DRAIN_SECONDS", 0))
+        own = environment(container, manifests)
+        drain = sum(float(value) for name, value in own.items() if name.endswith("_DRAIN_SECONDS"))
         pre_stop = container.get("lifecycle", {}).get("preStop", {}).get("exec", {}).get("command", ["sleep", "0"])
         assert template["spec"]["terminationGracePeriodSeconds"] >= drain + float(pre_stop[-1]) + 5
 
@@ -85,7 +89,7 @@ def test_grace_period_covers_the_drain(render: Render, form: str) -> None:
 def test_pods_are_restricted(render: Render, form: str) -> None:
     for template in templates(render(form)):
         pod = template["spec"]
-        assert pod["enableServiceLinks"] is False  # it would set FAIRLEAD_* variables that nobody configured
+        assert pod["enableServiceLinks"] is False  # it would set FAIRLEAD_* variables that nobody reads
         assert pod["automountServiceAccountToken"] is False
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}

@@ -59,7 +59,7 @@ def test_gateways_know_how_many_they_may_be(render: Render, form: str) -> None:
     [settings] = [data for name, data in config_maps(manifests).items() if name.startswith("fairlead-gateway-")]
     replicas = named(manifests, "Deployment", "fairlead-gateway")["spec"].get("replicas")
     most = replicas or named(manifests, "HorizontalPodAutoscaler", "fairlead-gateway")["spec"]["maxReplicas"]
-    assert settings["FAIRLEAD_GATEWAYS"] == str(most)
+    assert settings["FAIRLEAD_GATEWAY_GATEWAYS"] == str(most)
 
 
 def test_the_readme_lists_overlays_and_components() -> None:

@@ -19,10 +19,12 @@ THROTTLED = ThrottledUser("user_per_minute=1", WAIT)
 
 
 class Peer(inference_pb2_grpc.InferenceServicer):
-    """Refuses with `refusals`, one per call, then serves; breaks off after the first chunk where `breaks` is set."""
+    """Refuses with `refusals`, one per call, and answers CANCELLED to the next `cancels`, then serves; breaks off after
+    the first chunk where `breaks` is set."""
 
     def __init__(self) -> None:
         self.refusals: list[FairleadError] = []
+        self.cancels = 0
         self.breaks = False
         self.requests: list[inference_pb2.GenerateRequest] = []
         self.metadata: list[dict[str, Any]] = []
@@ -35,8 +37,13 @@ class Peer(inference_pb2_grpc.InferenceServicer):
         self.metadata.append(dict(context.invocation_metadata()))
         if self.refusals:
             context.abort_with_status(to_status(self.refusals.pop(0)))
+        if self.cancels:
+            self.cancels -= 1
+            context.abort(grpc.StatusCode.CANCELLED, "the proxy is going away")
         token = f"after {request.interaction.stage}".encode()
-        accepted = inference_pb2.Accepted(request_id="r1", model="m", worker="w", interaction_token=token)
+        accepted = inference_pb2.Accepted(
+            request_id="r1", model="m", worker="w", interaction_token=token, app="default"
+        )
         yield inference_pb2.GenerateResponse(accepted=accepted)
         yield self._chunk("Hel", [72, 101, 108])
         if self.breaks:
@@ -91,6 +98,7 @@ def test_a_completion_is_all_that_came(client: SyncClient) -> None:
     assert [entry.top for entry in completion.logprobs] == [((token, -0.5),) for token in completion.token_ids]
     assert completion.finish_reason is FinishReason.LENGTH
     assert (completion.request_id, completion.model, completion.worker) == ("r1", "m", "w")
+    assert completion.app == "default", "what the call counted as, not what it named"
     usage, timings = completion.usage, completion.timings
     assert (usage.prompt_tokens, usage.cached_tokens, usage.output_tokens, usage.system_tokens) == (4, 2, 5, 1)
     assert (timings.received, timings.queued, timings.first_token, timings.finished) == (1, 0, 6, 7)
@@ -124,6 +132,34 @@ def test_the_last_refusal_is_the_callers(address: str, peer: Peer) -> None:
     assert len(peer.requests) == 3
 
 
+def test_a_call_that_somebody_else_cancelled_is_made_again(address: str, peer: Peer) -> None:
+    peer.cancels = 3
+    with SyncClient(address, retries=Retries(attempts=1)) as client:
+        with pytest.raises(Unavailable, match="the proxy is going away"):
+            client.generate("hi")
+        assert client.generate("hi").text == "Hello"
+    assert len(peer.requests) == 4
+
+
+def test_a_call_is_known_by_its_id_even_if_no_answer_came(address: str, peer: Peer) -> None:
+    peer.cancels = 1
+    with SyncClient(address, retries=Retries(attempts=0)) as client, pytest.raises(Unavailable) as caught:
+        client.generate("hi")
+    assert caught.value.request_id == peer.metadata[0]["x-request-id"]
+    assert str(caught.value) == f"the proxy is going away (request {caught.value.request_id})"
+
+
+def test_the_key_is_the_environments_unless_one_is_given(
+    address: str, peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAIRLEAD_API_KEY", "from outside")
+    for key in (None, "given", ""):
+        with SyncClient(address, api_key=key) as client:
+            client.generate("hi")
+    sent = [metadata.get("authorization") for metadata in peer.metadata]
+    assert sent == ["Bearer from outside", "Bearer given", None]
+
+
 def test_no_wait_goes_beyond_the_deadline(client: SyncClient, peer: Peer) -> None:
     peer.refusals = [ThrottledUser("user_per_minute=1", 1000.0)]
     with pytest.raises(ThrottledUser):
@@ -143,9 +179,29 @@ def test_output_is_never_repeated(client: SyncClient, peer: Peer) -> None:
     peer.breaks = True
     stream = client.stream("hi")
     assert next(stream).text == "Hel"
-    with pytest.raises(Unavailable):
+    with pytest.raises(Unavailable) as caught:
         next(stream)
+    assert caught.value.request_id == "r1"
     assert len(peer.requests) == 1
+
+
+def test_a_blocking_stream_has_what_the_asynchronous_has(client: SyncClient) -> None:
+    with client.stream_chat([("user", "hi")]) as stream:
+        assert stream.accepted is None
+        assert [chunk.text for chunk in stream] == ["Hel", "lo"]
+        assert stream.accepted is not None
+        assert stream.accepted.request_id == stream.completion.request_id == "r1"
+    assert stream.wait().usage.output_tokens == 5
+
+
+def test_a_blocking_interaction_has_what_the_asynchronous_has(client: SyncClient, peer: Peer) -> None:
+    with client.interaction(app="agent") as interaction:
+        assert interaction.stream("one").wait().text == "Hello"
+        assert interaction.stream_chat([("user", "two")]).wait().text == "Hello"
+        interaction.generate("three")
+        interaction.chat([("user", "four")])
+    assert [(r.interaction.id, r.interaction.stage) for r in peer.requests] == [(interaction.id, n) for n in range(4)]
+    assert [end.interaction.id for end in peer.ended] == [interaction.id]
 
 
 async def test_the_asynchronous_client_streams_and_retries(address: str, peer: Peer) -> None:

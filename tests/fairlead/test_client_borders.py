@@ -53,6 +53,19 @@ def test_one_stop_string_is_one(client: SyncClient, peer: Peer) -> None:
     assert list(peer.requests[0].sampling.stop) == ["END"]
 
 
-def test_a_value_that_fits_no_field_is_an_invalid_request(client: SyncClient) -> None:
-    with pytest.raises(InvalidRequest):
-        client.generate("hi", max_tokens=-1)
+@pytest.mark.parametrize(
+    ("option", "value", "complaint"),
+    [
+        ("max_tokens", -1, "sampling.max_tokens: must be between 0 and 4294967295, got -1"),
+        ("seed", 2**64, f"sampling.seed: must be between 0 and {2**64 - 1}, got {2**64}"),
+        ("stop_token_ids", [-1], "sampling.stop_token_ids: must be between 0 and 4294967295, got [-1]"),
+        ("max_tokens", "a", "sampling.max_tokens: 'str' object cannot be interpreted as an integer, got 'a'"),
+        ("stop", "\ud800", "sampling.stop: "),
+    ],
+)
+def test_a_value_that_fits_no_field_is_an_invalid_request(
+    client: SyncClient, option: str, value: object, complaint: str
+) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        client.generate("hi", **{option: value})
+    assert str(caught.value).startswith(complaint)

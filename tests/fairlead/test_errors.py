@@ -3,7 +3,7 @@
 import pytest
 
 from fairlead.errors import ERRORS, FairleadError, InvalidRequest, Retryable, error_for
-from fairlead.outcomes import Outcome
+from fairlead.outcomes import FinishReason, Outcome
 
 FAILURES = [outcome for outcome in Outcome if outcome is not Outcome.COMPLETED]
 
@@ -26,6 +26,17 @@ def test_an_error_is_built_from_its_outcome(outcome: Outcome) -> None:
         assert error.retry_after == 2.5
     if isinstance(error, InvalidRequest):
         assert error.field == "prompt"
+
+
+def test_an_error_names_its_request_where_there_was_one() -> None:
+    error = error_for(Outcome.REJECTED_QUEUE_FULL, "the queue is full")
+    error.request_id = "4f"
+    assert (str(error), error.message) == ("the queue is full (request 4f)", "the queue is full")
+
+
+def test_outcomes_and_finish_reasons_are_printed_by_name() -> None:
+    assert (str(Outcome.CANCELLED), f"{FinishReason.LENGTH}") == ("CANCELLED", "LENGTH")
+    assert (Outcome.CANCELLED, FinishReason.LENGTH) == (10, 2)
 
 
 def test_an_invalid_request_says_its_field() -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -80,10 +79,10 @@ async def test_an_interactions_calls_share_one_id_number_themselves_and_end(stac
         await asyncio.gather(*(interaction.generate(f"step {n}", max_tokens=3) for n in range(4)))
         completion = await interaction.chat([("user", "sum up")], max_tokens=3, ignore_eos=True)
         assert len(completion.token_ids) == 3
-    calls = [line for line in gateway.lines("call ended") if line["client"].endswith(user)]
+    calls = [line for line in gateway.log.lines("call ended") if line["client"].endswith(user)]
     assert len(calls) == 6
     assert {line["outcome"] for line in calls} == {"COMPLETED"}
-    ends = [line for line in gateway.lines("interaction closed") if line["client"].endswith(user)]
+    ends = [line for line in gateway.log.lines("interaction closed") if line["client"].endswith(user)]
     assert [(end["calls"], end["reason"]) for end in ends] == [(6, "end")]
 
 
@@ -101,6 +100,6 @@ def test_the_blocking_client_does_the_same(stack: Stack) -> None:
 
 
 def test_the_log_folder_is_where_it_was_asked_for(stack: Stack) -> None:
-    names = {process.log.name for process in stack.processes}
+    names = {process.log.path.name for process in stack.processes}
     assert names == {"scheduler.log", "worker-0.log", "worker-1.log", "gateway.log"}
-    assert all(Path(process.log).exists() for process in stack.processes)
+    assert all(process.log.path.exists() for process in stack.processes)

@@ -85,6 +85,7 @@ async def test_the_asynchronous_api_reads_the_same_details(address: str) -> None
     ("code", "expected"),
     [
         ("UNAVAILABLE", Unavailable),
+        ("CANCELLED", Unavailable),
         ("RESOURCE_EXHAUSTED", QueueFull),
         ("NOT_FOUND", InvalidRequest),
         ("DATA_LOSS", ERRORS[Outcome.INTERNAL]),

@@ -118,7 +118,7 @@ HASH = digest("x")
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("keys: [", "line 1"),
+        ("keys: [", r"yaml:1: is no YAML: expected the node content"),
         ("tenants: []", "yaml:1: tenants: unknown key 'tenants'; known keys: keys"),
         ("keys: []", "keys: must not be empty"),
         ("keys: [7]", r"keys\[0\]: expected a mapping"),

@@ -1,6 +1,11 @@
 """What a worker refuses to start with ends in one line that says what and why, never in a traceback."""
 
 import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,7 +72,7 @@ def test_weights_cut_off_are_named_in_one_line(folder: Path) -> None:
 
 
 def test_a_folder_without_a_model_is_named_in_one_line(tmp_path: Path) -> None:
-    refused(tmp_path, "tokenizer")
+    refused(tmp_path, "no config.json in")
 
 
 def refused(folder: Path, reason: str) -> None:
@@ -87,3 +92,69 @@ def test_a_cache_without_room_for_one_block_is_refused() -> None:
     assert load_model(config(FAKE_KV_TOKENS)).kv_tokens == FAKE_KV_TOKENS
     with pytest.raises(ConfigError, match=r"kv_tokens: must be at least one block \(block_tokens, 10000\), got 8192"):
         load_model(config(10_000))
+
+
+def test_each_step_is_said_before_it_begins(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "fairlead.process"):
+        load(folder)
+    steps = ["importing the engine", "reading the tokenizer", "loading weights", "checking the model"]
+    assert [record.step for record in caplog.records if record.message == "starting"] == steps  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("model", ["nosuch", "./nosuch", "/nosuch/model"])
+def test_a_name_that_can_be_no_model_is_refused_before_anything_is_imported(
+    model: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", "fairlead.process"):
+        refused(Path(model), "no folder, no hub id (organisation/name), and not the built-in model")
+    assert caplog.records == []
+
+
+def test_a_folder_without_weights_is_named_in_one_line(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    refused(folder, "no weights (*.safetensors or *.bin) in")
+
+
+def test_what_the_libraries_log_is_not_printed_too(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    load(folder)
+    for name in ("huggingface_hub", "transformers"):
+        assert logging.getLogger(name).handlers == []
+        logging.getLogger(f"{name}.anything").warning("from %s", name)
+        assert caplog.messages.count(f"from {name}") == 1
+
+
+ASK_THE_HUB = """
+import sys
+from local_worker.engine.model_files import resolve
+try:
+    print(resolve("organisation/tiny"))
+except FileNotFoundError as error:
+    print(error)
+print("torch" in sys.modules)
+"""
+
+
+def ask_an_unreachable_hub(cache: Path) -> list[str]:
+    environment = {**os.environ, "HF_ENDPOINT": "http://127.0.0.1:1", "HF_HOME": str(cache)}
+    done = subprocess.run([sys.executable, "-c", ASK_THE_HUB], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def test_a_hub_that_cannot_be_reached_is_asked_once_and_before_the_heavy_imports(tmp_path: Path) -> None:
+    reason, imported = ask_an_unreachable_hub(tmp_path)
+    assert reason.startswith("no such folder, and neither the hub nor its cache has it (ConnectError: ")
+    assert imported == "False"
+
+
+def test_what_the_hubs_cache_holds_is_loaded_from_there(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    cache = tmp_path_factory.mktemp("cache")
+    model = cache / "hub" / "models--organisation--tiny"
+    snapshot = model / "snapshots" / ("0" * 40)
+    (model / "refs").mkdir(parents=True)
+    (model / "refs" / "main").write_text("0" * 40)
+    shutil.copytree(folder, snapshot)
+    assert ask_an_unreachable_hub(cache)[0] == str(snapshot)
+    index = snapshot / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"w": "model-00002-of-00002.safetensors"}}))
+    assert ask_an_unreachable_hub(cache)[0] == "organisation/tiny", "a part of the weights is missing: the hub has it"

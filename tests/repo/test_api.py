@@ -2,19 +2,44 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import fairlead
+from fairlead import errors, prompt
 
 PUBLIC = [
+    "CallOptions",
+    "Cancelled",
     "Chunk",
     "Client",
+    "ClientLimit",
+    "Closed",
     "Completion",
+    "DeadlineExceeded",
     "FairleadError",
     "FinishReason",
     "Interaction",
+    "Internal",
+    "InvalidRequest",
+    "Message",
     "Outcome",
+    "PermissionDenied",
+    "QueueFull",
     "Retries",
+    "Retryable",
+    "SamplingOptions",
+    "Stream",
     "SyncClient",
+    "SyncInteraction",
+    "SyncStream",
+    "ThrottledApp",
+    "ThrottledUser",
+    "Timings",
+    "TokenLogprobs",
+    "TooLong",
+    "Unauthenticated",
+    "Unavailable",
+    "Usage",
 ]
 
 
@@ -23,7 +48,20 @@ def test_exported_names() -> None:
 
 
 def test_exported_names_exist() -> None:
-    assert [name for name in PUBLIC if getattr(fairlead, name).__name__ != name] == []
+    classes = [name for name in PUBLIC if name != "Message"]  # which is an alias
+    assert [name for name in classes if getattr(fairlead, name).__name__ != name] == []
+    assert fairlead.Message is prompt.Message
+
+
+def test_every_error_is_exported() -> None:
+    assert {error.__name__ for error in errors.ERRORS.values()} <= set(PUBLIC)
+
+
+def test_the_sdks_page_tells_every_error() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "sdk.md").read_text()
+    exported = [getattr(fairlead, name) for name in PUBLIC if name != "Message"]
+    names = [cls.__name__ for cls in exported if issubclass(cls, fairlead.FairleadError)]
+    assert [name for name in names if f"`{name}`" not in page] == []
 
 
 def test_import_is_light() -> None:

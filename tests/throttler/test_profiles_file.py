@@ -49,7 +49,7 @@ def test_an_empty_mapping_says_nothing_new() -> None:
     ("text", "complaint"),
     [
         ("", "p.yaml:1: is empty"),
-        ("apps: [", "line 1"),
+        ("tiers: {}\napps: [", "p.yaml:2: is no YAML: expected the node content"),
         ("- 1", "p.yaml:1: expected a mapping, got a list"),
         ("app: {}", "p.yaml:1: app: unknown key 'app'; known keys: limits"),
         ("limits:\n  user_per_minute: 0", "p.yaml:2: limits.user_per_minute: expected a whole number > 0, got 0"),

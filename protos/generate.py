@@ -1,0 +1,31 @@
+"""`python protos/generate.py`: writes fairlead/v1 from protos/, with stubs that pass `mypy --strict`."""
+
+import re
+import sys
+from pathlib import Path
+
+from grpc_tools import protoc
+
+ROOT = Path(__file__).parents[1]
+KINDS = ("python", "pyi", "grpc_python")
+
+
+def generate(out: Path) -> None:
+    """Write the package fairlead.v1 below `out`; raises SystemExit when protoc fails."""
+    protos = sorted(str(path) for path in (ROOT / "protos").rglob("*.proto"))
+    status = protoc.main(["", "-I", str(ROOT / "protos"), *(f"--{kind}_out={out}" for kind in KINDS), *protos])
+    if status:
+        raise SystemExit(status)
+    for stub in out.glob("fairlead/v1/*_pb2.pyi"):
+        stub.write_text(typed(stub.read_text()))
+
+
+def typed(stub: str) -> str:
+    """`stub` with the type arguments of Mapping, which protoc leaves out."""
+    given = re.sub(r"\b_Mapping(?=\])", "_Mapping[str, _Any]", stub)
+    return given if given == stub else given.replace("from typing import ", "from typing import Any as _Any, ", 1)
+
+
+if __name__ == "__main__":
+    generate(ROOT)
+    sys.exit(0)

@@ -1,0 +1,104 @@
+"""`fairlead ...` in processes of its own, with a runtime folder that no other test sees."""
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+DEADLINE = 200  # seconds: of what never comes
+
+
+class Running:
+    """A command that runs; what it says on both streams, line by line."""
+
+    def __init__(self, args: list[str], environment: dict[str, str]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "cli", *args],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.said: list[str] = []
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout:
+            for line in self.process.stdout:
+                self._lines.put(line)
+        self._lines.put(None)
+
+    def wait_for(self, words: str) -> str:
+        """The first line, of those not waited for yet, that has these words."""
+        while (line := self._lines.get(timeout=DEADLINE)) is not None:
+            self.said.append(line)
+            if words in line:
+                return line
+        raise AssertionError(f"ended before it said {words!r}: {self.said}")
+
+    def rest(self) -> str:
+        """What it says until it ends."""
+        lines = []
+        while (line := self._lines.get(timeout=DEADLINE)) is not None:
+            lines.append(line)
+        return "".join(lines)
+
+    def children(self) -> list[int]:
+        """Process ids."""
+        task = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return [int(pid) for pid in task.read_text().split()]
+
+    def end(self, number: int) -> int:
+        """Send a signal; returns the exit status."""
+        self.process.send_signal(number)
+        return self.ended()
+
+    def ended(self) -> int:
+        """The exit status, once it has ended."""
+        status = self.process.wait(DEADLINE)
+        self._reader.join()
+        return status
+
+    def close(self) -> None:
+        """End it, if it still runs."""
+        self.end(signal.SIGTERM)
+
+
+class Command:
+    """`fairlead` for one test: its runtime folder and logs are the test's own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = {key: value for key, value in os.environ.items() if not key.startswith("FAIRLEAD_")}
+        self.environment["XDG_RUNTIME_DIR"] = str(folder)
+
+    def run(self, *args: str, text: str = "") -> "subprocess.CompletedProcess[str]":
+        """With `text` on its standard input."""
+        return subprocess.run(
+            [sys.executable, "-m", "cli", *args],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            input=text,
+            timeout=DEADLINE,
+        )
+
+    def start(self, *args: str) -> Running:
+        """Without waiting for its end."""
+        return Running(list(args), self.environment)
+
+    def up(self, *args: str, logs: str = "logs") -> Running:
+        """`fairlead up` with the fake engine and a free port."""
+        folder = str(self.folder / logs)
+        return self.start("up", "--engine", "fake", "--listen", "127.0.0.1:0", "--log-dir", folder, *args)
+
+    def endpoint_files(self) -> list[Path]:
+        """Of the stacks that can be found."""
+        return [path for path in self.folder.iterdir() if path.is_file()]

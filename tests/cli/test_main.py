@@ -1,0 +1,36 @@
+"""`fairlead` itself, and what it says of a model that cannot be one."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cli.__main__ import VERBS, main
+
+
+def test_without_a_verb_it_prints_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("usage: fairlead")
+    assert len(re.findall(r"^    [a-z]+\b", said, re.MULTILINE)) == len(VERBS)
+
+
+def test_the_version_is_the_installed_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+    assert end.value.code == 0
+    assert re.fullmatch(r"fairlead \d+\.\d+\.\d+\n", capsys.readouterr().out)
+
+
+def test_a_model_that_cannot_be_one_is_refused_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs = tmp_path / "logs"
+    (tmp_path / "empty").mkdir()
+    for model, reason in (
+        ("nosuch", "no folder, no hub id (organisation/name), and not the built-in model, smollm2-135m-instruct"),
+        (str(tmp_path / "empty"), f"no config.json in {tmp_path / 'empty'}"),
+    ):
+        assert main(["up", "--model", model, "--log-dir", str(logs)]) == 1
+        assert capsys.readouterr() == ("", f"fairlead: --model {model}: {reason}\n")
+    assert not logs.exists()

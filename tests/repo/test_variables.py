@@ -1,0 +1,41 @@
+"""Every variable FAIRLEAD_... that code, manifests or documents name is one that some part of Fairlead reads."""
+
+import dataclasses
+import re
+
+from fairlead.environment import PREFIX, READ_ELSEWHERE, SHARED, Service, variable
+from gateway.app import GatewayConfig
+from global_scheduler.app import SchedulerConfig
+from local_worker.config import WorkerConfig
+from tests.repo.test_text import ROOT, text_files
+
+NAME = re.compile(r"FAIRLEAD_[A-Z_]*[A-Z]\b")
+CONFIGS = {Service.GATEWAY: GatewayConfig, Service.SCHEDULER: SchedulerConfig, Service.WORKER: WorkerConfig}
+INJECTED = {"FAIRLEAD_GATEWAY_PORT"}  # by Kubernetes, as the manifests' comments say
+WITH_NAMES_OF_THE_PAST = {ROOT / "CHANGELOG.md", ROOT / "tests"}
+
+
+def options(service: Service) -> set[str]:
+    return {field.name for field in dataclasses.fields(CONFIGS[service])}
+
+
+def known() -> set[str]:
+    own = {variable(service, option) for service in Service for option in options(service) | {"config"}}
+    return own | READ_ELSEWHERE | {PREFIX + option.upper() for option in SHARED}
+
+
+def test_no_file_names_a_variable_that_nobody_reads() -> None:
+    files = [file for file in text_files() if not WITH_NAMES_OF_THE_PAST & {file, *file.parents}]
+    named = {name: file for file in files for name in NAME.findall(file.read_text())}
+    assert {name: str(file) for name, file in named.items() if name not in known() | INJECTED} == {}
+    assert {"FAIRLEAD_SECRET", "FAIRLEAD_WORKER_POLICY"} <= named.keys(), "the search finds"
+
+
+def test_a_plain_name_is_of_an_option_that_several_services_have() -> None:
+    having = {option: [service for service in Service if option in options(service)] for option in SHARED}
+    assert {option: services for option, services in having.items() if len(services) < 2} == {}
+
+
+def test_the_operators_guide_lists_the_plain_names() -> None:
+    text = (ROOT / "docs" / "operations.md").read_text()
+    assert [option for option in SHARED if f"`{PREFIX}{option.upper()}`" not in text] == []
