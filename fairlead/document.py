@@ -8,6 +8,7 @@ import yaml
 
 from fairlead import yaml_nodes
 from fairlead.config import MOST, ConfigError
+from fairlead.names import normalized
 
 
 class Entry:
@@ -60,6 +61,13 @@ class Entry:
         if not isinstance(value, str) or not value:
             raise self.complaint(f"expected a text, got {self._shown()}")
         return value
+
+    def name(self) -> str:
+        """A text that can be a name, in its one spelling."""
+        try:
+            return normalized(self.text())
+        except ValueError as error:
+            raise self.complaint(str(error)) from error
 
     def flag(self) -> bool:
         """A truth value."""

@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 from fairlead.blocks import TOKEN_BYTES
 from fairlead.cost import within_limits
 from fairlead.errors import Cancelled, FairleadError
+from fairlead.names import MAX_NAME
 from fairlead.outcomes import Outcome
 from fairlead.rpc.status import REQUEST_ID_METADATA
 from fairlead.sampling import Sampling
@@ -22,7 +23,7 @@ from gateway.streams import Streams
 from gateway.tenants import Identity, Tenants
 from gateway.throttling import Throttling
 from gateway.upstream.cluster import Cluster
-from gateway.validation import MAX_NAME, check_app, check_interaction, check_length, check_prompt, check_sampling, parse
+from gateway.validation import app_name, check_interaction, check_length, check_prompt, check_sampling, parse
 from throttler.core.tokens import Key
 
 LONG_PROMPT = 16 * 1024  # bytes; shorter ones are tokenized within milliseconds
@@ -58,9 +59,9 @@ class Admission:
         """The caller's word that an interaction is over; raises Unauthenticated, PermissionDenied or InvalidRequest."""
         identity = self.identify(metadata)
         request = parse(inference_pb2.EndInteractionRequest, data)
-        check_app(request.app)
+        app = self._app(identity, app_name(request.app))
         check_interaction(request.interaction)
-        key = Key(identity.client, self._app(identity, request.app), request.interaction.id)
+        key = Key(identity.client, app, request.interaction.id)
         self._throttling.end(key, request.interaction.token)
 
     async def admit(self, data: bytes, metadata: Metadata, call: Call) -> Work:
@@ -120,8 +121,9 @@ class Admission:
         """Everything that can be judged before the throttle is asked; raises the FairleadError that refuses it."""
         model = self._cluster.members.resolve(request.model)
         sampling = call.sampling = check_request(request, model)
-        call.model, call.policy, call.app = model.name, model.policy, self._app(identity, request.app)
-        call.named_app = request.app if request.app != call.app else ""
+        named = app_name(request.app)
+        call.model, call.policy, call.app = model.name, model.policy, self._app(identity, named)
+        call.named_app = named if named != call.app else ""
         call.tier = f"{identity.share:g}"
         return model, sampling
 
@@ -172,7 +174,6 @@ def caller_request_id(metadata: Metadata) -> str:
 def check_request(request: inference_pb2.GenerateRequest, model: scheduler_pb2.ModelInfo) -> Sampling:
     """Everything that can be judged before the prompt is tokenized; raises InvalidRequest."""
     check_prompt(request.prompt, model.vocab_size)
-    check_app(request.app)
     if request.HasField("interaction"):
         check_interaction(request.interaction)
     sampling = check_sampling(request.sampling, model.vocab_size)

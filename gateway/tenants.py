@@ -17,11 +17,11 @@ from fairlead.config import require
 from fairlead.cost import MAX_WEIGHT
 from fairlead.document import Entry, read, text_of
 from fairlead.errors import InvalidRequest, PermissionDenied, Unauthenticated, listed
+from fairlead.names import normalized
 from throttler.core.profiles import DEFAULT_APP
 
 AUTHORIZATION = "authorization"
 USER = "x-fairlead-user"
-MAX_USER_LENGTH = 128
 MAX_USERS = 1000  # per key, unless it says otherwise
 USER_SECONDS = 3600.0  # a user not named for so long makes room for another
 NO_TIERS: Mapping[str, float] = MappingProxyType({})
@@ -75,13 +75,15 @@ class _Account:
         self._is_open = is_open
         self._users: dict[str, float] = {}
 
-    def identify(self, user: str, now: float) -> Identity:
-        if not user:
+    def identify(self, named: str, now: float) -> Identity:
+        if not named:
             return self._identity(self.tenant.name)
         if not self.tenant.trusted_users:
             raise PermissionDenied(f"metadata {USER}: this key may not name users")
-        if len(user) > MAX_USER_LENGTH or not user.isprintable():
-            raise InvalidRequest(f"must be at most {MAX_USER_LENGTH} printable characters", field=f"metadata.{USER}")
+        try:
+            user = normalized(named)
+        except ValueError as error:
+            raise InvalidRequest(str(error), f"metadata.{USER}") from error
         if self._users.pop(user, None) is None and len(self._users) >= self.tenant.max_users:
             self._forget(now)
             if len(self._users) >= self.tenant.max_users:
@@ -169,7 +171,7 @@ def _digest(entry: Entry, values: Mapping[str, Entry]) -> str:
 
 
 def _tenant(entry: Entry, values: Mapping[str, Entry], tiers: Mapping[str, float]) -> Tenant:
-    name = _required(entry, values, "tenant").text()
+    name = _required(entry, values, "tenant").name()
     if "/" in name:
         raise values["tenant"].complaint(f"expected a name without '/', got {name!r}")
     return Tenant(
@@ -177,7 +179,7 @@ def _tenant(entry: Entry, values: Mapping[str, Entry], tiers: Mapping[str, float
         _share(values, tiers),
         values["names_users"].flag() if "names_users" in values else False,
         values["max_users"].count() if "max_users" in values else MAX_USERS,
-        tuple(app.text() for app in values["apps"].entries()) if "apps" in values else (),
+        tuple(app.name() for app in values["apps"].entries()) if "apps" in values else (),
     )
 
 

@@ -6,13 +6,13 @@ from google.protobuf.message import DecodeError, Message
 
 from fairlead.blocks import TOKEN_BYTES, unpack_ids
 from fairlead.errors import InvalidRequest, TooLong
+from fairlead.names import MAX_NAME, normalized
 from fairlead.sampling import Sampling
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2
 from fairlead.wire import sampling_from_proto
 
 M = TypeVar("M", bound=Message)
 ROLES = ("system", "user", "assistant", "tool")
-MAX_NAME = 128  # characters of an app's name or an interaction's id
 MAX_TOKEN = 1024  # bytes of an interaction's token: ours are far shorter
 MAX_MESSAGES = 10_000  # of a chat; a request of empty ones has room for millions
 
@@ -55,9 +55,12 @@ def check_interaction(interaction: inference_pb2.Interaction) -> None:
     _require(size == 0 or stage > 0, f"a call with a token is not the first, got stage {stage}", "interaction.stage")
 
 
-def check_app(app: str) -> None:
-    """Raises InvalidRequest for a name that is too long."""
-    _require(len(app) <= MAX_NAME, f"at most {MAX_NAME} characters, got {len(app)}", "app")
+def app_name(app: str) -> str:
+    """The name's one spelling, empty where none is given; raises InvalidRequest where it is ambiguous."""
+    try:
+        return normalized(app) if app else ""
+    except ValueError as error:
+        raise InvalidRequest(str(error), "app") from error
 
 
 def check_length(prompt_tokens: int, max_tokens: int, model: scheduler_pb2.ModelInfo) -> None:

@@ -23,6 +23,7 @@ from dataclasses import fields
 
 from fairlead.cost import MAX_WEIGHT
 from fairlead.document import Entry, read
+from fairlead.names import normalized
 from throttler.core.profiles import AppProfile, Expectation, Limits, Profiles, TokenWeights
 
 SECONDS = ("idle_ttl", "max_age")
@@ -33,7 +34,7 @@ def parse(text: str, file: str, defaults: Limits) -> Profiles:
     """The profiles that `text` describes, over `defaults`; raises ConfigError that names file, line and key."""
     top = read(text, file).fields("limits", "weights", "reference_tokens", "tiers", "apps")
     limits = _limits(top["limits"], defaults) if "limits" in top else defaults
-    apps = {name: _app(entry, limits) for name, entry in _named(top, "apps").items()}
+    apps = {name: _app(entry, limits) for name, entry in _apps(top).items()}
     reference = top["reference_tokens"].positive() if "reference_tokens" in top else Profiles().reference_tokens
     return Profiles(
         limits=limits,
@@ -46,6 +47,19 @@ def parse(text: str, file: str, defaults: Limits) -> Profiles:
 
 def _named(top: dict[str, Entry], key: str) -> dict[str, Entry]:
     return top[key].named() if key in top else {}
+
+
+def _apps(top: dict[str, Entry]) -> dict[str, Entry]:
+    apps: dict[str, Entry] = {}
+    for key, entry in _named(top, "apps").items():
+        try:
+            name = normalized(key)
+        except ValueError as error:
+            raise entry.complaint(str(error)) from error
+        if name in apps:
+            raise entry.complaint("given twice")
+        apps[name] = entry
+    return apps
 
 
 def _limits(entry: Entry, defaults: Limits) -> Limits:

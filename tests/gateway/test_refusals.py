@@ -63,6 +63,7 @@ BAD = [
     (interaction(id="x", stage=1, token=b"x" * 1025), "interaction.token", ["at most 1024", "got 1025"]),
     (interaction(id="x", stage=0, token=b"x"), "interaction.stage", ["not the first", "got stage 0"]),
     (Request(prompt=common_pb2.Prompt(text="x"), app="x" * 129), "app", ["at most 128", "got 129"]),
+    (Request(prompt=common_pb2.Prompt(text="x"), app="ch\u200bat"), "app", ["can be seen", r"'ch\u200bat'"]),
 ]
 
 

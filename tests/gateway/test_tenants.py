@@ -52,7 +52,9 @@ def test_without_a_file_everybody_is_default_and_may_name_users() -> None:
         (metadata("wrong"), Unauthenticated, "unknown API key"),
         (metadata("plain", "ann"), PermissionDenied, "may not name users"),
         (metadata("gold", "a" * 129), InvalidRequest, "128"),
-        (metadata("gold", "a\nb"), InvalidRequest, "printable"),
+        (metadata("gold", "a\nb"), InvalidRequest, r"printable .* got 'a\\nb'"),
+        (metadata("gold", "bob\u202e"), InvalidRequest, r"x-fairlead-user: .* got 'bob\\u202e'"),
+        (metadata("gold", " "), InvalidRequest, "visible"),
     ],
 )
 def test_refusals(
@@ -60,6 +62,13 @@ def test_refusals(
 ) -> None:
     with pytest.raises(error, match=message):
         identify(tenants, given)
+
+
+@pytest.mark.parametrize(("user", "spelled"), [("bob ", "bob"), (" bob", "bob"), ("Zoe\u0308", "Zo\u00eb")])
+def test_spellings_of_one_name_are_one_client(tenants: Tenants, user: str, spelled: str) -> None:
+    assert identify(tenants, metadata("gold", user)) == identify(tenants, metadata("gold", spelled))
+    assert identify(tenants, metadata("gold", user)).client == f"acme/{spelled}"
+    identify(tenants, metadata("gold", "ann"))  # the second of two users
 
 
 def test_a_key_may_name_only_so_many_users(tenants: Tenants) -> None:
@@ -126,6 +135,12 @@ HASH = digest("x")
         ("keys: [{hash: abc, tenant: a}]", r"keys\[0\]\.hash"),
         (f"keys: [{{hash: {HASH}}}]", r"keys\[0\]: tenant: is missing"),
         (f"keys: [{{hash: {HASH}, tenant: a/b}}]", r"keys\[0\]\.tenant"),
+        (f'keys: [{{hash: {HASH}, tenant: "a\\u200b"}}]', r"keys\[0\]\.tenant: .* got 'a\\u200b'"),
+        (f'keys: [{{hash: {HASH}, tenant: a, apps: ["\\u2066x"]}}]', r"apps\[0\]: .* got '\\u2066x'"),
+        (
+            f"keys: [{{hash: {HASH}, tenant: Zo\u00eb}}, {{hash: {digest('y')}, tenant: 'Zoe\u0308 ', share: 2}}]",
+            r"keys\[1\]: share: tenant 'Zo\u00eb' has 1.0",
+        ),
         (f"keys: [{{hash: {HASH}, tenant: a, share: 0}}]", r"keys\[0\]\.share"),
         (f"keys: [{{hash: {HASH}, tenant: a, share: .inf}}]", r"keys\[0\]\.share"),
         (f"keys: [{{hash: {HASH}, tenant: a, share: 1000001}}]", r"keys\[0\]\.share: .* at most 1000000, got 1000001"),

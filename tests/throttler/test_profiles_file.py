@@ -69,6 +69,8 @@ def test_an_empty_mapping_says_nothing_new() -> None:
         ("apps:\n  a:\n    public_system: true", "p.yaml:3: apps.a.public_system: expected a text, got True"),
         ("apps:\n  a: 3", "p.yaml:2: apps.a: expected a mapping, got 3"),
         ("apps:\n  a: {}\n  a: {}", "p.yaml:3: apps.a: given twice"),
+        ("apps:\n  Zoe\u0308: {}\n  'Zo\u00eb ': {}", "p.yaml:3: apps.Zo\u00eb : given twice"),
+        ('apps:\n  "a\\u200b": {}', "p.yaml:2: apps.a\u200b: must hold printable"),
         (
             "apps:\n  a:\n    stages:\n      first: {input: 1}",
             "p.yaml:4: apps.a.stages.first: expected a stage",
