@@ -13,7 +13,7 @@ import grpc
 
 from cli.progress import Progress
 from cli.service_process import ServiceProcess, StackError
-from fairlead.rpc.channel import secret_metadata
+from fairlead.rpc.channel import open_sync_channel, secret_metadata
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 
 STOP_SECONDS = 10.0
@@ -86,7 +86,7 @@ class Stack:
 
     def await_workers(self) -> None:
         """Return when requests can be served by every worker; raises StackError when a service ends meanwhile."""
-        with grpc.insecure_channel(self.scheduler) as channel:
+        with open_sync_channel(self.scheduler) as channel:
             admin = scheduler_pb2_grpc.AdminStub(channel)
             while self._starting:
                 self._look()

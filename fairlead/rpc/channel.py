@@ -26,9 +26,13 @@ CHANNEL_OPTIONS: list[tuple[str, int]] = [
     *OPTIONS,
     # Own connection per channel, so that a stalled peer stream never shares flow control with others.
     ("grpc.use_local_subchannel_pool", 1),
+    # Pauses between attempts to connect are short; an attempt itself, which gRPC ends after what it calls the least
+    # backoff, may take as long as TLS with a distant or busy peer does.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2_000),
+    ("grpc.min_reconnect_backoff_ms", 10_000),
+    # A peer that has come back under another address is found at once; gRPC would ask for it every 30 s.
+    ("grpc.dns_min_time_between_resolutions_ms", 500),
 ]
 
 MEMBER_OPTIONS: list[tuple[str, int | str]] = [*CHANNEL_OPTIONS, ("grpc.ssl_target_name_override", MEMBER)]

@@ -1,4 +1,4 @@
-"""A network path that a test can cut, as when a link fails: connections stand, and nothing passes."""
+"""A network path that a test can make slow, or cut, as when a link fails: connections stand, and nothing passes."""
 
 import asyncio
 import threading
@@ -7,9 +7,13 @@ from typing import Self
 
 
 class Route:
-    """Forwards TCP connections to `target` until `cut`; then they stand open, and nothing passes either way."""
+    """Forwards TCP connections to `target` until `cut`; then they stand open, and nothing passes either way.
 
-    def __init__(self, target: str) -> None:
+    A connection's first byte passes after `connecting` seconds: what TLS with a distant peer, or a busy one, takes.
+    """
+
+    def __init__(self, target: str, connecting: float = 0.0) -> None:
+        self._connecting = connecting
         self._host, _, port = target.rpartition(":")
         self._port = int(port)
         self._loop = asyncio.new_event_loop()
@@ -45,6 +49,7 @@ class Route:
         self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(self._connecting)
         there_reader, there_writer = await asyncio.open_connection(self._host, self._port)
         for source, sink in ((reader, there_writer), (there_reader, writer)):
             self._tasks.append(self._loop.create_task(self._pump(source, sink)))
