@@ -1,6 +1,7 @@
 """The real kubectl and the real Kubernetes schemas, fetched once into .cache/."""
 
 import io
+import os
 import shutil
 import subprocess
 import sys
@@ -77,6 +78,18 @@ def render(kubectl: Path) -> Callable[[str], list[Manifest]]:
 
     def documents(folder: str) -> list[Manifest]:
         return list(yaml.safe_load_all(_run(str(kubectl), "kustomize", str(ROOT / folder))))
+
+    return documents
+
+
+@pytest.fixture
+def render_with(render: Callable[[str], list[Manifest]], tmp_path: Path) -> Callable[[str], list[Manifest]]:
+    """`render_with("tls")` gives an overlay of one's own: the base and that component, nothing else said."""
+
+    def documents(component: str) -> list[Manifest]:
+        parts = [os.path.relpath(ROOT / "deploy/k8s" / part, tmp_path) for part in ("base", f"components/{component}")]
+        (tmp_path / "kustomization.yaml").write_text(f"resources: [{parts[0]}]\ncomponents: [{parts[1]}]\n")
+        return render(str(tmp_path))
 
     return documents
 

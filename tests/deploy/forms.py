@@ -1,13 +1,17 @@
 """The forms in which the manifests can be applied, and where to look in what they render."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 Manifest = dict[str, Any]
 
+ROOT = Path(__file__).parents[2]
+NAMESPACE = "fairlead"
 EVALUATION = "deploy/k8s"
 BASE = "deploy/k8s/base"
 OVERLAYS = ["deploy/k8s/overlays/cpu", "deploy/k8s/overlays/gpu", "deploy/k8s/overlays/production"]
+COMPONENTS = sorted(path.name for path in (ROOT / "deploy/k8s/components").iterdir())
 FORMS = [EVALUATION, BASE, *OVERLAYS]
 # Made by the operator: see deploy/k8s/kustomization.yaml.
 OPERATORS_SECRETS = frozenset({("Secret", "fairlead-cluster"), ("Secret", "fairlead-keys")})
@@ -38,6 +42,15 @@ def containers(manifests: Iterable[Manifest]) -> list[Manifest]:
 def services(manifests: Iterable[Manifest]) -> list[Manifest]:
     """The containers that run our services, not other people's software."""
     return [container for container in containers(manifests) if container["command"][0] == "python"]
+
+
+def selects(selector: Manifest, labels: Mapping[str, str]) -> bool:
+    """Whether a label selector matches; an empty one matches everything."""
+    if not selector.get("matchLabels", {}).items() <= labels.items():
+        return False
+    expressions = selector.get("matchExpressions", [])
+    assert all(expression["operator"] == "In" for expression in expressions), "the only operator used here"
+    return all(labels.get(expression["key"]) in expression["values"] for expression in expressions)
 
 
 def config_maps(manifests: Iterable[Manifest]) -> dict[str, dict[str, str]]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.deploy.forms import EVALUATION, Manifest
+from tests.deploy.forms import EVALUATION, NAMESPACE, Manifest
 from tests.gateway.test_tls import issue
 from tests.redis_server import installed
 
@@ -70,6 +70,7 @@ def test_the_production_form_starts_and_serves(render: Render, tmp_path: Path) -
         {"name": "fairlead-keys", "files": ["keys.yaml"]},
         {"name": "fairlead-tls", "files": [chain.name, key.name], "type": "kubernetes.io/tls"},
     ]
+    secrets = [{"namespace": NAMESPACE, **secret} for secret in secrets]
     manifests = _render(render, tmp_path, PRODUCTION, secretGenerator=secrets)
     report = _rehearse("start", manifests, tmp_path, GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=str(chain))
     assert len(report["answer"]) == 5
@@ -84,7 +85,6 @@ def test_the_production_form_starts_and_serves(render: Render, tmp_path: Path) -
 def _render(render: Render, folder: Path, form: str, **more: object) -> Path:
     """The manifests of `form` with the stand-in, as a file."""
     settings = {
-        "namespace": "fairlead",
         "resources": [os.path.relpath(ROOT / form, folder)],
         "configMapGenerator": [STAND_IN],
         **more,

@@ -9,6 +9,7 @@ import pytest
 
 from tests.deploy.forms import (
     BASE,
+    COMPONENTS,
     EVALUATION,
     FORMS,
     OVERLAYS,
@@ -21,18 +22,7 @@ from tests.deploy.forms import (
 from tests.deploy.wiring import misfits
 
 ROOT = Path(__file__).parents[2]
-COMPONENTS = sorted(path.name for path in (ROOT / "deploy/k8s/components").iterdir())
 Render = Callable[[str], list[Manifest]]
-
-
-@pytest.fixture
-def alone(tmp_path: Path, request: pytest.FixtureRequest) -> str:
-    """A form made of the base and the one component that the test names; kustomize takes relative paths only."""
-    base, component = (
-        os.path.relpath(ROOT / "deploy/k8s" / part, tmp_path) for part in ("base", f"components/{request.param}")
-    )
-    (tmp_path / "kustomization.yaml").write_text(f"resources: [{base}]\ncomponents: [{component}]\n")
-    return str(tmp_path)
 
 
 def test_evaluation_form_is_complete(render: Render) -> None:
@@ -47,10 +37,19 @@ def test_other_forms_need_the_operators_secrets_and_nothing_else(render: Render,
     assert not [manifest for manifest in manifests if manifest["kind"] == "Secret"]
 
 
-@pytest.mark.parametrize(("alone", "component"), [(name, name) for name in COMPONENTS], indirect=["alone"])
-def test_every_component_works_alone(render: Render, alone: str, component: str) -> None:
-    assert misfits(render(alone), given=operators_secrets(component)) == []
-    assert render(alone) != render(BASE)
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_every_component_works_alone(render: Render, render_with: Render, component: str) -> None:
+    manifests = render_with(component)
+    assert misfits(manifests, given=operators_secrets(component)) == []
+    assert manifests != render(BASE)
+
+
+@pytest.mark.parametrize("form", OVERLAYS)
+def test_an_overlay_of_ones_own_moves_everything_to_its_namespace(render: Render, tmp_path: Path, form: str) -> None:
+    (tmp_path / "kustomization.yaml").write_text(
+        f"namespace: llm\nresources: [{os.path.relpath(ROOT / form, tmp_path)}]\n"
+    )
+    assert misfits(render(str(tmp_path)), given=operators_secrets(form), namespace="llm") == []
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -66,6 +65,10 @@ def test_the_readme_lists_overlays_and_components() -> None:
     text = (ROOT / "deploy/README.md").read_text()
     names = [*COMPONENTS, *(overlay.removeprefix("deploy/k8s/") for overlay in OVERLAYS)]
     assert [name for name in names if f"| `{name}` |" not in text] == []
+
+
+def _break_namespace(manifests: list[Manifest]) -> None:
+    del named(manifests, "NetworkPolicy", "fairlead-deny")["metadata"]["namespace"]
 
 
 def _break_selector(manifests: list[Manifest]) -> None:
@@ -108,18 +111,10 @@ def _break_scale_target(manifests: list[Manifest]) -> None:
     named(manifests, "HorizontalPodAutoscaler", "fairlead-worker")["spec"]["scaleTargetRef"]["kind"] = "Deployment"
 
 
-def _break_policy_port(manifests: list[Manifest]) -> None:
-    named(manifests, "NetworkPolicy", "fairlead-gateway")["spec"]["ingress"][0]["ports"][0]["port"] = 1
-
-
-def _break_policy_peer(manifests: list[Manifest]) -> None:
-    peers = named(manifests, "NetworkPolicy", "fairlead-worker")["spec"]["ingress"][0]["from"]
-    peers[0]["podSelector"]["matchLabels"] = {"app": "other"}
-
-
 @pytest.mark.parametrize(
     "damage",
     [
+        _break_namespace,
         _break_selector,
         _break_service_port,
         _break_service_selector,
@@ -130,8 +125,6 @@ def _break_policy_peer(manifests: list[Manifest]) -> None:
         _break_service_name,
         _break_disruption_budget,
         _break_scale_target,
-        _break_policy_port,
-        _break_policy_peer,
     ],
 )
 def test_wiring_check_can_fail(render: Render, damage: Callable[[list[Manifest]], None]) -> None:

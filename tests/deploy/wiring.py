@@ -3,24 +3,28 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tests.deploy.forms import Manifest, containers, pod_template, templates
+from tests.deploy.forms import NAMESPACE, Manifest, containers, pod_template, selects, templates
 
 SCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
 
 
-def misfits(manifests: list[Manifest], given: frozenset[tuple[str, str]] = frozenset()) -> list[str]:
-    """Everything that would not work, in words. `given`: (kind, name) of objects made by somebody else."""
+def misfits(
+    manifests: list[Manifest], given: frozenset[tuple[str, str]] = frozenset(), namespace: str = NAMESPACE
+) -> list[str]:
+    """Everything that would not work, in words, if all is to be in `namespace`.
+
+    `given`: (kind, name) of objects made by somebody else.
+    """
     workloads = [manifest for manifest in manifests if pod_template(manifest)]
     pods = templates(manifests)
     names = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests} | given
-    found = [problem for manifest in workloads for problem in _selector_misfits(manifest)]
+    found = [problem for manifest in manifests for problem in _namespace_misfits(manifest, namespace)]
+    found += [problem for manifest in workloads for problem in _selector_misfits(manifest)]
     for manifest in manifests:
         if manifest["kind"] == "Service":
             found += _service_misfits(manifest, pods)
         if manifest["kind"] == "PodDisruptionBudget":
             found += _unmatched(manifest, manifest["spec"]["selector"], pods)
-        if manifest["kind"] == "NetworkPolicy":
-            found += _policy_misfits(manifest, pods)
         if manifest["kind"] in SCALERS:
             target = manifest["spec"]["scaleTargetRef"]
             if (target["kind"], target["name"]) not in names:
@@ -34,6 +38,14 @@ def misfits(manifests: list[Manifest], given: frozenset[tuple[str, str]] = froze
     return found
 
 
+def _namespace_misfits(manifest: Manifest, namespace: str) -> Iterator[str]:
+    """An object that names no namespace is put into whichever is the caller's at the time, often `default`."""
+    metadata = manifest["metadata"]
+    found = metadata["name"] if manifest["kind"] == "Namespace" else metadata.get("namespace")
+    if found != namespace:
+        yield f"{manifest['kind']} {metadata['name']}: in namespace {found}, not in {namespace}"
+
+
 def _selector_misfits(manifest: Manifest) -> Iterator[str]:
     labels = manifest["spec"]["template"]["metadata"]["labels"]
     selector = manifest["spec"]["selector"]["matchLabels"]
@@ -41,17 +53,8 @@ def _selector_misfits(manifest: Manifest) -> Iterator[str]:
         yield f"{manifest['metadata']['name']}: selector {selector} misses its pods' labels {labels}"
 
 
-def _selects(selector: Manifest, template: Manifest) -> bool:
-    labels = template["metadata"]["labels"]
-    if not selector.get("matchLabels", {}).items() <= labels.items():
-        return False
-    expressions = selector.get("matchExpressions", [])
-    assert all(expression["operator"] == "In" for expression in expressions), "the only operator used here"
-    return all(labels.get(expression["key"]) in expression["values"] for expression in expressions)
-
-
 def _unmatched(manifest: Manifest, selector: Manifest, pods: list[Manifest]) -> Iterator[str]:
-    if not any(_selects(selector, template) for template in pods):
+    if not any(selects(selector, template["metadata"]["labels"]) for template in pods):
         yield f"{manifest['kind']} {manifest['metadata']['name']}: selector {selector} matches no pod"
 
 
@@ -60,25 +63,10 @@ def _service_misfits(service: Manifest, pods: list[Manifest]) -> Iterator[str]:
     yield from _unmatched(service, selector, pods)
     for template in pods:
         ports = {value for port in _ports(template) for value in (port["name"], port["containerPort"])}
-        for port in service["spec"]["ports"] if _selects(selector, template) else []:
+        for port in service["spec"]["ports"] if selects(selector, template["metadata"]["labels"]) else []:
             target = port.get("targetPort", port["port"])
             if target not in ports:
                 yield f"Service {name}: no container has port {target}"
-
-
-def _policy_misfits(policy: Manifest, pods: list[Manifest]) -> Iterator[str]:
-    """Selectors within the namespace match somebody, and ports that are let in are ports that somebody listens on."""
-    spec = policy["spec"]
-    yield from _unmatched(policy, spec["podSelector"], pods)
-    rules = [*spec.get("ingress", []), *spec.get("egress", [])]
-    for peer in [peer for rule in rules for peer in [*rule.get("from", []), *rule.get("to", [])]]:
-        if "namespaceSelector" not in peer:
-            yield from _unmatched(policy, peer["podSelector"], pods)
-    selected = [template for template in pods if _selects(spec["podSelector"], template)]
-    listening = {port["containerPort"] for template in selected for port in _ports(template)}
-    for port in [port["port"] for rule in spec.get("ingress", []) for port in rule["ports"]]:
-        if port not in listening:
-            yield f"NetworkPolicy {policy['metadata']['name']}: nobody listens on port {port}"
 
 
 def _stateful_misfits(manifest: Manifest, names: set[tuple[str, str]] | frozenset[tuple[str, str]]) -> Iterator[str]:
