@@ -22,6 +22,20 @@ OPTIONS: list[tuple[str, int]] = [
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
 ]
+SERVER_OPTIONS: list[tuple[str, int]] = [
+    *OPTIONS,
+    ("grpc.so_reuseport", 0),
+    # Calls that wait for the event loop: gRPC drops some at random above the first limit and all above the second, and
+    # their callers see CANCELLED. 10,000 of them take 110 MB; by default some are dropped from 1,000 on.
+    ("grpc.server.max_pending_requests", 10_000),
+    ("grpc.server.max_pending_requests_hard_limit", 10_000),
+    # A connection may make a tenth of them wait. A client makes its further calls wait on its own side.
+    ("grpc.max_concurrent_streams", 1_000),
+    # What may come of a message before it is read. Without the first, gRPC raises the second for fast connections, to
+    # hundreds of megabytes; a message that is being read may come as a whole.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 16 * 1024),
+]
 CHANNEL_OPTIONS: list[tuple[str, int]] = [
     *OPTIONS,
     # Own connection per channel, so that a stalled peer stream never shares flow control with others.

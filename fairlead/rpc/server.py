@@ -13,7 +13,7 @@ from grpc_reflection.v1alpha import reflection
 from fairlead.config import ConfigError
 from fairlead.errors import Unauthenticated
 from fairlead.rpc.address import check_free
-from fairlead.rpc.channel import MAX_MESSAGE_BYTES, OPTIONS, SECRET_METADATA
+from fairlead.rpc.channel import MAX_MESSAGE_BYTES, SECRET_METADATA, SERVER_OPTIONS
 from fairlead.rpc.status import to_status
 
 log = logging.getLogger(__name__)
@@ -73,8 +73,7 @@ class Server:
         health_listen: str = "",
     ) -> None:
         # Of an option given twice, gRPC takes the first.
-        own = {"grpc.max_receive_message_length": max_request_bytes, "grpc.so_reuseport": 0}
-        options = list((dict(OPTIONS) | own).items())
+        options = [("grpc.max_receive_message_length", max_request_bytes), *SERVER_OPTIONS]
         interceptors = [SecretInterceptor(secret, admin_secret or secret)] if secret else []
         self.grpc = grpc.aio.server(options=options, interceptors=interceptors)
         self._servers = [self.grpc]
