@@ -11,6 +11,7 @@ from cli.option_types import above_zero, make_folder, whole
 from fairlead.errors import InvalidRequest
 from local_worker.config import MIN_SECRET, WorkerConfig
 from local_worker.core.limits import Admission
+from local_worker.sizes import SIZES
 from simulation.hardware import GPUS, MODELS
 from simulation.reproduction.run import Scenario
 from simulation.spec import ADMISSIONS, ClusterSpec, WorkerSpec
@@ -18,9 +19,14 @@ from simulation.step_time import Measured, Profile, profile
 from simulation.traces import Trace
 from throttler.core.profiles import Limits
 
-WORKER: dict[str, Any] = {field.name: field.default for field in fields(WorkerConfig)}  # what a real one does
+ON_GPU = SIZES["cuda"]
+# What a real one does.
+WORKER: dict[str, Any] = {field.name: field.default for field in fields(WorkerConfig)} | {
+    "max_running": ON_GPU.max_running,
+    "token_budget": ON_GPU.token_budget,
+}
 GPU, MODEL = "a100-80g", "llama-3.1-8b"
-LONGEST_PROMPT = 65_536  # a worker's own default is for a laptop: traces of agents and documents need more
+LONGEST_PROMPT = 65_536  # a worker's own default follows its model, which a profile of step times does not name
 BYTES = 1e9
 
 

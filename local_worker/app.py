@@ -16,6 +16,7 @@ from fairlead.rpc.server import Server
 from fairlead.telemetry.metrics import Metrics
 from fairlead.telemetry.records import WORKER
 from fairlead.v1 import scheduler_pb2, worker_pb2, worker_pb2_grpc
+from local_worker import sizes
 from local_worker.attachment import Attachment
 from local_worker.config import WorkerConfig
 from local_worker.core.batcher import Batcher
@@ -34,31 +35,21 @@ from local_worker.service import TokenizerService, WorkerService
 log = logging.getLogger(__name__)
 
 
-def make_batcher(config: WorkerConfig, model: Model) -> Batcher:
+def make_batcher(config: WorkerConfig, model: Model, limits: Limits) -> Batcher:
     """The core, as configured."""
     cost = cost_function(config.cost)
-    admission = Admission(config.admission)
-    longest = min(model.max_model_tokens, model.kv_tokens)
-    together = config.max_running * longest
+    together = limits.max_running * model.longest
     policy = POLICIES[config.policy](
         PolicyConfig(
             quantum_tokens=config.quantum_tokens,
             cost=cost,
-            max_input_tokens=config.max_prompt_tokens,
-            max_output_tokens=longest,
+            max_input_tokens=limits.max_prompt_tokens,
+            max_output_tokens=model.longest,
             block_tokens=config.block_tokens,
-            most_output_tokens=together if admission is Admission.OPTIMISTIC else min(together, model.kv_tokens),
+            most_output_tokens=together if limits.admission is Admission.OPTIMISTIC else min(together, model.kv_tokens),
             strict_paper=config.strict_paper,
             least_weight=weight_thousandths(config.least_weight),
         )
-    )
-    limits = Limits(
-        max_running=config.max_running,
-        token_budget=config.token_budget,
-        max_prompt_tokens=config.max_prompt_tokens,
-        max_waiting=config.max_waiting,
-        max_waiting_per_client=config.max_waiting_per_client,
-        admission=admission,
     )
     cache = PrefixCache(model.kv_tokens // config.block_tokens, config.block_tokens)
     return Batcher(policy, cache, cost, limits, model.tokenizer.eos_token_ids)
@@ -71,7 +62,8 @@ class Worker:
         self._config = config
         self._event_loop = asyncio.get_running_loop()
         self._loop_end: asyncio.Future[None] = self._event_loop.create_future()
-        self._batcher = make_batcher(config, model)
+        limits = sizes.limits(config, model.device, model.longest)
+        self._batcher = make_batcher(config, model, limits)
         self._engine_loop = EngineLoop(
             self._batcher, model.engine, self._hand_over, self._loop_died, GapAlarm(config).check
         )
@@ -82,7 +74,7 @@ class Worker:
             config.secret,
             config.model_name,
             model.revision,
-            config.max_prompt_tokens,
+            limits.max_prompt_tokens,
         )
         self._service = WorkerService(prompts, self._engine_loop)
         member = config.member
@@ -99,7 +91,7 @@ class Worker:
             worker=config.name or f"{socket.gethostname()}-{self._server.port}",
             instance=uuid.uuid4().hex,
             address=address,
-            model=self._model_info(model),
+            model=self._model_info(model, limits),
         )
         self._metrics = Metrics(WORKER, config.metrics, os.environ)
         policy = self._batcher.policy
@@ -176,15 +168,15 @@ class Worker:
             self._healthy = out.healthy
             self._event_loop.create_task(self._server.set_ready(out.healthy))
 
-    def _model_info(self, model: Model) -> scheduler_pb2.ModelInfo:
+    def _model_info(self, model: Model, limits: Limits) -> scheduler_pb2.ModelInfo:
         return scheduler_pb2.ModelInfo(
             name=self._config.model_name,
-            max_model_tokens=min(model.max_model_tokens, model.kv_tokens),
-            max_prompt_tokens=self._config.max_prompt_tokens,
+            max_model_tokens=model.longest,
+            max_prompt_tokens=limits.max_prompt_tokens,
             vocab_size=model.vocab_size,
             block_tokens=self._config.block_tokens,
             kv_tokens=model.kv_tokens,
-            max_running=self._config.max_running,
+            max_running=limits.max_running,
             revision=model.revision,
             policy=self._config.policy,
             admission=self._config.admission,

@@ -12,6 +12,16 @@ from local_worker.core.policies import POLICIES
 MIN_SECRET = 16
 WILDCARDS = ("", "0.0.0.0", "[::]")
 DTYPES = ("float32", "bfloat16", "float16")
+POSITIVE = (
+    "block_tokens",
+    "max_prompt_tokens",
+    "max_running",
+    "token_budget",
+    "quantum_tokens",
+    "threads",
+    "max_waiting",
+    "max_waiting_per_client",
+)
 DEFAULT_MODEL = "smollm2-135m-instruct"
 
 
@@ -36,14 +46,21 @@ class WorkerConfig:
     )
     threads: int = option(os.cpu_count() or 1, "compute threads of the engine on the CPU")
     batch_invariant: bool = option(False, "make a request's logits independent of the rest of the batch, at some cost")
-    kv_tokens: int | None = option(None, "capacity of the KV cache in tokens; default: what memory_fraction holds")
+    kv_tokens: int | None = option(
+        None, "capacity of the KV cache in tokens; default: what memory_fraction holds, on the CPU at most 4096"
+    )
     memory_fraction: float = option(
         0.3, "part, 0 to 1, of the memory left free by the weights that the KV cache may take"
     )
     block_tokens: int = option(16, "tokens per block and KV page")
-    max_prompt_tokens: int = option(4096, "longest prompt accepted (L_input of the bounds)")
-    max_running: int = option(32, "most requests in a batch")
-    token_budget: int = option(256, "most tokens computed per step: longer prompts are prefilled in chunks")
+    max_prompt_tokens: int | None = option(
+        None, "longest prompt accepted (L_input of the bounds); default: context or KV cache, less a block for output"
+    )
+    max_running: int | None = option(None, "most requests in a batch; default: 32 on the CPU, 128 on CUDA")
+    token_budget: int | None = option(
+        None,
+        "most tokens computed per step: longer prompts are prefilled in chunks; default: 256 on the CPU, 2048 on CUDA",
+    )
     admission: str = option(
         "reserve",
         "pages on entry: for the whole output, or as tokens come, at the price of retractions and of a wider bound",
@@ -74,17 +91,18 @@ class WorkerConfig:
         addresses(self.scheduler, "scheduler")
         check_listeners(self)
         cost_function(self.cost)
-        positive = ("block_tokens", "max_prompt_tokens", "max_running", "token_budget", "quantum_tokens")
-        for name in (*positive, "threads", "max_waiting", "max_waiting_per_client"):
-            require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
+        for name in POSITIVE:
+            value = getattr(self, name)
+            require(value is None or value > 0, f"{name}: must be above 0, got {value}")
         require(self.fake_step_seconds >= 0, f"fake_step_seconds: must be 0 or more, got {self.fake_step_seconds}")
         require(
             0 < self.least_weight <= MAX_WEIGHT,
             f"least_weight: must be above 0 and at most {MAX_WEIGHT}, got {self.least_weight}",
         )
+        running = self.max_running or 1
         require(
-            self.token_budget > self.max_running,
-            f"token_budget: must be above max_running ({self.max_running}), since a full batch that decodes leaves no "
+            self.token_budget is None or self.token_budget > running,
+            f"token_budget: must be above max_running ({running}), since a full batch that decodes leaves no "
             f"token for prompts otherwise; got {self.token_budget}",
         )
         require(

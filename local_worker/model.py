@@ -7,6 +7,7 @@ from fairlead.process import log_step
 from local_worker.config import WorkerConfig
 from local_worker.core.batch import Engine
 from local_worker.engine.model_files import folder_of, log_once, resolve, revision
+from local_worker.sizes import SIZES, max_running
 from local_worker.tokenizer import ByteTokenizer, HuggingFaceTokenizer, Tokenizer
 
 FAKE_KV_TOKENS = 8192
@@ -22,6 +23,12 @@ class Model:
     max_model_tokens: int
     kv_tokens: int
     revision: str
+    device: str  # "cpu" or "cuda"
+
+    @property
+    def longest(self) -> int:
+        """Most tokens of a prompt with its output."""
+        return min(self.max_model_tokens, self.kv_tokens)
 
 
 def load_model(config: WorkerConfig) -> Model:
@@ -40,7 +47,7 @@ def _fake(config: WorkerConfig) -> Model:
     tokenizer = ByteTokenizer()
     engine = FakeEngine(tokenizer.vocab_size, config.fake_step_seconds)
     kv_tokens = config.kv_tokens or FAKE_KV_TOKENS
-    return Model(engine, tokenizer, tokenizer.vocab_size, kv_tokens, kv_tokens, revision="fake")
+    return Model(engine, tokenizer, tokenizer.vocab_size, kv_tokens, kv_tokens, revision="fake", device="cpu")
 
 
 def _transformers(config: WorkerConfig) -> Model:
@@ -71,11 +78,12 @@ def _transformers(config: WorkerConfig) -> Model:
             kv_tokens=config.kv_tokens,
             memory_fraction=config.memory_fraction,
             batch_invariant=config.batch_invariant,
-            max_running=config.max_running,
+            most_kv_tokens=SIZES[device].most_kv_tokens,
+            max_running=max_running(config, device),
             eos_token_ids=tokenizer.eos_token_ids,
         )
         engine = TransformersEngine.load(path, options, device=torch.device(device), dtype=getattr(torch, dtype))
         loaded = revision(folder_of(path))
     except (UnsupportedModel, OutOfMemory, OSError) as error:
         raise ConfigError(f"model: {config.model}: {error}") from error
-    return Model(engine, tokenizer, engine.vocab_size, engine.max_model_tokens, engine.kv_tokens, loaded)
+    return Model(engine, tokenizer, engine.vocab_size, engine.max_model_tokens, engine.kv_tokens, loaded, device)

@@ -41,7 +41,8 @@ class EngineOptions:
     """How a model is served."""
 
     block_tokens: int
-    kv_tokens: int | None = None  # None: what `memory_fraction` of the free memory holds
+    kv_tokens: int | None = None  # None: what `memory_fraction` of the free memory holds, up to `most_kv_tokens`
+    most_kv_tokens: int | None = None
     memory_fraction: float = 0.5
     batch_invariant: bool = False
     max_running: int = 64  # most requests in a batch that should decode at full speed
@@ -167,6 +168,8 @@ def _has_kernels(kv: PagedKV) -> bool:
 def _kv_tokens(options: EngineOptions, token_bytes: int, device: torch.device) -> int:
     free = memory.available(device)
     if options.kv_tokens is None:
-        return memory.kv_tokens(free, options.memory_fraction, token_bytes, options.block_tokens)
+        fitting = memory.kv_tokens(free, options.memory_fraction, token_bytes, options.block_tokens)
+        most = options.most_kv_tokens or fitting
+        return min(fitting, most // options.block_tokens * options.block_tokens)
     memory.check_kv(options.kv_tokens, token_bytes, free)
     return options.kv_tokens

@@ -114,8 +114,8 @@ def test_chat_reads_lines_and_prints_answers_alone(
 def test_piped_chat_ends_with_the_first_error(
     gateway: str, stdin: Callable[[str], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stdin(f"{'x' * 5000}\nhello\n")
+    stdin(f"{'x' * 9000}\nhello\n")
     assert main(["chat", "--gateway", gateway, "--max-tokens", "5"]) == 1
     said = capsys.readouterr()
     assert said.out == ""
-    assert said.err.splitlines()[-1].startswith("fairlead: prompt: at most 4096 prompt tokens")
+    assert said.err.splitlines()[-1].startswith("fairlead: prompt: at most 8176 prompt tokens")

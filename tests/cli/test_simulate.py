@@ -60,7 +60,7 @@ def test_options_of_the_worker_change_what_is_simulated(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--token-budget", "32"), "token_budget: must be above max_running (32)"),
+        (("--token-budget", "32"), "token_budget: must be above max_running (128)"),
         (("--kv-tokens", "100"), "kv_tokens: must be a positive multiple of block_tokens (16), got 100"),
         (("--cost", "gold"), "cost: must be one of weighted-tokens, profiled, normalized, got 'gold'"),
         (("--policy", "fair"), "--policy: no such policy: fair; there are"),

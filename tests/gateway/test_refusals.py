@@ -93,7 +93,7 @@ def test_a_bad_field_is_named(
     [
         (sampling(max_tokens=4_000_000_000), "sampling.max_tokens", "8192", "4000000000"),
         (sampling(max_tokens=8192), "sampling.max_tokens", "8192", "max_tokens 8192"),
-        (prompt(text="x" * 10_000), "prompt", "4096", "10000"),
+        (prompt(text="x" * 10_000), "prompt", "8176", "10000"),
     ],
     ids=["huge", "just over", "prompt"],
 )

@@ -45,6 +45,12 @@ def test_a_folder_is_served(folder: Path) -> None:
     assert (model.vocab_size, model.max_model_tokens, model.kv_tokens) == (16, 64, 64)
 
 
+@pytest.mark.parametrize("block_tokens", [16, 24])
+def test_a_cpu_caches_what_it_can_compute_not_what_its_memory_holds(folder: Path, block_tokens: int) -> None:
+    model = load_model(WorkerConfig(secret="s" * 16, model=str(folder), device="cpu", block_tokens=block_tokens))
+    assert model.kv_tokens == 4096 // block_tokens * block_tokens
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
