@@ -81,7 +81,7 @@ class Admission:
         key = Key(identity.client, call.app, request.interaction.id)
         call.interaction = key.id
         overloaded = self._cluster.members.overloaded(model.name)
-        in_interaction = await self._throttling.check(key, request.interaction.token, overloaded)
+        in_interaction = await self._throttling.check(identity.tenant, key, request.interaction.token, overloaded)
         self._streams.open(identity.client, in_interaction)
         call.cleanup.callback(self._streams.close, identity.client)
         to_encode = worker_pb2.EncodeRequest(

@@ -64,7 +64,7 @@ class GatewayConfig:
     cache_scope: str = option("tenant", "who shares cached prefixes with whom", choices=tuple(CACHE_SCOPES))
     throttle: str = option("oit", "who is refused, and when", choices=tuple(THROTTLES))
     user_per_minute: int = option(60, "calls per client and minute, enforced as the throttle says")
-    app_per_minute: int = option(600, "calls per app and minute, enforced as the throttle says")
+    app_per_minute: int = option(600, "calls per tenant, app and minute, enforced as the throttle says")
     max_streams_per_client: int = option(256, "most open calls of one client, before only protected ones are let in")
     max_streams: int = option(4096, "most open calls in all")
     reader_seconds: float = option(

@@ -18,7 +18,7 @@ from throttler.core.leases import Leases
 from throttler.core.profiles import Expectation, Profiles
 from throttler.core.quota import Whole
 from throttler.core.registry import THROTTLES
-from throttler.core.throttle import WINDOW_SECONDS, Rejected, Throttle
+from throttler.core.throttle import WINDOW_SECONDS, Caller, Rejected, Throttle
 from throttler.core.tokens import Key
 from throttler.redis_expectations import exchange_for_ever
 from throttler.redis_store import RedisStore
@@ -77,7 +77,7 @@ class Throttling:
         if self._redis is not None:
             await self._redis.aclose()
 
-    async def check(self, key: Key, token: bytes, overloaded: bool) -> bool:
+    async def check(self, tenant: str, key: Key, token: bytes, overloaded: bool) -> bool:
         """Whether the call continues an interaction in progress; raises ThrottledUser or ThrottledApp.
 
         Waits for more of a limit only where the call would otherwise be refused.
@@ -87,8 +87,7 @@ class Throttling:
             self._throttle,
             self.store,
             time.monotonic,
-            client=key.client,
-            app=key.app,
+            caller=Caller(tenant, key.client, key.app),
             protected=continues,
             overloaded=overloaded,
         )

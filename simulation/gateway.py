@@ -15,10 +15,11 @@ from simulation.spec import ADMISSIONS, ClusterSpec
 from simulation.worker import End, News, Session, Worker
 from throttler.core.interactions import Interactions
 from throttler.core.profiles import Profiles
-from throttler.core.throttle import Rejected
+from throttler.core.throttle import Caller, Rejected
 from throttler.core.tokens import Key
 
 MODEL = "model"
+TENANT = "tenant"  # all clients are users of one: they share the limits of its apps
 OVERLOAD_SECONDS = 0.1  # between looks at the pool
 
 
@@ -55,7 +56,8 @@ class Gateway:
         key = Key(call.client, call.app, call.interaction)
         token = self._interaction_tokens.get(key, b"")
         continues = bool(call.interaction) and self._interactions.continues(key, token, now)
-        decision = self._throttle.admit(call.client, call.app, continues, self._is_overloaded(), now)
+        caller = Caller(TENANT, call.client, call.app)
+        decision = self._throttle.admit(caller, continues, self._is_overloaded(), now)
         if isinstance(decision, Rejected):
             self._end(call, decision.outcome)
             return

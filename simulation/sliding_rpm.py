@@ -7,7 +7,7 @@ from collections import deque
 
 from fairlead.outcomes import Outcome
 from throttler.core.profiles import Profiles
-from throttler.core.throttle import WINDOW_SECONDS, Admitted, Decision, Rejected
+from throttler.core.throttle import WINDOW_SECONDS, Admitted, Caller, Decision, Rejected
 
 
 class SlidingRpm:
@@ -17,14 +17,14 @@ class SlidingRpm:
         self._limit = profiles.limits.user_per_minute
         self._admitted: dict[str, deque[float]] = {}
 
-    def admit(self, client: str, app: str, protected: bool, overloaded: bool, now: float) -> Decision:
-        """See Admits; only `client` and `now` matter."""
-        times = self._admitted.setdefault(client, deque())
+    def admit(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Decision:
+        """See Admits; only the client and `now` matter."""
+        times = self._admitted.setdefault(caller.client, deque())
         while times and times[0] <= now - WINDOW_SECONDS:
             times.popleft()
         if len(times) >= self._limit:
             wait = times[0] + WINDOW_SECONDS - now
-            return Rejected(Outcome.THROTTLED_USER, wait, f"user {client!r} had {self._limit} calls in a minute")
+            return Rejected(Outcome.THROTTLED_USER, wait, f"user {caller.client!r} had {self._limit} calls in a minute")
         times.append(now)
         return Admitted(protected)
 

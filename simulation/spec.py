@@ -22,7 +22,7 @@ from simulation.step_time import Measured, Profile, profile
 from throttler.core.profiles import Limits, Profiles
 from throttler.core.quota import Quota, Whole
 from throttler.core.registry import THROTTLES
-from throttler.core.throttle import Decision, Throttle
+from throttler.core.throttle import Caller, Decision, Throttle
 
 # The registries', and what only a simulation has: policies that know the future, a measured system's own ones.
 LOCAL_POLICIES: Mapping[str, Callable[[PolicyConfig], QueuePolicy]] = {
@@ -44,7 +44,7 @@ SLORA_NETWORK_SECONDS = 0.001  # three ways to the worker: from 2 to 6 ms its me
 class Admits(Protocol):
     """What the simulated gateway, which is the only one, asks of a throttle."""
 
-    def admit(self, client: str, app: str, protected: bool, overloaded: bool, now: float) -> Decision:
+    def admit(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Decision:
         """See throttler.core.throttle.Throttle."""
 
     def check_invariants(self) -> None:

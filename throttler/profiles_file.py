@@ -6,7 +6,7 @@ reference_tokens: 1000                                   # weighted tokens of a 
 tiers: {gold: 4, free: 1}                                # shares, that is 1 / E_i of FairServe
 apps:
   agent:
-    per_minute: 1200
+    per_minute: 1200                                     # of each tenant
     max_calls: 30
     expected: {input: 800, system: 300, output: 120}     # of stages that are not listed
     stages:

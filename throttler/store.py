@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from throttler.core.quota import Account
-from throttler.core.throttle import Decision, Throttle
+from throttler.core.throttle import Caller, Decision, Throttle
 
 
 class Store(Protocol):
@@ -49,12 +49,11 @@ async def decide(
     store: Store,
     clock: Callable[[], float],
     *,
-    client: str,
-    app: str,
+    caller: Caller,
     protected: bool,
     overloaded: bool,
 ) -> Decision:
     """Throttle.admit, after asking for what the gateway lacks to admit the call; each asking is answered at once."""
-    while (account := throttle.lacks(client, app, protected, overloaded, clock())) is not None:
+    while (account := throttle.lacks(caller, protected, overloaded, clock())) is not None:
         await store.lease(account)
-    return throttle.admit(client, app, protected, overloaded, clock())
+    return throttle.admit(caller, protected, overloaded, clock())

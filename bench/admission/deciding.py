@@ -19,7 +19,7 @@ from throttler.core.leases import JOINING, Leases
 from throttler.core.oit import Oit
 from throttler.core.profiles import Limits, Profiles
 from throttler.core.quota import Whole
-from throttler.core.throttle import Admitted
+from throttler.core.throttle import Admitted, Caller
 from throttler.redis_store import RedisStore
 from throttler.store import Alone, decide
 
@@ -135,7 +135,7 @@ def redis_server() -> Iterator[str]:
 
 async def _decide(throttle: Oit, store: Alone | RedisStore, user: str) -> bool:
     decision = await decide(
-        throttle, store, time.monotonic, client=user, app="default", protected=False, overloaded=True
+        throttle, store, time.monotonic, caller=Caller("tenant", user, "default"), protected=False, overloaded=True
     )
     return isinstance(decision, Admitted)
 

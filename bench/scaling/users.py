@@ -25,6 +25,7 @@ from simulation.prompts import CHAIN_SEED, Segments, digests_of
 from simulation.scheduler import make_dispatcher
 from simulation.spec import ADMISSIONS, ClusterSpec, WorkerSpec
 from throttler.core.profiles import Profiles
+from throttler.core.throttle import Caller
 
 COLUMNS = (
     "users",
@@ -84,7 +85,7 @@ def throttled(users: int) -> object:
     """Each user calls once within one window of OIT's."""
     throttle = ADMISSIONS["oit"](Profiles())
     for number in range(users):
-        throttle.admit(f"user {number}", "default", False, True, number * 1e-6)
+        throttle.admit(Caller("tenant", f"user {number}", "default"), False, True, number * 1e-6)
     return throttle
 
 

@@ -17,7 +17,7 @@ from simulation.spec import ADMISSIONS, GLOBAL_POLICIES, LOCAL_POLICIES, _alone
 from throttler.core.oit import Oit
 from throttler.core.profiles import Limits, Profiles
 from throttler.core.quota import Quota
-from throttler.core.throttle import Decision
+from throttler.core.throttle import Caller, Decision
 
 SEEDS = 20
 
@@ -153,8 +153,8 @@ def test_a_balance_that_is_not_due(policy: type[DoubleQ], monkeypatch: pytest.Mo
 class Unprotected(Oit):
     """Throttles whoever is over a limit."""
 
-    def admit(self, client: str, app: str, protected: bool, overloaded: bool, now: float) -> Decision:
-        return super().admit(client, app, False, overloaded, now)
+    def admit(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Decision:
+        return super().admit(caller, False, overloaded, now)
 
 
 class Hasty(Oit):

@@ -14,7 +14,7 @@ from throttler.core.ledger import Ledger
 from throttler.core.oit import Oit
 from throttler.core.profiles import Profiles
 from throttler.core.quota import Account
-from throttler.core.throttle import Admitted
+from throttler.core.throttle import Admitted, Caller
 from throttler.redis_store import RedisStore
 from throttler.store import Store, decide
 
@@ -31,10 +31,17 @@ class Gateway:
     clock: Callable[[], float]
 
     async def admits(
-        self, client: str = "u", app: str = "a", *, protected: bool = False, overloaded: bool = True
+        self,
+        client: str = "u",
+        app: str = "a",
+        *,
+        tenant: str = "t",
+        protected: bool = False,
+        overloaded: bool = True,
     ) -> bool:
+        caller = Caller(tenant, client, app)
         decision = await decide(
-            self.throttle, self.store, self.clock, client=client, app=app, protected=protected, overloaded=overloaded
+            self.throttle, self.store, self.clock, caller=caller, protected=protected, overloaded=overloaded
         )
         self.throttle.check_invariants()
         self.leases.check_invariants()
@@ -123,8 +130,8 @@ async def on_redis(
         finally:
             for task in running:
                 task.cancel()
-    for link in links:
-        await link.aclose()
+            for link in links:
+                await link.aclose()
 
 
 async def until(condition: Callable[[], object], what: str) -> None:

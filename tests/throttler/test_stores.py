@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.redis_server import RedisServer
 from tests.throttler.shared import Gateway, in_memory, on_redis
@@ -127,3 +129,35 @@ async def test_the_limit_is_there_again_after_a_window(share: Share) -> None:
     assert len(admitted) >= 2 * 55
     for first, last in zip(admitted, admitted[60:], strict=False):
         assert last - first > seconds - 0.3, "61 within a window, but for how long a call may wait to be decided"
+
+
+CALLS_OF_TENANTS = st.lists(
+    st.tuples(st.sampled_from("ab"), st.sampled_from("uvw"), st.sampled_from("xy"), st.integers(0, 1))
+)
+TENANTS = Profiles(limits=Limits(user_per_minute=8, app_per_minute=12))
+Call = tuple[str, str, str, int]  # tenant, user, app, gateway
+
+
+async def made(gateways: list[Gateway], calls: list[Call]) -> list[bool]:
+    return [await gateways[at].admits(f"{tenant}/{user}", app, tenant=tenant) for tenant, user, app, at in calls]
+
+
+@given(calls=CALLS_OF_TENANTS)
+async def test_leases_serve_a_tenant_as_if_there_were_no_other(calls: list[Call]) -> None:
+    together, alone = (in_memory(2, TENANTS, LONG, lambda: 0.0) for _ in range(2))
+    admitted = await made(together, calls)
+    of_a = [number for number, call in enumerate(calls) if call[0] == "a"]
+    assert await made(alone, [calls[number] for number in of_a]) == [admitted[number] for number in of_a]
+
+
+@settings(max_examples=10, deadline=None)
+@given(others=st.lists(st.tuples(st.sampled_from("bcd"), st.sampled_from("uvw"), st.just("x"), st.integers(0, 1))))
+async def test_on_redis_too_no_tenant_spends_anothers_part_of_an_app(redis: RedisServer, others: list[Call]) -> None:
+    redis.client.flushall()
+    flood: list[Call] = [("b", f"user {number}", "x", number % 2) for number in range(24)]
+    async with on_redis(redis.url, 2, TENANTS, LONG) as gateways:
+        assert sum(await made(gateways, flood)) == 12, "all that one tenant may have of the app"
+        await made(gateways, others)
+        mine: list[Call] = [("a", user, "x", 0) for user in "uv" for _ in range(6)]
+        assert await made(gateways, mine) == [True] * 12
+        assert await made(gateways, [("a", "w", "x", 0)]) == [False]

@@ -1,6 +1,7 @@
 """One conformance suite over all throttles, and each against a naive model that keeps every arrival."""
 
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import pytest
 from hypothesis import given
@@ -12,12 +13,20 @@ from throttler.core.profiles import AppProfile, Limits, Profiles
 from throttler.core.quota import Whole
 from throttler.core.registry import THROTTLES
 from throttler.core.rpm import Rpm
-from throttler.core.throttle import Admitted, Decision, Rejected, Throttle
+from throttler.core.throttle import Admitted, Caller, Decision, Rejected, Throttle
 
 LIMITS = Limits(user_per_minute=3, app_per_minute=5, kappa=2)
 PROFILES = Profiles(limits=LIMITS)
-Call = tuple[str, str, bool, bool, int]  # client, app, protected, overloaded, seconds since the last
-CALL = st.tuples(st.sampled_from("uvw"), st.sampled_from("xy"), st.booleans(), st.booleans(), st.integers(0, 30))
+Name = TypeVar("Name")
+Call = tuple[Caller, bool, bool, int]  # protected, overloaded, seconds since the last
+
+
+def caller(user: str, app: str = "x", tenant: str = "t") -> Caller:
+    return Caller(tenant, f"{tenant}/{user}", app)
+
+
+CALLER = st.builds(caller, st.sampled_from("uvw"), st.sampled_from("xy"), st.sampled_from("ts"))
+CALL = st.tuples(CALLER, st.booleans(), st.booleans(), st.sampled_from((0, 0, 1, 5, 40)))
 CALLS = st.lists(CALL, max_size=80)
 
 
@@ -26,20 +35,20 @@ class NaiveOit:
     """FairServe Alg. 1, lines 19-25, by counting lists."""
 
     users: list[tuple[str, int]] = field(default_factory=list)
-    apps: list[tuple[str, int]] = field(default_factory=list)
+    apps: list[tuple[tuple[str, str], int]] = field(default_factory=list)
     protected: list[tuple[str, int]] = field(default_factory=list)
 
     def refused(self, client: str, now: int) -> None:
         self.users.append((client, now))
 
-    def admit(self, client: str, app: str, protected: bool, overloaded: bool, now: int) -> Outcome | bool:
-        def count(arrivals: list[tuple[str, int]], key: str) -> int:
+    def admit(self, caller: Caller, protected: bool, overloaded: bool, now: int) -> Outcome | bool:
+        def count(arrivals: list[tuple[Name, int]], key: Name) -> int:
             arrivals.append((key, now))
             return sum(name == key and when > now - 60 for name, when in arrivals)
 
-        user_over = count(self.users, client) > 3
-        app_over = not user_over and count(self.apps, app) > 5
-        protected = protected and count(self.protected, client) <= 6
+        user_over = count(self.users, caller.client) > 3
+        app_over = not user_over and count(self.apps, (caller.tenant, caller.app)) > 5
+        protected = protected and count(self.protected, caller.client) <= 6
         if overloaded and not protected and user_over:
             return Outcome.THROTTLED_USER
         if overloaded and not protected and app_over:
@@ -52,18 +61,18 @@ class NaiveRpm:
     """The same limits in each minute of the clock."""
 
     users: list[tuple[str, int]] = field(default_factory=list)
-    apps: list[tuple[str, int]] = field(default_factory=list)
+    apps: list[tuple[str, str, int]] = field(default_factory=list)
 
     def refused(self, client: str, now: int) -> None:
         self.users.append((client, now // 60))
 
-    def admit(self, client: str, app: str, protected: bool, overloaded: bool, now: int) -> Outcome | bool:
-        minute = now // 60
-        self.users.append((client, minute))
-        if self.users.count((client, minute)) > 3:
+    def admit(self, caller: Caller, protected: bool, overloaded: bool, now: int) -> Outcome | bool:
+        user, app = (caller.client, now // 60), (caller.tenant, caller.app, now // 60)
+        self.users.append(user)
+        if self.users.count(user) > 3:
             return Outcome.THROTTLED_USER
-        self.apps.append((app, minute))
-        return Outcome.THROTTLED_APP if self.apps.count((app, minute)) > 5 else protected
+        self.apps.append(app)
+        return Outcome.THROTTLED_APP if self.apps.count(app) > 5 else protected
 
 
 def summary(decision: Decision) -> Outcome | bool:
@@ -77,26 +86,26 @@ def test_oit_and_rpm_agree_with_their_models(calls: list[tuple[Call, bool]]) -> 
         (Rpm(PROFILES, Whole()), NaiveRpm()),
     ]
     now = 0
-    for (client, app, protected, overloaded, pause), is_valid in calls:
+    for (caller, protected, overloaded, pause), is_valid in calls:
         now += pause
         for throttle, model in pairs:
             if not is_valid:
-                throttle.refused(client, float(now))
-                model.refused(client, now)
+                throttle.refused(caller.client, float(now))
+                model.refused(caller.client, now)
                 continue
-            decision = throttle.admit(client, app, protected, overloaded, float(now))
+            decision = throttle.admit(caller, protected, overloaded, float(now))
             throttle.check_invariants()
-            assert summary(decision) == model.admit(client, app, protected, overloaded, now)
+            assert summary(decision) == model.admit(caller, protected, overloaded, now)
 
 
 @pytest.mark.parametrize("name", sorted(THROTTLES))
 @given(calls=CALLS)
 def test_conformance(name: str, calls: list[Call]) -> None:
     throttle, again, now = THROTTLES[name](PROFILES, Whole()), THROTTLES[name](PROFILES, Whole()), 0.0
-    for number, (client, app, protected, overloaded, pause) in enumerate(calls):
+    for number, (caller, protected, overloaded, pause) in enumerate(calls):
         now += pause
-        decision = throttle.admit(client, app, protected, overloaded, now)
-        assert decision == again.admit(client, app, protected, overloaded, now)
+        decision = throttle.admit(caller, protected, overloaded, now)
+        assert decision == again.admit(caller, protected, overloaded, now)
         throttle.check_invariants()
         if number < min(LIMITS.user_per_minute, LIMITS.app_per_minute):
             assert isinstance(decision, Admitted)
@@ -106,31 +115,42 @@ def test_conformance(name: str, calls: list[Call]) -> None:
         assert 0 < decision.retry_after <= 60
         user = decision.outcome is Outcome.THROTTLED_USER
         assert ("user_per_minute=3" if user else "app_per_minute=5") in decision.message
-        assert repr(client if user else app) in decision.message
+        assert repr(caller.client if user else caller.app) in decision.message
 
 
 @given(CALLS)
 def test_oit_never_refuses_without_overload_and_none_never_refuses(calls: list[Call]) -> None:
     now = 0.0
     oit, none = Oit(PROFILES, Whole()), THROTTLES["none"](PROFILES, Whole())
-    for client, app, protected, overloaded, pause in calls:
+    for caller, protected, overloaded, pause in calls:
         now += pause
-        assert isinstance(oit.admit(client, app, protected, False, now), Admitted)
-        assert isinstance(none.admit(client, app, protected, overloaded, now), Admitted)
+        assert isinstance(oit.admit(caller, protected, False, now), Admitted)
+        assert isinstance(none.admit(caller, protected, overloaded, now), Admitted)
+
+
+@pytest.mark.parametrize("name", sorted(THROTTLES))
+@given(calls=CALLS)
+def test_a_tenant_is_served_as_if_there_were_no_other(name: str, calls: list[Call]) -> None:
+    together, alone, now = THROTTLES[name](PROFILES, Whole()), THROTTLES[name](PROFILES, Whole()), 0.0
+    for caller, protected, overloaded, pause in calls:
+        now += pause
+        decision = together.admit(caller, protected, overloaded, now)
+        if caller.tenant == "t":
+            assert decision == alone.admit(caller, protected, overloaded, now)
 
 
 def test_an_abuser_does_not_throttle_the_apps_other_users() -> None:
     oit = Oit(PROFILES, Whole())
-    refused = [isinstance(oit.admit("abuser", "x", False, True, 0.0), Rejected) for _ in range(100)]
+    refused = [isinstance(oit.admit(caller("abuser"), False, True, 0.0), Rejected) for _ in range(100)]
     assert refused == [False] * 3 + [True] * 97
-    assert isinstance(oit.admit("honest", "x", False, True, 1.0), Admitted)
+    assert isinstance(oit.admit(caller("honest"), False, True, 1.0), Admitted)
 
 
 def test_protection_is_capped_per_client_and_window() -> None:
     oit = Oit(PROFILES, Whole())
-    admitted = [isinstance(oit.admit("u", "x", True, True, 0.0), Admitted) for _ in range(20)]
+    admitted = [isinstance(oit.admit(caller("u"), True, True, 0.0), Admitted) for _ in range(20)]
     assert admitted == [True] * 6 + [False] * 14
-    assert isinstance(oit.admit("u", "x", True, True, 60.0), Admitted)
+    assert isinstance(oit.admit(caller("u"), True, True, 60.0), Admitted)
 
 
 @pytest.mark.parametrize("name", ["user_per_minute", "app_per_minute", "max_calls", "idle_ttl", "max_age", "kappa"])
@@ -142,10 +162,10 @@ def test_limits_must_be_positive(name: str) -> None:
 def test_an_app_may_have_a_limit_of_its_own_which_may_change() -> None:
     app = AppProfile(per_minute=2, max_calls=1)
     oit = Oit(Profiles(limits=LIMITS, apps={"x": app}), Whole())
-    decisions = [oit.admit(client, "x", False, True, 0.0) for client in "abc"]
+    decisions = [oit.admit(caller(user), False, True, 0.0) for user in "abc"]
     assert [isinstance(decision, Admitted) for decision in decisions] == [True, True, False]
     assert "app_per_minute=2" in decisions[2].message  # type: ignore[union-attr]
     oit.configure(Profiles(limits=LIMITS, apps={"x": AppProfile(per_minute=4, max_calls=1)}))
     oit.check_invariants()
-    decisions = [oit.admit(client, "x", False, True, 0.0) for client in "def"]
+    decisions = [oit.admit(caller(user), False, True, 0.0) for user in "def"]
     assert [isinstance(decision, Admitted) for decision in decisions] == [True, True, False], "2 of 3 were remembered"

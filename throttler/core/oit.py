@@ -1,14 +1,15 @@
 """Overload and interaction-driven throttling: FairServe section 4.2, Alg. 1 lines 11-25.
 
-Where the paper is silent: an arrival beyond its user's limit does not count towards its app, so that one abuser
-cannot throttle the app's other users; and an interaction protects at most kappa * T_user calls per client and window,
+Where the paper is silent: a limit on an app is counted for each tenant by itself, so that no tenant spends another's
+part; an arrival beyond its user's limit does not count towards its app, so that one abuser cannot throttle the app's
+other users of its tenant; and an interaction protects at most kappa * T_user calls per client and window,
 so that endless, replayed or shared interactions gain nothing beyond that.
 """
 
 from fairlead.outcomes import Outcome
 from throttler.core.profiles import Profiles
 from throttler.core.quota import Account, Quota
-from throttler.core.throttle import WINDOW_SECONDS, Admitted, Decision, Rejected
+from throttler.core.throttle import WINDOW_SECONDS, Admitted, Caller, Decision, Rejected
 from throttler.core.windows import SlidingWindow
 
 
@@ -19,35 +20,37 @@ class Oit:
         self.window = SlidingWindow(seconds, quota)
         self._profiles = profiles
 
-    def lacks(self, client: str, app: str, protected: bool, overloaded: bool, now: float) -> Account | None:
+    def lacks(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Account | None:
         """See Throttle."""
         if not overloaded:
             return None
         if protected:
-            cap = self._protected(client)
+            cap = self._protected(caller.client)
             if self.window.fits(cap, now):
                 return None
             if self.window.may_grow(cap, now):
                 return cap
-        for account in (self._user(client), self._app(app)):
+        for account in (self._user(caller.client), self._app(caller)):
             if not self.window.fits(account, now):
                 return account if self.window.may_grow(account, now) else None
         return None
 
-    def admit(self, client: str, app: str, protected: bool, overloaded: bool, now: float) -> Decision:
+    def admit(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Decision:
         """See Throttle."""
-        user = self._user(client)
+        user = self._user(caller.client)
         user_wait = self.window.arrived(user, now)
-        app_account = self._app(app)
-        app_wait = 0.0 if user_wait else self.window.arrived(app_account, now)
+        app = self._app(caller)
+        app_wait = 0.0 if user_wait else self.window.arrived(app, now)
         if protected:
-            protected = not self.window.arrived(self._protected(client), now)
+            protected = not self.window.arrived(self._protected(caller.client), now)
         if protected or not overloaded:
             return Admitted(protected)
         if user_wait:
-            return _rejected(Outcome.THROTTLED_USER, "user", client, user.limit, user_wait)
+            what = f"user {caller.client!r} is over user_per_minute={user.limit}"
+            return _rejected(Outcome.THROTTLED_USER, what, user_wait)
         if app_wait:
-            return _rejected(Outcome.THROTTLED_APP, "app", app, app_account.limit, app_wait)
+            what = f"app {caller.app!r} of tenant {caller.tenant!r} is over app_per_minute={app.limit}"
+            return _rejected(Outcome.THROTTLED_APP, what, app_wait)
         return Admitted(protected)
 
     def refused(self, client: str, now: float) -> None:
@@ -65,13 +68,12 @@ class Oit:
     def _user(self, client: str) -> Account:
         return Account("user:" + client, self._profiles.limits.user_per_minute)
 
-    def _app(self, app: str) -> Account:
-        return Account("app:" + app, self._profiles.app(app).per_minute)
+    def _app(self, caller: Caller) -> Account:
+        return Account(f"app:{caller.tenant}/{caller.app}", self._profiles.app(caller.app).per_minute)
 
     def _protected(self, client: str) -> Account:
         return Account("protected:" + client, self._profiles.limits.protected_per_minute)
 
 
-def _rejected(outcome: Outcome, kind: str, name: str, limit: int, wait: float) -> Rejected:
-    message = f"overloaded, and {kind} {name!r} is over {kind}_per_minute={limit}; retry in {wait:.1f} s"
-    return Rejected(outcome, wait, message)
+def _rejected(outcome: Outcome, what: str, wait: float) -> Rejected:
+    return Rejected(outcome, wait, f"overloaded, and {what}; retry in {wait:.1f} s")

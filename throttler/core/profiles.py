@@ -11,7 +11,7 @@ class Limits:
     """Raises ValueError unless every limit is positive."""
 
     user_per_minute: int = 60  # T_user: FairServe Alg. 1 line 5, T_g
-    app_per_minute: int = 600  # T_app: FairServe Alg. 1 line 6, T_a, of apps without a limit of their own
+    app_per_minute: int = 600  # T_app, of each tenant: FairServe Alg. 1 line 6, T_a; of apps without their own
     max_calls: int = 64  # of one interaction, of apps without a limit of their own
     idle_ttl: float = 120.0  # seconds without a call in flight until an interaction ends
     max_age: float = 3600.0  # seconds an interaction lasts, not counting those with a call in flight

@@ -7,7 +7,7 @@ user's, as under OIT.
 from fairlead.outcomes import Outcome
 from throttler.core.profiles import Profiles
 from throttler.core.quota import Account, Quota
-from throttler.core.throttle import WINDOW_SECONDS, Admitted, Decision, Rejected
+from throttler.core.throttle import WINDOW_SECONDS, Admitted, Caller, Decision, Rejected
 from throttler.core.windows import FixedWindow
 
 
@@ -18,21 +18,22 @@ class Rpm:
         self.window = FixedWindow(seconds, quota)
         self._profiles = profiles
 
-    def lacks(self, client: str, app: str, protected: bool, overloaded: bool, now: float) -> Account | None:
+    def lacks(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Account | None:
         """See Throttle; `overloaded` and `protected` change nothing."""
-        for account in self._accounts(client, app):
+        for account in self._accounts(caller):
             if not self.window.fits(account, now):
                 return account if self.window.may_grow(account, now) else None
         return None
 
-    def admit(self, client: str, app: str, protected: bool, overloaded: bool, now: float) -> Decision:
+    def admit(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Decision:
         """See Throttle; `overloaded` and `protected` change nothing."""
-        user, app_account = self._accounts(client, app)
+        user, app = self._accounts(caller)
         if wait := self.window.arrived(user, now):
-            message = f"user {client!r} is over user_per_minute={user.limit}; retry in {wait:.1f} s"
+            message = f"user {caller.client!r} is over user_per_minute={user.limit}; retry in {wait:.1f} s"
             return Rejected(Outcome.THROTTLED_USER, wait, message)
-        if wait := self.window.arrived(app_account, now):
-            message = f"app {app!r} is over app_per_minute={app_account.limit}; retry in {wait:.1f} s"
+        if wait := self.window.arrived(app, now):
+            what = f"app {caller.app!r} of tenant {caller.tenant!r}"
+            message = f"{what} is over app_per_minute={app.limit}; retry in {wait:.1f} s"
             return Rejected(Outcome.THROTTLED_APP, wait, message)
         return Admitted(protected)
 
@@ -48,8 +49,9 @@ class Rpm:
         """See Throttle."""
         self.window.check_invariants()
 
-    def _accounts(self, client: str, app: str) -> tuple[Account, Account]:
-        return self._user(client), Account("app:" + app, self._profiles.app(app).per_minute)
+    def _accounts(self, caller: Caller) -> tuple[Account, Account]:
+        app = Account(f"app:{caller.tenant}/{caller.app}", self._profiles.app(caller.app).per_minute)
+        return self._user(caller.client), app
 
     def _user(self, client: str) -> Account:
         return Account("user:" + client, self._profiles.limits.user_per_minute)

@@ -1,7 +1,7 @@
 """What every throttle answers, and the question."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from fairlead.outcomes import Outcome
 from throttler.core.profiles import Profiles
@@ -9,6 +9,14 @@ from throttler.core.quota import Account
 from throttler.core.windows import Window
 
 WINDOW_SECONDS = 60.0
+
+
+class Caller(NamedTuple):
+    """Whose call it is. `client` is the tenant or one of its users; no `tenant` holds a '/'."""
+
+    tenant: str
+    client: str
+    app: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +45,13 @@ class Throttle(Protocol):
     def window(self) -> Window:
         """Where its arrivals are counted."""
 
-    def lacks(self, client: str, app: str, protected: bool, overloaded: bool, now: float) -> Account | None:
+    def lacks(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Account | None:
         """The account by which `admit` would refuse now, while more of its limit may be had by asking; counts nothing.
 
         None: there is nothing to wait for.
         """
 
-    def admit(self, client: str, app: str, protected: bool, overloaded: bool, now: float) -> Decision:
+    def admit(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Decision:
         """Count the arrival and decide.
 
         `protected`: the call continues an interaction in progress. `overloaded`: the model's pool is.

@@ -2,7 +2,7 @@
 
 from throttler.core.profiles import Profiles
 from throttler.core.quota import Account, Whole
-from throttler.core.throttle import WINDOW_SECONDS, Admitted, Decision
+from throttler.core.throttle import WINDOW_SECONDS, Admitted, Caller, Decision
 from throttler.core.windows import SlidingWindow
 
 
@@ -12,11 +12,11 @@ class Unlimited:
     def __init__(self) -> None:
         self.window = SlidingWindow(WINDOW_SECONDS, Whole())
 
-    def lacks(self, client: str, app: str, protected: bool, overloaded: bool, now: float) -> Account | None:
+    def lacks(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Account | None:
         """See Throttle."""
         return None
 
-    def admit(self, client: str, app: str, protected: bool, overloaded: bool, now: float) -> Decision:
+    def admit(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Decision:
         """See Throttle."""
         return Admitted(protected)
 
