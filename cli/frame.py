@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from cli import bound
 from cli.screen import Line, Style
 from cli.table import Column, bar, cut, table
 from fairlead.metrics import jain_index
@@ -28,15 +29,16 @@ class User:
 Member = scheduler_pb2.Member
 WORKER_COLUMNS: Sequence[Column[Member]] = (
     Column("WORKER", 10, lambda member: member.worker, is_text=True),
-    Column("MODEL", 22, lambda member: member.model.name, is_text=True, rank=2),
+    Column("MODEL", 22, lambda member: member.model.name, is_text=True, rank=3),
     Column("RUN", 4, lambda member: str(member.load.running)),
     Column("WAIT", 5, lambda member: str(member.load.waiting)),
     Column("KV", BAR + 5, lambda member: _kv(member), is_text=True),
     Column("HITS", 5, lambda member: _hits(member.load)),
     Column("QUEUE s", 7, lambda member: f"{member.load.queue_seconds:.2f}"),
-    Column("STEP ms", 7, lambda member: f"{member.load.step_seconds * 1e3:.1f}"),
-    Column("GAP/BOUND", 9, lambda member: _gap(member.load)),
-    Column("ADMISSION", 10, lambda member: member.model.admission, is_text=True, rank=1),
+    Column("STEP ms", 7, lambda member: f"{member.load.step_seconds * 1e3:.1f}", rank=1),
+    Column("BOUND s", 7, lambda member: bound.seconds(member.load)),
+    Column("GAP/BOUND", 9, lambda member: bound.part(member.load)),
+    Column("ADMISSION", 10, lambda member: member.model.admission, is_text=True, rank=2),
     Column("STATE", 8, lambda member: _state(member), is_text=True),
 )
 USER_COLUMNS: Sequence[Column[User]] = (
@@ -103,10 +105,6 @@ def _kv(member: Member) -> str:
 
 def _hits(load: scheduler_pb2.Load) -> str:
     return f"{load.cached_tokens / load.prompt_tokens:.0%}" if load.prompt_tokens else "-"
-
-
-def _gap(load: scheduler_pb2.Load) -> str:
-    return f"{load.fairness_gap / load.fairness_bound:.1%}" if load.fairness_bound else "-"
 
 
 def _state(member: Member) -> str:

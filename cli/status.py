@@ -2,7 +2,7 @@
 
 import argparse
 
-from cli import admin, endpoint
+from cli import admin, bound, endpoint
 from fairlead.v1 import scheduler_pb2, throttling_pb2
 
 
@@ -30,18 +30,28 @@ def run(args: argparse.Namespace) -> int:
 
 def _members(status: scheduler_pb2.StatusResponse) -> list[str]:
     overloaded = {pool.model for pool in status.cluster.pools if pool.overloaded}
-    row = "{:<16} {:<24} {:<11} {:>7} {:>7} {:>13} {:>8} {:>17} {:<10}  {}"
+    row = "{:<16} {:<24} {:<11} {:>7} {:>7} {:>13} {:>8} {:>17} {:>8} {:<10}  {}"
     lines = [f"global policy: {status.policy}"]
-    heads = ("worker", "model", "policy", "running", "waiting", "KV tokens", "step ms", "gap/bound", "admission")
+    heads = (
+        "worker",
+        "model",
+        "policy",
+        "running",
+        "waiting",
+        "KV tokens",
+        "step ms",
+        "gap/bound",
+        "bound s",
+        "admission",
+    )
     lines.append(row.format(*heads, "state"))
     for member in status.cluster.members:
         model, load = member.model, member.load
         state = "draining" if load.draining else "overloaded" if model.name in overloaded else "serving"
         used, step = f"{load.kv_tokens_used}/{model.kv_tokens}", f"{load.step_seconds * 1e3:.1f}"
-        bound = f"{load.fairness_bound:,.0f}" if load.fairness_bound else "-"
-        gap = f"{load.fairness_gap:,.0f}/{bound}"
-        figures = (load.running, load.waiting, used, step, gap, model.admission, state)
-        lines.append(row.format(member.worker, model.name, model.policy, *figures))
+        gap = f"{load.fairness_gap:,.0f}/{bound.units(load)}"
+        numbers = (load.running, load.waiting, used, step, gap, bound.seconds(load))
+        lines.append(row.format(member.worker, model.name, model.policy, *numbers, model.admission, state))
     return lines
 
 

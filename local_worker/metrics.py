@@ -32,6 +32,9 @@ class WorkerMetrics:
         self._step = gauge("fairlead.worker.step", "s", "Moving average of an engine step's time")
         self._gap = gauge("fairlead.worker.gap", description="Largest service gap of backlogged clients seen")
         self._bound = gauge("fairlead.worker.gap.bound", description="The policy's bound on that gap")
+        self._rate = gauge(
+            "fairlead.worker.service.rate", description="Service over weight given to all clients per second of work"
+        )
         self._balance = gauge("fairlead.worker.balance", description="Least and greatest balance of any client seen")
         self._limit = gauge("fairlead.worker.balance.limit", description="Range within which balances are proved to be")
         self._draining = gauge("fairlead.worker.draining", description="1 while the worker takes no new requests")
@@ -66,6 +69,8 @@ class WorkerMetrics:
         self._gap.set(load.fairness_gap, stated)
         if load.fairness_bound:
             self._bound.set(load.fairness_bound, stated)
+        if load.service_rate:
+            self._rate.set(load.service_rate, stated)
         proved = self._range()
         if self._balances is not None and proved is not None:
             for edge, seen, limit in zip(("least", "greatest"), self._balances, proved, strict=True):

@@ -53,6 +53,7 @@ def load_of(batcher: Batcher, step_seconds: float) -> scheduler_pb2.Load:
         step_seconds=step_seconds,
         fairness_gap=batcher.fairness_gap / MICRO,
         fairness_bound=(batcher.policy.bound_micro or 0) / MICRO,
+        service_rate=batcher.service_rate / MICRO,
         recomputed_tokens=batcher.recomputed_tokens,
         prompt_tokens=prompt_tokens,
         cached_tokens=cached_tokens,

@@ -29,6 +29,7 @@ from local_worker.core.live_gap import LiveGap
 from local_worker.core.policies.protocol import QueuePolicy
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
+from local_worker.core.service_rate import ServiceRate
 
 RETRY_SECONDS = 1.0
 SPARE_DEADLINES = 16  # of requests that have left, remembered without need
@@ -62,6 +63,7 @@ class Batcher:
         self._eos = frozenset(eos_token_ids)
         self._ledger = Ledger(cost)
         self._gap = LiveGap()
+        self._rate = ServiceRate()
         self._waiting: dict[Request, float] = {}  # request -> when it was queued
         self._crowd = Crowd()
         self._running: dict[Request, None] = {}
@@ -93,6 +95,11 @@ class Batcher:
     def fairness_gap(self) -> int:
         """See LiveGap: to be compared with the policy's `bound_micro`."""
         return self._gap.worst
+
+    @property
+    def service_rate(self) -> float:
+        """See ServiceRate: micro-units per second."""
+        return self._rate.micro_per_second
 
     @property
     def queue(self) -> Collection[Request]:
@@ -219,6 +226,7 @@ class Batcher:
             if not self.closed:
                 admitted = self.policy.select(self)
         self._gap.observe(self._ledger.backlogged)
+        self._rate.observe(self._ledger.weighted, bool(self._running), now)
         slices = tuple(self._slices())
         if not slices:
             return None
@@ -363,6 +371,7 @@ class Batcher:
         assert self.policy.waiting == len(self._waiting), f"policy {self.policy.waiting}, batcher {len(self._waiting)}"
         self._in_flight.check_invariants(self._running)
         self._crowd.check_invariants()
+        self._rate.check_invariants()
         self.cache.check_invariants(list(self._running))
         self.policy.check_invariants()
 

@@ -29,6 +29,7 @@ class Ledger:
 
     def __init__(self, cost: Cost, most_idle: int = MOST_IDLE) -> None:
         self.recomputed_tokens = 0  # work that retractions and lost workers cost, in tokens
+        self.weighted = 0  # service over weight given to all clients, micro-units
         self.prompt_tokens = 0  # of requests that were admitted
         self.cached_tokens = 0  # of these, those that the prefix cache held
         self.history = History()
@@ -98,7 +99,9 @@ class Ledger:
     def _serve(self, account: Account, request: Request, micro: int) -> None:
         account.service += micro
         request.service += micro
-        account.weighted += charge(micro, request.weight)
+        weighted = charge(micro, request.weight)
+        account.weighted += weighted
+        self.weighted += weighted
         self.history.served(account.client, account.weighted)
 
     def backlogged(self, client: str) -> int | None:

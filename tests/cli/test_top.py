@@ -28,6 +28,7 @@ def busy() -> scheduler_pb2.StatusResponse:
             step_seconds=1.2345,
             fairness_gap=812,
             fairness_bound=613_568,
+            service_rate=8_192,
             prompt_tokens=10,
             cached_tokens=7,
             draining=number == 1,
@@ -49,7 +50,7 @@ def test_a_frame_fits_its_width_and_uses_what_there_is(width: int) -> None:
     assert max(map(len, lines)) <= width
     text = "\n".join(lines)
     assert "#####..... 50%" in text
-    assert "0.1%" in text, "gap over bound"
+    assert "75      0.1%" in text, "the bound in seconds, and the gap over it"
     assert ("smollm2-135m-instruct" in text) == (width >= 132)
     assert ("longer than any column" in text) == (width >= 132)
 

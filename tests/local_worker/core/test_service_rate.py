@@ -1,0 +1,70 @@
+"""What a worker serves per second while it has work, from counters and a clock alone."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.cost import MICRO
+from local_worker.core.batch import StepResult
+from local_worker.core.service_rate import MEMORY_SECONDS, ServiceRate
+from tests.local_worker.engine.driving import make_batcher, make_request
+
+TURNS = st.lists(st.tuples(st.floats(0.001, 20.0), st.integers(0, 10**9), st.booleans()), min_size=1, max_size=30)
+
+
+def weighted_mean(turns: list[tuple[float, int, bool]]) -> float:
+    """Definition: what was served and the seconds of work, both weighted by the age in seconds of work."""
+    gained = seconds = age = 0.0
+    for length, served, busy in reversed(turns):
+        gained += math.exp(-age / MEMORY_SECONDS) * served
+        if busy:
+            seconds += math.exp(-age / MEMORY_SECONDS) * length
+            age += length
+    return gained / seconds if seconds >= 1.0 else 0.0
+
+
+@given(turns=TURNS)
+def test_it_is_the_mean_over_seconds_of_work_with_the_latest_counting_most(
+    turns: list[tuple[float, int, bool]],
+) -> None:
+    rate, now, total = ServiceRate(), 0.0, 0
+    for length, served, busy in turns:
+        rate.observe(total, busy, now)
+        now, total = now + length, total + served
+    rate.observe(total, False, now)
+    rate.check_invariants()
+    assert rate.micro_per_second == pytest.approx(weighted_mean(turns))
+
+
+def test_a_steady_rate_is_found_and_pauses_do_not_lower_it() -> None:
+    rate = ServiceRate()
+    for step in range(100):
+        rate.observe(step * 50, True, step * 0.5)
+    rate.observe(100 * 50, False, 50.0)
+    assert rate.micro_per_second == pytest.approx(100.0)
+    rate.observe(100 * 50, False, 10_000.0)
+    assert rate.micro_per_second == pytest.approx(100.0)
+
+
+def test_a_second_of_work_is_the_least_that_says_something() -> None:
+    rate = ServiceRate()
+    rate.observe(0, True, 0.0)
+    rate.observe(500, True, 0.5)
+    assert rate.micro_per_second == 0.0
+    rate.observe(1100, True, 1.1)
+    assert rate.micro_per_second == pytest.approx(1000.0, rel=0.01)
+
+
+def test_a_batcher_measures_what_it_serves_all_clients_per_second_of_work() -> None:
+    """Three requests, one after the other, of 4 prompt and 8 output tokens; a step every half second, long pauses."""
+    batcher, now = make_batcher(), 0.0
+    for number in range(3):
+        batcher.submit(make_request([number] * 4, arrival=number), now)
+        while (plan := batcher.plan(now)) is not None:
+            batcher.commit(plan, StepResult(tuple(1 for piece in plan.batch.slices if piece.samples)))
+            now += 0.5
+            batcher.check_invariants()
+        now += 100.0
+    assert batcher.service_rate / MICRO == pytest.approx((4 + 2 * 8) / (8 * 0.5), rel=0.02)
