@@ -102,7 +102,7 @@ class Attachment:
     async def _reports(self) -> AsyncIterator[scheduler_pb2.WorkerReport]:
         """The stream's only writer."""
         self._blocks, self._accepted, self._ended = {}, [], []
-        self._services = dict(self._inventory.services)
+        self._services = dict(self._inventory.services.items())
         self._attached = True
         yield scheduler_pb2.WorkerReport(hello=self._inventory.hello())
         loop = asyncio.get_running_loop()

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from fairlead.blocks import runs
-from fairlead.idle_clients import MOST_IDLE, IdleClients
+from fairlead.client_table import MOST_IDLE, ClientTable
 from fairlead.v1 import scheduler_pb2
 from local_worker.outbox import Outbox, Service
 
@@ -26,8 +26,7 @@ class Inventory:
         self._stepping_since = stepping_since
         self._rest_seconds = rest_seconds
         self.draining = False
-        self.services: dict[str, Service] = {}  # of clients that have requests here, or had some lately
-        self._idle = IdleClients(most_idle)
+        self.services: ClientTable[str, Service] = ClientTable(most_idle)
         self._hello = hello
         self._load = scheduler_pb2.Load()
         self._oldest: float | None = None
@@ -58,9 +57,9 @@ class Inventory:
         client = service.client
         self.services[client] = service
         if service.waiting or service.running:
-            self._idle.wake(client)
-        elif (forgotten := self._idle.rest(client)) is not None:
-            del self.services[forgotten]
+            self.services.activate(client)
+        else:
+            self.services.rest(client)
 
     def hello(self) -> scheduler_pb2.Hello:
         """Who the worker is, with a snapshot of its cache and its requests."""

@@ -33,10 +33,10 @@ class SloraVtc(Vtc):
 
     def _joining(self, client: str) -> int:
         least = self._ranks.least()
-        return max(self._counters.get(client, 0), 0 if least is None else self._counters[least])
+        return max(self._counter(client), 0 if least is None else self._counter(least))
 
     def _rank(self, client: str) -> None:
-        self._ranks.put(client, (self._counters[client], self._seen[client]))
+        self._ranks.put(client, (self._counter(client), self._seen[client]))
 
     def generated(self, request: Request, tokens: int) -> None:
         """All but the latest token."""
@@ -56,7 +56,7 @@ class SloraLcf(SloraVtc):
     """No lift at all."""
 
     def _joining(self, client: str) -> int:
-        return self._counters.get(client, 0)
+        return self._counter(client)
 
 
 class SloraPredict(SloraVtc):
@@ -82,11 +82,10 @@ class SloraPredict(SloraVtc):
         """What was predicted and did not come is given back."""
         predicted, made = self._predicted.pop(request), request.output_tokens
         if predicted > made:
-            self._counters[request.client] -= charge(self._charging.output(request, made, predicted), request.weight)
-            if request.client in self._queues:
-                self._rank(request.client)
+            self._add(request.client, -charge(self._charging.output(request, made, predicted), request.weight))
         old = self._average.get(request.client, made)
         self._average[request.client] = (WEIGHT_OF_OLD * old + made) / (WEIGHT_OF_OLD + 1)
+        super().finished(request)
 
 
 class SloraOracle(SloraPredict):

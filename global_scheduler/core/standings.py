@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
-from fairlead.idle_clients import MOST_IDLE, IdleClients
+from fairlead.client_table import MOST_IDLE, ClientTable
 
 
 class Service(NamedTuple):
@@ -34,10 +34,9 @@ class Standings:
     """O(1) per service reported, however many clients and workers there are."""
 
     def __init__(self, most_idle: int = MOST_IDLE) -> None:
-        self._clients: dict[str, Standing] = {}
+        self._clients: ClientTable[str, Standing] = ClientTable(most_idle)
         self._waiting: dict[str, None] = {}
         self._busy: dict[str, None] = {}
-        self._idle = IdleClients(most_idle)
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -68,7 +67,9 @@ class Standings:
             if standing is None or earlier is None:
                 continue
             if not standing.services:
-                self._forget(client)
+                self._clients.forget(client)
+                self._waiting.pop(client, None)
+                self._busy.pop(client, None)
             elif _is_busy(earlier):
                 self._changed(client, standing, earlier, NOTHING)
 
@@ -81,23 +82,15 @@ class Standings:
             self._waiting.pop(client, None)
         if standing.busy:
             self._busy[client] = None
-            self._idle.wake(client)
+            self._clients.activate(client)
             return
         self._busy.pop(client, None)
-        forgotten = self._idle.rest(client)
-        if forgotten is not None:
-            self._forget(forgotten)
-
-    def _forget(self, client: str) -> None:
-        del self._clients[client]
-        self._waiting.pop(client, None)
-        self._busy.pop(client, None)
-        self._idle.wake(client)
+        self._clients.rest(client)
 
     def latest(self, most: int) -> dict[str, Standing]:
         """Clients that have requests, then those that had some most recently: with at most `most` services in all."""
         found: dict[str, Standing] = {}
-        for client in chain(self._busy, reversed(self._idle)):
+        for client in chain(self._busy, self._clients.latest_idle()):
             standing = self._clients[client]
             most -= len(standing.services)
             if most < 0:
@@ -112,10 +105,9 @@ class Standings:
             assert services, f"{client} is remembered for nothing"
             assert standing.waiting == sum(service.waiting > 0 for service in services), f"{client}: waiting"
             assert standing.busy == sum(map(_is_busy, services)), f"{client}: busy"
-            places = (client in self._waiting, client in self._busy, client in self._idle)
+            places = (client in self._waiting, client in self._busy, self._clients.is_idle(client))
             assert places == (standing.waiting > 0, standing.busy > 0, not standing.busy), f"{client}: {places}"
-        known = len(self._busy) + len(self._idle)
-        assert known == len(self._clients), f"{known} clients busy or idle, {len(self._clients)} remembered"
+        self._clients.check_invariants()
 
 
 def _is_busy(service: Service) -> bool:

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from fairlead.client_table import MOST_IDLE, ClientTable
 from fairlead.cost import Cost, charge
-from fairlead.idle_clients import MOST_IDLE, IdleClients
 from local_worker.core.charging import Charging
 from local_worker.core.history import History
 from local_worker.core.request import Request
@@ -34,9 +34,8 @@ class Ledger:
         self.cached_tokens = 0  # of these, those that the prefix cache held
         self.history = History()
         self._charging = Charging(cost)
-        self._accounts: dict[str, Account] = {}
+        self._accounts: ClientTable[str, Account] = ClientTable(most_idle)
         self._changed: dict[str, Account] = {}
-        self._idle = IdleClients(most_idle)
 
     @property
     def accounts(self) -> Collection[Account]:
@@ -51,7 +50,7 @@ class Ledger:
     def arrived(self, request: Request) -> None:
         """`request` joined the queue."""
         account = self._account(request)
-        self._idle.wake(request.client)
+        self._accounts.activate(request.client)
         account.waiting += 1
         self.history.arrived(request, account.weighted)
 
@@ -119,9 +118,7 @@ class Ledger:
         self.history.left(request)
         if not account.waiting and not account.running:
             self.history.idle(account.client)
-            forgotten = self._idle.rest(account.client)
-            if forgotten is not None:
-                del self._accounts[forgotten]
+            self._accounts.rest(account.client)
 
     def take_changed(self) -> Iterable[Account]:
         """The accounts that changed since the last call, in order of their first change."""

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from fairlead.blocks import pack_digests, runs
 from global_scheduler.core.fleet import Load
 from global_scheduler.core.policies import POLICIES
-from global_scheduler.core.policies.by_client import ByClient
 from tests.global_scheduler.driving import dispatcher, identity, placed, request
 
 WORKERS = ("a", "b", "c")
@@ -156,15 +155,6 @@ def test_preble_exploits_a_long_match_explores_with_a_short_one_and_rebalances()
     assert placed(made.dispatch(request("3", digests=chain, prompt_tokens=40), 0)) == "a"
     assert placed(made.dispatch(request("4", digests=chain, prompt_tokens=40), 0)) == "a", "3 is at most 1.5 times 2"
     assert placed(made.dispatch(request("5", digests=chain, prompt_tokens=40), 0)) == "b"
-
-
-def test_of_too_many_clients_the_one_unused_longest_is_forgotten() -> None:
-    states: ByClient[list[str]] = ByClient(list, most=2)
-    states.of("x", "m").append("first")
-    states.of("y", "m")
-    states.of("x", "m")
-    states.of("z", "m")
-    assert (states.find("x", "m"), states.find("y", "m"), len(states)) == (["first"], None, 2)
 
 
 def test_a_worker_of_another_revision_is_not_believed_to_hold_a_prefix() -> None:

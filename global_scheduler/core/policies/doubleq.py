@@ -4,11 +4,9 @@ Unit of fairness: with DLPM in the workers, service per client over the pool; tw
 worker differ by at most 2 |W| (U + Q^u) (Theorem 5.1). Q^w is no part of the bound: it trades locality for balance.
 """
 
-from functools import partial
-
+from fairlead.client_table import ClientTable
 from fairlead.cost import MICRO, charge
 from global_scheduler.core.policies.base import Choice, PolicyConfig, Request
-from global_scheduler.core.policies.by_client import ByClient
 from global_scheduler.core.policies.credit import Credit
 
 # What a request that never started still costs, so that submitting and cancelling moves nobody about for free.
@@ -16,7 +14,8 @@ KEPT_TOKENS = 16
 
 
 class DoubleQ:
-    """Accounts per (client, model), at most `ByClient.MOST`; forgetting one gives back a quantum per worker.
+    """Accounts per (client, model). Beyond `fairlead.client_table.MOST_IDLE` the one unused longest is forgotten; its
+    client finds a full quantum per worker again, which moves it about and gives it no service.
 
     Two misprints of SELECTWORKER are corrected after the text of section 5.2: replenish while *no* worker is
     available (line 5), and prefer the candidates with the longest match if any is available (line 8).
@@ -30,13 +29,13 @@ class DoubleQ:
 
     def __init__(self, config: PolicyConfig) -> None:
         self._cost = config.cost
-        self._credits: ByClient[Credit] = ByClient(partial(Credit, config.quantum_tokens * MICRO))
+        self._credits: ClientTable[tuple[str, str], Credit] = ClientTable()
         self._quantum = config.quantum_tokens * MICRO
         self._strict = config.strict_paper
 
     def select(self, request: Request, choice: Choice) -> int:
         """SELECTWORKER and the charge of line 16."""
-        credit = self._credits.of(request.client, request.model)
+        credit = self._credit(request)
         available = credit.available(choice.candidates)
         chosen = choice.queues.least(choice.longest & available or available)
         if not self._strict and (choice.waiting >> chosen & 1 or choice.queues.is_full(chosen)):
@@ -45,39 +44,47 @@ class DoubleQ:
         credit.charge(chosen, self._input_charge(request))
         return chosen
 
+    def _credit(self, request: Request) -> Credit:
+        key = (request.client, request.model)
+        if key not in self._credits:
+            self._credits[key] = Credit(self._quantum)
+        self._credits.rest(key)
+        return self._credits[key]
+
     def follow(self, request: Request, slot: int, candidates: int) -> None:
         """Lines 4 to 6, then line 16."""
-        credit = self._credits.of(request.client, request.model)
+        credit = self._credit(request)
         credit.available(candidates)
         credit.charge(slot, self._input_charge(request))
 
     def ended(self, request: Request, slot: int, output_tokens: int) -> None:
         """Line 22."""
-        credit = self._credits.find(request.client, request.model)
+        credit = self._credits.get((request.client, request.model))
         if credit is not None:
             cost = self._cost.decode(output_tokens, request.prompt_tokens, 0)
             credit.charge(slot, charge(cost, request.weight))
 
     def refunded(self, request: Request, slot: int) -> None:
         """The input's charge returns, but for a small fixed cost."""
-        credit = self._credits.find(request.client, request.model)
+        credit = self._credits.get((request.client, request.model))
         if credit is not None:
             kept = charge(self._cost.extend(min(KEPT_TOKENS, request.prompt_tokens), 0), request.weight)
             credit.charge(slot, min(0, kept - self._input_charge(request)))
 
     def forget(self, slot: int) -> None:
         """A slot's next owner starts without debts. O(clients): workers leave rarely."""
-        for _, credit in self._credits:
+        for credit in self._credits.values():
             credit.forget(slot)
 
     def balance(self, client: str, model: str, slot: int) -> int:
         """`q_{i,w}` in micro-units; a full quantum before the client's first request there."""
-        credit = self._credits.find(client, model)
+        credit = self._credits.get((client, model))
         return self._quantum if credit is None else credit.balance(slot)
 
     def check_invariants(self) -> None:
         """Raises AssertionError."""
-        for _, credit in self._credits:
+        self._credits.check_invariants()
+        for credit in self._credits.values():
             credit.check_invariants()
 
     def _input_charge(self, request: Request) -> int:

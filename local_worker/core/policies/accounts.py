@@ -1,36 +1,51 @@
 """Deficit accounts (DLPM Algorithm 1, lines 3-8), refilled lazily: a refill is O(1) however many clients there are."""
 
-from collections import OrderedDict
+from dataclasses import dataclass
 
-# Idle clients that are remembered. Beyond that those without debt go, the longest idle first: that only removes credit.
-MOST_IDLE = 100_000
-IDLE_CHECKED = 2
+from fairlead.client_table import MOST_IDLE, ClientTable
+
+
+@dataclass(slots=True)
+class Account:
+    """A balance as it was after the round `paid`; rounds since then are made up when it is asked for."""
+
+    balance: int
+    paid: int
 
 
 class DeficitAccounts:
     """Balances in micro-units, in `(-U, Q]`. A round gives one quantum to every client that has no credit.
 
-    A balance is stored with the round up to which it was refilled; rounds since then are made up when it is asked for.
+    Of more than `most_idle` idle clients the one idle longest is forgotten. What credit it had is lost; its debt is
+    remembered as a number for all clients without an account: they begin with the largest debt that was ever forgotten,
+    less the rounds since. So nobody is better off for having been forgotten.
     """
 
-    def __init__(self, quantum: int) -> None:
+    def __init__(self, quantum: int, most_idle: int = MOST_IDLE) -> None:
         self.quantum = quantum
-        self._balances: dict[str, int] = {}
-        self._paid: dict[str, int] = {}  # client -> rounds in its balance
-        self._idle: OrderedDict[str, None] = OrderedDict()
         self.rounds = 0
+        self._accounts: ClientTable[str, Account] = ClientTable(most_idle)
+        self._debt_until = 0  # rounds times quantum, when the largest forgotten debt will have been paid
+
+    def __len__(self) -> int:
+        return len(self._accounts)
 
     def balance(self, client: str) -> int:
-        """q_i; 0 for a client that is not known."""
-        balance = self._balances.get(client, 0)
-        if balance > 0 or client not in self._paid:
+        """q_i, also of a client without an account."""
+        account = self._accounts.get(client)
+        return min(0, self.rounds * self.quantum - self._debt_until) if account is None else self._refilled(account)
+
+    def _refilled(self, account: Account) -> int:
+        balance = account.balance
+        if balance > 0:
             return balance
-        return balance + min(self.rounds - self._paid[client], self._needed(balance)) * self.quantum
+        return balance + min(self.rounds - account.paid, self._needed(balance)) * self.quantum
 
     def charge(self, client: str, micro: int) -> None:
-        """Lines 22 and 27."""
-        self._balances[client] = self.balance(client) - micro
-        self._paid[client] = self.rounds
+        """Lines 22 and 27, for a busy client."""
+        account = self._accounts[client]
+        account.balance = self._refilled(account) - micro
+        account.paid = self.rounds
 
     def in_credit_after(self, client: str) -> int:
         """The round after which a client without credit has some."""
@@ -46,20 +61,19 @@ class DeficitAccounts:
 
     def busy(self, client: str) -> None:
         """`client` waits or runs."""
-        self._balances[client] = self.balance(client)
-        self._paid[client] = self.rounds
-        self._idle.pop(client, None)
+        if client not in self._accounts:
+            self._accounts[client] = Account(self.balance(client), self.rounds)
+        self._accounts.activate(client)
 
     def idle(self, client: str) -> None:
-        """`client` neither waits nor runs. Debtors are kept until their rounds have paid."""
-        self._idle[client] = None
-        for _ in range(min(IDLE_CHECKED, len(self._idle) - MOST_IDLE)):
-            oldest, _ = self._idle.popitem(last=False)
-            if self.balance(oldest) < 0:
-                self._idle[oldest] = None
-            else:
-                del self._balances[oldest], self._paid[oldest]
+        """`client` neither waits nor runs."""
+        forgotten = self._accounts.rest(client)
+        if forgotten is not None:
+            self._debt_until = max(self._debt_until, self.rounds * self.quantum - self._refilled(forgotten))
 
-    def known(self) -> list[str]:
-        """Every client with an account."""
-        return list(self._balances)
+    def check_invariants(self) -> None:
+        """Raises AssertionError."""
+        self._accounts.check_invariants()
+        for client in self._accounts:
+            balance = self.balance(client)
+            assert balance <= self.quantum, f"{client}: balance {balance} above the quantum {self.quantum}"

@@ -40,7 +40,7 @@ class Dlpm:
         self._charging = Charging(config.cost)
         self._config = config
         self._strict = config.strict_paper
-        self._accounts = DeficitAccounts(config.quantum_tokens * MICRO)
+        self._accounts = DeficitAccounts(config.quantum_tokens * MICRO, config.most_idle)
         self._lines: dict[str, MatchOrder] = {}  # clients that wait
         self._block_tokens = config.block_tokens
         self._waiters = Waiters(config.block_tokens)
@@ -71,6 +71,11 @@ class Dlpm:
     def waiting(self) -> int:
         """See QueuePolicy."""
         return self._count
+
+    @property
+    def remembered(self) -> int:
+        """See QueuePolicy."""
+        return len(self._accounts)
 
     def arrived(self, request: Request) -> None:
         """Lines 11-13."""
@@ -253,10 +258,7 @@ class Dlpm:
 
     def check_invariants(self) -> None:
         """No balance above a quantum; every waiting client is ranked, in credit or in debt as its balance says."""
-        quantum = self._accounts.quantum
-        for client in self._accounts.known():
-            balance = self._accounts.balance(client)
-            assert balance <= quantum, f"{client}: balance {balance} above the quantum {quantum}"
+        self._accounts.check_invariants()
         for client, line in self._lines.items():
             assert line, f"{client} waits with nothing"
             in_credit = self._accounts.balance(client) > 0

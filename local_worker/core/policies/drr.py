@@ -6,7 +6,9 @@ with a quantum below one token's cost it is VTC.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from fairlead.client_table import ClientTable
 from fairlead.cost import MICRO, charge
 from local_worker.core.charging import Charging
 from local_worker.core.policies.client_queues import ClientQueues
@@ -14,8 +16,20 @@ from local_worker.core.policies.protocol import Gate, PolicyConfig
 from local_worker.core.request import Request
 
 
+@dataclass(slots=True)
+class Account:
+    """What is kept of a client."""
+
+    balance: int = 0  # C_i
+    requests: int = 0  # that wait or run
+
+
 class Drr:
-    """`balance` is the debt variable C_i: positive while the client may schedule."""
+    """`balance` is the debt variable C_i: positive while the client may schedule.
+
+    Clients that wait or owe are visited. A client is idle, and may be forgotten, when it has no requests and owes
+    nothing: then only credit is lost.
+    """
 
     balance_range_micro = None
 
@@ -24,7 +38,7 @@ class Drr:
         self._quantum = config.quantum_tokens * MICRO
         self._charging = Charging(config.cost)
         self._queues = ClientQueues()
-        self._balances: dict[str, int] = {}
+        self._accounts: ClientTable[str, Account] = ClientTable(config.most_idle)
         self._visited: str | None = None  # whose visit memory interrupted: it goes on, but grants nothing again
         # Who is visited in turn, the next first: clients that wait, and others until their debt is paid.
         self._circle: dict[str, None] = {}
@@ -39,16 +53,31 @@ class Drr:
         """See QueuePolicy."""
         return len(self._queues)
 
+    @property
+    def remembered(self) -> int:
+        """See QueuePolicy; here clients that owe are kept, too, until visits have paid their debts."""
+        return len(self._accounts)
+
     def arrived(self, request: Request) -> None:
         """A client that joins is visited last."""
         self._config = self._config.seen(request.weight)
-        self._balances.setdefault(request.client, 0)
-        self._circle.setdefault(request.client)
+        client = request.client
+        if client not in self._accounts:
+            self._accounts[client] = Account()
+        self._accounts.activate(client)
+        self._accounts[client].requests += 1
+        self._circle.setdefault(client)
         self._queues.add(request)
 
     def withdrawn(self, request: Request) -> None:
-        """See QueuePolicy."""
+        """A client that neither waits nor owes any more is not visited."""
+        client = request.client
         self._queues.remove(request)
+        if client not in self._queues and self._accounts[client].balance >= 0:
+            del self._circle[client]
+            if self._visited == client:
+                self._visited = None
+        self._gone(client)
 
     def retracted(self, request: Request) -> None:
         """See QueuePolicy."""
@@ -57,7 +86,7 @@ class Drr:
 
     def victim(self, running: Sequence[Request]) -> Request:
         """Of the client that is deepest in debt."""
-        return min(running, key=lambda request: (self._balances[request.client], -request.arrival))
+        return min(running, key=lambda request: (self.balance(request.client), -request.arrival))
 
     def cached(self, digests: Sequence[int]) -> None:
         """The order does not depend on the cache."""
@@ -68,11 +97,11 @@ class Drr:
         while len(self._queues):
             self._skip_empty_rounds()
             client = next(iter(self._circle))
-            owes = self._balances[client] < 0 or (self._balances[client] == 0 and client in self._queues)
-            if owes and client != self._visited:
-                self._balances[client] += self._quantum
+            account = self._accounts[client]
+            if client != self._visited and account.balance <= 0:
+                account.balance += self._quantum
             self._visited = client
-            while client in self._queues and self._balances[client] > 0:
+            while client in self._queues and account.balance > 0:
                 request = self._queues.first(client)
                 tokens = gate.admit(request)
                 if tokens is None:
@@ -82,41 +111,63 @@ class Drr:
                 admitted.append(request)
             self._visited = None
             del self._circle[client]
-            if client in self._queues or self._balances[client] < 0:
+            if client in self._queues or account.balance < 0:
                 self._circle[client] = None
+            else:
+                self._rest(client)
         return admitted
 
     def _skip_empty_rounds(self) -> None:
         """Rounds in which no waiting client becomes positive, all at once; the others are paid up to no debt."""
-        rounds = min(-self._balances[client] // self._quantum for client in self._queues.clients)
+        rounds = min(-self.balance(client) // self._quantum for client in self._queues.clients)
         if rounds <= 0:
             return
         for client in list(self._circle):
-            balance = self._balances[client]
+            account = self._accounts[client]
             if client in self._queues:
-                self._balances[client] = balance + rounds * self._quantum
+                account.balance += rounds * self._quantum
                 continue
-            self._balances[client] += max(0, min(rounds, -(balance // self._quantum))) * self._quantum
-            if self._balances[client] >= 0:
+            account.balance += max(0, min(rounds, -(account.balance // self._quantum))) * self._quantum
+            if account.balance >= 0:
                 del self._circle[client]
+                self._rest(client)
 
     def generated(self, request: Request, tokens: int) -> None:
         """Output tokens as they come."""
         self._charge(request, self._charging.decode(request, tokens))
 
     def _charge(self, request: Request, micro: int) -> None:
-        self._balances[request.client] -= charge(micro, request.weight)
+        account = self._accounts[request.client]
+        account.balance -= charge(micro, request.weight)
+        if account.balance < 0:
+            self._circle.setdefault(request.client)
 
     def finished(self, request: Request) -> None:
-        """Debts stay until rounds have paid them."""
+        """Debts stay until visits have paid them."""
+        self._gone(request.client)
+
+    def _gone(self, client: str) -> None:
+        """One of its requests neither waits nor runs any more."""
+        self._accounts[client].requests -= 1
+        self._rest(client)
+
+    def _rest(self, client: str) -> None:
+        if client not in self._circle and not self._accounts[client].requests:
+            self._accounts.rest(client)
 
     def balance(self, client: str) -> int:
         """C_i in micro-units."""
-        return self._balances.get(client, 0)
+        account = self._accounts.get(client)
+        return 0 if account is None else account.balance
 
     def check_invariants(self) -> None:
-        """No balance above a quantum; whoever waits is visited."""
-        for client, balance in self._balances.items():
+        """No balance above a quantum; those that wait or owe are visited, and nobody else; those that do not are idle
+        if they have no requests."""
+        self._accounts.check_invariants()
+        for client, account in self._accounts.items():
+            balance = account.balance
             assert balance <= self._quantum, f"{client}: balance {balance} above the quantum {self._quantum}"
-        unvisited = [client for client in self._queues.clients if client not in self._circle]
-        assert not unvisited, f"waiting and never visited: {unvisited}"
+            visited = client in self._circle
+            assert visited == (client in self._queues or balance < 0), f"{client}: balance {balance}, {visited=}"
+            idle = not visited and not account.requests
+            assert idle == self._accounts.is_idle(client), f"{client}: {account.requests} requests, {visited=}"

@@ -20,6 +20,11 @@ class Fcfs:
         """See QueuePolicy."""
         return len(self._queue)
 
+    @property
+    def remembered(self) -> int:
+        """There are no accounts."""
+        return 0
+
     def arrived(self, request: Request) -> None:
         """See QueuePolicy."""
         self._queue[request] = None

@@ -14,4 +14,4 @@ class Lcf(Vtc):
         """None is claimed."""
 
     def _joining(self, client: str) -> int:
-        return self._counters.get(client, 0)
+        return self._counter(client)

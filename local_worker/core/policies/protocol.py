@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from fairlead.client_table import MOST_IDLE
 from fairlead.cost import WEIGHT_ONE, Cost, charge
 from local_worker.core.request import Request
 
@@ -39,6 +40,14 @@ class QueuePolicy(Protocol):
     @property
     def waiting(self) -> int:
         """Requests in the queue."""
+
+    @property
+    def remembered(self) -> int:
+        """Clients that have an account: those with requests, and at most `PolicyConfig.most_idle` of the others.
+
+        A client that was forgotten and comes back is no better off than if it had not been: the account that it gets
+        is never more favourable than the one it had.
+        """
 
     def arrived(self, request: Request) -> None:
         """`request` joins the queue; its `matched` is up to date."""
@@ -88,6 +97,7 @@ class PolicyConfig:
     block_tokens: int
     strict_paper: bool = False  # DLPM as printed, without what this project adds
     least_weight: int = WEIGHT_ONE  # thousandths: the smallest weight for which the bounds are stated
+    most_idle: int = MOST_IDLE  # clients without requests that keep their accounts
 
     def seen(self, weight: int) -> "PolicyConfig":
         """With bounds that hold for a request of `weight`, too."""

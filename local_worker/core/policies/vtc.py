@@ -6,7 +6,9 @@ prefix cache suffers.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from fairlead.client_table import ClientTable
 from fairlead.cost import charge
 from local_worker.core.charging import Charging
 from local_worker.core.policies.client_heap import ClientHeap
@@ -15,8 +17,21 @@ from local_worker.core.policies.protocol import Gate, PolicyConfig
 from local_worker.core.request import Request
 
 
+@dataclass(slots=True)
+class Account:
+    """What is kept of a client."""
+
+    counter: int  # c_i
+    requests: int = 0  # that wait or run
+    outputs: tuple[int, ...] = ()  # lengths of its latest outputs, where they are predicted from
+
+
 class Vtc:
-    """`balance` is the counter c_i: the lower, the sooner served. Ties by earliest request."""
+    """`balance` is the counter c_i: the lower, the sooner served. Ties by earliest request.
+
+    A client without an account joins as if it had the highest counter that was ever forgotten, and is lifted as any
+    other: it is never better off for having been forgotten.
+    """
 
     balance_range_micro = None  # counters grow for ever
 
@@ -25,7 +40,8 @@ class Vtc:
         self._charging = Charging(config.cost)
         self._queues = ClientQueues()
         self._ranks = ClientHeap()  # of waiting clients: (counter, earliest arrival)
-        self._counters: dict[str, int] = {}
+        self._accounts: ClientTable[str, Account] = ClientTable(config.most_idle)
+        self._highest_forgotten = 0
         self._last_left = ""  # the client that most recently had its last request leave the queue
 
     @property
@@ -38,24 +54,34 @@ class Vtc:
         """See QueuePolicy."""
         return len(self._queues)
 
+    @property
+    def remembered(self) -> int:
+        """See QueuePolicy."""
+        return len(self._accounts)
+
     def arrived(self, request: Request) -> None:
         """Lines 6-13."""
         self._config = self._config.seen(request.weight)
         client = request.client
+        if client not in self._accounts:
+            self._accounts[client] = Account(self._highest_forgotten)
+        self._accounts.activate(client)
+        account = self._accounts[client]
+        account.requests += 1
         if client not in self._queues:
-            self._counters[client] = self._joining(client)
+            account.counter = self._joining(client)
         self._queues.add(request)
         self._rank(client)
 
     def _joining(self, client: str) -> int:
         """The counter of a client that (re)joins, lifted: time without demand earns no credit (lines 8-13)."""
         least = self._ranks.least()
-        floor = self._counters[least] if least is not None else self._counters.get(self._last_left, 0)
-        return max(self._counters.get(client, 0), floor)
+        return max(self._counter(client), self._counter(self._last_left if least is None else least))
 
     def withdrawn(self, request: Request) -> None:
         """See QueuePolicy."""
         self._dequeue(request)
+        self._gone(request.client)
 
     def _dequeue(self, request: Request) -> None:
         self._queues.remove(request)
@@ -72,7 +98,7 @@ class Vtc:
 
     def victim(self, running: Sequence[Request]) -> Request:
         """Of the client that has received most."""
-        return max(running, key=lambda request: (self._counters[request.client], request.arrival))
+        return max(running, key=lambda request: (self._counter(request.client), request.arrival))
 
     def cached(self, digests: Sequence[int]) -> None:
         """The order does not depend on the cache."""
@@ -84,7 +110,7 @@ class Vtc:
             tokens = gate.admit(request)
             if tokens is None:
                 break
-            self._counters[request.client] += charge(self._entry_cost(request, tokens), request.weight)
+            self._accounts[request.client].counter += charge(self._entry_cost(request, tokens), request.weight)
             self._dequeue(request)
             admitted.append(request)
         return admitted
@@ -101,27 +127,45 @@ class Vtc:
         self._charge(request, self._charging.decode(request, tokens))
 
     def finished(self, request: Request) -> None:
-        """Counters stay: they are what the lift compares with."""
+        """Counters of idle clients stay: they are what the lift compares with."""
+        self._gone(request.client)
+
+    def _gone(self, client: str) -> None:
+        """One of its requests neither waits nor runs any more."""
+        account = self._accounts[client]
+        account.requests -= 1
+        if not account.requests:
+            forgotten = self._accounts.rest(client)
+            if forgotten is not None:
+                self._highest_forgotten = max(self._highest_forgotten, forgotten.counter)
 
     def balance(self, client: str) -> int:
-        """c_i in micro-units."""
-        return self._counters.get(client, 0)
+        """c_i in micro-units, also of a client without an account."""
+        return self._counter(client)
+
+    def _counter(self, client: str) -> int:
+        account = self._accounts.get(client)
+        return self._highest_forgotten if account is None else account.counter
 
     def _charge(self, request: Request, micro: int) -> None:
-        self._counters[request.client] += charge(micro, request.weight)
-        if request.client in self._queues:
-            self._rank(request.client)
+        self._add(request.client, charge(micro, request.weight))
+
+    def _add(self, client: str, charged: int) -> None:
+        self._accounts[client].counter += charged
+        if client in self._queues:
+            self._rank(client)
 
     def _rank(self, client: str) -> None:
-        self._ranks.put(client, (self._counters[client], self._queues.first(client).arrival))
+        self._ranks.put(client, (self._counter(client), self._queues.first(client).arrival))
 
     def check_invariants(self) -> None:
         """The client ranked first is one with the least counter of those that wait."""
         waiting = self._queues.clients
-        missing = [client for client in waiting if client not in self._counters]
-        assert not missing, f"clients without counters: {missing}"
+        self._accounts.check_invariants()
+        missing = [client for client in waiting if client not in self._accounts]
+        assert not missing, f"clients without accounts: {missing}"
         least = self._ranks.least()
         assert (least is None) == (not waiting), f"{least} is ranked first of {list(waiting)}"
         if least is not None:
-            lowest = min(self._counters[client] for client in waiting)
-            assert self._counters[least] == lowest, f"{least} is ranked first, the least counter is {lowest}"
+            lowest = min(self._counter(client) for client in waiting)
+            assert self._counter(least) == lowest, f"{least} is ranked first, the least counter is {lowest}"

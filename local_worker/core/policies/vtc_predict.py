@@ -5,8 +5,6 @@ Corrections can lower a counter, and Theorem 4.9's proof needs counters that onl
 in practice (VTC section 5.4).
 """
 
-from collections import deque
-
 from fairlead.cost import charge
 from local_worker.core.policies.protocol import PolicyConfig
 from local_worker.core.policies.vtc import Vtc
@@ -20,7 +18,6 @@ class VtcPredict(Vtc):
 
     def __init__(self, config: PolicyConfig) -> None:
         super().__init__(config)
-        self._lengths: dict[str, deque[int]] = {}
         self._predicted: dict[Request, int] = {}  # of the requests that have been admitted
 
     @property
@@ -28,8 +25,8 @@ class VtcPredict(Vtc):
         """None is claimed."""
 
     def _predict(self, request: Request) -> int:
-        lengths = self._lengths.get(request.client)
-        return sum(lengths) // len(lengths) if lengths else 0
+        outputs = self._accounts[request.client].outputs
+        return sum(outputs) // len(outputs) if outputs else 0
 
     def _entry_cost(self, request: Request, tokens: int) -> int:
         """Lines 25 and 26; a request that was retracted has its prediction already."""
@@ -47,19 +44,22 @@ class VtcPredict(Vtc):
 
     def finished(self, request: Request) -> None:
         """Lines 37 and 38: what was predicted and did not come is given back."""
-        predicted = self._predicted.pop(request)
-        if predicted > request.output_tokens:
-            spare = self._charging.output(request, request.output_tokens, predicted)
-            self._counters[request.client] -= charge(spare, request.weight)
-            if request.client in self._queues:
-                self._rank(request.client)
-        self._lengths.setdefault(request.client, deque(maxlen=LAST_OUTPUTS)).append(request.output_tokens)
+        self._correct(request)
+        super().finished(request)
 
     def withdrawn(self, request: Request) -> None:
         """Given up while it waits; after a retraction its output has been predicted."""
-        super().withdrawn(request)
         if request in self._predicted:
-            self.finished(request)
+            self._correct(request)
+        super().withdrawn(request)
+
+    def _correct(self, request: Request) -> None:
+        predicted = self._predicted.pop(request)
+        if predicted > request.output_tokens:
+            spare = self._charging.output(request, request.output_tokens, predicted)
+            self._add(request.client, -charge(spare, request.weight))
+        account = self._accounts[request.client]
+        account.outputs = (*account.outputs, request.output_tokens)[-LAST_OUTPUTS:]
 
 
 class VtcOracle(VtcPredict):

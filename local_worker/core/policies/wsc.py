@@ -54,4 +54,4 @@ class Wsc(Vtc):
     def _rank(self, client: str) -> None:
         super()._rank(client)
         if client in self._continuing:
-            self._continuing_ranks.put(client, (self._counters[client], self._continuing.first(client).arrival))
+            self._continuing_ranks.put(client, (self._counter(client), self._continuing.first(client).arrival))

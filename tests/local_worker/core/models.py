@@ -72,6 +72,9 @@ class NaiveCounters:
     def left(self, item: Item) -> None:
         self.queue.remove(item)
 
+    def withdrawn(self, item: Item) -> None:
+        self.left(item)
+
     def admit(self, item: Item) -> None:
         self.left(item)
         self.running[item.arrival] = item
@@ -221,6 +224,15 @@ class NaiveDrr(NaiveCounters):
                 self.circle.append(client)
         return added
 
+    def withdrawn(self, item: Item) -> None:
+        super().withdrawn(item)
+        if not self.waits(item.client) and self.c[item.client] >= 0:
+            self.circle.remove(item.client)
+            if self.interrupted == item.client:
+                self.interrupted = None
+
     def generated(self, arrival: int, tokens: int) -> None:
         item = self.running[arrival]
         self.c[item.client] -= item.charge(2 * 1_000_000 * tokens)
+        if self.c[item.client] < 0 and item.client not in self.circle:
+            self.circle.append(item.client)

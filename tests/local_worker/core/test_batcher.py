@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from fairlead.client_table import MOST_IDLE
 from fairlead.cost import COSTS, MICRO, Cost
 from fairlead.errors import ClientLimit, QueueFull, TooLong
 from fairlead.outcomes import FinishReason
@@ -293,8 +294,8 @@ INTERRUPTED_VISIT = [
 @pytest.mark.parametrize("admission", Admission)
 @pytest.mark.parametrize("name", ["dlpm", "drr", "vtc"])
 @settings(max_examples=40, deadline=None)
-@given(arrivals=REQUESTS, ahead=AHEAD)
-@example(arrivals=INTERRUPTED_VISIT, ahead=0)
+@given(arrivals=REQUESTS, ahead=AHEAD, most_idle=st.sampled_from((0, MOST_IDLE)))
+@example(arrivals=INTERRUPTED_VISIT, ahead=0, most_idle=MOST_IDLE)
 def test_two_backlogged_clients_differ_by_at_most_the_bound(
     name: str,
     admission: Admission,
@@ -302,10 +303,12 @@ def test_two_backlogged_clients_differ_by_at_most_the_bound(
     weights: dict[str, int],
     arrivals: list[tuple[str, int, int, int, int]],
     ahead: int,
+    most_idle: int,
 ) -> None:
     """DLPM Theorem 4.1, VTC Theorem 4.4 and section 4.3 (weights), DRR: with the bound that the running policy claims
-    for its admission mode, cost function and least weight, whether or not charges lag a step behind."""
-    batcher = tight(name, admission, COSTS[cost](), min(weights.values()))
+    for its admission mode, cost function and least weight, whether or not charges lag a step behind, and whether or not
+    clients without requests are forgotten at once."""
+    batcher = tight(name, admission, COSTS[cost](), min(weights.values()), most_idle)
     rows = histories(batcher, arrivals, weights, ahead)
     bound = batcher.policy.bound_micro
     assert bound is not None
@@ -365,6 +368,7 @@ def tight(
     admission: Admission = Admission.RESERVE,
     cost: Cost | None = None,
     least_weight: int = 1000,
+    most_idle: int = MOST_IDLE,
 ) -> Batcher:
     """Few pages and slots, so that clients compete at once; a bound far below what a history serves."""
     return make_batcher(
@@ -377,6 +381,7 @@ def tight(
         max_output_tokens=LONGEST_OUTPUT,
         cost=cost,
         least_weight=least_weight,
+        most_idle=most_idle,
     )
 
 

@@ -1,5 +1,6 @@
 """Every policy against one conformance suite; DLPM and VTC against the pseudo-code written out."""
 
+import operator
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -8,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairlead.client_table import MOST_IDLE
 from fairlead.cost import MICRO, Normalized, WeightedTokens
 from fairlead.sampling import Sampling
 from local_worker.core.policies import POLICIES, PolicyConfig, QueuePolicy
 from local_worker.core.policies.dlpm import MAX_BYPASS, MAX_PASSED
+from local_worker.core.policies.drr import Drr
 from local_worker.core.policies.vtc_predict import VtcOracle
 from local_worker.core.request import Request
 from tests.local_worker.core.models import (
@@ -79,6 +82,7 @@ WITHDRAW = st.tuples(st.just("withdraw"), st.integers(0, 5))
 HISTORY = st.lists(st.one_of(ARRIVE, ARRIVE, SELECT, GENERATE, FINISH, WITHDRAW), max_size=50)
 WITH_RETRACTION = st.lists(st.one_of(ARRIVE, ARRIVE, SELECT, GENERATE, FINISH, WITHDRAW, RETRACT), max_size=50)
 ALL = {**POLICIES, "vtc-oracle": VtcOracle}
+COUNTERS = ("vtc", "vtc-predict", "vtc-oracle", "wsc", "lcf")  # their balances are the better the lower
 
 
 class Driver:
@@ -180,6 +184,77 @@ def test_conformance_an_empty_batch_takes_something_that_fits(name: str, history
         assert driver.select(largest), "a step that could serve somebody serves somebody"
 
 
+@pytest.mark.parametrize("name", ALL)
+@settings(max_examples=100, deadline=None)
+@given(history=WITH_RETRACTION, most_idle=st.integers(1, 2))
+def test_conformance_of_idle_clients_so_many_keep_accounts_and_who_is_forgotten_gains_nothing(
+    name: str, history: list[tuple[Any, ...]], most_idle: int
+) -> None:
+    driver = Driver(ALL[name](replace(CONFIG, most_idle=most_idle)))
+    better = operator.lt if name in COUNTERS else operator.gt
+    left: dict[str, int] = {}  # balances of clients when their last requests were gone
+
+    def heard(what: str, value: Any) -> None:
+        active = {request.client for request in [*driver.waiting, *driver.unfinished]}
+        for client in [client for client in left if client in active]:
+            assert not better(driver.policy.balance(client), left.pop(client)), f"{client} gained by leaving"
+        if what in ("finished", "withdrawn") and value.client not in active:
+            left[value.client] = driver.policy.balance(value.client)
+        if what == "selected" and name not in COUNTERS:
+            left.clear()  # rounds may have paid debts
+        assert driver.policy.remembered <= len(active) + most_idle + debtors(driver)
+
+    play(driver, history, heard)
+    driver.select(10**6)
+    driver.check()
+    assert not driver.waiting, "with room for all, all are admitted, also those who were forgotten"
+
+
+def debtors(driver: Driver) -> int:
+    """Clients that DRR still visits for their debts."""
+    return sum(driver.policy.balance(client) < 0 for client in CLIENTS) if isinstance(driver.policy, Drr) else 0
+
+
+@pytest.mark.parametrize("name", ["vtc", "wsc", "lcf"])
+def test_a_counter_that_was_forgotten_counts_for_whoever_has_no_account(name: str) -> None:
+    driver = Driver(ALL[name](replace(CONFIG, most_idle=1)))
+    served = driver.arrive("a", 0, 20)
+    driver.arrive("b", 0, 20)
+    assert driver.select(20) == [served]
+    driver.policy.finished(served)
+    assert driver.policy.balance("a") == 20 * MICRO
+    for client in "cd":  # each leaves without service, and one makes room for the other
+        driver.policy.withdrawn(driver.arrive(client, 0, 1))
+    driver.arrive("a", 0, 20)
+    assert driver.policy.balance("a") == 20 * MICRO, "b waits at zero, so a is not lifted to where it was"
+    assert driver.policy.balance("newcomer") == 20 * MICRO
+
+
+# The other two have no accounts.
+@pytest.mark.parametrize("name", sorted({*POLICIES} - {"fcfs", "lpm"}))
+def test_conformance_a_worker_remembers_the_latest_of_150_000_clients_that_called_once(name: str) -> None:
+    policy, room, sampling = POLICIES[name](CONFIG), Room(), Sampling(max_tokens=1)
+    for number in range(150_000):
+        request = Request(
+            id=str(number),
+            client=str(number),
+            tokens=[0],
+            prompt_tokens=1,
+            digests=[],
+            chain_seed=0,
+            sampling=sampling,
+            arrival=number,
+        )
+        policy.arrived(request)
+        room.left = 1
+        policy.select(room)
+        request.tokens.append(0)
+        policy.generated(request, 1)
+        policy.finished(request)
+    policy.check_invariants()
+    assert policy.remembered == MOST_IDLE
+
+
 def item(room: Room, request: Request) -> Item:
     matched = room.match(request)
     extend = len(request.tokens) - matched
@@ -236,7 +311,7 @@ def test_each_policy_is_its_pseudo_code(name: str, history: list[tuple[Any, ...]
         if what == "arrived":
             model.arrived(item(driver.room, value))
         elif what == "withdrawn":
-            model.left(next(i for i in model.queue if i.arrival == value.arrival))
+            model.withdrawn(next(i for i in model.queue if i.arrival == value.arrival))
         elif what == "generated":
             model.generated(value[0].arrival, value[1])
         elif what == "finished":

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from fairlead.blocks import chain, pack_ids, unpack_digests
+from fairlead.client_table import MOST_IDLE
 from fairlead.cost import WEIGHT_ONE, Cost, WeightedTokens
 from fairlead.sampling import Sampling
 from local_worker.core.batch import Engine, Pending
@@ -30,6 +31,7 @@ def make_batcher(
     cost: Cost | None = None,
     least_weight: int = WEIGHT_ONE,
     quantum_tokens: int = 64,
+    most_idle: int = MOST_IDLE,
 ) -> Batcher:
     cost = cost or WeightedTokens()
     together = max_running * max_output_tokens
@@ -39,6 +41,7 @@ def make_batcher(
         max_input_tokens=max_prompt_tokens,
         max_output_tokens=max_output_tokens,
         least_weight=least_weight,
+        most_idle=most_idle,
         block_tokens=BLOCK,
         most_output_tokens=together if admission is Admission.OPTIMISTIC else min(together, pages * BLOCK),
     )
