@@ -24,6 +24,7 @@ from gateway.tenants import Identity, Tenants
 from gateway.throttling import Throttling
 from gateway.upstream.cluster import Cluster
 from gateway.validation import app_name, check_interaction, check_length, check_prompt, check_sampling, parse
+from throttler.core.expectations import Subject
 from throttler.core.tokens import Key
 
 LONG_PROMPT = 16 * 1024  # bytes; shorter ones are tokenized within milliseconds
@@ -94,8 +95,7 @@ class Admission:
         if call.outcome is not None:  # its caller left meanwhile, and what it counted in is undone
             raise Cancelled("the caller is gone")
         token = self._enter(key, request.interaction, call) if request.HasField("interaction") else b""
-        norm = self._throttling.expectations.norm(call.app, call.stage)
-        call.cleanup.callback(self._learn, call)
+        norm = self._norm(identity, call)
         call.timings.admitted = time.time_ns()
         return Work(
             request_id=call.request_id,
@@ -147,9 +147,17 @@ class Admission:
         call.cleanup.callback(self._throttling.leave, key, interaction.end)
         return token
 
-    def _learn(self, call: Call) -> None:
+    def _norm(self, identity: Identity, call: Call) -> float:
+        """What calls of this app and stage are expected to need over the reference; the call's end teaches it."""
+        if not identity.is_bound:
+            return 1.0
+        subject = Subject(identity.tenant, call.app, call.stage)
+        call.cleanup.callback(self._learn, subject, call)
+        return self._throttling.expectations.norm(subject)
+
+    def _learn(self, subject: Subject, call: Call) -> None:
         if call.outcome is Outcome.COMPLETED:
-            self._throttling.learn(call.client, call.app, call.stage, call.usage)
+            self._throttling.learn(subject, call.client, call.usage)
 
 
 def begins_publicly(prompt: common_pb2.Prompt, public_system: str) -> bool:

@@ -48,6 +48,11 @@ class Identity:
     apps: tuple[str, ...] = ()
     is_open: bool = False  # there are no keys, so nobody is bound to anything
 
+    @property
+    def is_bound(self) -> bool:
+        """Whether the key alone says which app a call counts as. Where callers choose, the name must weigh nothing."""
+        return not self.is_open and len(set(self.apps)) <= 1
+
     def app(self, named: str, profiled: Collection[str]) -> str:
         """The app that a call counts as; raises PermissionDenied when the key may not name it.
 

@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 
 from fairlead.errors import error_for
 from fairlead.v1 import common_pb2, inference_pb2
-from throttler.core.expectations import Expectations
+from throttler.core.expectations import Expectations, Subject
 from throttler.core.interactions import Closed, Interactions
 from throttler.core.leases import Leases
 from throttler.core.profiles import Expectation, Profiles
@@ -116,11 +116,11 @@ class Throttling:
         if closed is not None:
             self._closed(closed)
 
-    def learn(self, client: str, app: str, stage: int, usage: common_pb2.Usage) -> None:
-        """A call has completed."""
+    def learn(self, subject: Subject, client: str, usage: common_pb2.Usage) -> None:
+        """A call of `client` has completed."""
         prompt = usage.prompt_tokens - usage.system_tokens
         tokens = Expectation(input=prompt, system=usage.system_tokens, output=usage.output_tokens)
-        self.expectations.observed(app, stage, client, tokens)
+        self.expectations.observed(subject, client, tokens)
 
     async def _expire(self) -> None:
         while True:

@@ -31,7 +31,10 @@ async def exchange(redis: Redis, name: str, expectations: Expectations) -> None:
 def _view(text: bytes | str) -> dict[Subject, Learned]:
     """What another gateway wrote; nothing where it is none of ours, or of another version."""
     try:
-        view = {Subject(app, stage): Learned(weight, clients) for app, stage, weight, clients in json.loads(text)}
+        view = {
+            Subject(tenant, app, stage): Learned(weight, clients)
+            for tenant, app, stage, weight, clients in json.loads(text)
+        }
         if not all(0 <= seen.weight < math.inf and 0 < seen.clients <= CLIENTS for seen in view.values()):
             raise ValueError("a figure is out of its range")
     except (TypeError, ValueError, RecursionError) as error:

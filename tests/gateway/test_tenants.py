@@ -5,7 +5,7 @@ import pytest
 
 from fairlead.config import ConfigError
 from fairlead.errors import FairleadError, InvalidRequest, PermissionDenied, Unauthenticated
-from gateway.tenants import Identity, Tenants
+from gateway.tenants import Identity, Tenant, Tenants
 
 
 def digest(key: str) -> str:
@@ -95,6 +95,14 @@ def test_a_key_is_bound_to_its_apps(tenants: Tenants) -> None:
     assert bound.app("", ()) == "chat", "a call that names none has the key's first"
     with pytest.raises(PermissionDenied, match="chat"):
         bound.app("agent", ("agent",))
+
+
+def test_where_callers_choose_their_app_they_are_not_bound_to_it() -> None:
+    keys = {digest("one"): ("chat",), digest("many"): ("chat", "agent"), digest("none"): ()}
+    tenants = Tenants({key: Tenant("acme", apps=apps) for key, apps in keys.items()})
+    bound = {key: identify(tenants, metadata(key)).is_bound for key in ("one", "many", "none")}
+    assert bound == {"one": True, "many": False, "none": True}
+    assert not identify(Tenants.load(""), []).is_bound
 
 
 def test_invented_apps_count_as_the_default_app(tenants: Tenants) -> None:

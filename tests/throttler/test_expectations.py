@@ -19,73 +19,105 @@ def call(tokens: float) -> Expectation:
 
 def test_without_a_prior_the_norm_is_one_and_nothing_is_learned() -> None:
     expectations = Expectations(PROFILES)
-    expectations.observed("unknown", 0, "u", call(9))
-    assert expectations.norm("unknown", 0) == 1.0
+    expectations.observed(Subject("t", "unknown", 0), "u", call(9))
+    assert expectations.norm(Subject("t", "unknown", 0)) == 1.0
     assert expectations.learned() == {}
 
 
 def test_norms_are_the_papers_weights_over_the_reference() -> None:
     expectations = Expectations(PROFILES)
-    assert expectations.norm("agent", 0) == (400 + 2 * 300) / 500
-    assert expectations.norm("agent", 1) == expectations.norm("agent", 8) == 100 / 500
+    assert expectations.norm(Subject("t", "agent", 0)) == (400 + 2 * 300) / 500
+    assert expectations.norm(Subject("t", "agent", 1)) == expectations.norm(Subject("t", "agent", 8)) == 100 / 500
 
 
 def test_stages_are_learned_apart() -> None:
     expectations = Expectations(PROFILES)
-    expectations.observed("agent", 1, "u", Expectation(input=100, system=10, output=30))
-    assert expectations.norm("agent", 1) == 150 / 500
-    assert expectations.norm("agent", 2) == 100 / 500
+    expectations.observed(Subject("t", "agent", 1), "u", Expectation(input=100, system=10, output=30))
+    assert expectations.norm(Subject("t", "agent", 1)) == 150 / 500
+    assert expectations.norm(Subject("t", "agent", 2)) == 100 / 500
 
 
 def test_being_most_of_the_traffic_gains_nothing() -> None:
     expectations = Expectations(PROFILES)
     for client in "abcd":
-        expectations.observed("agent", 1, client, call(100))
+        expectations.observed(Subject("t", "agent", 1), client, call(100))
     for _ in range(1000):
-        expectations.observed("agent", 1, "greedy", call(10_000))
+        expectations.observed(Subject("t", "agent", 1), "greedy", call(10_000))
         expectations.check_invariants()
-    assert expectations.norm("agent", 1) == 100 / 500
+    assert expectations.norm(Subject("t", "agent", 1)) == 100 / 500
 
 
-def test_nobody_moves_it_further_than_twice_or_half() -> None:
+SMALLEST = 100 / 2  # of PROFILES: half of its least prior
+FIRST, LATER = Subject("t", "agent", 0), Subject("t", "agent", 1)  # of which 1,000 and 100 are expected
+
+
+@pytest.mark.parametrize("subject", [FIRST, LATER])
+def test_an_app_whose_calls_are_light_comes_down_to_what_they_need(subject: Subject) -> None:
     expectations = Expectations(PROFILES)
-    for client in range(500):
-        expectations.observed("agent", 1, f"c{client}", call(10_000))
-    assert expectations.norm("agent", 1) == 200 / 500
-    for client in range(500):
+    for _ in range(SAMPLES):
+        expectations.observed(subject, "u", call(60))
+    assert expectations.norm(subject) == 60 / 500
+    for _ in range(SAMPLES):
+        expectations.observed(subject, "u", call(1))
+    assert expectations.norm(subject) == SMALLEST / 500
+
+
+def test_an_app_whose_calls_are_heavy_rises_to_twice_its_prior_at_most() -> None:
+    expectations = Expectations(PROFILES)
+    for tokens, expected in ((60, 60), (150, 150), (10_000, 200)):
         for _ in range(SAMPLES):
-            expectations.observed("agent", 1, f"c{client}", call(1))
-    assert expectations.norm("agent", 1) == 50 / 500
+            expectations.observed(LATER, "u", call(tokens))
+        assert expectations.norm(LATER) == expected / 500
+
+
+def test_many_clients_cost_no_more_memory_than_some() -> None:
+    expectations = Expectations(PROFILES)
+    for client in range(CLIENTS + 50):
+        expectations.observed(LATER, f"c{client}", call(100))
     expectations.check_invariants()
-    assert expectations.learned()[Subject("agent", 1)].clients == CLIENTS, "memory is bounded"
+    assert expectations.learned()[LATER].clients == CLIENTS
+
+
+TENANTS_CALLS = st.lists(st.tuples(st.sampled_from("tu"), st.sampled_from("abc"), st.integers(0, 1), st.floats(0, 1e6)))
+
+
+@given(TENANTS_CALLS)
+def test_a_tenants_norms_are_what_they_were_without_the_others(calls: list[tuple[str, str, int, float]]) -> None:
+    together, alone = Expectations(PROFILES), Expectations(PROFILES)
+    for tenant, client, stage, tokens in calls:
+        for expectations in (together, alone) if tenant == "t" else (together,):
+            expectations.observed(Subject(tenant, "agent", stage), client, call(tokens))
+    for subject in (FIRST, LATER):
+        assert together.norm(subject) == alone.norm(subject)
+        assert SMALLEST / 500 <= together.norm(subject) <= (2000 if subject == FIRST else 200) / 500
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(50, 200)), min_size=1, max_size=80))
 def test_agrees_with_computing_it_anew(calls: list[tuple[str, int]]) -> None:
     expectations, by_client = Expectations(PROFILES), dict[str, list[int]]()
     for client, tokens in calls:
-        expectations.observed("agent", 1, client, call(tokens))
+        expectations.observed(Subject("t", "agent", 1), client, call(tokens))
         expectations.check_invariants()
         by_client.setdefault(client, []).append(tokens)
         expected = median(median(samples[-SAMPLES:]) for samples in by_client.values())
-        assert expectations.norm("agent", 1) == pytest.approx(expected / 500)
+        assert expectations.norm(Subject("t", "agent", 1)) == pytest.approx(expected / 500)
 
 
 def test_gateways_weigh_by_their_clients() -> None:
     expectations = Expectations(PROFILES)
-    expectations.observed("agent", 1, "u", call(60))
-    subject = Subject("agent", 1)
+    expectations.observed(Subject("t", "agent", 1), "u", call(60))
+    subject = Subject("t", "agent", 1)
     expectations.heard([{subject: Learned(150.0, 40)}, {subject: Learned(120.0, 5)}])
-    assert expectations.norm("agent", 1) == 150 / 500
+    assert expectations.norm(Subject("t", "agent", 1)) == 150 / 500
     expectations.heard([])
-    assert expectations.norm("agent", 1) == 60 / 500
+    assert expectations.norm(Subject("t", "agent", 1)) == 60 / 500
 
 
 def test_other_priors_clamp_what_was_learned_and_apps_without_one_are_forgotten() -> None:
     expectations = Expectations(PROFILES)
-    expectations.observed("agent", 1, "u", call(200))
+    expectations.observed(Subject("t", "agent", 1), "u", call(200))
     cheaper = AppProfile(per_minute=1, max_calls=9, expected=Expectation(output=20))
     expectations.configure(Profiles(apps={"agent": cheaper}, reference_tokens=500))
-    assert expectations.norm("agent", 1) == 40 / 500
+    assert expectations.norm(Subject("t", "agent", 1)) == 40 / 500
     expectations.configure(Profiles())
     assert expectations.learned() == {}

@@ -5,23 +5,24 @@ from redis.asyncio import Redis
 
 from tests.redis_server import RedisServer
 from throttler import lease_script as script
-from throttler.core.expectations import Expectations
+from throttler.core.expectations import Expectations, Subject
 from throttler.core.profiles import AppProfile, Expectation, Profiles
 from throttler.redis_expectations import LEARNED, exchange
 
 PROFILES = Profiles(
     apps={"agent": AppProfile(per_minute=1, max_calls=9, expected=Expectation(output=100))}, reference_tokens=100
 )
+SUBJECT = Subject("t", "agent", 0)
 
 
 @pytest.mark.parametrize(
     "view",
     [
-        b'[["agent", 0, 1.0, 3, "of another version"]]',
-        b'[["agent", 0, NaN, 3]]',
-        b'[["agent", 0, 150, 0]]',
-        b'[["agent", 0, 150, 1e400]]',
-        b'[[["agent"], 0, "150", 1]]',
+        b'[["agent", 0, 1.0, 3]]',
+        b'[["t", "agent", 0, NaN, 3]]',
+        b'[["t", "agent", 0, 150, 0]]',
+        b'[["t", "agent", 0, 150, 1e400]]',
+        b'[["t", ["agent"], 0, "150", 1]]',
         b'{"agent": 150}',
         b"150",
         b"\xff\xfe",
@@ -32,11 +33,11 @@ async def test_what_cannot_be_read_counts_as_nothing(tmp_path: Path, view: bytes
     server, expectations, other = RedisServer(tmp_path), Expectations(PROFILES), Expectations(PROFILES)
     server.client.zadd(script.GATEWAYS, {"a": 1, "b": 1, "strange": 1, b"\xff": 1})
     server.client.set(LEARNED + "strange", view)
-    other.observed("agent", 0, "u", Expectation(output=150))
+    other.observed(SUBJECT, "u", Expectation(output=150))
     async with Redis.from_url(server.url) as redis:
         await exchange(redis, "b", other)
         await exchange(redis, "a", expectations)
-    assert expectations.norm("agent", 0) == 1.5, "what the other one has seen"
+    assert expectations.norm(SUBJECT) == 1.5, "what the other one has seen"
     server.kill()
 
 
@@ -45,11 +46,11 @@ async def test_gateways_learn_from_each_other(tmp_path: Path) -> None:
     gateways = {name: Expectations(PROFILES) for name in "abc"}
     server.client.zadd(script.GATEWAYS, dict.fromkeys(gateways, 1))
     for client in range(5):
-        gateways["a"].observed("agent", 0, f"u{client}", Expectation(output=150))
-    gateways["b"].observed("agent", 0, "v", Expectation(output=80))
+        gateways["a"].observed(SUBJECT, f"u{client}", Expectation(output=150))
+    gateways["b"].observed(SUBJECT, "v", Expectation(output=80))
     async with Redis.from_url(server.url) as redis:
         for _ in range(2):
             for name, expectations in gateways.items():
                 await exchange(redis, name, expectations)
-    assert [expectations.norm("agent", 0) for expectations in gateways.values()] == [1.5, 1.5, 1.5]
+    assert [expectations.norm(SUBJECT) for expectations in gateways.values()] == [1.5, 1.5, 1.5]
     server.kill()

@@ -1,7 +1,11 @@
 """What apps' calls normally need, learned from what they needed (FairServe section 4.3, equation 2).
 
-Per (app, stage) the median of per-client medians, so that a client moves it no further by calling more often, and
-within [1/2, 2] of the profile's prior, so that many colluding clients move it no further than that.
+- Learned for each tenant by itself, so that no tenant's calls change what another's are expected to need.
+- Per (tenant, app, stage) the median of per-client medians: a client moves it no further by calling more often.
+- An app whose calls are light comes down to what they need, whatever its profile says: to half of the deployment's
+  smallest prior at least, the smallest weight that fairness bounds have to be stated for.
+- An app whose calls are heavy rises to what they need, but to no more than twice its prior: others pay for weight, so
+  the operator's word bounds it.
 """
 
 from bisect import bisect_left, insort
@@ -15,12 +19,14 @@ from throttler.core.profiles import Expectation, Profiles
 
 SAMPLES = 15  # newest calls of a client
 CLIENTS = 256  # of an app and stage, those seen last
-LEAST, MOST = 0.5, 2.0  # times the prior
+LEAST = 0.5  # times the smallest prior of all apps and stages
+MOST = 2.0  # times the subject's own prior
 
 
 class Subject(NamedTuple):
     """What is expected something of."""
 
+    tenant: str
     app: str
     stage: int
 
@@ -58,27 +64,27 @@ class Expectations:
 
     def __init__(self, profiles: Profiles) -> None:
         self._profiles = profiles
+        self._least = _least(profiles)
         self._seen: dict[Subject, _Seen] = {}
         self._elsewhere: dict[Subject, list[Learned]] = {}
 
     def configure(self, profiles: Profiles) -> None:
         """Other priors from now on; what was learned of apps and stages that still have one stays."""
         self._profiles = profiles
+        self._least = _least(profiles)
         self._seen = {subject: seen for subject, seen in self._seen.items() if self._prior(subject) is not None}
 
-    def norm(self, app: str, stage: int) -> float:
+    def norm(self, subject: Subject) -> float:
         """`w_{a,j} / w_ref`, dimensionless."""
-        subject = Subject(app, stage)
         prior = self._prior(subject)
         if prior is None:
             return 1.0
         learned = self._combined(subject)
-        weight = prior if learned is None else min(max(learned, LEAST * prior), MOST * prior)
+        weight = prior if learned is None else min(max(learned, self._least), MOST * prior)
         return weight / self._profiles.reference_tokens
 
-    def observed(self, app: str, stage: int, client: str, tokens: Expectation) -> None:
-        """A call completed that needed `tokens`."""
-        subject = Subject(app, stage)
+    def observed(self, subject: Subject, client: str, tokens: Expectation) -> None:
+        """A call of `client` completed that needed `tokens`."""
         if self._prior(subject) is not None:
             self._seen.setdefault(subject, _Seen()).add(client, self._profiles.weights.weigh(tokens))
 
@@ -109,6 +115,12 @@ class Expectations:
             return None if seen is None else median(seen.medians)
         views = [*elsewhere, Learned(median(seen.medians), len(seen.medians))] if seen is not None else elsewhere
         return _weighted_median(views)
+
+
+def _least(profiles: Profiles) -> float:
+    """The smallest weight that anything learned may have."""
+    priors = [prior for app in profiles.apps.values() for prior in (app.expected, *app.stages.values()) if prior]
+    return LEAST * min(map(profiles.weights.weigh, priors), default=0.0)
 
 
 def _weighted_median(views: list[Learned]) -> float:
