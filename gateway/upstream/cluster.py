@@ -41,7 +41,9 @@ class Cluster:
         self._workers = Workers(secret, member)
         self._changed = changed
         self._overloaded: list[str] = []
-        self._schedulers = Schedulers(schedulers, secret, self.members, self._members_changed, member)
+        self._schedulers = Schedulers(
+            schedulers, secret, self.members, self._workers.connected, self._members_changed, member
+        )
 
     async def run(self) -> None:
         """Keep the links to the schedulers until cancelled."""

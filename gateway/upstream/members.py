@@ -1,6 +1,6 @@
-"""Who is in the cluster, as the scheduler last said."""
+"""Who is in the cluster, as the schedulers said."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from fairlead.errors import InvalidRequest, Unavailable, listed
 from fairlead.v1 import scheduler_pb2
@@ -9,9 +9,15 @@ CLIPPED = 128  # characters of an unknown model's name that an error repeats
 
 
 class Members:
-    """Live workers by name, each model's workers and limits, and which models' pools are overloaded."""
+    """Live workers by name, each model's workers and limits, and which models' pools are overloaded.
+
+    Of every worker that the leader has told of, its word is taken. Those that only an earlier leader told of are
+    inherited: they may still have to attach to this one.
+    """
 
     def __init__(self) -> None:
+        self._told: dict[str, scheduler_pb2.Member] = {}
+        self._inherited: dict[str, scheduler_pb2.Member] = {}
         self._by_worker: dict[str, scheduler_pb2.Member] = {}
         self._pools: dict[str, list[scheduler_pb2.Member]] = {}
         self._limits: dict[str, scheduler_pb2.ModelInfo] = {}
@@ -20,21 +26,34 @@ class Members:
     def __len__(self) -> int:
         return len(self._by_worker)
 
-    def replace(self, state: scheduler_pb2.ClusterState) -> None:
-        """The scheduler knows the whole cluster: so it is."""
-        self._by_worker = {}
-        self.merge(state)
+    @property
+    def inherited(self) -> int:
+        """How many members the leader has not told of yet."""
+        return len(self._inherited)
 
-    def merge(self, state: scheduler_pb2.ClusterState) -> None:
-        """The scheduler has just started: workers that it does not know yet may still be alive."""
-        known = self._by_worker | {member.worker: member for member in state.members}
-        self._by_worker = dict(sorted(known.items()))
+    def follow(self) -> None:
+        """A scheduler begins to lead, or comes back: all that are members now are inherited."""
+        self._inherited |= self._told
+        self._told = {}
+
+    def hear(self, state: scheduler_pb2.ClusterState) -> None:
+        """What the leader says."""
+        self._told = {member.worker: member for member in state.members}
+        self._inherited = {name: member for name, member in self._inherited.items() if name not in self._told}
         self._overloaded = {pool.model: pool.overloaded for pool in state.pools}
-        pools: dict[str, list[scheduler_pb2.Member]] = {}
-        for member in self._by_worker.values():
-            pools.setdefault(member.model.name, []).append(member)
-        self._pools = dict(sorted(pools.items()))
-        self._limits = {model: _smallest([m.model for m in members]) for model, members in pools.items()}
+        self._pool()
+
+    def disinherit(self, alive: Callable[[scheduler_pb2.Member], bool]) -> None:
+        """The workers had time to attach to the leader: of those that have not, keep the ones that are `alive`."""
+        self._inherited = {name: member for name, member in self._inherited.items() if alive(member)}
+        self._pool()
+
+    def check_invariants(self) -> None:
+        """For tests."""
+        assert not self._told.keys() & self._inherited.keys()
+        assert self._by_worker == self._told | self._inherited
+        assert sum(map(len, self._pools.values())) == len(self._by_worker)
+        assert self._pools.keys() == self._limits.keys()
 
     def forget_overload(self) -> None:
         """The scheduler is away or silent: overload is unknown, and unknown counts as not overloaded."""
@@ -73,6 +92,14 @@ class Members:
             problem = f"unknown model {model[:CLIPPED]!r}" if model else "must name one of the models"
             raise InvalidRequest(f"{problem}; models served: {listed(list(self._pools))}", "model")
         return self._limits[model]
+
+    def _pool(self) -> None:
+        self._by_worker = dict(sorted((self._inherited | self._told).items()))
+        pools: dict[str, list[scheduler_pb2.Member]] = {}
+        for member in self._by_worker.values():
+            pools.setdefault(member.model.name, []).append(member)
+        self._pools = dict(sorted(pools.items()))
+        self._limits = {model: _smallest([m.model for m in members]) for model, members in pools.items()}
 
 
 def _smallest(infos: list[scheduler_pb2.ModelInfo]) -> scheduler_pb2.ModelInfo:

@@ -10,7 +10,8 @@ from gateway.upstream.members import Members
 from gateway.upstream.scheduler import SchedulerAway, SchedulerLink
 
 log = logging.getLogger(__name__)
-# How long after a scheduler took the lead, or came back, workers may take to attach before they count as gone.
+# How long after a scheduler took the lead, or came back, workers may take to attach. A worker that has not by then is
+# gone, unless this gateway has a session with it: then it only fails to reach the scheduler, and is judged again later.
 REATTACH_SECONDS = 5.0
 # Overload stands while it is told: while requests wait or run, loads change, and the leader says so ten times a second.
 FRESH_SECONDS = 1.0
@@ -18,6 +19,8 @@ FRESH_SECONDS = 1.0
 
 class Schedulers:
     """Follows the leader, and keeps `members` as it says; `changed` is called after each change of them.
+
+    `connected`: whether this gateway has a session with a worker.
 
     An epoch below the highest that was ever seen is of a scheduler that only believes that it leads. The highest epoch
     is one scheduler's, unless several were started without a Redis: of them the one heard first is followed.
@@ -28,15 +31,16 @@ class Schedulers:
         addresses: Sequence[str],
         secret: str,
         members: Members,
+        connected: Callable[[scheduler_pb2.Member], bool],
         changed: Callable[[], None],
         member: Membership | None = None,
     ) -> None:
         self._members = members
+        self._connected = connected
         self._changed = changed
         self._epoch = 0
         self._leader: SchedulerLink | None = None
         self._rival: SchedulerLink | None = None  # that has the leader's epoch, and is ignored
-        self._latest = scheduler_pb2.ClusterState()
         self._settling: asyncio.TimerHandle | None = None
         self._fading: asyncio.TimerHandle | None = None
         self._links = [
@@ -74,11 +78,7 @@ class Schedulers:
         elif link is not self._leader:
             self._contradict(link)
             return
-        self._latest = state
-        if self._settling is None:
-            self._members.replace(state)
-        else:
-            self._members.merge(state)
+        self._members.hear(state)
         self._stop_fading()
         if self._members.overloaded_models():
             self._fading = asyncio.get_running_loop().call_later(FRESH_SECONDS, self._forget_overload)
@@ -89,8 +89,8 @@ class Schedulers:
         if self._leader is not None and self._leader is not link:
             self._leader.give_up_decisions()
         self._leader, self._epoch, self._rival = link, epoch, None
-        self._stop_settling()
-        self._settling = asyncio.get_running_loop().call_later(REATTACH_SECONDS, self._settle)
+        self._members.follow()
+        self._settle_later()
 
     def _contradict(self, rival: SchedulerLink) -> None:
         if self._rival is not rival:
@@ -110,9 +110,14 @@ class Schedulers:
         self._members.forget_overload()
         self._changed()
 
+    def _settle_later(self) -> None:
+        self._stop_settling()
+        self._settling = asyncio.get_running_loop().call_later(REATTACH_SECONDS, self._settle)
+
     def _settle(self) -> None:
-        self._settling = None
-        self._members.replace(self._latest)
+        self._members.disinherit(self._connected)
+        if self._members.inherited:
+            self._settle_later()
         self._changed()
 
     def _stop_settling(self) -> None:

@@ -63,6 +63,11 @@ class WorkerLink:
         self._outbox: Outbox[worker_pb2.SessionCommands] | None = None
         self._reader: asyncio.Task[None] | None = None
 
+    @property
+    def connected(self) -> bool:
+        """Whether its Session stands: keepalive ends that of a worker that is gone, or frozen, within six seconds."""
+        return self._outbox is not None and self._channel.get_state() is grpc.ChannelConnectivity.READY
+
     def submit(self, submit: worker_pb2.Submit, receive: Callable[[Event], None]) -> Attempt:
         """Send `submit` with everything else of this loop tick."""
         if self._outbox is None:
@@ -166,6 +171,11 @@ class Workers:
         """How many of this gateway's requests are at the worker, those counted in whose prompts it tokenizes."""
         link = self._links.get((member.address, member.instance))
         return len(link.attempts) + link.encoding if link else 0
+
+    def connected(self, member: scheduler_pb2.Member) -> bool:
+        """Whether a Session with the worker stands."""
+        link = self._links.get((member.address, member.instance))
+        return link is not None and link.connected
 
     async def encode(
         self, members: Collection[scheduler_pb2.Member], request: worker_pb2.EncodeRequest, deadline: float | None

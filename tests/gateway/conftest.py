@@ -1,12 +1,13 @@
 """Clusters for the gateway's tests: one of the test's own, or one per module for tests that leave it as it was."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import grpc
 import pytest
 
 from fairlead.v1 import inference_pb2_grpc
+from tests.gateway.scripted_worker import ScriptedWorker
 from tests.services import Stack
 
 
@@ -33,3 +34,12 @@ def shared_channel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[grpc.Ch
 def shared(shared_channel: grpc.Channel) -> inference_pb2_grpc.InferenceStub:
     """The public service behind `shared_channel`."""
     return inference_pb2_grpc.InferenceStub(shared_channel)
+
+
+@pytest.fixture
+async def worker() -> AsyncIterator[ScriptedWorker]:
+    """A worker that does what the test says."""
+    worker = ScriptedWorker()
+    await worker.server.start()
+    yield worker
+    await worker.server.stop(0)

@@ -16,8 +16,8 @@ from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc, worker_pb2
 from gateway.call import Call
 from gateway.session import Session, Work
 from gateway.upstream.cluster import Cluster
+from tests.gateway.scripted_worker import SECRET, ScriptedWorker
 
-SECRET = "a secret of the gateway's tests"
 MODEL = scheduler_pb2.ModelInfo(name="m")
 STATE = scheduler_pb2.ClusterState(
     members=[
@@ -198,6 +198,26 @@ async def test_a_restarted_scheduler_is_found_again_and_takes_nobody_away_at_onc
     await linked.until(lambda: linked.cluster.members.overloaded("m"))
     assert linked.names() == ["a", "b"]
     await linked.until(lambda: linked.names() == ["b"])
+    await restarted.server.stop(0)
+
+
+async def test_a_worker_that_a_new_scheduler_does_not_know_is_a_member_while_its_session_lives(
+    linked: Linked, worker: ScriptedWorker
+) -> None:
+    reached = scheduler_pb2.Member(worker="a", instance="a1", address=worker.address, model=MODEL)
+    linked.scheduler.say(scheduler_pb2.ClusterState(members=[reached, STATE.members[1]], epoch=1))
+    await linked.until(lambda: reached in linked.cluster.members.all())
+    (await linked.cluster.place(request())).link.submit(
+        worker_pb2.Submit(request_id="r", attempt=1), lambda event: None
+    )
+    await worker.commands.get()
+    await linked.scheduler.server.stop(0)
+    restarted = ScriptedScheduler(linked.scheduler.address, scheduler_pb2.ClusterState(epoch=2))
+    await restarted.server.start()
+    await linked.until(lambda: linked.names() != ["a", "b"])
+    assert linked.names() == ["a"]
+    await worker.server.stop(0)
+    await linked.until(lambda: linked.names() == [])
     await restarted.server.stop(0)
 
 

@@ -61,7 +61,7 @@ async def admission(tokenizer: HeldTokenizer) -> AsyncIterator[Admission]:
         name="m", vocab_size=10, max_prompt_tokens=1000, max_model_tokens=10_000, kv_tokens=10_000
     )
     member = scheduler_pb2.Member(worker="a", address=f"127.0.0.1:{tokenizer.server.port}", model=model)
-    cluster.members.replace(scheduler_pb2.ClusterState(members=[member]))
+    cluster.members.hear(scheduler_pb2.ClusterState(members=[member]))
     yield Admission(
         cluster=cluster,
         tenants=Tenants.load(""),

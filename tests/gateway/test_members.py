@@ -1,10 +1,16 @@
 """What the gateway believes about the cluster."""
 
+from collections.abc import Callable
+
+import hypothesis.strategies as st
 import pytest
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from fairlead.errors import InvalidRequest, Unavailable
 from fairlead.v1 import scheduler_pb2
 from gateway.upstream.members import Members
+
+WORKERS = st.frozensets(st.sampled_from("abc"))
 
 
 def member(worker: str, model: str = "m", context: int = 100, *, draining: bool = False) -> scheduler_pb2.Member:
@@ -21,25 +27,94 @@ def names(members: Members) -> list[str]:
     return [known.worker for known in members.all()]
 
 
-def test_a_restarted_scheduler_takes_nobody_away_and_a_settled_one_does() -> None:
+def alive(*workers: str) -> Callable[[scheduler_pb2.Member], bool]:
+    return lambda member: member.worker in workers
+
+
+def test_the_leaders_word_is_taken() -> None:
     members = Members()
-    members.replace(state(member("b"), member("a")))
+    members.hear(state(member("b"), member("a")))
     assert names(members) == ["a", "b"]
-    members.merge(state(member("c")))
+    members.hear(state(member("b")))
+    assert names(members) == ["b"]
+
+
+def test_a_new_leader_takes_nobody_away_that_it_never_knew() -> None:
+    members = Members()
+    members.hear(state(member("a"), member("b"), member("c", context=5)))
+    members.follow()
+    members.hear(state(member("c", context=7)))
     assert names(members) == ["a", "b", "c"]
-    members.replace(state(member("c")))
-    assert names(members) == ["c"]
+    assert members.resolve("m").max_model_tokens == 7, "of c, what the new leader says"
+    members.hear(state())
+    assert names(members) == ["a", "b"], "c it knew"
+    members.disinherit(alive("b"))
+    assert (names(members), members.inherited) == (["b"], 1)
+    members.hear(state(member("b")))
+    members.disinherit(alive())
+    assert (names(members), members.inherited) == (["b"], 0)
+
+
+class Model:
+    """A worker's membership, read off the whole history of what was said."""
+
+    def __init__(self) -> None:
+        self.history: list[tuple[str, frozenset[str]]] = []
+
+    def is_member(self, worker: str) -> bool:
+        is_member = listed = False  # listed: by the last message of the present leader
+        for event, workers in self.history:
+            match event:
+                case "follow":
+                    listed = False
+                case "hear":
+                    is_member = worker in workers or (is_member and not listed)
+                    listed = worker in workers
+                case "disinherit":
+                    is_member = listed or (is_member and worker in workers)
+        return is_member
+
+
+class Histories(RuleBasedStateMachine):
+    """Members against the model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.members, self.model = Members(), Model()
+
+    @rule()
+    def follow(self) -> None:
+        self.members.follow()
+        self.model.history.append(("follow", frozenset()))
+
+    @rule(workers=WORKERS)
+    def hear(self, workers: frozenset[str]) -> None:
+        self.members.hear(state(*map(member, sorted(workers))))
+        self.model.history.append(("hear", workers))
+
+    @rule(workers=WORKERS)
+    def disinherit(self, workers: frozenset[str]) -> None:
+        self.members.disinherit(alive(*workers))
+        self.model.history.append(("disinherit", workers))
+
+    @invariant()
+    def agree(self) -> None:
+        self.members.check_invariants()
+        assert names(self.members) == [worker for worker in "abc" if self.model.is_member(worker)]
+
+
+TestHistories = Histories.TestCase
 
 
 def test_draining_workers_get_nothing_new() -> None:
     members = Members()
-    members.replace(state(member("a", draining=True), member("b"), member("c", "other")))
+    members.hear(state(member("a", draining=True), member("b"), member("c", "other")))
     assert [known.worker for known in members.serving("m")] == ["b"]
 
 
 def test_overload_is_per_model_and_unknown_without_the_scheduler() -> None:
     members = Members()
-    members.replace(state(member("a"), overloaded="m"))
+    members.hear(state(member("a"), overloaded="m"))
     assert (members.overloaded("m"), members.overloaded("other")) == (True, False)
     members.forget_overload()
     assert not members.overloaded("m")
@@ -47,7 +122,7 @@ def test_overload_is_per_model_and_unknown_without_the_scheduler() -> None:
 
 def test_a_model_is_as_large_as_its_smallest_worker() -> None:
     members = Members()
-    members.replace(state(member("a", context=100), member("b", context=50)))
+    members.hear(state(member("a", context=100), member("b", context=50)))
     assert members.resolve("m").max_model_tokens == 50
 
 
@@ -55,9 +130,9 @@ def test_names_of_models() -> None:
     members = Members()
     with pytest.raises(Unavailable, match="no worker"):
         members.resolve("m")
-    members.replace(state(member("a")))
+    members.hear(state(member("a")))
     assert members.resolve("").name == "m"
-    members.replace(state(member("a"), member("b", "other")))
+    members.hear(state(member("a"), member("b", "other")))
     with pytest.raises(InvalidRequest, match="must name one of the models; models served: m, other"):
         members.resolve("")
     with pytest.raises(InvalidRequest, match="model: unknown model 'gpt'; models served: m, other"):
