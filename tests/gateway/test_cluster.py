@@ -276,6 +276,7 @@ async def test_of_two_that_lead_the_first_is_followed_until_it_is_lost(caplog: p
     await until(lambda: "two schedulers lead at once" in caplog.text)
     assert [member.worker for member in cluster.members.all()] == ["a"]
     await first.server.stop(0)
+    await until(lambda: caplog.text.count("scheduler is away") == 2)  # Dispatch and Watch: else the second is ignored
     second.say(scheduler_pb2.ClusterState(epoch=1, members=STATE.members[1:]))
     await until(lambda: "b" in [member.worker for member in cluster.members.all()])
     running.cancel()
