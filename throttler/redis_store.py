@@ -46,6 +46,7 @@ class RedisStore:
         window_seconds: float,
         beat_seconds: float = BEAT_SECONDS,
         settle_seconds: float = SETTLE_SECONDS,
+        answer_seconds: float = ANSWER_SECONDS,
     ) -> None:
         self.name = secrets.token_hex(8)
         self.commands = 0  # sent to Redis so far
@@ -56,6 +57,7 @@ class RedisStore:
         self._window_ms = round(window_seconds * 1000)
         self._beat_seconds = beat_seconds
         self._settle_seconds = settle_seconds
+        self._answer_seconds = answer_seconds
         self._wake = asyncio.Event()
         self._wanted: dict[str, Waiting] = {}
         self._asked: dict[str, Waiting | None] = {}  # in the exchange that is under way
@@ -110,10 +112,10 @@ class RedisStore:
 
     async def _beat(self) -> None:
         if self._scripts is None:
-            beat = await _in_time(self._redis.script_load(script.CLOCK + script.BEAT))
-            self._scripts = beat, await _in_time(self._redis.script_load(script.CLOCK + script.ASK))
+            beat = await self._in_time(self._redis.script_load(script.CLOCK + script.BEAT))
+            self._scripts = beat, await self._in_time(self._redis.script_load(script.CLOCK + script.ASK))
         arguments = (script.GATEWAYS, script.JOINED, script.EPOCH, self.name, self._window_ms)
-        gateways, epoch = await _in_time(self._redis.evalsha(self._scripts[0], 3, *arguments))
+        gateways, epoch = await self._in_time(self._redis.evalsha(self._scripts[0], 3, *arguments))
         self.commands += 1
         if self._epoch not in (None, epoch):
             self._degrade("Redis has lost its data")
@@ -180,7 +182,7 @@ class RedisStore:
                 self._scripts[1], 3, *keys, self.name, self._window_ms, *figures, script.RECALLS, account
             )  # fmt: skip
         self.commands += len(asks)
-        return [Answer(capacity, bool(recalled)) for capacity, recalled in await _in_time(pipeline.execute())]
+        return [Answer(capacity, bool(recalled)) for capacity, recalled in await self._in_time(pipeline.execute())]
 
     async def _give_back(self) -> None:
         """Listen to what other gateways lack."""
@@ -214,27 +216,26 @@ class RedisStore:
         _release(self._recalled)
         self._wanted, self._recalled = {}, {}
 
+    async def _in_time(self, answer: Awaitable[T]) -> T:
+        """What `answer` says; raises TimeoutError after `answer_seconds`, this process's own pauses excepted."""
+        loop, task = asyncio.get_running_loop(), asyncio.ensure_future(answer)
+        try:
+            while True:
+                started = loop.time()
+                done, _ = await asyncio.wait([task], timeout=self._answer_seconds)
+                if done:
+                    return task.result()
+                if loop.time() - started < 1.5 * self._answer_seconds:
+                    raise TimeoutError(f"no answer within {self._answer_seconds} s")
+        finally:
+            task.add_done_callback(_look_at)
+            task.cancel()
+
 
 def _release(waiting: dict[str, Waiting]) -> None:
     for _, future in waiting.values():
         if not future.done():
             future.set_result(None)
-
-
-async def _in_time(answer: Awaitable[T]) -> T:
-    """What `answer` says; raises TimeoutError after ANSWER_SECONDS, this process's own pauses excepted."""
-    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(answer)
-    try:
-        while True:
-            started = loop.time()
-            done, _ = await asyncio.wait([task], timeout=ANSWER_SECONDS)
-            if done:
-                return task.result()
-            if loop.time() - started < 1.5 * ANSWER_SECONDS:
-                raise TimeoutError(f"no answer within {ANSWER_SECONDS} s")
-    finally:
-        task.add_done_callback(_look_at)
-        task.cancel()
 
 
 def _look_at(task: asyncio.Future[Any]) -> None:

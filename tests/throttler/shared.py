@@ -15,7 +15,7 @@ from throttler.core.oit import Oit
 from throttler.core.profiles import Profiles
 from throttler.core.quota import Account
 from throttler.core.throttle import Admitted, Caller
-from throttler.redis_store import RedisStore
+from throttler.redis_store import ANSWER_SECONDS, RedisStore
 from throttler.store import Store, decide
 
 DEADLINE = 20.0
@@ -107,7 +107,14 @@ def in_memory(count: int, profiles: Profiles, seconds: float, clock: Callable[[]
 
 @contextlib.asynccontextmanager
 async def on_redis(
-    url: str, count: int, profiles: Profiles, seconds: float, *, settle: float = 0.3, others: int = 0
+    url: str,
+    count: int,
+    profiles: Profiles,
+    seconds: float,
+    *,
+    settle: float = 0.3,
+    others: int = 0,
+    answer_seconds: float = ANSWER_SECONDS,
 ) -> AsyncIterator[list[Gateway]]:
     """Gateways on a real Redis, each with its own connections, once all know of each other and of `others`."""
     gateways, links, stores = list[Gateway](), list[Redis](), list[RedisStore]()
@@ -115,7 +122,13 @@ async def on_redis(
         leases, link = Leases(seconds), open_redis(url, "", "")
         throttle = Oit(profiles, leases, seconds)
         store = RedisStore(
-            link, leases, throttle.window, window_seconds=seconds, beat_seconds=0.05, settle_seconds=settle
+            link,
+            leases,
+            throttle.window,
+            window_seconds=seconds,
+            beat_seconds=0.05,
+            settle_seconds=settle,
+            answer_seconds=answer_seconds,
         )
         stores.append(store)
         links.append(link)
