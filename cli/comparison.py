@@ -1,81 +1,91 @@
-"""Configurations side by side: run, on the screen, and as the fronts that `fairlead tune` draws."""
+"""Configurations of one pool under one trace, simulated and judged as their runs come."""
 
-import math
-from collections.abc import Iterator, Sequence
+import argparse
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from cli.jobs import run_jobs
-from fairlead.errors import listed
-from simulation.reproduction.item import Chart, Line, Report
+from cli.pool_options import prepare, scenario, workload
+from fairlead.errors import InvalidRequest, listed
 from simulation.reproduction.run import Run, Scenario
-from simulation.what_if import HEADER, Summary, Unfairness, gap, pareto, recommended, waiting
+from simulation.what_if.alone import Alone
+from simulation.what_if.baseline import Baseline
+from simulation.what_if.capacity import Capacity
+from simulation.what_if.clients import ClientRow, by_client
+from simulation.what_if.reasons import reasons
+from simulation.what_if.summary import Summary, summarize
+from throttler.core.profiles import Limits
 
-AXES: tuple[tuple[str, str, Unfairness], ...] = (
-    ("the worst client's wait", "mean TTFT of the worst client, s", waiting),
-    ("the gap between backlogged clients", "gap, cost units", gap),
-)
-
-
-def results(scenarios: dict[str, Scenario], processes: int, calls: int) -> Iterator[tuple[str, Run]]:
-    """Each name's run, of `calls` calls; equal scenarios are run once."""
-    for job, result in run_jobs(scenarios.values(), processes, calls):
-        for name, wanted in scenarios.items():
-            if wanted == job:
-                yield name, result
+INTERRUPTED = 130  # exit status, like a shell's
 
 
-def table(summaries: Sequence[Summary]) -> str:
-    """For the screen."""
-    cells = [HEADER, *(tuple(_text(value) for value in summary.cells()) for summary in summaries)]
-    widths = [max(len(str(row[column])) for row in cells) for column in range(len(HEADER))]
-    return "\n".join(
-        "  ".join(str(cell).rjust(width) for cell, width in zip(row, widths, strict=True)) for row in cells
+class Comparison:
+    """What is known so far of each configuration, by its name. Everything is held against one baseline, which is
+    simulated with the first of them."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.summaries: list[Summary] = []
+        self.clients: dict[str, list[ClientRow]] = {}
+        self.refusals: list[str] = []
+        self._args = args
+        self._calls = prepare(args)
+        # The services' own policies; alone, and for the capacity, it matters little which.
+        spec = scenario(args, "dlpm", "doubleq", 512, 4096, Limits()).spec
+        self._pool = replace(spec, throttle="none")
+        self._baseline: Baseline | None = None
+
+    def run(self, scenarios: Mapping[str, Scenario]) -> Iterator[tuple[str, Run]]:
+        """Simulate and judge each, equal ones once; print a line, and yield, as each is done."""
+        alone = self._alone() if self._baseline is None else None
+        jobs = [job for job in (alone, *scenarios.values()) if job is not None]
+        unjudged: list[tuple[str, Run]] = []
+        for job, result in run_jobs(jobs, self._args.processes, self._calls):
+            if isinstance(job, Alone):
+                rows = workload(self._args).rows()
+                self._baseline = Baseline.of(rows, self._pool.worker, job.capacity, result)
+                print(_described(self._baseline, job.capacity), flush=True)
+            else:
+                unjudged += [(name, result) for name, wanted in scenarios.items() if wanted == job]
+            if self._baseline is not None:
+                for name, run in unjudged:
+                    self._judge(name, run, scenarios[name], self._baseline)
+                    yield name, run
+                unjudged.clear()
+
+    def unanswered(self) -> list[str]:
+        """Who was not answered at all, by configuration."""
+        return [f"{s.name}: no call answered of {listed(s.unanswered)}" for s in self.summaries if s.unanswered]
+
+    def check_answered(self) -> None:
+        """Raises InvalidRequest, with the reasons, when no configuration answered anything."""
+        if not any(summary.answered for summary in self.summaries):
+            raise InvalidRequest(f"nothing was answered: {'; '.join(self.refusals)}")
+
+    def _alone(self) -> Alone:
+        trace = workload(self._args)
+        [(_, capacity)] = run_jobs([Capacity(self._pool, trace)], 1)
+        return Alone(self._pool, trace, capacity)
+
+    def _judge(self, name: str, run: Run, scenario: Scenario, baseline: Baseline) -> None:
+        summary = summarize(name, run, baseline)
+        self.summaries.append(summary)
+        self.clients[name] = by_client(run, baseline)
+        self.refusals += [f"{name}: {reason}" for reason in reasons(run, scenario.spec)]
+        judged = summary.judged
+        print(
+            f"{name}: slowdown p99 {judged.slowdown_p99:,.2f}, mean TTFT {judged.ttft_mean:,.2f} s, "
+            f"{summary.service:,.0f} service/s",
+            flush=True,
+        )
+
+
+def _described(baseline: Baseline, capacity: float) -> str:
+    """What the pool has, and who is judged."""
+    shares = baseline.shares
+    within = sum(map(shares.is_within, shares.asks))
+    asked = sum(ask.service for ask in shares.asks.values()) / shares.end
+    who = "judged are these" if within else "all ask for more, and all are judged"
+    return (
+        f"the pool gives at most {capacity:,.0f} service/s, {len(shares.clients):,} clients ask for {asked:,.0f}; "
+        f"{within:,} of {len(shares.asks):,} calls are within their client's fair share: {who}"
     )
-
-
-def _text(value: object) -> str:
-    if isinstance(value, float):
-        return "never" if value == math.inf else f"{value:,.3f}" if abs(value) < 10 else f"{value:,.0f}"
-    return "-" if value is None else str(value)
-
-
-def unanswered(summaries: Sequence[Summary]) -> list[str]:
-    """Who was not answered at all, by configuration."""
-    return [f"{s.name}: no call answered of {listed(s.unanswered)}" for s in summaries if s.unanswered]
-
-
-def front_report(summaries: Sequence[Summary]) -> Report:
-    """What `tune` writes: all configurations, and a front for each notion of fairness."""
-    charts = [_front_chart(summaries, *axis) for axis in AXES]
-    return Report([HEADER, *(summary.cells() for summary in summaries)], charts)
-
-
-def _front_chart(summaries: Sequence[Summary], title: str, label: str, unfairness: Unfairness) -> Chart:
-    """A point for each configuration, those that leave a client out named so, and the front."""
-    front = pareto(summaries, unfairness)
-    points = [
-        Line(s.name + " (leaves a client out)" * bool(s.unanswered), [unfairness(s)], [s.service])
-        for s in summaries
-        if math.isfinite(unfairness(s))
-    ]
-    line = Line("Pareto front", [unfairness(s) for s in front], [s.service for s in front])
-    return Chart(f"throughput and {title}", label, "service/s", [line, *points])
-
-
-def recommendation(summaries: Sequence[Summary]) -> list[str]:
-    """A front for each notion of fairness, and a sentence; nothing when every configuration leaves somebody out."""
-    parts = []
-    for title, _, unfairness in AXES:
-        front = pareto(summaries, unfairness)
-        if front:
-            parts.append(f"Pareto front, throughput and {title}:\n{table(front)}")
-            parts.append(f"recommended for {title}: {_sentence(recommended(front, unfairness))}")
-    return parts
-
-
-def _sentence(best: Summary) -> str:
-    calls = best.answered + best.refused
-    text = f"{best.name}: {best.service:,.0f} service/s, the worst client waits {best.worst_client:.2f} s on average"
-    text += f", gap {best.gap:,.0f}"
-    if best.refused:
-        text += f"; {best.refused:,} of {calls:,} calls are refused, to one client {1 - best.least_answered:.0%} of its"
-    return text

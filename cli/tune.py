@@ -4,14 +4,18 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
-from cli.comparison import front_report, recommendation, results, table, unanswered
+from cli.comparison import INTERRUPTED, Comparison
 from cli.limit_options import NAMES, READ_BY, add_limit_options, given_limits
 from cli.option_types import wholes, written_to
-from cli.pool_options import add_pool_options, prepare, scenario
+from cli.pool_options import add_pool_options, scenario
+from cli.recommendation import best_of, reasons_for
+from cli.summary_report import summary_report
+from cli.summary_table import summary_table
 from fairlead.errors import InvalidRequest
 from simulation.reproduction.run import Scenario
 from simulation.reproduction.writing import write
-from simulation.what_if import Summary, reasons, summarize
+from simulation.what_if.front import ranked
+from simulation.what_if.summary import Summary
 from throttler.core.profiles import Limits
 
 CLIENT_QUANTA = "256,2048,16384"
@@ -35,19 +39,26 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def run(args: argparse.Namespace) -> int:
-    """DLPM and DoubleQ with every combination."""
+    """DLPM and DoubleQ with every combination; when it is interrupted, of those that are done."""
     settings = _settings(args)
-    scenarios = {name: _scenario(args, values) for name, values in settings.items()}
-    summaries, refusals = [], []
-    for name, result in results(scenarios, args.processes, prepare(args)):
-        summaries.append(summarize(name, result))
-        refusals += [f"{name}: {reason}" for reason in reasons(result, scenarios[name].spec)]
-    write(args.out, "tune", front_report(summaries))
-    print("\n".join([table(summaries), *refusals, *unanswered(summaries), *recommendation(summaries)]))
+    comparison, status = Comparison(args), 0
+    try:
+        for _ in comparison.run({name: _scenario(args, values) for name, values in settings.items()}):
+            pass
+    except KeyboardInterrupt:
+        if not comparison.summaries:
+            raise
+        print(f"\ninterrupted: {len(comparison.summaries)} of {len(settings)} configurations are done")
+        status = INTERRUPTED
+    summaries = ranked(comparison.summaries)
+    write(args.out, "tune", summary_report(summaries))
+    print("\n".join(["", summary_table(summaries), *comparison.refusals, *comparison.unanswered()]))
     print("\n".join([*_without_effect(settings, summaries), written_to(args.out)]))
-    if all(summary.unanswered for summary in summaries):
+    best = best_of(summaries)
+    if best is None:
         raise InvalidRequest("nothing is recommended: under every configuration some client has no call answered")
-    return 0
+    print("\n".join(["", *reasons_for(best, summaries)]))
+    return status
 
 
 def _settings(args: argparse.Namespace) -> dict[str, Settings]:

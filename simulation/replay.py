@@ -59,7 +59,7 @@ class Replay:
         row = self._rows[position]
         return Call(
             number=position + 1,
-            client=row.client or row.interaction or row.app or "anonymous",
+            client=row.account,
             app=row.app or "default",
             prompt=self._prompt(row),
             output_tokens=row.output_tokens,

@@ -35,6 +35,11 @@ class Row:
     blocks: tuple[Blocks, ...] = ()
     block_tokens: int = 0
 
+    @property
+    def account(self) -> str:
+        """Who is served: the client or, where none is named, the interaction or the app."""
+        return self.client or self.interaction or self.app or "anonymous"
+
     def at(self, arrival: float) -> "Row":
         """The same request at another time; thinking is not hurried."""
         return replace(self, arrival=arrival)

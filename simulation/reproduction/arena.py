@@ -66,6 +66,7 @@ def published(measured: Published) -> Run:
     """A published run as ours are recorded; requests that were refused never got a token."""
     records = tuple(
         Record(
+            number=number,
             client=row.client,
             app="",
             interaction="",
@@ -80,7 +81,7 @@ def published(measured: Published) -> Run:
             output_tokens=row.output_tokens,
             outcome=Outcome.REJECTED_CLIENT_LIMIT if row.latency is None else Outcome.COMPLETED,
         )
-        for row in measured.rows
+        for number, row in enumerate(measured.rows, start=1)
     )
     return Run(records, {}, max(record.ended for record in records), 0, None)
 

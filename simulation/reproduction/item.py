@@ -29,15 +29,26 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class Point:
+    """One configuration of a chart, with its label beside it; those on the front are joined by a line."""
+
+    label: str
+    x: float
+    y: float
+    on_front: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Chart:
-    """One panel. With `names`, those of x = 0, 1, ..., the lines are drawn as bars."""
+    """One panel. With `names`, those of x = 0, 1, ..., the lines are drawn as bars; `points` are drawn alone."""
 
     title: str
     x: str
     y: str
-    lines: Sequence[Line]
+    lines: Sequence[Line] = ()
     log_y: bool = False
     names: Sequence[str] = ()
+    points: Sequence[Point] = ()
 
 
 def bars(title: str, y: str, names: Sequence[str], values: Mapping[str, Sequence[float]]) -> Chart:

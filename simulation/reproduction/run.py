@@ -27,6 +27,7 @@ class WorkloadSpec(Protocol):
 class Record:
     """One call without its tokens; times in seconds, None where it never got there."""
 
+    number: int  # of the call, unique in a run
     client: str
     app: str
     interaction: str
@@ -86,6 +87,7 @@ def _record(call: Call) -> Record:
     assert call.outcome is not None
     assert call.ended_at is not None
     return Record(
+        number=call.number,
         client=call.client,
         app=call.app,
         interaction=call.interaction,

@@ -47,14 +47,15 @@ def _draw(path: Path, charts: Sequence[Chart], most: int) -> None:
     size = PANEL_INCHES[0] * columns, PANEL_INCHES[1] * rows
     figure, axes = pyplot.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
     for axis, chart in zip(axes.flat, charts, strict=False):
-        (_bars if chart.names else _curves)(axis, chart)
+        (_points if chart.points else _bars if chart.names else _curves)(axis, chart)
         axis.set_title(chart.title, fontsize="medium")
         axis.set_xlabel(chart.x)
         axis.set_ylabel(chart.y)
         axis.set_yscale("log" if chart.log_y else "linear")
         axis.grid(alpha=0.3)
-        if len(chart.lines) <= MOST_NAMED:
-            axis.legend(fontsize="small")
+        if 0 < len(chart.lines) <= MOST_NAMED:
+            # Beside the panel: inside it would hide lines.
+            axis.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
     for axis in list(axes.flat)[len(charts) :]:
         axis.set_visible(False)
     figure.savefig(path, metadata={"Date": None})
@@ -64,6 +65,18 @@ def _draw(path: Path, charts: Sequence[Chart], most: int) -> None:
 def _curves(axis: "Axes", chart: Chart) -> None:
     for line in chart.lines:
         axis.plot(line.xs, line.ys, label=line.label, linewidth=1.2, marker="." if len(line.xs) <= 12 else None)
+
+
+def _points(axis: "Axes", chart: Chart) -> None:
+    """Labels alternate between above and below, so that those of neighbours do not lie on each other."""
+    front = sorted((point.x, point.y) for point in chart.points if point.on_front)
+    axis.plot([x for x, _ in front], [y for _, y in front], linewidth=1.0, color="tab:green")
+    ordered = sorted(chart.points, key=lambda point: (point.x, point.y))
+    for number, point in enumerate(ordered):
+        axis.plot([point.x], [point.y], marker="o", color="tab:green" if point.on_front else "tab:gray")
+        offset = (4, 6) if number % 2 else (4, -12)
+        axis.annotate(point.label, (point.x, point.y), offset, textcoords="offset points", fontsize="small")
+    axis.margins(0.25)
 
 
 def _bars(axis: "Axes", chart: Chart) -> None:

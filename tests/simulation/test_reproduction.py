@@ -30,6 +30,7 @@ from simulation.spec import ClusterSpec, WorkerSpec
 
 def record(client: str, arrival: float, first: float, ended: float, tokens: tuple[int, int] = (100, 50)) -> Record:
     return Record(
+        number=1,
         client=client,
         app="default",
         interaction="",

@@ -1,0 +1,81 @@
+"""Summaries and clients as tables for the screen."""
+
+import math
+import shutil
+from collections.abc import Sequence
+
+from cli.table import Column, table
+from simulation.what_if.clients import ClientRow
+from simulation.what_if.summary import Summary
+
+NO_TERMINAL = 160, 24  # columns and lines, where nobody can tell
+MOST_CLIENTS = 12
+
+SUMMARY: tuple[Column[Summary], ...] = (
+    Column("configuration", 20, lambda s: s.name, is_text=True),
+    Column("slowdown p99", 12, lambda s: _times(s.judged.slowdown_p99)),
+    Column("slowdown mean", 13, lambda s: _times(s.judged.slowdown_mean), rank=2),
+    Column("TTFT mean s", 11, lambda s: _seconds(s.judged.ttft_mean)),
+    Column("TTFT p99 s", 10, lambda s: _seconds(s.judged.ttft_p99), rank=1),
+    Column("latency p99 s", 13, lambda s: _seconds(s.judged.latency_p99), rank=6),
+    Column("above: TTFT mean s", 18, lambda s: _above(s, s.above.ttft_mean), rank=3),
+    Column("service/s", 9, lambda s: f"{s.service:,.0f}"),
+    Column("tokens/s", 8, lambda s: f"{s.tokens:,.0f}", rank=7),
+    Column("hit rate", 8, lambda s: f"{s.hits:.0%}", rank=4),
+    Column("Jain", 5, lambda s: f"{s.jain:.3f}", rank=5),
+    Column("gap", 7, lambda s: f"{s.gap:,.0f}", rank=8),
+    Column("bound", 7, lambda s: "none" if s.bound is None else f"{s.bound:,.0f}", rank=9),
+    Column("refused", 7, lambda s: f"{s.refused:,}", rank=10),
+)
+CLIENTS: tuple[Column[ClientRow], ...] = (
+    Column("client", 12, lambda c: c.client, is_text=True),
+    Column("calls", 6, lambda c: f"{c.calls:,}"),
+    Column("answered", 8, lambda c: f"{c.answered:,}", rank=4),
+    Column("asked", 9, lambda c: f"{c.asked:,.0f}"),
+    Column("within share", 12, lambda c: f"{c.within:.0%}"),
+    Column("slowdown p99", 12, lambda c: _times(c.waits.slowdown_p99)),
+    Column("slowdown mean", 13, lambda c: _times(c.waits.slowdown_mean)),
+    Column("TTFT mean s", 11, lambda c: _seconds(c.waits.ttft_mean), rank=1),
+    Column("TTFT p99 s", 10, lambda c: _seconds(c.waits.ttft_p99), rank=2),
+    Column("latency p99 s", 13, lambda c: _seconds(c.waits.latency_p99), rank=3),
+)
+
+
+def summary_table(summaries: Sequence[Summary]) -> str:
+    """A row per configuration, and what the columns mean."""
+    lines = table(SUMMARY, summaries, _width())
+    who = "within their client's fair share" if any(s.within.calls for s in summaries) else "of everybody"
+    lines += [
+        f"slowdown, TTFT, latency: of calls {who}; above: of calls beyond it;",
+        "slowdown: times as long as alone with that share; Jain: index of service received over the fair share of what",
+        "was asked for; gap and bound: cost units",
+    ]
+    if unbounded := [s.name for s in summaries if s.bound is None]:
+        lines.append(f"bound none: nothing is proved of the gap under {', '.join(unbounded)}")
+    return "\n".join(lines)
+
+
+def clients_table(name: str, clients: Sequence[ClientRow]) -> str:
+    """Whoever asked for most under configuration `name`, and how many there are besides."""
+    shown = clients[:MOST_CLIENTS]
+    lines = [f"clients under {name}, those that asked for most first (asked: cost units):"]
+    lines += table(CLIENTS, shown, _width())
+    if len(clients) > len(shown):
+        lines.append(f"and {len(clients) - len(shown):,} more: see clients.csv")
+    return "\n".join(lines)
+
+
+def _width() -> int:
+    return shutil.get_terminal_size(NO_TERMINAL).columns
+
+
+def _above(summary: Summary, value: float) -> str:
+    return _seconds(value) if summary.above.calls else "nobody"
+
+
+def _seconds(value: float) -> str:
+    return "never" if value == math.inf else f"{value:,.3f}" if value < 10 else f"{value:,.0f}"
+
+
+def _times(value: float) -> str:
+    return "never" if value == math.inf else f"{value:,.2f}"

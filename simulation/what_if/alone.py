@@ -1,0 +1,88 @@
+"""The isolated baseline: what each client would have had alone, with its share of the pool.
+
+Each client's calls are simulated without anybody else's, on the same workers, each of whose steps takes 1/share of its
+time: with half of the pool twice as long. The share is what is open to the client at that time (FairShares.shares):
+what the others leave, and never less than an equal part.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from simulation.cluster import Cluster
+from simulation.journal import Counting, Journal
+from simulation.replay import Replay
+from simulation.reproduction.item import Ended
+from simulation.rows import Row
+from simulation.spec import ClusterSpec
+from simulation.traces import Trace
+from simulation.what_if.fair_shares import FairShares, asks_of, window_of
+
+NO_REPORTS = 1e9  # seconds between load reports: with one client nothing waits for them
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Of one call, seconds from its arrival."""
+
+    first_token: float
+    latency: float
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """A job: the times of each call that is answered, by its number, if its client were alone with its share."""
+
+    spec: ClusterSpec
+    trace: Trace
+    capacity: float
+
+    def run(self, ended: Ended | None = None) -> dict[int, Times]:
+        """See Job."""
+        rows = self.trace.rows()
+        asks = asks_of(rows, self.spec.worker)
+        shares = FairShares(asks, self.capacity, window_of(asks.values()))
+        numbers: dict[str, list[int]] = {}
+        for number, ask in asks.items():
+            numbers.setdefault(ask.client, []).append(number)
+        times: dict[int, Times] = {}
+        for client, own in numbers.items():
+            start = min(asks[number].second for number in own)
+            alone = alone_with({number: rows[number - 1] for number in own}, start)
+            steps = shares.shares(client, start)
+            times |= _times(self.spec, alone, steps, own, Counting(ended) if ended else Journal())
+        return times
+
+
+def alone_with(rows: Mapping[int, Row], start: float) -> list[Row]:
+    """Some rows of a trace by their numbers as a trace of their own, which begins at `start`; they wait for those among
+    them that they waited for."""
+    positions = {number: position for position, number in enumerate(rows)}
+    return [
+        replace(
+            row.at(row.arrival - start),
+            after=tuple(positions[before + 1] for before in row.after if before + 1 in positions),
+        )
+        for row in rows.values()
+    ]
+
+
+def _times(
+    spec: ClusterSpec, rows: Sequence[Row], shares: Sequence[tuple[float, float]], numbers: Sequence[int], into: Journal
+) -> dict[int, Times]:
+    """Of one client's calls, by the numbers that they have in the whole trace."""
+    lone = replace(spec, stall_timeout=math.inf, report_seconds=NO_REPORTS)
+    cluster = Cluster(lone, Replay(rows), into)
+    for second, share in shares:
+        cluster.clock.at(second, partial(_slow_down, cluster, 1 / share))
+    return {
+        numbers[call.number - 1]: Times(call.first_token_latency, call.latency)
+        for call in cluster.run().calls
+        if call.completed
+    }
+
+
+def _slow_down(cluster: Cluster, factor: float) -> None:
+    for worker in cluster.workers.values():
+        worker.slowdown = factor

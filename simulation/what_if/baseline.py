@@ -1,0 +1,68 @@
+"""What a run is held against: everybody's fair share, and what everybody would have had alone with it."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Self
+
+from fairlead.metrics import jain_index
+from simulation.reproduction.run import Record, Run
+from simulation.rows import Row
+from simulation.spec import WorkerSpec
+from simulation.what_if.alone import Times
+from simulation.what_if.fair_shares import Ask, FairShares, asks_of, window_of
+
+POINTS = 20  # of time at which service is compared
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The same for every configuration of a pool: it depends on the trace and the pool's capacity alone."""
+
+    shares: FairShares
+    alone: Mapping[int, Times]  # by call number
+
+    @classmethod
+    def of(cls, rows: list[Row], worker: WorkerSpec, capacity: float, alone: Mapping[int, Times]) -> Self:
+        """`capacity` in cost units per second of the whole pool."""
+        asks = asks_of(rows, worker)
+        return cls(FairShares(asks, capacity, window_of(asks.values())), alone)
+
+    def within(self, records: Iterable[Record]) -> list[Record]:
+        """The calls that came while their clients asked for no more than their fair share."""
+        return [record for record in records if self.shares.is_within(record.number)]
+
+    def above(self, records: Iterable[Record]) -> list[Record]:
+        """The calls that came while their clients asked for more."""
+        shares = self.shares
+        return [record for record in records if record.number in shares.asks and not shares.is_within(record.number)]
+
+    def slowdown(self, record: Record) -> float:
+        """How many times as long the call took as alone; infinite when it was answered alone, and here was not."""
+        if not record.completed:
+            return math.inf
+        return (record.ended - record.arrival) / self.alone[record.number].latency
+
+    def jain(self, run: Run) -> float:
+        """Jain's index of what each client has received of what its fair share has given it, the mean at POINTS times.
+
+        Whoever asks for little and gets it counts like whoever asks for much and gets its share of it.
+        """
+        records = [record for record in run.records if record.number in self.shares.asks and record.completed]
+        indices = []
+        for second, entitled in self.shares.entitlements(POINTS):
+            received = dict.fromkeys(entitled, 0.0)
+            for record in records:
+                if record.first is not None and record.first < second:
+                    received[record.client] += _received(self.shares.asks[record.number], record, second)
+            indices.append(jain_index([received[client] / share for client, share in entitled.items()]))
+        return fmean(indices)
+
+
+def _received(ask: Ask, record: Record, end: float) -> float:
+    """By second `end`, which is after the first token, in cost units: the prompt with that token, and the output evenly
+    from there (VTC section 5.1)."""
+    assert record.first is not None
+    whole = record.ended - record.first
+    return ask.prompt + ask.output * (min((end - record.first) / whole, 1.0) if whole else 1.0)

@@ -1,0 +1,60 @@
+"""How much service a pool gives when it never lacks work: the capacity that clients share."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from fairlead.errors import InvalidRequest
+from simulation.call import Call
+from simulation.cluster import Cluster
+from simulation.journal import Counting, Journal
+from simulation.replay import Replay
+from simulation.reproduction.item import Ended
+from simulation.rows import Row
+from simulation.spec import ClusterSpec
+from simulation.traces import Trace
+from simulation.what_if.fair_shares import asks_of
+
+FEWEST_CALLS = 300  # of the trace, or all
+ROUNDS = 4  # times as many calls as the pool runs at once
+
+
+class Backlog:
+    """A workload of `rows` in their order: `open_calls` at once, and the next one as soon as one of them has ended."""
+
+    def __init__(self, rows: Sequence[Row], open_calls: int) -> None:
+        self._calls = iter(Replay([replace(row.at(0.0), after=()) for row in rows]).first())
+        self._open_calls = open_calls
+
+    def first(self) -> Iterable[Call]:
+        """See Workload."""
+        return islice(self._calls, self._open_calls)
+
+    def ended(self, call: Call) -> Iterable[Call]:
+        """See Workload."""
+        assert call.ended_at is not None
+        for following in islice(self._calls, 1):
+            following.arrival = call.ended_at
+            yield following
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """A job: the pool's capacity under the trace's requests, in cost units per second."""
+
+    spec: ClusterSpec
+    trace: Trace
+
+    def run(self, ended: Ended | None = None) -> float:
+        """See Job; raises InvalidRequest when the trace has no request that such a worker takes."""
+        in_hand = self.spec.workers * self.spec.worker.max_running
+        rows = self.trace.rows()
+        asks = asks_of(rows, self.spec.worker)
+        if not asks:
+            worker = self.spec.worker
+            limits = f"max_prompt_tokens {worker.max_prompt_tokens}, kv_tokens {worker.kv_tokens}"
+            raise InvalidRequest(f"nothing was answered: all {len(rows)} requests are too long ({limits})")
+        numbers = list(islice(asks, max(FEWEST_CALLS, ROUNDS * in_hand)))
+        workload = Backlog([rows[number - 1] for number in numbers], in_hand)
+        journal = Cluster(self.spec, workload, Counting(ended) if ended else Journal()).run()
+        return sum(asks[number].service for number in numbers) / journal.seconds

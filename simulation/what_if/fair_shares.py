@@ -1,0 +1,116 @@
+"""What clients ask of a pool over time, and what of it is their fair share.
+
+Time is cut into windows. In each, the pool's capacity is shared out by water-filling over what clients ask for: what
+comes in the window, and what their fair share has left over from the windows before. All clients count the same. Asks
+are those of the trace, at its times: they are the same under every configuration.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from fairlead.cost import MICRO
+from simulation.rows import Row
+from simulation.spec import WorkerSpec
+from simulation.what_if.water_filling import WaterFilling
+
+LONGEST_WINDOW = 60.0  # seconds, as VTC measures service (section 5.1: T = 30 on either side)
+FEWEST_WINDOWS = 20  # shorter traces have shorter windows
+SHORTEST_WINDOW = 0.5
+NOTHING_LEFT = 1e-6  # cost units
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What one call asks for at `second`, in cost units: its whole prompt, cached or not, and its output."""
+
+    client: str
+    second: float
+    prompt: float
+    output: float
+
+    @property
+    def service(self) -> float:
+        """Both together."""
+        return self.prompt + self.output
+
+
+def asks_of(rows: Sequence[Row], worker: WorkerSpec) -> dict[int, Ask]:
+    """By the number of the call that a row becomes; requests that no worker of this kind takes ask for nothing."""
+    cost = worker.make_cost()
+    return {
+        number: Ask(
+            client=row.account,
+            second=row.arrival,
+            prompt=cost.extend(row.input_tokens, 0) / MICRO,
+            output=cost.decode(row.output_tokens, row.input_tokens, 0) / MICRO,
+        )
+        for number, row in enumerate(rows, start=1)
+        if row.input_tokens <= worker.max_prompt_tokens and row.input_tokens + row.output_tokens <= worker.kv_tokens
+    }
+
+
+def window_of(asks: Iterable[Ask]) -> float:
+    """Seconds of a window for such a trace."""
+    span = max((ask.second for ask in asks), default=0.0)
+    return min(max(span / FEWEST_WINDOWS, SHORTEST_WINDOW), LONGEST_WINDOW)
+
+
+class FairShares:
+    """`asks` by call number, `capacity` in cost units per second, `window` in seconds."""
+
+    def __init__(self, asks: Mapping[int, Ask], capacity: float, window: float) -> None:
+        self.asks = asks
+        self._window = window
+        self._capacity = capacity * window
+        self._count = 1 + max((int(ask.second / window) for ask in asks.values()), default=0)  # until the last call
+        self._windows = list(_fill(list(asks.values()), self._capacity, window))
+
+    @property
+    def clients(self) -> list[str]:
+        """Who asks for anything, sorted."""
+        return sorted({ask.client for ask in self.asks.values()})
+
+    @property
+    def end(self) -> float:
+        """The end of the window in which the last call comes, seconds."""
+        return self._count * self._window
+
+    def is_within(self, number: int) -> bool:
+        """Whether this call comes while its client asks for no more than its fair share; no for one that asks nothing,
+        which nobody can serve."""
+        ask = self.asks.get(number)
+        return ask is not None and self._windows[int(ask.second / self._window)].is_met(ask.client)
+
+    def entitlements(self, points: int) -> Iterator[tuple[float, dict[str, float]]]:
+        """What the fair shares have given each client that has asked so far, in cost units, by a second; at the ends of
+        `points` windows, evenly spread up to the last call, or of all if there are fewer."""
+        given: dict[str, float] = {}
+        for number, window in enumerate(self._windows[: self._count], start=1):
+            for client in window.clients:
+                given[client] = given.get(client, 0.0) + window.granted(client)
+            if number * points // self._count > (number - 1) * points // self._count:
+                yield number * self._window, dict(given)
+
+    def shares(self, client: str, start: float) -> list[tuple[float, float]]:
+        """From when on, in seconds after `start`, what share of the pool is open to `client`; the last is all of it."""
+        first = int(start / self._window)
+        shares = [
+            (max(number * self._window - start, 0.0), window.open_to(client) / self._capacity)
+            for number, window in enumerate(self._windows[first:], start=first)
+        ]
+        return [*shares, (len(self._windows) * self._window - start, 1.0)]
+
+
+def _fill(asks: Sequence[Ask], capacity: float, window: float) -> Iterator[WaterFilling]:
+    """Window after window, until everybody has got everything."""
+    coming: dict[int, list[Ask]] = {}
+    for ask in asks:
+        coming.setdefault(int(ask.second / window), []).append(ask)
+    number, left = 0, dict[str, float]()
+    while coming or left:
+        for ask in coming.pop(number, ()):
+            left[ask.client] = left.get(ask.client, 0.0) + ask.service
+        filling = WaterFilling(dict(left), capacity)
+        left = {c: rest for c, asked in left.items() if (rest := asked - filling.granted(c)) > NOTHING_LEFT}
+        number += 1
+        yield filling

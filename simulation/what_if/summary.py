@@ -1,0 +1,88 @@
+"""One configuration's row: what an operator compares."""
+
+from dataclasses import dataclass
+
+from fairlead.cost import MICRO
+from simulation.reproduction.measures import hit_rate, service_rate, tokens_per_second
+from simulation.reproduction.run import Record, Run
+from simulation.what_if.baseline import Baseline
+from simulation.what_if.waits import NAMES, Waits, waits_of
+
+GROUPS = ("within share", "above share")
+HEADER = (
+    "configuration",
+    *(f"{group}: {name}" for group in GROUPS for name in ("calls", *NAMES)),
+    "answered",
+    "refused",
+    "least answered",
+    "tokens/s",
+    "service/s",
+    "hit rate",
+    "Jain index of entitled service",
+    "gap",
+    "bound",
+    "end s",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """`within` and `above` are the calls that came while their client asked for no more, or for more, than its fair
+    share of the pool. Gap and bound in cost units, of one worker; the bound is None where the policy promises none."""
+
+    name: str
+    within: Waits
+    above: Waits
+    answered: int
+    refused: int
+    unanswered: tuple[str, ...]  # clients without an answered call
+    least_answered: float  # share of its calls, of the client for whom it is smallest
+    tokens: float
+    service: float
+    hits: float
+    jain: float
+    gap: float
+    bound: float | None
+    seconds: float
+
+    @property
+    def judged(self) -> Waits:
+        """By whom the configuration is judged: by whoever asks for no more than its fair share.
+
+        By everybody where all always ask for more. Whoever waits longest is no measure: under a fair policy it is
+        whoever asks for most.
+        """
+        return self.within if self.within.calls else self.above
+
+    def cells(self) -> tuple[object, ...]:
+        """In the order of HEADER."""
+        return (
+            *(self.name, self.within.calls, *self.within.cells(), self.above.calls, *self.above.cells()),
+            *(self.answered, self.refused, self.least_answered, self.tokens, self.service, self.hits),
+            *(self.jain, self.gap, self.bound, self.seconds),
+        )
+
+
+def summarize(name: str, run: Run, baseline: Baseline) -> Summary:
+    """What became of everybody, also of those who got nothing."""
+    by_client: dict[str, list[Record]] = {}
+    for record in run.records:
+        by_client.setdefault(record.client, []).append(record)
+    done = sum(record.completed for record in run.records)
+    shares = {client: sum(r.completed for r in records) / len(records) for client, records in by_client.items()}
+    return Summary(
+        name=name,
+        within=waits_of(baseline.within(run.records), baseline),
+        above=waits_of(baseline.above(run.records), baseline),
+        answered=done,
+        refused=len(run.records) - done,
+        unanswered=tuple(sorted(client for client, share in shares.items() if not share)),
+        least_answered=min(shares.values()),
+        tokens=tokens_per_second(run) if done else 0.0,
+        service=service_rate(run) if done else 0.0,
+        hits=hit_rate(run),
+        jain=baseline.jain(run),
+        gap=run.worst_gap / MICRO,
+        bound=None if run.bound is None else run.bound / MICRO,
+        seconds=run.seconds,
+    )
