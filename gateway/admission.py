@@ -181,7 +181,7 @@ def caller_request_id(metadata: Metadata) -> str:
 
 def check_request(request: inference_pb2.GenerateRequest, model: scheduler_pb2.ModelInfo) -> Sampling:
     """Everything that can be judged before the prompt is tokenized; raises InvalidRequest."""
-    check_prompt(request.prompt, model.vocab_size)
+    check_prompt(request.prompt, model)
     if request.HasField("interaction"):
         check_interaction(request.interaction)
     sampling = check_sampling(request.sampling, model.vocab_size)

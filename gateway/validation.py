@@ -7,6 +7,7 @@ from google.protobuf.message import DecodeError, Message
 from fairlead.blocks import TOKEN_BYTES, unpack_ids
 from fairlead.errors import InvalidRequest, TooLong
 from fairlead.names import MAX_NAME, normalized
+from fairlead.prompt_size import check_size
 from fairlead.sampling import Sampling
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2
 from fairlead.wire import sampling_from_proto
@@ -25,15 +26,16 @@ def parse(kind: type[M], data: bytes) -> M:
         raise InvalidRequest("the request is no valid message: malformed, or text that is not UTF-8") from error
 
 
-def check_prompt(prompt: common_pb2.Prompt, vocab_size: int) -> None:
-    """Raises InvalidRequest for a prompt that no tokenizer needs to see."""
+def check_prompt(prompt: common_pb2.Prompt, model: scheduler_pb2.ModelInfo) -> None:
+    """Raises InvalidRequest for a prompt that no tokenizer needs to see, TooLong before its parts are looked at."""
+    check_size(prompt, model.max_prompt_tokens, model.longest_token)
     match prompt.WhichOneof("kind"):
         case "text":
             _require(prompt.text != "", "must not be empty", "prompt.text")
         case "chat":
             _check_chat(prompt.chat)
         case "token_ids":
-            _check_token_ids(prompt.token_ids.packed, vocab_size)
+            _check_token_ids(prompt.token_ids.packed, model.vocab_size)
         case _:
             raise InvalidRequest("must hold one of text, chat and token_ids", "prompt")
 

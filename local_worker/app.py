@@ -174,6 +174,7 @@ class Worker:
             max_model_tokens=model.longest,
             max_prompt_tokens=limits.max_prompt_tokens,
             vocab_size=model.vocab_size,
+            longest_token=model.tokenizer.longest_token,
             block_tokens=self._config.block_tokens,
             kv_tokens=model.kv_tokens,
             max_running=limits.max_running,

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fairlead.blocks import TOKEN_BYTES, branch_seed, chain, pack_ids, root_seed, unpack_digests, unpack_ids
-from fairlead.errors import InvalidRequest, TooLong
-from fairlead.v1 import common_pb2, worker_pb2
+from fairlead.errors import InvalidRequest
+from fairlead.prompt_size import check_size
+from fairlead.v1 import worker_pb2
 from local_worker.tokenizer import Tokenizer
 
 EVERYBODY = ""  # the cache scope of public prefixes
@@ -48,9 +49,9 @@ class Prompts:
         return Chain(public + chain(packed[cut:], self.block_tokens, seed), public_blocks, seed)
 
     def encode(self, request: worker_pb2.EncodeRequest) -> worker_pb2.EncodeResponse:
-        """Raises InvalidRequest naming the field, TooLong for a text that cannot be short enough."""
+        """Raises InvalidRequest naming the field, TooLong for what can never be short enough."""
         prompt, system_tokens, public_tokens = request.prompt, 0, 0
-        self._check_size(prompt)
+        check_size(prompt, self.max_tokens, self.tokenizer.longest_token)
         match prompt.WhichOneof("kind"):
             case "text":
                 packed = pack_ids(self.tokenizer.encode(prompt.text))
@@ -72,17 +73,6 @@ class Prompts:
             public_tokens=public_tokens,
             revision=self.revision,
         )
-
-    def _check_size(self, prompt: common_pb2.Prompt) -> None:
-        """Before the work of tokenizing, in which others' prompts would wait for it."""
-        characters = len(prompt.text) + sum(len(message.content) for message in prompt.chat.messages)
-        most = self.max_tokens * self.tokenizer.longest_token
-        if characters > most:
-            raise TooLong(
-                f"at most {self.max_tokens} prompt tokens, which no text of more than {most} characters makes; "
-                f"got {characters}",
-                "prompt",
-            )
 
     def check_ids(self, packed: bytes, field: str) -> list[int]:
         """The ids of `packed`; raises InvalidRequest when it is empty, malformed or outside the vocabulary."""

@@ -117,7 +117,7 @@ class AcceptedRequest(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., client: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., weight: _Optional[float] = ...) -> None: ...
 
 class ModelInfo(_message.Message):
-    __slots__ = ("name", "max_model_tokens", "vocab_size", "block_tokens", "kv_tokens", "max_running", "policy", "max_prompt_tokens", "cost", "admission", "revision")
+    __slots__ = ("name", "max_model_tokens", "vocab_size", "block_tokens", "kv_tokens", "max_running", "policy", "max_prompt_tokens", "cost", "admission", "revision", "longest_token")
     NAME_FIELD_NUMBER: _ClassVar[int]
     MAX_MODEL_TOKENS_FIELD_NUMBER: _ClassVar[int]
     VOCAB_SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -129,6 +129,7 @@ class ModelInfo(_message.Message):
     COST_FIELD_NUMBER: _ClassVar[int]
     ADMISSION_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
+    LONGEST_TOKEN_FIELD_NUMBER: _ClassVar[int]
     name: str
     max_model_tokens: int
     vocab_size: int
@@ -140,7 +141,8 @@ class ModelInfo(_message.Message):
     cost: str
     admission: str
     revision: str
-    def __init__(self, name: _Optional[str] = ..., max_model_tokens: _Optional[int] = ..., vocab_size: _Optional[int] = ..., block_tokens: _Optional[int] = ..., kv_tokens: _Optional[int] = ..., max_running: _Optional[int] = ..., policy: _Optional[str] = ..., max_prompt_tokens: _Optional[int] = ..., cost: _Optional[str] = ..., admission: _Optional[str] = ..., revision: _Optional[str] = ...) -> None: ...
+    longest_token: int
+    def __init__(self, name: _Optional[str] = ..., max_model_tokens: _Optional[int] = ..., vocab_size: _Optional[int] = ..., block_tokens: _Optional[int] = ..., kv_tokens: _Optional[int] = ..., max_running: _Optional[int] = ..., policy: _Optional[str] = ..., max_prompt_tokens: _Optional[int] = ..., cost: _Optional[str] = ..., admission: _Optional[str] = ..., revision: _Optional[str] = ..., longest_token: _Optional[int] = ...) -> None: ...
 
 class Load(_message.Message):
     __slots__ = ("running", "waiting", "kv_tokens_used", "step_seconds", "draining", "queue_seconds", "services", "fairness_gap", "recomputed_tokens", "stalled_seconds", "prompt_tokens", "cached_tokens", "fairness_bound", "service_rate")

@@ -108,5 +108,6 @@ def _smallest(infos: list[scheduler_pb2.ModelInfo]) -> scheduler_pb2.ModelInfo:
     smallest.max_prompt_tokens = min(info.max_prompt_tokens for info in infos)
     smallest.max_model_tokens = min(info.max_model_tokens for info in infos)
     smallest.kv_tokens = min(info.kv_tokens for info in infos)
+    smallest.longest_token = max(info.longest_token for info in infos)  # the same; 0 of an older worker
     smallest.vocab_size = min(info.vocab_size for info in infos)
     return smallest

@@ -8,7 +8,8 @@ import grpc
 import pytest
 from opentelemetry.metrics import get_meter
 
-from fairlead.errors import InvalidRequest
+from fairlead.errors import InvalidRequest, TooLong
+from fairlead.prompt import as_chat, as_prompt
 from fairlead.rpc.server import Server
 from fairlead.telemetry.traces import Traces
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc, scheduler_pb2, worker_pb2, worker_pb2_grpc
@@ -26,6 +27,7 @@ from throttler.core.profiles import Profiles
 
 SECRET = "a secret of the gateway's tests"
 LONG, SHORT = "x" * LONG_PROMPT, "x"
+LONGEST_TOKEN = 20  # characters
 
 
 class HeldTokenizer(worker_pb2_grpc.TokenizerServicer):
@@ -58,7 +60,12 @@ async def tokenizer() -> AsyncIterator[HeldTokenizer]:
 async def admission(tokenizer: HeldTokenizer) -> AsyncIterator[Admission]:
     cluster = Cluster(["127.0.0.1:1"], SECRET, lambda: None)
     model = scheduler_pb2.ModelInfo(
-        name="m", vocab_size=10, max_prompt_tokens=1000, max_model_tokens=10_000, kv_tokens=10_000
+        name="m",
+        vocab_size=10,
+        max_prompt_tokens=1000,
+        max_model_tokens=10_000,
+        kv_tokens=10_000,
+        longest_token=LONGEST_TOKEN,
     )
     member = scheduler_pb2.Member(worker="a", address=f"127.0.0.1:{tokenizer.server.port}", model=model)
     cluster.members.hear(scheduler_pb2.ClusterState(members=[member]))
@@ -72,8 +79,8 @@ async def admission(tokenizer: HeldTokenizer) -> AsyncIterator[Admission]:
     await cluster.close()
 
 
-def admitted(admission: Admission, user: str, text: str) -> asyncio.Task[Work]:
-    request = inference_pb2.GenerateRequest(prompt=common_pb2.Prompt(text=text))
+def admitted(admission: Admission, user: str, prompt: str | common_pb2.Prompt) -> asyncio.Task[Work]:
+    request = inference_pb2.GenerateRequest(prompt=as_prompt(prompt) if isinstance(prompt, str) else prompt)
     call = Call(request_id=user, deadline=None)
     return asyncio.create_task(admission.admit(request.SerializeToString(), [("x-fairlead-user", user)], call))
 
@@ -99,6 +106,36 @@ async def test_who_waits_for_his_turn_and_leaves_holds_nobody(admission: Admissi
             await gone
     tokenizer.allowed.release()
     assert (await third).token_ids == b"1234"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "got"),
+    [
+        (as_prompt([4_000_000_000] * 1001), "got 1001"),  # counted before any of them is looked at
+        (as_chat([("user", "x")] * 1001), "of 1001 messages"),
+        (as_prompt("x" * (1000 * LONGEST_TOKEN + 1)), "got 20001"),
+        (
+            as_chat([("user", "x" * 500 * LONGEST_TOKEN), ("user", "x" * 500 * LONGEST_TOKEN), ("user", "x")]),
+            "got 20001",
+        ),
+    ],
+    ids=["token ids", "messages", "text", "contents"],
+)
+async def test_what_can_never_be_served_is_refused_before_any_worker_sees_it(
+    admission: Admission, tokenizer: HeldTokenizer, prompt: common_pb2.Prompt, got: str
+) -> None:
+    tokenizer.allowed.release()
+    with pytest.raises(TooLong, match=f"at most 1000 prompt tokens.* {got}"):
+        await admitted(admission, "u", prompt)
+    assert tokenizer.asked.empty()
+
+
+@pytest.mark.parametrize("prompt", [as_prompt([5] * 1000), as_chat([("user", "x")] * 1000), as_prompt("x" * 20_000)])
+async def test_the_longest_prompts_are_tokenized(
+    admission: Admission, tokenizer: HeldTokenizer, prompt: common_pb2.Prompt
+) -> None:
+    tokenizer.allowed.release()
+    assert (await admitted(admission, "u", prompt)).token_ids == b"1234"
 
 
 async def test_a_refused_request_is_forgotten_at_once(admission: Admission) -> None:

@@ -14,7 +14,8 @@ from fairlead.errors import FairleadError, InvalidRequest, TooLong, Unavailable
 from fairlead.outcomes import Outcome
 from fairlead.rpc.channel import MAX_REQUEST_BYTES
 from fairlead.rpc.status import from_call
-from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc
+from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc, scheduler_pb2
+from gateway.validation import check_prompt
 from tests.services import Stack
 
 Request = inference_pb2.GenerateRequest
@@ -44,7 +45,6 @@ BAD = [
     (Request(), "prompt", ["text, chat and token_ids"]),
     (prompt(text=""), "prompt.text", ["must not be empty"]),
     (chat(), "prompt.chat.messages", ["at least 1", "got 0"]),
-    (chat(*[("user", "")] * 10_001), "prompt.chat.messages", ["at most 10000", "got 10001"]),
     (chat(("user", "")), "prompt.chat.messages", ["must not be empty"]),
     (chat(("user", "hi"), ("robot", "hi")), "prompt.chat.messages[1].role", ["system, user", "'robot'"]),
     (ids(b""), "prompt.token_ids.packed", ["at least 1", "got 0"]),
@@ -94,8 +94,10 @@ def test_a_bad_field_is_named(
         (sampling(max_tokens=4_000_000_000), "sampling.max_tokens", "8192", "4000000000"),
         (sampling(max_tokens=8192), "sampling.max_tokens", "8192", "max_tokens 8192"),
         (prompt(text="x" * 10_000), "prompt", "8176", "10000"),
+        (chat(*[("user", "")] * 10_001), "prompt", "8176", "10001 messages"),
+        (ids(pack_ids([4_000_000_000] * 1_000_000)), "prompt", "8176", "1000000"),
     ],
-    ids=["huge", "just over", "prompt"],
+    ids=["huge", "just over", "prompt", "messages", "token ids"],
 )
 def test_what_can_never_fit_is_too_long(
     shared: inference_pb2_grpc.InferenceStub, request_: Request, field: str, limit: str, value: str
@@ -133,6 +135,13 @@ def test_nothing_is_parsed_for_callers_that_nobody_knows(stack: Stack, tmp_path:
                     list(call(b"\xff\xff\xff", timeout=30, metadata=[("authorization", f"Bearer {key}")]))
                 codes.append(caught.value.code())
             assert codes == [grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INVALID_ARGUMENT], method
+
+
+def test_messages_are_bounded_however_long_prompts_may_be() -> None:
+    model = scheduler_pb2.ModelInfo(max_prompt_tokens=1_000_000)
+    with pytest.raises(InvalidRequest, match="at most 10000 messages, got 10001") as raised:
+        check_prompt(chat(*[("user", "x")] * 10_001).prompt, model)
+    assert raised.value.field == "prompt.chat.messages"
 
 
 def test_a_message_that_is_too_large(shared: inference_pb2_grpc.InferenceStub) -> None:
