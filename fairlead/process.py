@@ -13,6 +13,9 @@ import uvloop
 from fairlead.config import ConfigError
 
 STARTING = "starting"
+GRPC = "grpc._cython.cygrpc"  # the logger of gRPC's core
+NOT_UTF_8 = "Invalid encoding"  # how it begins to complain of metadata
+QUIET_SECONDS = 60.0
 log = logging.getLogger(__name__)
 Serving = Callable[[asyncio.Event], Awaitable[None]]
 # Attributes of every LogRecord; what else a record has came by `extra=` and is logged as fields.
@@ -37,9 +40,34 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str)
 
 
+class Discretion(logging.Filter):
+    """gRPC logs metadata that is not UTF-8 as it came, with a traceback, and an API key may be in it.
+
+    One line in QUIET_SECONDS stays, without the metadata, and with `more`: how many were left out since the last one.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._next = 0.0
+        self._left_out = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """See logging.Filter."""
+        if record.name != GRPC or not str(record.msg).startswith(NOT_UTF_8):
+            return True
+        if record.created < self._next:
+            self._left_out += 1
+            return False
+        record.msg, record.args, record.exc_info = "metadata is not UTF-8", (), None
+        record.more = self._left_out
+        self._next, self._left_out = record.created + QUIET_SECONDS, 0
+        return True
+
+
 def configure_logging(level: str) -> None:
     """Structured logs on standard error."""
     handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(Discretion())
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 

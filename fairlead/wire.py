@@ -1,10 +1,25 @@
 """Conversions between generated messages and the pure types."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError
+
+from fairlead.errors import InvalidRequest
 from fairlead.sampling import Sampling
 from fairlead.v1 import common_pb2
 
+M = TypeVar("M")
 _REPEATED = ("stop", "stop_token_ids")
 _SCALARS = tuple(field.name for field in common_pb2.SamplingParams.DESCRIPTOR.fields if field.name not in _REPEATED)
+
+
+def parsed(parse: Callable[[bytes], M], data: bytes) -> M:
+    """`data` as a message; raises InvalidRequest, where gRPC would answer UNKNOWN and log a traceback."""
+    try:
+        return parse(data)
+    except DecodeError as error:
+        raise InvalidRequest("the request is no valid message: malformed, or text that is not UTF-8") from error
 
 
 def sampling_from_proto(message: common_pb2.SamplingParams) -> Sampling:

@@ -16,6 +16,7 @@ from fairlead.rpc.status import REQUEST_ID_METADATA
 from fairlead.sampling import Sampling
 from fairlead.telemetry.spans import remote
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
+from fairlead.wire import parsed
 from gateway.call import Call
 from gateway.coalescing import TOKENS
 from gateway.session import Work
@@ -23,7 +24,7 @@ from gateway.streams import Streams
 from gateway.tenants import Identity, Tenants
 from gateway.throttling import Throttling
 from gateway.upstream.cluster import Cluster
-from gateway.validation import app_name, check_interaction, check_length, check_prompt, check_sampling, parse
+from gateway.validation import app_name, check_interaction, check_length, check_prompt, check_sampling
 from throttler.core.expectations import Subject
 from throttler.core.tokens import Key
 
@@ -59,7 +60,7 @@ class Admission:
     def end_interaction(self, data: bytes, metadata: Metadata) -> None:
         """The caller's word that an interaction is over; raises Unauthenticated, PermissionDenied or InvalidRequest."""
         identity = self.identify(metadata)
-        request = parse(inference_pb2.EndInteractionRequest, data)
+        request = parsed(inference_pb2.EndInteractionRequest.FromString, data)
         app = self._app(identity, app_name(request.app))
         check_interaction(request.interaction)
         key = Key(identity.client, app, request.interaction.id)
@@ -74,7 +75,7 @@ class Admission:
         call.client, call.traceparent = identity.client, traceparent(metadata)
         call.caller_request_id = caller_request_id(metadata)
         try:
-            request = parse(inference_pb2.GenerateRequest, data)
+            request = parsed(inference_pb2.GenerateRequest.FromString, data)
             model, sampling = self._examine(request, identity, call)
         except FairleadError:
             self._throttling.refused(identity.client)

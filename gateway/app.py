@@ -160,10 +160,11 @@ class Gateway:
         service = InferenceService(self._cluster, admission, self._journal, config.reader_seconds)
         self._server.add(add_inference_to_server, service, "fairlead.v1.Inference")
         admin_secret = config.admin_secret or config.secret
-        traces = TracesService(self._traces, admin_secret)
-        self._server.add(traces_pb2_grpc.add_TracesServicer_to_server, traces, "fairlead.v1.Traces")
-        accounts = ThrottlingService(self._journal.accounting, store, admin_secret)
-        self._server.add(throttling_pb2_grpc.add_ThrottlingServicer_to_server, accounts, "fairlead.v1.Throttling")
+        traces = TracesService(self._traces)
+        self._server.add(traces_pb2_grpc.add_TracesServicer_to_server, traces, "fairlead.v1.Traces", admin_secret)
+        accounts = ThrottlingService(self._journal.accounting, store)
+        register = throttling_pb2_grpc.add_ThrottlingServicer_to_server
+        self._server.add(register, accounts, "fairlead.v1.Throttling", admin_secret)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`, then let open calls finish."""

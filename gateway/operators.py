@@ -3,10 +3,6 @@
 from dataclasses import asdict
 from typing import Any
 
-from fairlead.errors import Unauthenticated
-from fairlead.rpc.channel import SECRET_METADATA
-from fairlead.rpc.server import is_secret
-from fairlead.rpc.status import to_status
 from fairlead.telemetry.records import CallRecord, phases
 from fairlead.telemetry.traces import Traces
 from fairlead.v1 import common_pb2, throttling_pb2, throttling_pb2_grpc, traces_pb2, traces_pb2_grpc
@@ -14,37 +10,26 @@ from gateway.accounting import Accounting
 from throttler.store import Store
 
 
-async def check_operator(context: Any, secret: str) -> None:
-    """Refuse a call that does not carry the admin secret."""
-    if not is_secret(context.invocation_metadata(), secret):
-        problem = f"metadata {SECRET_METADATA}: missing or wrong; operators' calls carry the admin secret"
-        await context.abort_with_status(to_status(Unauthenticated(problem)))
-
-
 class TracesService(traces_pb2_grpc.TracesServicer):
     """fairlead.v1.Traces, on the public listener, for holders of the admin secret only."""
 
-    def __init__(self, traces: Traces, secret: str) -> None:
+    def __init__(self, traces: Traces) -> None:
         self._traces = traces
-        self._secret = secret
 
     async def FindTrace(self, request: traces_pb2.FindTraceRequest, context: Any) -> traces_pb2.FindTraceResponse:
         """See traces.proto."""
-        await check_operator(context, self._secret)
         return traces_pb2.FindTraceResponse(calls=[_message(call) for call in self._traces.find(request.id)])
 
 
 class ThrottlingService(throttling_pb2_grpc.ThrottlingServicer):
     """fairlead.v1.Throttling, on the public listener, for holders of the admin secret only."""
 
-    def __init__(self, accounting: Accounting, store: Store, secret: str) -> None:
+    def __init__(self, accounting: Accounting, store: Store) -> None:
         self._accounting = accounting
         self._store = store
-        self._secret = secret
 
     async def Account(self, request: throttling_pb2.AccountRequest, context: Any) -> throttling_pb2.AccountResponse:
         """See throttling.proto."""
-        await check_operator(context, self._secret)
         apps = [
             throttling_pb2.AppAccount(app=name, **asdict(account))
             for name, account in sorted(self._accounting.apps.items())

@@ -15,13 +15,13 @@ from fairlead.errors import Cancelled, FairleadError, Internal, InvalidRequest
 from fairlead.outcomes import Outcome
 from fairlead.rpc.status import request_id_metadata, to_status
 from fairlead.v1 import inference_pb2
+from fairlead.wire import parsed
 from gateway.admission import Admission
 from gateway.call import Call
 from gateway.journal import Journal
 from gateway.reader import Reader
 from gateway.session import Session
 from gateway.upstream.cluster import Cluster
-from gateway.validation import parse
 
 log = logging.getLogger(__name__)
 # The two ends' clocks and timers differ by a little: a cancellation this close to the deadline is the deadline's.
@@ -101,7 +101,7 @@ class InferenceService:
         """See inference.proto."""
         try:
             self._admission.identify(context.invocation_metadata())
-            parse(inference_pb2.ListModelsRequest, request)
+            parsed(inference_pb2.ListModelsRequest.FromString, request)
         except FairleadError as error:
             await _refuse(context, error)
         members = self._cluster.members

@@ -1,9 +1,5 @@
 """What the gateway refuses at the door: pure checks, each naming field, limit and value."""
 
-from typing import TypeVar
-
-from google.protobuf.message import DecodeError, Message
-
 from fairlead.blocks import TOKEN_BYTES, unpack_ids
 from fairlead.errors import InvalidRequest, TooLong
 from fairlead.names import MAX_NAME, normalized
@@ -12,18 +8,9 @@ from fairlead.sampling import Sampling
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2
 from fairlead.wire import sampling_from_proto
 
-M = TypeVar("M", bound=Message)
 ROLES = ("system", "user", "assistant", "tool")
 MAX_TOKEN = 1024  # bytes of an interaction's token: ours are far shorter
 MAX_MESSAGES = 10_000  # of a chat; a request of empty ones has room for millions
-
-
-def parse(kind: type[M], data: bytes) -> M:
-    """`data` as a message; raises InvalidRequest, where gRPC's own deserializers would make it INTERNAL."""
-    try:
-        return kind.FromString(data)
-    except DecodeError as error:
-        raise InvalidRequest("the request is no valid message: malformed, or text that is not UTF-8") from error
 
 
 def check_prompt(prompt: common_pb2.Prompt, model: scheduler_pb2.ModelInfo) -> None:

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from fairlead.errors import InvalidRequest
-from fairlead.rpc.status import to_status
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from global_scheduler.service import SchedulerService
 
@@ -28,18 +26,12 @@ class AdminService(scheduler_pb2_grpc.AdminServicer):
         self, request: scheduler_pb2.DrainWorkerRequest, context: Any
     ) -> scheduler_pb2.DrainWorkerResponse:
         """No requests for it from now on, whether or not it has heard of that yet."""
-        try:
-            self._scheduler.drain(request.worker)
-        except InvalidRequest as error:
-            await context.abort_with_status(to_status(error))
+        self._scheduler.drain(request.worker)
         return scheduler_pb2.DrainWorkerResponse()
 
     async def FlushWorker(
         self, request: scheduler_pb2.FlushWorkerRequest, context: Any
     ) -> scheduler_pb2.FlushWorkerResponse:
         """Blocks that it evicts leave the index when it says so."""
-        try:
-            self._scheduler.flush(request.worker)
-        except InvalidRequest as error:
-            await context.abort_with_status(to_status(error))
+        self._scheduler.flush(request.worker)
         return scheduler_pb2.FlushWorkerResponse()

@@ -98,14 +98,13 @@ def make_server(config: SchedulerConfig, scheduler: SchedulerService) -> Server:
     member = config.member
     server = Server(
         config.listen,
-        secret=config.secret,
-        admin_secret=config.admin_secret,
         credentials=member.server() if member else None,
         health_listen=config.health_listen,
     )
-    server.add(scheduler_pb2_grpc.add_SchedulerServicer_to_server, scheduler, "fairlead.v1.Scheduler")
+    server.add(scheduler_pb2_grpc.add_SchedulerServicer_to_server, scheduler, "fairlead.v1.Scheduler", config.secret)
     admin = AdminService(scheduler, config.policy)
-    server.add(scheduler_pb2_grpc.add_AdminServicer_to_server, admin, "fairlead.v1.Admin")
+    admin_secret = config.admin_secret or config.secret
+    server.add(scheduler_pb2_grpc.add_AdminServicer_to_server, admin, "fairlead.v1.Admin", admin_secret)
     return server
 
 

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from fairlead.errors import InvalidRequest, listed
-from fairlead.rpc.status import to_status
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from global_scheduler.attachment import Attachment
 from global_scheduler.core.dispatcher import Dispatcher
@@ -101,8 +100,6 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
                     yield command
                 if reader.done():
                     reader.result()
-        except InvalidRequest as error:
-            await context.abort_with_status(to_status(error))
         finally:
             if reader is not None:
                 reader.cancel()

@@ -80,12 +80,13 @@ class Worker:
         member = config.member
         self._server = Server(
             config.listen,
-            secret=config.secret,
             credentials=member.server() if member else None,
             health_listen=config.health_listen,
         )
-        self._server.add(worker_pb2_grpc.add_WorkerServicer_to_server, self._service, _name("Worker"))
-        self._server.add(worker_pb2_grpc.add_TokenizerServicer_to_server, TokenizerService(prompts), _name("Tokenizer"))
+        secret = config.secret
+        self._server.add(worker_pb2_grpc.add_WorkerServicer_to_server, self._service, _name("Worker"), secret)
+        tokenizer = TokenizerService(prompts)
+        self._server.add(worker_pb2_grpc.add_TokenizerServicer_to_server, tokenizer, _name("Tokenizer"), secret)
         address = config.advertise or f"{config.listen.rpartition(':')[0]}:{self._server.port}"
         hello = scheduler_pb2.Hello(
             worker=config.name or f"{socket.gethostname()}-{self._server.port}",

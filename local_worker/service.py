@@ -12,7 +12,6 @@ from fairlead.blocks import unpack_digests
 from fairlead.cost import MAX_WEIGHT, weight_thousandths
 from fairlead.errors import FairleadError, InvalidRequest
 from fairlead.outcomes import Outcome
-from fairlead.rpc.status import to_status
 from fairlead.v1 import worker_pb2, worker_pb2_grpc
 from fairlead.wire import sampling_from_proto
 from local_worker.core.request import Request
@@ -154,8 +153,4 @@ class TokenizerService(worker_pb2_grpc.TokenizerServicer):
         self, request: worker_pb2.EncodeRequest, context: grpc.aio.ServicerContext
     ) -> worker_pb2.EncodeResponse:
         """See worker.proto. Runs beside the event loop: a long chat takes milliseconds."""
-        try:
-            return await asyncio.to_thread(self._prompts.encode, request)
-        except FairleadError as error:
-            await context.abort_with_status(to_status(error))
-            raise
+        return await asyncio.to_thread(self._prompts.encode, request)

@@ -1,9 +1,7 @@
-"""One way to serve: health, reflection, message limits, and the cluster secret on internal methods."""
+"""One way to serve: health, reflection, message limits, and secrets on the methods that need one."""
 
 import asyncio
-import hmac
-import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -11,83 +9,51 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from fairlead.config import ConfigError
-from fairlead.errors import Unauthenticated
 from fairlead.rpc.address import check_free
-from fairlead.rpc.channel import MAX_MESSAGE_BYTES, SECRET_METADATA, SERVER_OPTIONS
-from fairlead.rpc.status import to_status
+from fairlead.rpc.channel import MAX_MESSAGE_BYTES, SERVER_OPTIONS
+from fairlead.rpc.door import Door
 
-log = logging.getLogger(__name__)
-INTERNAL_PREFIX = "/fairlead.v1."
-ADMIN_PREFIX = "/fairlead.v1.Admin/"
 # The health service's name that says SERVING while the process runs, ready or not: what liveness probes ask.
 LIVENESS = "live"
-Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler]]
-
-
-def is_secret(metadata: Iterable[tuple[str, str | bytes]], secret: str) -> bool:
-    """Whether a call carries `secret`; compared in constant time."""
-    given = dict(metadata).get(SECRET_METADATA, "")
-    return isinstance(given, str) and hmac.compare_digest(given.encode(), secret.encode())
-
-
-class SecretInterceptor(grpc.aio.ServerInterceptor):
-    """Refuses Fairlead methods without the cluster secret, and operators' without theirs; health and reflection stay
-    open."""
-
-    def __init__(self, secret: str, admin_secret: str) -> None:
-        self._secret = secret
-        self._admin_secret = admin_secret
-
-        async def refuse(_request: Any, context: grpc.aio.ServicerContext) -> None:
-            message = f"metadata {SECRET_METADATA}: missing or wrong; this call carries the cluster's or admin's secret"
-            await context.abort_with_status(to_status(Unauthenticated(message)))
-
-        self._refuse = grpc.unary_unary_rpc_method_handler(refuse)
-
-    async def intercept_service(
-        self, continuation: Continuation, details: grpc.HandlerCallDetails
-    ) -> grpc.RpcMethodHandler:
-        """Runs once per call; internal calls are few and long, so the cost does not show."""
-        if details.method.startswith(INTERNAL_PREFIX):
-            needed = self._admin_secret if details.method.startswith(ADMIN_PREFIX) else self._secret
-            if not is_secret(details.invocation_metadata, needed):
-                return self._refuse
-        return await continuation(details)
 
 
 class Server:
-    """A gRPC server with health and reflection. `secret` empty = a public listener, without the secret's check.
+    """A gRPC server with health and reflection, which are open to everybody.
 
-    `admin_secret` is what operators' calls carry; empty = the same. With `credentials` the listener speaks TLS, and
-    `health_listen`, an address, answers health checks in plain text, for probes that speak none.
+    With `credentials` the listener speaks TLS, and `health_listen`, an address, answers health checks in plain text,
+    for probes that speak none.
     """
 
     def __init__(
         self,
         listen: str,
         *,
-        secret: str = "",
-        admin_secret: str = "",
         max_request_bytes: int = MAX_MESSAGE_BYTES,
         credentials: grpc.ServerCredentials | None = None,
         health_listen: str = "",
     ) -> None:
         # Of an option given twice, gRPC takes the first.
         options = [("grpc.max_receive_message_length", max_request_bytes), *SERVER_OPTIONS]
-        interceptors = [SecretInterceptor(secret, admin_secret or secret)] if secret else []
-        self.grpc = grpc.aio.server(options=options, interceptors=interceptors)
+        self._secrets: dict[str, str] = {}
+        door = Door(self._secrets)
+        self.grpc = grpc.aio.server(options=options, interceptors=[door])
         self._servers = [self.grpc]
         self.port = _bind(self.grpc, "listen", listen, credentials)
         self.health_port: int | None = None
         if health_listen:
-            self._servers.append(grpc.aio.server(options=options))
+            self._servers.append(grpc.aio.server(options=options, interceptors=[door]))
             self.health_port = _bind(self._servers[-1], "health_listen", health_listen, None)
         self._health = health.aio.HealthServicer()
         self._names: list[str] = []
 
-    def add(self, register: Callable[[Any, Any], None], servicer: object, name: str) -> None:
-        """Serve `servicer`; `register` is the generated add_…_to_server, `name` the full service name."""
+    def add(self, register: Callable[[Any, Any], None], servicer: object, name: str, secret: str = "") -> None:
+        """Serve `servicer`; `register` is the generated add_…_to_server, `name` the full service name.
+
+        `secret` is what its calls carry; without one the service asks for itself who calls.
+        """
         register(servicer, self.grpc)
+        if secret:
+            self._secrets[name] = secret
         self._names.append(name)
 
     async def start(self) -> None:

@@ -28,3 +28,12 @@ def gateway(stack: Stack, tmp_path: Path) -> Process:
     gateway = stack.start("gateway", scheduler=stack.addresses, keys=keys, throttle="none")
     gateway.wait_for("ready")
     return gateway
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """With one worker, for tests that leave it as it was."""
+    stack = Stack(tmp_path_factory.mktemp("stack"))
+    stack.worker("a")
+    yield stack
+    stack.close()

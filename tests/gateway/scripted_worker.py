@@ -17,9 +17,9 @@ class ScriptedWorker(worker_pb2_grpc.WorkerServicer, worker_pb2_grpc.TokenizerSe
     """The worker's side of the wire: records commands, says what the test puts into `events`."""
 
     def __init__(self) -> None:
-        self.server = Server("127.0.0.1:0", secret=SECRET)
-        self.server.add(worker_pb2_grpc.add_WorkerServicer_to_server, self, "fairlead.v1.Worker")
-        self.server.add(worker_pb2_grpc.add_TokenizerServicer_to_server, self, "fairlead.v1.Tokenizer")
+        self.server = Server("127.0.0.1:0")
+        self.server.add(worker_pb2_grpc.add_WorkerServicer_to_server, self, "fairlead.v1.Worker", SECRET)
+        self.server.add(worker_pb2_grpc.add_TokenizerServicer_to_server, self, "fairlead.v1.Tokenizer", SECRET)
         self.address = f"127.0.0.1:{self.server.port}"
         self.commands: asyncio.Queue[worker_pb2.SessionCommands] = asyncio.Queue()
         self.events: asyncio.Queue[worker_pb2.StepEvents] = asyncio.Queue()

@@ -33,8 +33,8 @@ class ScriptedScheduler(scheduler_pb2_grpc.SchedulerServicer):
     """The scheduler's side of the wire: `batches` is what came, `replies` what goes."""
 
     def __init__(self, listen: str, state: scheduler_pb2.ClusterState) -> None:
-        self.server = Server(listen, secret=SECRET)
-        self.server.add(scheduler_pb2_grpc.add_SchedulerServicer_to_server, self, "fairlead.v1.Scheduler")
+        self.server = Server(listen)
+        self.server.add(scheduler_pb2_grpc.add_SchedulerServicer_to_server, self, "fairlead.v1.Scheduler", SECRET)
         self.address = f"127.0.0.1:{self.server.port}"
         self.batches: asyncio.Queue[scheduler_pb2.DispatchBatch] = asyncio.Queue()
         self.replies: asyncio.Queue[scheduler_pb2.DispatchReplies] = asyncio.Queue()

@@ -34,8 +34,8 @@ class HeldTokenizer(worker_pb2_grpc.TokenizerServicer):
     """Tokenizes when it is told to: `asked` is who waits for it, by cache scope."""
 
     def __init__(self) -> None:
-        self.server = Server("127.0.0.1:0", secret=SECRET)
-        self.server.add(worker_pb2_grpc.add_TokenizerServicer_to_server, self, "fairlead.v1.Tokenizer")
+        self.server = Server("127.0.0.1:0")
+        self.server.add(worker_pb2_grpc.add_TokenizerServicer_to_server, self, "fairlead.v1.Tokenizer", SECRET)
         self.asked: asyncio.Queue[str] = asyncio.Queue()
         self.allowed = asyncio.Semaphore(0)
 

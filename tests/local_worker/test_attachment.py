@@ -63,9 +63,9 @@ class Teller:
 async def attached(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Listener, Teller]]:
     """`request.param`: how long it rests, seconds."""
     listener = Listener()
-    server = Server("127.0.0.1:0", secret=SECRET)
+    server = Server("127.0.0.1:0")
     name = scheduler_pb2.DESCRIPTOR.services_by_name["Scheduler"].full_name
-    server.add(scheduler_pb2_grpc.add_SchedulerServicer_to_server, listener, name)
+    server.add(scheduler_pb2_grpc.add_SchedulerServicer_to_server, listener, name, SECRET)
     await server.start()
     hello = scheduler_pb2.Hello(
         worker="w", instance="1", address="127.0.0.1:1", model=scheduler_pb2.ModelInfo(name="m")
