@@ -75,7 +75,7 @@ class Run:
     def spec(self, profile: Profile) -> ClusterSpec:
         """The measured system on `profile`."""
         policy = POLICIES[self.scheduler.removesuffix(PROFILED)]
-        cost = "profiled" if self.scheduler.endswith(PROFILED) else "weighted-tokens"
+        cost = "slora-profiled" if self.scheduler.endswith(PROFILED) else "weighted-tokens"
         revised = self.workload in REVISED and policy != "fcfs"
         engine = Engine.SLORA_REVISED if revised else Engine.SLORA
         if self.workload == FRESH:

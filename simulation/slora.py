@@ -4,8 +4,8 @@ It is the measured system's own admission around a policy of ours: new requests 
 by an estimate of the most memory that the batch will ever need, and a prefill runs alone while the others wait.
 Three more of its habits were read in its published code (github.com/Ying1123/VTC-artifact, slora/server/router) and
 found in the measured admissions: room for an adapter is set aside for every client in the batch although none is
-loaded; arrivals are read only when a step begins, after the decision who enters, or when somebody has ended; and in
-the revised code everybody in the batch pays for one more token whenever somebody ends.
+loaded; arrivals are read only when a step begins, after the decision who enters and after the step was paid for, or
+when somebody has ended; and in the revised code everybody in the batch pays once more whenever somebody ends.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -48,7 +48,6 @@ class SloraBatcher(RunBatcher):
         self._prefill = 0
         self._due = True
         self._unread: list[tuple[Request, float]] = []  # arrivals that the queue does not know yet, and when they came
-        self._readable = 0  # of these, how many were there when the current step began
         self._queues = ClientQueues()
         self._clients: dict[str, None] = {}  # ever seen
 
@@ -58,12 +57,12 @@ class SloraBatcher(RunBatcher):
         self._unread.append((request, now))
         return None
 
-    def _read(self, number: int) -> None:
-        for request, since in self._unread[:number]:
+    def _read(self) -> None:
+        for request, since in self._unread:
             super().submit(request, since)
             self._queues.add(request)
             self._clients[request.client] = None
-        del self._unread[:number]
+        self._unread.clear()
 
     def abort(self, request: Request) -> None:
         """See Batcher."""
@@ -75,12 +74,21 @@ class SloraBatcher(RunBatcher):
     def plan(self, now: float) -> Plan | None:
         """The prompts that enter, alone; without such, a decoding step."""
         if not self._running:
-            self._read(len(self._unread))
+            self._read()
         self._due = not self._running or self._decodes >= DECODES_BETWEEN_PREFILLS
         self._prefill = 0
         plan = super().plan(now)
-        self._readable = len(self._unread)
+        if plan is not None:
+            self._begin(plan)
         return plan
+
+    def _begin(self, plan: Plan) -> None:
+        """A decoding step is paid for when it begins, by the authors' counters; then those who came meanwhile are read:
+        what they are lifted to includes it."""
+        if isinstance(self.policy, SloraVtc) and not _computes_prompts(plan):
+            for piece in plan.batch.slices:
+                self.policy.pay_latest(piece.request)
+        self._read()
 
     def _slices(self) -> Iterator[Slice]:
         slices = list(super()._slices())
@@ -123,8 +131,7 @@ class SloraBatcher(RunBatcher):
 
     def commit(self, plan: Plan, result: StepResult) -> list[Advance]:
         """See Batcher."""
-        prefill = any(piece.start < piece.request.prompt_tokens for piece in plan.batch.slices)
-        self._decodes = 0 if prefill else self._decodes + 1
+        self._decodes = 0 if _computes_prompts(plan) else self._decodes + 1
         return self._committed(super().commit(plan, result))
 
     def commit_run(self, plan: Plan, tokens: Sequence[Sequence[int]]) -> list[Advance]:
@@ -133,8 +140,8 @@ class SloraBatcher(RunBatcher):
         return self._committed(super().commit_run(plan, tokens))
 
     def _committed(self, advances: list[Advance]) -> list[Advance]:
-        ended = any(advance.finish is not None for advance in advances)
-        self._read(len(self._unread) if ended else self._readable)
+        if any(advance.finish is not None for advance in advances):
+            self._read()
         return advances
 
 
@@ -143,7 +150,7 @@ class RevisedSloraBatcher(SloraBatcher):
 
     def _retire(self, request: Request) -> None:
         assert isinstance(self.policy, SloraVtc)
-        self.policy.pay_again(request)
+        self.policy.pay_latest(request)
         super()._retire(request)
 
     def _committed(self, advances: list[Advance]) -> list[Advance]:
@@ -151,8 +158,14 @@ class RevisedSloraBatcher(SloraBatcher):
         if any(advance.finish is not None for advance in advances):
             for advance in advances:
                 if advance.finish is None:
-                    self.policy.pay_again(advance.request)
+                    self.policy.pay_latest(advance.request)
         return super()._committed(advances)
+
+
+def _computes_prompts(plan: Plan) -> bool:
+    """All slices do, or none."""
+    piece = plan.batch.slices[0]
+    return piece.start < piece.request.prompt_tokens
 
 
 def _entering(request: Request) -> Size:

@@ -12,7 +12,7 @@ from local_worker.core.policies.protocol import PolicyConfig
 from local_worker.core.policies.vtc import Vtc
 from local_worker.core.request import Request
 
-WEIGHT_OF_OLD = 4  # of five: the prediction is a moving average, not the mean of the last five
+WEIGHT_OF_OLD = 4  # of five: the prediction is a moving average, in parts of a token, not the mean of the last five
 
 
 class SloraVtc(Vtc):
@@ -39,12 +39,11 @@ class SloraVtc(Vtc):
         self._ranks.put(client, (self._counter(client), self._seen[client]))
 
     def generated(self, request: Request, tokens: int) -> None:
-        """All but the latest token."""
-        paid = request.output_tokens - 1
-        self._pay(request, max(0, paid - tokens), paid)
+        """Of several decoding steps in one, what the second and later ones paid when they began."""
+        self._pay(request, request.output_tokens - tokens, request.output_tokens - 1)
 
-    def pay_again(self, request: Request) -> None:
-        """The latest token, out of turn (simulation.slora.RevisedSloraBatcher)."""
+    def pay_latest(self, request: Request) -> None:
+        """For the token that `request` made last: who calls it, and when, says simulation.slora."""
         self._pay(request, request.output_tokens - 1, request.output_tokens)
 
     def _pay(self, request: Request, start: int, stop: int) -> None:
@@ -65,24 +64,31 @@ class SloraPredict(SloraVtc):
     def __init__(self, config: PolicyConfig) -> None:
         super().__init__(config)
         self._average: dict[str, float] = {}
-        self._predicted: dict[Request, int] = {}  # of running requests
+        self._predicted: dict[Request, float] = {}  # of running requests
 
-    def _predict(self, request: Request) -> int:
-        return round(self._average.get(request.client, 0.0))
+    def _predict(self, request: Request) -> float:
+        return self._average.get(request.client, 0.0)
+
+    def _until(self, request: Request, predicted: float) -> int:
+        """Cost of so many output tokens: a part of a token costs that part of it."""
+        whole = int(predicted)
+        part = self._charging.output(request, whole, whole + 1) * (predicted - whole)
+        return self._charging.output(request, 0, whole) + round(part)
 
     def _entry_cost(self, request: Request, tokens: int) -> int:
         predicted = self._predicted[request] = self._predict(request)
-        return super()._entry_cost(request, tokens) + self._charging.output(request, 0, predicted)
+        return super()._entry_cost(request, tokens) + self._until(request, predicted)
 
     def _pay(self, request: Request, start: int, stop: int) -> None:
-        """What goes beyond the prediction."""
-        super()._pay(request, max(start, self._predicted[request]), stop)
+        """Each token beyond the prediction, in full also where the prediction ends within it."""
+        super()._pay(request, max(start, int(self._predicted[request])), stop)
 
     def finished(self, request: Request) -> None:
         """What was predicted and did not come is given back."""
         predicted, made = self._predicted.pop(request), request.output_tokens
         if predicted > made:
-            self._add(request.client, -charge(self._charging.output(request, made, predicted), request.weight))
+            surplus = self._until(request, predicted) - self._until(request, made)
+            self._add(request.client, -charge(surplus, request.weight))
         old = self._average.get(request.client, made)
         self._average[request.client] = (WEIGHT_OF_OLD * old + made) / (WEIGHT_OF_OLD + 1)
         super().finished(request)
@@ -91,12 +97,12 @@ class SloraPredict(SloraVtc):
 class SloraOracle(SloraPredict):
     """Knows each output's length."""
 
-    def _predict(self, request: Request) -> int:
+    def _predict(self, request: Request) -> float:
         return request.sampling.max_tokens
 
 
 class SloraHalfRight(SloraPredict):
     """Predicts anything within 50 % of the real length, evenly."""
 
-    def _predict(self, request: Request) -> int:
-        return int(request.sampling.max_tokens * random.Random(int(request.id)).uniform(0.5, 1.5))
+    def _predict(self, request: Request) -> float:
+        return request.sampling.max_tokens * random.Random(int(request.id)).uniform(0.5, 1.5)

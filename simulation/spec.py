@@ -18,6 +18,7 @@ from simulation.baselines import PrebleFixed, SglangLpm
 from simulation.predictors import VtcHalfRight
 from simulation.prompts import BLOCK_TOKENS
 from simulation.sliding_rpm import SlidingRpm
+from simulation.slora_cost import SloraProfiled
 from simulation.step_time import Measured, Profile, profile
 from throttler.core.profiles import Limits, Profiles
 from throttler.core.quota import Quota, Whole
@@ -36,6 +37,7 @@ LOCAL_POLICIES: Mapping[str, Callable[[PolicyConfig], QueuePolicy]] = {
     "slora-oracle": slora_policies.SloraOracle,
     "slora-half": slora_policies.SloraHalfRight,
 }
+MEASURED_COSTS: Mapping[str, Callable[[], Cost]] = {"slora-profiled": SloraProfiled}
 GLOBAL_POLICIES: Mapping[str, Callable[[RouteConfig], RoutePolicy]] = {**ROUTES, "preble-fixed": PrebleFixed}
 UNLIMITED = 1_000_000
 SLORA_NETWORK_SECONDS = 0.001  # three ways to the worker: from 2 to 6 ms its measured admissions are met equally well
@@ -90,8 +92,9 @@ class WorkerSpec:
     decode_run: int = 1  # decoding steps between two looks at the queue; S-LoRA has its own
 
     def make_cost(self) -> Cost:
-        """The configured cost function."""
-        return parse_cost(self.cost)
+        """The configured cost function, or a measured system's own; raises ValueError that says what is wrong."""
+        measured = MEASURED_COSTS.get(self.cost)
+        return parse_cost(self.cost) if measured is None else measured()
 
     def make_policy(self) -> QueuePolicy:
         """A queue policy without history; raises KeyError for an unknown name."""

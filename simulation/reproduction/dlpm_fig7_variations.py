@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from simulation.reproduction.dlpm_fig7 import Point, point_of, scenario
 from simulation.reproduction.dlpm_system import item
-from simulation.reproduction.item import Finding, Job, Report, bars
+from simulation.reproduction.item import NOT_MEASURED, Finding, Job, Report, bars
 from simulation.reproduction.run import Run, Scenario
 
 QA, TREES, JUDGE = "S2, Long-context QA", "S2, Tree of Thoughts", "S1, LLM-as-a-Judge"
@@ -68,7 +68,7 @@ def _read(runs: Mapping[str, Run]) -> Report:
             rows.append((_name(variation, scheduler), p.service, p.jain, p.p50, p.p99, p.hits, p.seconds))
         ratios.append(_ratios(*points))
         text = "{:.2f} and {:.2f}".format(*ratios[-1])
-        findings.append(Finding(_claim(variation), variation.paper, text))
+        findings.append(Finding(_claim(variation), variation.paper, text, because=NOT_MEASURED))
     shown = dict(zip(WHAT, zip(*ratios, strict=True), strict=True))
     chart = bars("DoubleQ and the other", "ratio", [str(n) for n, _ in enumerate(VARIATIONS, start=1)], shown)
     return Report(rows, [replace(chart, x="row of the report")], findings)

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from simulation.sources import Sources
 
 Ended = Callable[[], None]
+NOT_MEASURED = "the paper has no such measurement; this shows what the result depends on"
 
 
 class Job(Protocol):
@@ -61,7 +62,7 @@ def bars(title: str, y: str, names: Sequence[str], values: Mapping[str, Sequence
 class Finding:
     """One row of the report. `agrees`: is the paper's conclusion, as `paper` words it, ours, too?
 
-    None when nothing is concluded.
+    None when nothing is concluded; then `because` says why not, and its absence raises ValueError.
     """
 
     claim: str
@@ -69,7 +70,11 @@ class Finding:
     ours: str
     agrees: bool | None = None
     rule: str = ""  # what decides, with every threshold
-    because: str = ""  # of what missed; shown where we differ
+    because: str = ""  # of what missed, or of what is not judged; not shown where we agree
+
+    def __post_init__(self) -> None:
+        if self.agrees is None and not self.because:
+            raise ValueError(f"the row {self.claim!r} is not judged and does not say why")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """What the papers measure, computed from runs."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, combinations
+from math import ceil
 from statistics import fmean, pvariance
 
 from fairlead.cost import MICRO, Cost, WeightedTokens
@@ -54,17 +55,46 @@ def gap_since(curves: Mapping[str, Curve], start: int) -> list[float]:
     return gap({client: [max(value - curve[start], 0.0) for value in curve] for client, curve in curves.items()})
 
 
-def service_difference(run: Run, cost: Cost | None = None, unit: float = 1.0) -> tuple[float, float, float]:
+def all_backlogged(run: Run) -> list[tuple[int, int]]:
+    """From which second to which every client had a request in the queue all the time (VTC Definition 4.1)."""
+    common = [(0.0, run.seconds)]
+    for client in run.clients:
+        waiting = _merged((r.arrival, r.ended if r.admitted is None else r.admitted) for r in run.of(client))
+        common = [(max(a, c), min(b, d)) for a, b in common for c, d in waiting if max(a, c) < min(b, d)]
+    return [(ceil(a), int(b)) for a, b in common if ceil(a) < int(b)]
+
+
+def _merged(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Those that overlap, as one."""
+    merged: list[tuple[float, float]] = []
+    for start, stop in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], stop)
+        else:
+            merged.append((start, stop))
+    return merged
+
+
+def gap_within(curves: Mapping[str, Curve], start: int, stop: int) -> float:
+    """The largest difference of what two clients received in any part of these seconds (VTC Theorem 4.4)."""
+    apart = [
+        [a - b for a, b in zip(first[start : stop + 1], second[start : stop + 1], strict=True)]
+        for first, second in combinations(curves.values(), 2)
+    ]
+    return max(max(values) - min(values) for values in apart)
+
+
+def service_difference(run: Run, cost: Cost | None = None) -> tuple[float, float, float]:
     """Maximum, mean and variance of VTC's service difference (section 5.1): the sum over clients of what they get less
     than the client that gets most, or less than they ask for if that is smaller.
 
     As the authors computed Tables 2 to 6: rates in 19 windows of a minute, evenly over ten minutes; a request's whole
-    service comes evenly between its first and last token. What is got is counted in `unit`s of `cost`, what is asked
-    for always in weighted tokens; refused requests do neither. Their published measurements give the printed figures.
+    service comes evenly between its first and last token. What is got is counted in `cost`, what is asked for always in
+    weighted tokens; refused requests do neither. Their published measurements give the printed figures.
     """
     answered = [r for r in run.records if r.first is not None and r.ended > r.first]
     price, clients = cost or WeightedTokens(), run.clients
-    spread = [(r, r.first or 0.0, _service(r, price) / unit / (r.ended - (r.first or 0.0))) for r in answered]
+    spread = [(r, r.first or 0.0, _service(r, price) / (r.ended - (r.first or 0.0))) for r in answered]
     differences = []
     for number in range(1, POINTS):
         start = number * (MEASURED_SECONDS - T) / POINTS

@@ -1,18 +1,16 @@
-"""VTC section 5.4 and appendix B on synthetic workloads: pool size and lengths, weights, profiled cost, prediction."""
+"""VTC section 5.4 and appendix B on synthetic workloads: pool size and lengths, weights, prediction."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from statistics import fmean
 
-from fairlead.cost import COSTS, WEIGHT_ONE, Cost
+from fairlead.cost import WEIGHT_ONE
 from simulation.fitted import SLORA
 from simulation.reproduction.item import Chart, Finding, Item, Job, Line, Report, Study
-from simulation.reproduction.measures import gap, gap_since, received, service_difference, tokens_per_second
+from simulation.reproduction.measures import gap, gap_since, received
 from simulation.reproduction.run import Run, Scenario
 from simulation.reproduction.streams import Stream, Streams
 from simulation.reproduction.vtc_synthetic import curves, gap_rows, item, rate, scenario
-from simulation.reproduction.vtc_tables import PROFILED_UNIT
 from simulation.sources import Sources
 from simulation.spec import slora
 
@@ -25,11 +23,6 @@ TWO = (Stream(client="1", per_minute=90), Stream(client="2", per_minute=180))
 EIGHT = tuple(Stream(client=str(n), per_minute=24 if n < 3 else 36) for n in range(8))
 FOUR = tuple(Stream(client=str(n), per_minute=per_minute) for n, per_minute in enumerate((48, 48, 72, 96), start=1))
 PREDICTORS = {"VTC": "vtc", "VTC (±50%)": "vtc-half", "VTC (oracle)": "vtc-oracle"}
-TABLE4 = {"FCFS": (323.18, 317.13), "VTC": (137.27, 74.87), "VTC (oracle)": (4.28, 0.34)}
-TABLE5 = {"VTC": (192.88, 103.77), "VTC (±50%)": (33.98, 12.54), "VTC (oracle)": (5.87, 0.51)}
-TABLE6 = {"VTC": (322.16, 162.20), "VTC (±50%)": (99.43, 66.32), "VTC (oracle)": (43.23, 36.34)}
-
-HEADER = ("scheduler", "max diff", "avg diff", "diff var", "tokens/s")
 
 
 POOLS = [(35_000, 256), (35_000, 512), (35_000, 768), (65_000, 512)]
@@ -136,47 +129,6 @@ def _fig16_jobs() -> dict[str, Job]:
     return {"VTC": scenario("vtc", *FOUR), "weighted VTC": scenario("vtc", *weighted)}
 
 
-def _differences(runs: Runs, cost: Cost, printed: Mapping[str, tuple[float, float]], unit: float = 1.0) -> Report:
-    ours = {name: service_difference(run, cost, unit) for name, run in runs.items()}
-    rows: list[tuple[object, ...]] = [HEADER]
-    rows += [(name, *values, tokens_per_second(runs[name])) for name, values in ours.items()]
-    names = list(printed)
-    findings = [
-        Finding(f"max and average difference: {name}", f"{a:,.1f} / {b:,.1f}", _pair(ours[name]))
-        for name, (a, b) in printed.items()
-    ]
-    falls = [(a, b, ours[a][1] / ours[b][1]) for a, b in pairwise(names)]
-    findings.append(
-        Finding(
-            "average: " + ", ".join(names),
-            " > ".join(f"{printed[name][1]:,.1f}" for name in names),
-            ", ".join(f"{ours[name][1]:,.1f}" for name in names),
-            all(ratio >= 1.5 for *_, ratio in falls),
-            "each at least 1.5 times the next",
-            ", ".join(f"{a} has {ratio:.2f} times {b}'s" for a, b, ratio in falls),
-        )
-    )
-    gaps = [gap(curves(run))[:SECONDS] for run in runs.values()]
-    lines = [Line(name, range(SECONDS), values) for name, values in zip(runs, gaps, strict=True)]
-    return Report(rows, [Chart("difference of accumulated service", "seconds", "service", lines)], findings)
-
-
-def _pair(values: tuple[float, float, float]) -> str:
-    return f"{values[0]:,.1f} / {values[1]:,.1f}"
-
-
-def _table4(runs: Runs) -> Report:
-    return _differences(runs, COSTS["profiled"](), TABLE4, PROFILED_UNIT)
-
-
-def _table5(runs: Runs) -> Report:
-    return _differences(runs, COSTS["weighted-tokens"](), TABLE5)
-
-
-def _table6(runs: Runs) -> Report:
-    return _differences(runs, COSTS["weighted-tokens"](), TABLE6)
-
-
 def _fig19(runs: Runs) -> Report:
     rows: list[tuple[object, ...]] = [("clients and scheduler", "second", "difference")]
     charts, means = [], {}
@@ -209,11 +161,6 @@ def _predicted(streams: tuple[Stream, ...]) -> dict[str, Job]:
     return {name: scenario(policy, *streams) for name, policy in PREDICTORS.items()}
 
 
-def _profiled() -> dict[str, Job]:
-    policies = {"FCFS": "fcfs", "VTC": "vtc", "VTC (oracle)": "vtc-oracle"}
-    return {name: scenario(policy, *TWO, cost="profiled") for name, policy in policies.items()}
-
-
 ITEMS = (
     Item("vtc-fig15", "VTC Figure 15: pool size and request length", _fig15_study),
     item("vtc-fig16", "Figure 16: weighted VTC", _fig16_jobs(), _fig16),
@@ -224,7 +171,4 @@ ITEMS = (
         | {f"8 clients, {name}": job for name, job in _predicted(EIGHT).items()},
         _fig19,
     ),
-    item("vtc-table4", "Table 4: profiled cost, two overloaded clients", _profiled(), _table4),
-    item("vtc-table5", "Table 5: length prediction, two clients", _predicted(TWO), _table5),
-    item("vtc-table6", "Table 6: length prediction, eight clients", _predicted(EIGHT), _table6),
 )

@@ -12,6 +12,7 @@ from simulation.agreement import CURVE, FIRST_TOKEN, TIE, TOTAL, Agreement, comp
 from simulation.fitted import FITTED_TO, SLORA
 from simulation.reference import read_run, run_names
 from simulation.reproduction.item import Chart, Finding, Item, Job, Line, Report, Study, bars
+from simulation.reproduction.published import ASKED
 from simulation.sources import SourceMissing, Sources
 
 MANY = 100
@@ -85,7 +86,7 @@ class Pair:
 
 def _study(sources: Sources) -> Study:
     if sources.reference is None:
-        raise SourceMissing("needs the folder of the measurements: --reference or FAIRLEAD_REFERENCE")
+        raise SourceMissing(ASKED)
     jobs: dict[str, Job] = {name: Pair(sources.reference, name) for name in run_names(sources.reference)}
     fitted = ", ".join(sorted(FITTED_TO))
     return Study(f"Step times were fitted to {fitted}; every other pair is a prediction.", jobs, _read)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 PANEL_INCHES = 5.0, 3.4
 MOST_NAMED = 10  # lines that a legend can name; more are told apart in the CSV file
-VERDICTS = {True: "yes", False: "**no**", None: "-"}
+VERDICTS = {True: "yes", False: "**no**", None: "not judged"}
 
 
 def write(folder: Path, name: str, report: Report) -> None:
@@ -91,7 +91,7 @@ def table(findings: Iterable[Finding]) -> str:
     """Paper says, we get, same conclusion?"""
     lines = ["| claim | paper says | we get | same conclusion? | yes when |", "|---|---|---|---|---|"]
     for finding in findings:
-        verdict = VERDICTS[finding.agrees] + (f": {finding.because}" if finding.agrees is False else "")
+        verdict = VERDICTS[finding.agrees] + ("" if finding.agrees else f": {finding.because}")
         lines.append(f"| {finding.claim} | {finding.paper} | {finding.ours} | {verdict} | {finding.rule or '-'} |")
     return "\n".join(lines)
 

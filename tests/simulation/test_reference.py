@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.__main__ import main
+from fairlead.cost import MICRO
 from simulation.agreement import compare, simulate
 from simulation.call import Call
 from simulation.cluster import Cluster
@@ -84,6 +85,16 @@ def test_the_pools_of_the_measured_systems_are_told_by_the_names(tmp_path: Path)
     write(tmp_path, name, [(0, 0.0, 256, 256, 1.0, 9.0)])
     run = read_run(tmp_path, name)
     assert (run.scheduler, run.kv_tokens, run.pool) == ("VTC", 35000, "a100-80g llama-2-13b")
+
+
+def test_a_profiled_run_is_charged_as_its_authors_charged(tmp_path: Path) -> None:
+    write(tmp_path, "VTC_profile__real", [(0, 0.0, 256, 256, 1.0, 9.0)])
+    run = read_run(tmp_path, "VTC_profile__real")
+    cost = run.spec(SLORA[run.pool]).worker.make_cost()
+    whole = 0.21001891 * 700 + 0.10075395 * 300 + 0.0039868 * 700 * 300 + 0.00324733 * 300 * 300 + 1.14601454
+    parts = cost.extend(700, 0) + sum(cost.decode(tokens, 700, made) for made, tokens in ((0, 1), (1, 99), (100, 200)))
+    assert parts == int(whole * MICRO)
+    assert cost.extend(0, 0) == 0
 
 
 def test_a_folder_without_measurements_is_named(tmp_path: Path) -> None:

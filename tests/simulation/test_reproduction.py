@@ -17,8 +17,17 @@ from simulation.call import Call
 from simulation.reproduction import vtc_measured, vtc_real, vtc_tables
 from simulation.reproduction.fairserve_workload import Users
 from simulation.reproduction.item import Finding, Job, Report
-from simulation.reproduction.measures import gap, mean_wait, received, response_times, service_difference
+from simulation.reproduction.measures import (
+    all_backlogged,
+    gap,
+    gap_within,
+    mean_wait,
+    received,
+    response_times,
+    service_difference,
+)
 from simulation.reproduction.programs import Chat, Judge, Program, Programs, Sender, Tree
+from simulation.reproduction.published import Requests
 from simulation.reproduction.registry import ITEMS
 from simulation.reproduction.run import Record, Run, Scenario
 from simulation.reproduction.streams import Stream, Streams
@@ -61,6 +70,69 @@ def test_a_client_receives_its_prompt_at_once_and_its_output_evenly() -> None:
 
 def test_the_gap_is_between_the_most_and_the_least_served() -> None:
     assert gap({"a": [0, 5, 9], "b": [1, 1, 1], "c": [2, 2, 2]}) == [2, 4, 8]
+
+
+def test_only_where_all_wait_are_they_backlogged() -> None:
+    first = [replace(record("a", start, stop, stop), admitted=stop) for start, stop in ((0.0, 5.5), (5.0, 20.0))]
+    second = [replace(record("b", start, stop, stop), admitted=stop) for start, stop in ((2.5, 9.0), (11.0, 30.0))]
+    assert all_backlogged(made(*first, *second)) == [(3, 9), (11, 20)]
+    assert all_backlogged(made(*first, record("b", 0.0, 0.0, 20.0))) == []
+
+
+def test_what_was_received_before_an_interval_does_not_count_in_it() -> None:
+    curves = {"a": [0, 50, 50, 51, 56, 57], "b": [0, 0, 0, 3, 3, 3]}
+    assert gap_within(curves, 0, 5) == 54
+    assert gap_within(curves, 1, 5) == 54 - 48
+    assert gap_within(curves, 2, 3) == 2
+
+
+@pytest.mark.parametrize(("ahead", "agrees"), [(50_000, True), (150_000, False)])
+def test_vtc_is_held_to_its_bound_only_while_both_wait(ahead: int, agrees: bool, sources: Sources) -> None:
+    """Client 1 is served alone until client 2 comes at 100 s, and then gets `ahead` - 50,000 more than client 2."""
+    waiting = {"1": (0.0, 590.0), "2": (100.0, 590.0)}
+    queued = [
+        replace(record(name, start, 600.0, 601.0, (1, 1)), admitted=stop) for name, (start, stop) in waiting.items()
+    ]
+    alone = record("1", 0.0, 50.0, 60.0, (100_000, 1))
+    fair = made(alone, record("1", 0.0, 200.0, 500.0, (ahead, 1)), record("2", 0.0, 200.0, 500.0, (50_000, 1)), *queued)
+    growing = [record("1", 0.0, float(time), time + 1.0, (5_000, 1)) for time in range(100, 590)]
+    found = finding(report_of("vtc-fig7", sources, {"VTC": fair, "FCFS": made(*growing, *queued)}), "difference")
+    assert found.agrees is agrees
+
+
+def test_figure_8_is_run_as_the_authors_ran_it(sources: Sources) -> None:
+    for job in ITEMS["vtc-fig8"].study(sources).jobs.values():
+        assert isinstance(job, Scenario)
+        assert isinstance(job.workload, Streams)
+        lengths = [(s.per_minute, s.input_tokens, s.output_tokens) for s in job.workload.streams]
+        assert lengths == [(480, 512, 32), (90, 32, 512)]
+
+
+def test_table_6_judges_averages_only_on_the_authors_requests(sources: Sources) -> None:
+    drawn, published = Sources(), sources
+    for given, judged in ((drawn, None), (published, False)):
+        report = report_of("vtc-table6", given)
+        found = finding(report, "difference: VTC (oracle)")
+        assert found.agrees is judged
+        assert ("needs the folder of the measurements" in found.because) is (given is drawn)
+        assert [chart.title for chart in report.charts] == ["maximum service difference", "average service difference"]
+    workloads = {
+        job.workload for job in ITEMS["vtc-table6"].study(published).jobs.values() if isinstance(job, Scenario)
+    }
+    assert {w.name for w in workloads if isinstance(w, Requests)} == set(MULTI)
+
+
+def test_a_row_that_is_not_judged_says_why() -> None:
+    with pytest.raises(ValueError, match="'c' is not judged and does not say why"):
+        Finding("c", "p", "o")
+    assert "| c | p | o | not judged: w | - |" in table([Finding("c", "p", "o", because="w")])
+
+
+def test_what_vtc_wasted_in_the_paper_is_said_and_judged(sources: Sources) -> None:
+    found = finding(report_of("fairserve-fig8", sources), "wasted tokens")
+    assert "VTC 77,200" in found.paper
+    assert "VTC 0" in found.ours
+    assert found.agrees is False
 
 
 def test_who_asks_for_little_does_not_count_as_short_of_service() -> None:
@@ -161,7 +233,8 @@ def test_an_item_whose_data_was_not_given_says_how_to_give_it(name: str) -> None
         ITEMS[name].study(Sources())
 
 
-PUBLISHED = ("FCFS__real", "VTC__real", "VTC_profile__real", "VTC__poisson")
+MULTI = ("VTC__overload-multi", "VTC_oracle__overload-multi")  # behind Table 6
+PUBLISHED = ("FCFS__real", "VTC__real", "VTC_profile__real", "VTC__poisson", *MULTI)
 
 
 @pytest.fixture
@@ -243,10 +316,13 @@ def test_every_item_has_numbers_a_plot_and_a_rule_for_each_verdict(name: str, so
         for line in chart.lines:
             assert len(line.xs) == len(line.ys) > 0
             assert not chart.names or len(chart.names) == len(line.xs)
+        assert all(line.label for line in chart.lines)
+        assert chart.y
+        assert chart.x or chart.names
     for found in report.findings:
         assert bool(found.rule) == (found.agrees is not None), found.claim
         assert found.because or found.agrees is not False, found.claim
-        assert (found.rule or found.claim) in table([found])
+        assert (found.rule or f"not judged: {found.because}") in table([found])
 
 
 @pytest.mark.parametrize("name", ["fairserve-table4", "vtc-fig14"])

@@ -1,5 +1,9 @@
 """The measured system's habits, one by one, on its batching core, step by step."""
 
+import random
+from collections.abc import Iterable, Sequence
+from itertools import count
+
 import pytest
 
 from fairlead.cost import MICRO
@@ -13,6 +17,7 @@ from simulation.prompts import CHAIN_SEED, Segments, digests_of
 from simulation.slora import ADAPTER_TOKENS, DECODES_BETWEEN_PREFILLS
 from simulation.spec import Engine, slora
 from simulation.step_time import TILE, StepTime
+from tests.simulation.slora_model import Asked, Router
 
 SEGMENTS = Segments()
 A10G = SLORA["a10g llama-2-7b"]
@@ -38,13 +43,18 @@ def request(number: int, client: str, prompt: int, output: int) -> Request:
 
 def step(batcher: RunBatcher, *during: Request) -> list[str]:
     """One step, in the midst of which `during` arrive; returns whose prompts it computed."""
+    return [entered.client for entered in stepped(batcher, during)]
+
+
+def stepped(batcher: RunBatcher, during: Iterable[Request]) -> Sequence[Request]:
     plan = batcher.plan(0.0)
-    assert plan is not None
     for arrival in during:
         batcher.submit(arrival, 0.0)
+    if plan is None:
+        return ()
     batcher.commit(plan, StepResult((1,) * len(plan.batch.slices)))
     batcher.check_invariants()
-    return [entered.client for entered in plan.admitted]
+    return plan.admitted
 
 
 @pytest.mark.parametrize(("clients", "fits"), [("aaa", 3), ("aab", 3), ("abc", 2)])
@@ -128,3 +138,43 @@ def test_linear_layers_take_whole_tiles() -> None:
     context = A10G.coefficients.context
     assert seconds(TILE) - seconds(1) == pytest.approx((TILE - 1) * context)
     assert seconds(TILE + 1) - seconds(TILE) > 0.005
+
+
+def linear(inputs: float, outputs: float) -> float:
+    return inputs + 2 * outputs
+
+
+def made(asked: Asked) -> Request:
+    return request(asked.number, asked.client, asked.prompt, asked.output)
+
+
+def history(seed: int) -> tuple[int, list[tuple[int, bool, Asked]]]:
+    """Room in tokens, and requests with the step in which each comes, before it begins or in its midst."""
+    rng = random.Random(seed)
+    clients, step, arrivals = "abcdef"[: rng.randint(2, 6)], 0, []
+    for number in range(30):
+        step += rng.choice((0, 0, 0, 1, 3, 30))
+        asked = Asked(number, rng.choice(clients), rng.randint(1, 50), rng.randint(1, 40))
+        arrivals.append((step, rng.random() < 0.5, asked))
+    return rng.randint(300, 900), arrivals
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("policy", ["slora-vtc", "slora-predict"])
+def test_who_enters_when_and_what_is_paid_follow_the_authors_rules(policy: str, seed: int) -> None:
+    capacity, arrivals = history(seed)
+    batcher = make(capacity, policy)
+    router = Router(capacity, linear, policy == "slora-predict")
+    for now in count():
+        coming = [(late, asked) for step, late, asked in arrivals if step == now]
+        for _, asked in (early for early in coming if not early[0]):
+            router.submit(asked)
+            batcher.submit(made(asked), 0.0)
+        during = [asked for late, asked in coming if late]
+        assert [int(entered.id) for entered in stepped(batcher, map(made, during))] == router.step(during)
+        paid = {client: batcher.policy.balance(client) / MICRO for client in router.counters}
+        assert paid == pytest.approx(router.counters, abs=1e-3)
+        if now > arrivals[-1][0] and not router.busy:
+            break
+    assert not batcher.waiting
+    assert not batcher.running
