@@ -1,9 +1,16 @@
 """`fairlead status`: members, their load, each user's service, and what became of interactions."""
 
 import argparse
+from collections import Counter
 
 from cli import admin, bound, endpoint
 from fairlead.v1 import scheduler_pb2, throttling_pb2
+
+PLACED = {
+    "scheduler": "by the scheduler",
+    "gateway": "by a gateway, no scheduler led",
+    "nobody": "not at all",
+}
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -24,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     gateways = args.gateway or ([running.gateway] if running and not args.scheduler else [])
     if gateways:
         accounts = [admin.account(address, admin.secret(args)) for address in gateways]
-        print("\n".join(["", *_apps(accounts)]))
+        print("\n".join(["", *_apps(accounts), "", *_placements(accounts)]))
     return 0
 
 
@@ -32,6 +39,8 @@ def _members(status: scheduler_pb2.StatusResponse) -> list[str]:
     overloaded = {pool.model for pool in status.cluster.pools if pool.overloaded}
     row = "{:<16} {:<24} {:<11} {:>7} {:>7} {:>13} {:>8} {:>17} {:>8} {:<10}  {}"
     lines = [f"global policy: {status.policy}"]
+    if status.placed_by_others:
+        lines.append(f"{status.placed_by_others:,} requests came to workers that this scheduler had not placed")
     heads = (
         "worker",
         "model",
@@ -82,4 +91,17 @@ def _apps(gateways: list[throttling_pb2.AccountResponse]) -> list[str]:
     lines += [row.format(app, *(f"{figure:,}" for figure in sums)) for app, sums in sorted(totals.items())]
     if alone := sum(gateway.degraded for gateway in gateways):
         lines.append(f"{alone} of {len(gateways)} gateways cannot reach Redis and count by themselves")
+    return lines
+
+
+def _placements(gateways: list[throttling_pb2.AccountResponse]) -> list[str]:
+    """Each chooser's placements over all gateways, and why it was not the scheduler."""
+    totals: dict[str, Counter[str]] = {}
+    for placement in (placement for gateway in gateways for placement in gateway.placements):
+        totals.setdefault(placement.chosen_by, Counter())[placement.reason] += placement.count
+    lines = ["requests placed"]
+    for chooser, words in PLACED.items():
+        reasons = totals.get(chooser, Counter())
+        why = ", ".join(f"{reason} {count:,}" for reason, count in reasons.items() if count and reason != chooser)
+        lines.append(f"  {words:<32} {reasons.total():>13,}" + (f"  ({why})" if why else ""))
     return lines

@@ -24,7 +24,7 @@ from fairlead.telemetry.traces import Keep, Traces, otlp_processor
 from fairlead.v1 import throttling_pb2_grpc, traces_pb2_grpc
 from gateway.admission import Admission
 from gateway.journal import Journal
-from gateway.metrics import CallMetrics, StateMetrics, ThrottlingMetrics
+from gateway.metrics import CallMetrics, PlacementMetrics, StateMetrics, ThrottlingMetrics
 from gateway.operators import ThrottlingService, TracesService
 from gateway.reload import follow
 from gateway.service import InferenceService, add_inference_to_server
@@ -141,6 +141,7 @@ class Gateway:
         )
         store = self._throttling.store
         ThrottlingMetrics(self._metrics.meter, self._journal.accounting, store)
+        PlacementMetrics(self._metrics.meter, self._cluster.placements)
         streams = Streams(per_client=config.max_streams_per_client, total=config.max_streams)
         self._states = StateMetrics(self._metrics.meter, lambda: streams.count, lambda: len(self._cluster.members))
         admission = Admission(
@@ -162,7 +163,7 @@ class Gateway:
         admin_secret = config.admin_secret or config.secret
         traces = TracesService(self._traces)
         self._server.add(traces_pb2_grpc.add_TracesServicer_to_server, traces, "fairlead.v1.Traces", admin_secret)
-        accounts = ThrottlingService(self._journal.accounting, store)
+        accounts = ThrottlingService(self._journal.accounting, self._cluster.placements, store)
         register = throttling_pb2_grpc.add_ThrottlingServicer_to_server
         self._server.add(register, accounts, "fairlead.v1.Throttling", admin_secret)
 

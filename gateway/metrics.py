@@ -13,6 +13,7 @@ from fairlead.telemetry.labels import CappedLabel
 from fairlead.telemetry.records import CallRecord, InteractionRecord, phases
 from fairlead.telemetry.spans import call_context
 from gateway.accounting import Accounting
+from gateway.upstream.placements import Placements
 from throttler.store import Store
 
 MOST_APPS = 100
@@ -144,6 +145,22 @@ class ThrottlingMetrics:
 
     def _gateways(self, _: CallbackOptions) -> Iterable[Observation]:
         return [Observation(self._store.gateways)]
+
+
+class PlacementMetrics:
+    """Who placed requests; read when somebody looks."""
+
+    def __init__(self, meter: Meter, placements: Placements) -> None:
+        self._placements = placements
+        meter.create_observable_counter(
+            "fairlead.placements",
+            [self._counts],
+            description="Attempts to place requests, by who chose the worker (scheduler, gateway, nobody) and why",
+        )
+
+    def _counts(self, _: CallbackOptions) -> Iterable[Observation]:
+        for chooser, decision, count in self._placements:
+            yield Observation(count, {"chosen_by": str(chooser), "reason": str(decision)})
 
 
 class StateMetrics:

@@ -7,6 +7,7 @@ from fairlead.telemetry.records import CallRecord, phases
 from fairlead.telemetry.traces import Traces
 from fairlead.v1 import common_pb2, throttling_pb2, throttling_pb2_grpc, traces_pb2, traces_pb2_grpc
 from gateway.accounting import Accounting
+from gateway.upstream.placements import Placements
 from throttler.store import Store
 
 
@@ -24,8 +25,9 @@ class TracesService(traces_pb2_grpc.TracesServicer):
 class ThrottlingService(throttling_pb2_grpc.ThrottlingServicer):
     """fairlead.v1.Throttling, on the public listener, for holders of the admin secret only."""
 
-    def __init__(self, accounting: Accounting, store: Store) -> None:
+    def __init__(self, accounting: Accounting, placements: Placements, store: Store) -> None:
         self._accounting = accounting
+        self._placements = placements
         self._store = store
 
     async def Account(self, request: throttling_pb2.AccountRequest, context: Any) -> throttling_pb2.AccountResponse:
@@ -34,7 +36,13 @@ class ThrottlingService(throttling_pb2_grpc.ThrottlingServicer):
             throttling_pb2.AppAccount(app=name, **asdict(account))
             for name, account in sorted(self._accounting.apps.items())
         ]
-        return throttling_pb2.AccountResponse(apps=apps, degraded=self._store.degraded, gateways=self._store.gateways)
+        placements = [
+            throttling_pb2.PlacementCount(chosen_by=chooser, reason=decision, count=count)
+            for chooser, decision, count in self._placements
+        ]
+        return throttling_pb2.AccountResponse(
+            apps=apps, degraded=self._store.degraded, gateways=self._store.gateways, placements=placements
+        )
 
 
 def _message(call: CallRecord) -> traces_pb2.TracedCall:

@@ -20,6 +20,7 @@ class AdminService(scheduler_pb2_grpc.AdminServicer):
             services=self._scheduler.services(),
             policy=self._policy,
             clients=len(self._scheduler.standings),
+            placed_by_others=self._scheduler.placed_by_others,
         )
 
     async def DrainWorker(

@@ -49,6 +49,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         self._cost = cost
         self._other_costs: set[str] = set()  # that workers were seen to charge, and were warned of
         self.standings = Standings()
+        self.placed_by_others = 0  # requests that workers took while this scheduler led
         self._attachments: dict[str, Attachment] = {}
         self._changed = asyncio.Event()
         self._sources = itertools.count(1)
@@ -168,16 +169,20 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         return attachment
 
     def _reply(self, message: scheduler_pb2.DispatchRequest, source: int) -> scheduler_pb2.DispatchReply:
-        """Without a worker when there is none, and for a malformed request, which concerns no other one."""
+        """The worker, or why there is none. A malformed request concerns no other one."""
         reply = scheduler_pb2.DispatchReply(request_id=message.request_id, attempt=message.attempt)
         if self._leadership.epoch == STANDBY:
+            reply.unplaced = scheduler_pb2.UNPLACED_STANDBY
             return reply
         try:
             assignment = self._dispatcher.dispatch(request_from(message), time.monotonic(), source)
         except InvalidRequest as error:
             log.error("request is malformed", extra={"request_id": message.request_id, "error": error.message})
+            reply.unplaced, reply.problem = scheduler_pb2.UNPLACED_MALFORMED, error.message
             return reply
-        if assignment is not None:
+        if assignment is None:
+            reply.unplaced = scheduler_pb2.UNPLACED_NO_WORKER
+        else:
             identity = assignment.member.identity
             reply.worker, reply.instance, reply.address = identity.worker, identity.instance, identity.address
             reply.matched_tokens = assignment.matched_tokens
@@ -226,7 +231,10 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         member = attachment.member
         cached = runs_from(progress.cached, "progress.cached")
         evicted = packed(progress.evicted, "progress.evicted")
+        known = self._dispatcher.placed_by_others
         self._accepted(member, progress.accepted)
+        if self._leadership.epoch != STANDBY:
+            self.placed_by_others += self._dispatcher.placed_by_others - known
         for end in progress.ended:
             self._dispatcher.ended(member, end.request_id, end.attempt, end.started, end.output_tokens)
         self._dispatcher.progressed(member, cached, evicted)

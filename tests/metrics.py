@@ -9,7 +9,8 @@ from opentelemetry.metrics import NoOpMeter
 from fairlead.telemetry.exposition import metric_name
 from fairlead.v1 import scheduler_pb2
 from gateway.accounting import Accounting
-from gateway.metrics import CallMetrics, StateMetrics, ThrottlingMetrics
+from gateway.metrics import CallMetrics, PlacementMetrics, StateMetrics, ThrottlingMetrics
+from gateway.upstream.placements import Placements
 from global_scheduler.app import SchedulerConfig, make_service
 from global_scheduler.metrics import SchedulerMetrics
 from local_worker.metrics import WorkerMetrics
@@ -64,6 +65,7 @@ def declared() -> set[str]:
     """The name of every sample that a service of ours can expose."""
     meter = DeclaringMeter()
     CallMetrics(meter)
+    PlacementMetrics(meter, Placements())
     StateMetrics(meter, lambda: 0, lambda: 0)
     ThrottlingMetrics(meter, Accounting(), Alone())
     SchedulerMetrics(meter, make_service(SchedulerConfig(secret="a secret for tests only")))

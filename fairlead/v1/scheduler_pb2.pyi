@@ -1,10 +1,22 @@
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import Any as _Any, ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class Unplaced(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    UNPLACED_UNSPECIFIED: _ClassVar[Unplaced]
+    UNPLACED_STANDBY: _ClassVar[Unplaced]
+    UNPLACED_MALFORMED: _ClassVar[Unplaced]
+    UNPLACED_NO_WORKER: _ClassVar[Unplaced]
+UNPLACED_UNSPECIFIED: Unplaced
+UNPLACED_STANDBY: Unplaced
+UNPLACED_MALFORMED: Unplaced
+UNPLACED_NO_WORKER: Unplaced
 
 class DispatchBatch(_message.Message):
     __slots__ = ("requests", "withdrawals")
@@ -51,7 +63,7 @@ class DispatchReplies(_message.Message):
     def __init__(self, replies: _Optional[_Iterable[_Union[DispatchReply, _Mapping[str, _Any]]]] = ...) -> None: ...
 
 class DispatchReply(_message.Message):
-    __slots__ = ("request_id", "attempt", "worker", "address", "matched_tokens", "selected_at", "instance")
+    __slots__ = ("request_id", "attempt", "worker", "address", "matched_tokens", "selected_at", "instance", "unplaced", "problem")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     WORKER_FIELD_NUMBER: _ClassVar[int]
@@ -59,6 +71,8 @@ class DispatchReply(_message.Message):
     MATCHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     SELECTED_AT_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    UNPLACED_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     attempt: int
     worker: str
@@ -66,7 +80,9 @@ class DispatchReply(_message.Message):
     matched_tokens: int
     selected_at: int
     instance: str
-    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., worker: _Optional[str] = ..., address: _Optional[str] = ..., matched_tokens: _Optional[int] = ..., selected_at: _Optional[int] = ..., instance: _Optional[str] = ...) -> None: ...
+    unplaced: Unplaced
+    problem: str
+    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., worker: _Optional[str] = ..., address: _Optional[str] = ..., matched_tokens: _Optional[int] = ..., selected_at: _Optional[int] = ..., instance: _Optional[str] = ..., unplaced: _Optional[_Union[Unplaced, str]] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class WorkerReport(_message.Message):
     __slots__ = ("hello", "load", "progress")
@@ -301,16 +317,18 @@ class StatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatusResponse(_message.Message):
-    __slots__ = ("cluster", "services", "policy", "clients")
+    __slots__ = ("cluster", "services", "policy", "clients", "placed_by_others")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     SERVICES_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
     CLIENTS_FIELD_NUMBER: _ClassVar[int]
+    PLACED_BY_OTHERS_FIELD_NUMBER: _ClassVar[int]
     cluster: ClusterState
     services: _containers.RepeatedCompositeFieldContainer[WorkerService]
     policy: str
     clients: int
-    def __init__(self, cluster: _Optional[_Union[ClusterState, _Mapping[str, _Any]]] = ..., services: _Optional[_Iterable[_Union[WorkerService, _Mapping[str, _Any]]]] = ..., policy: _Optional[str] = ..., clients: _Optional[int] = ...) -> None: ...
+    placed_by_others: int
+    def __init__(self, cluster: _Optional[_Union[ClusterState, _Mapping[str, _Any]]] = ..., services: _Optional[_Iterable[_Union[WorkerService, _Mapping[str, _Any]]]] = ..., policy: _Optional[str] = ..., clients: _Optional[int] = ..., placed_by_others: _Optional[int] = ...) -> None: ...
 
 class WorkerService(_message.Message):
     __slots__ = ("worker", "clients")

@@ -11,14 +11,26 @@ class AccountRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class AccountResponse(_message.Message):
-    __slots__ = ("apps", "degraded", "gateways")
+    __slots__ = ("apps", "degraded", "gateways", "placements")
     APPS_FIELD_NUMBER: _ClassVar[int]
     DEGRADED_FIELD_NUMBER: _ClassVar[int]
     GATEWAYS_FIELD_NUMBER: _ClassVar[int]
+    PLACEMENTS_FIELD_NUMBER: _ClassVar[int]
     apps: _containers.RepeatedCompositeFieldContainer[AppAccount]
     degraded: bool
     gateways: int
-    def __init__(self, apps: _Optional[_Iterable[_Union[AppAccount, _Mapping[str, _Any]]]] = ..., degraded: _Optional[bool] = ..., gateways: _Optional[int] = ...) -> None: ...
+    placements: _containers.RepeatedCompositeFieldContainer[PlacementCount]
+    def __init__(self, apps: _Optional[_Iterable[_Union[AppAccount, _Mapping[str, _Any]]]] = ..., degraded: _Optional[bool] = ..., gateways: _Optional[int] = ..., placements: _Optional[_Iterable[_Union[PlacementCount, _Mapping[str, _Any]]]] = ...) -> None: ...
+
+class PlacementCount(_message.Message):
+    __slots__ = ("chosen_by", "reason", "count")
+    CHOSEN_BY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    chosen_by: str
+    reason: str
+    count: int
+    def __init__(self, chosen_by: _Optional[str] = ..., reason: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
 
 class AppAccount(_message.Message):
     __slots__ = ("app", "served", "throttled", "broken", "cancelled", "refused", "tokens", "wasted_tokens")

@@ -5,10 +5,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from fairlead.errors import Unavailable
+from fairlead.errors import Internal, Unavailable
 from fairlead.rpc.mutual import Membership
 from fairlead.v1 import scheduler_pb2, worker_pb2
 from gateway.upstream.members import Members
+from gateway.upstream.placements import Decision, Placements
 from gateway.upstream.scheduler import SchedulerAway
 from gateway.upstream.schedulers import Schedulers
 from gateway.upstream.workers import WorkerLink, Workers
@@ -38,6 +39,7 @@ class Cluster:
         member: Membership | None = None,
     ) -> None:
         self.members = Members()
+        self.placements = Placements()
         self._workers = Workers(secret, member)
         self._changed = changed
         self._overloaded: list[str] = []
@@ -60,24 +62,43 @@ class Cluster:
         return await self._workers.encode(self.members.serving(model), request, deadline)
 
     async def place(self, request: scheduler_pb2.DispatchRequest) -> Placement:
-        """The scheduler's choice; without one, the least loaded of the last known members. Raises Unavailable."""
+        """The scheduler's choice. While none leads, the least loaded of the last known members; where the leader has no
+        worker, the least loaded of those that have not attached to it yet.
+
+        Raises Unavailable when no worker may take the request, Internal when the scheduler calls it malformed: another
+        choice would hide the defect, and fairness across workers would be off for whatever it concerns.
+        """
         try:
             reply = await self._schedulers.select(request)
-        except SchedulerAway:
-            return self._least_loaded(request)
-        if not reply.worker:
-            return self._least_loaded(request)
-        link = self._workers.link(reply.address, reply.instance)
-        return Placement(reply.worker, reply.instance, link, reply.selected_at, reply.matched_tokens)
+        except SchedulerAway as away:
+            return self._least_loaded(request, self.members.serving(request.model), away.decision)
+        if reply.worker:
+            self.placements.count(Decision.SCHEDULER)
+            link = self._workers.link(reply.address, reply.instance)
+            return Placement(reply.worker, reply.instance, link, reply.selected_at, reply.matched_tokens)
+        match reply.unplaced:
+            case scheduler_pb2.UNPLACED_STANDBY:
+                return self._least_loaded(request, self.members.serving(request.model), Decision.NO_LEADER)
+            case scheduler_pb2.UNPLACED_MALFORMED:
+                self.placements.count(Decision.MALFORMED)
+                log.error("the scheduler calls a request malformed", extra=_named(request, reply))
+                raise Internal(f"the scheduler cannot read the gateway's request: {reply.problem}")
+            case _:
+                inherited = self.members.inherited_serving(request.model)
+                return self._least_loaded(request, inherited, Decision.SETTLING)
 
     def withdraw(self, request_id: str, attempt: int) -> None:
         """The attempt never started and its worker will not report it."""
         self._schedulers.withdraw(request_id, attempt)
 
-    def _least_loaded(self, request: scheduler_pb2.DispatchRequest) -> Placement:
-        candidates = [m for m in self.members.serving(request.model) if m.instance not in request.excluded]
+    def _least_loaded(
+        self, request: scheduler_pb2.DispatchRequest, members: Sequence[scheduler_pb2.Member], decision: Decision
+    ) -> Placement:
+        candidates = [member for member in members if member.instance not in request.excluded]
         if not candidates:
+            self.placements.count(Decision.NO_WORKER)
             raise Unavailable(f"no live worker serves model {request.model!r}")
+        self.placements.count(decision)
         member = min(candidates, key=self._workers.load)
         link = self._workers.link(member.address, member.instance)
         return Placement(member.worker, member.instance, link, time.time_ns())
@@ -88,3 +109,7 @@ class Cluster:
             self._overloaded = self.members.overloaded_models()
             log.info("overload changed", extra={"models": self._overloaded})
         self._changed()
+
+
+def _named(request: scheduler_pb2.DispatchRequest, reply: scheduler_pb2.DispatchReply) -> dict[str, object]:
+    return {"request_id": request.request_id, "attempt": request.attempt, "error": reply.problem}

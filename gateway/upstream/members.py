@@ -75,6 +75,10 @@ class Members:
         """The members that serve `model`, draining ones left out, by name."""
         return [member for member in self._pools.get(model, ()) if not member.load.draining]
 
+    def inherited_serving(self, model: str) -> list[scheduler_pb2.Member]:
+        """Of those the ones that the leader has not told of yet."""
+        return [member for member in self.serving(model) if member.worker in self._inherited]
+
     def pools(self) -> Mapping[str, list[scheduler_pb2.Member]]:
         """The members of each model, by model name."""
         return self._pools

@@ -11,6 +11,7 @@ from fairlead.rpc.channel import open_channel, secret_metadata
 from fairlead.rpc.mutual import Membership
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from gateway.upstream.outbox import Outbox
+from gateway.upstream.placements import Decision
 
 log = logging.getLogger(__name__)
 RECONNECT_SECONDS = 0.2
@@ -22,7 +23,11 @@ Heard = Callable[["SchedulerLink", scheduler_pb2.ClusterState | None], None]
 
 
 class SchedulerAway(Exception):
-    """No decision from the scheduler: the gateway chooses for itself."""
+    """No decision from a scheduler that leads: the gateway chooses for itself. `decision` says why."""
+
+    def __init__(self, decision: Decision) -> None:
+        super().__init__(decision)
+        self.decision = decision
 
 
 class SchedulerLink:
@@ -39,13 +44,14 @@ class SchedulerLink:
         self._metadata = secret_metadata(secret)
         self._heard = heard
         self._epoch = epoch
+        self.is_heard = False  # it says what it sees of the cluster, leader or not
         self._outbox: Outbox[scheduler_pb2.DispatchBatch] | None = None
         self._decisions: dict[tuple[str, int], asyncio.Future[scheduler_pb2.DispatchReply]] = {}
 
     async def select(self, request: scheduler_pb2.DispatchRequest) -> scheduler_pb2.DispatchReply:
-        """The scheduler's choice; raises SchedulerAway."""
+        """The scheduler's answer; raises SchedulerAway."""
         if self._outbox is None:
-            raise SchedulerAway
+            raise SchedulerAway(Decision.NO_SCHEDULER)
         key = (request.request_id, request.attempt)
         decision: asyncio.Future[scheduler_pb2.DispatchReply] = asyncio.get_running_loop().create_future()
         self._decisions[key] = decision
@@ -56,7 +62,7 @@ class SchedulerLink:
                 return await decision
         except TimeoutError as error:
             self.withdraw(*key)
-            raise SchedulerAway from error
+            raise SchedulerAway(Decision.NO_SCHEDULER) from error
         except asyncio.CancelledError:
             self.withdraw(*key)
             raise
@@ -69,11 +75,11 @@ class SchedulerLink:
             self._outbox.pending.withdrawals.add(request_id=request_id, attempt=attempt)
             self._outbox.flush()
 
-    def give_up_decisions(self) -> None:
-        """Another scheduler leads: whoever waits for this one chooses for itself."""
-        for decision in self._decisions.values():
-            if not decision.done():
-                decision.set_exception(SchedulerAway())
+    def give_up_decisions(self, decision: Decision) -> None:
+        """The scheduler is gone, or another one leads: what waits for its answer is decided here."""
+        for answer in self._decisions.values():
+            if not answer.done():
+                answer.set_exception(SchedulerAway(decision))
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -104,12 +110,14 @@ class SchedulerLink:
         finally:
             self._outbox = None
             outbox.close()
-            self.give_up_decisions()
+            self.give_up_decisions(Decision.NO_SCHEDULER)
 
     async def _watch(self, stub: scheduler_pb2_grpc.SchedulerStub) -> None:
         request = scheduler_pb2.WatchRequest(epoch=self._epoch())
         try:
             async for state in stub.Watch(request, metadata=self._metadata):
+                self.is_heard = True
                 self._heard(self, state)
         finally:
+            self.is_heard = False
             self._heard(self, None)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from fairlead.rpc.mutual import Membership
 from fairlead.v1 import scheduler_pb2
 from gateway.upstream.members import Members
+from gateway.upstream.placements import Decision
 from gateway.upstream.scheduler import SchedulerAway, SchedulerLink
 
 log = logging.getLogger(__name__)
@@ -58,9 +59,10 @@ class Schedulers:
             self._stop_fading()
 
     async def select(self, request: scheduler_pb2.DispatchRequest) -> scheduler_pb2.DispatchReply:
-        """The leader's choice; raises SchedulerAway."""
+        """The leader's answer; raises SchedulerAway."""
         if self._leader is None:
-            raise SchedulerAway
+            heard = any(link.is_heard for link in self._links)
+            raise SchedulerAway(Decision.NO_LEADER if heard else Decision.NO_SCHEDULER)
         return await self._leader.select(request)
 
     def withdraw(self, request_id: str, attempt: int) -> None:
@@ -87,7 +89,7 @@ class Schedulers:
     def _follow(self, link: SchedulerLink, epoch: int) -> None:
         log.info("follows scheduler", extra={"scheduler": link.address, "epoch": epoch})
         if self._leader is not None and self._leader is not link:
-            self._leader.give_up_decisions()
+            self._leader.give_up_decisions(Decision.NO_LEADER)
         self._leader, self._epoch, self._rival = link, epoch, None
         self._members.follow()
         self._settle_later()

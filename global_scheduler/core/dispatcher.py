@@ -36,6 +36,7 @@ class Dispatcher:
 
     def __init__(self, policy: Policy, index: BlockIndex, fleet: Fleet) -> None:
         self.policy = policy
+        self.placed_by_others = 0  # requests booked because a worker had them
         self._index = index
         self._fleet = fleet
         self._assignments: dict[Key, Assignment] = {}
@@ -86,6 +87,7 @@ class Dispatcher:
             if assignment.member is member:
                 self._is_accepted(key, assignment)
         elif self._fleet.is_current(member):
+            self.placed_by_others += 1
             self._fleet.booked(member, 1)
             candidates = self._fleet.candidates(request.model, (), now) | 1 << member.slot
             self.policy.follow(request, member.slot, candidates)

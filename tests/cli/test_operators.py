@@ -109,7 +109,9 @@ def test_top_shows_users_and_workers(served: tuple[str, str, str]) -> None:
     assert "\x1b" not in done.stdout, "it is not written to a terminal"
 
 
-def test_status_says_which_admission_the_bound_is_for(served: tuple[str, str, str]) -> None:
-    done = fairlead("status", "--scheduler", served[1], "--secret", ADMIN)
+def test_status_says_which_admission_the_bound_is_for_and_who_placed_requests(served: tuple[str, str, str]) -> None:
+    done = fairlead("status", "--scheduler", served[1], "--gateway", served[0], "--secret", ADMIN)
     assert done.returncode == 0, done.stderr
+    assert re.search(r"^requests placed\n  by the scheduler +[1-9]\d*\n", done.stdout, re.MULTILINE)
+    assert re.search(r"^  by a gateway, no scheduler led +0\n  not at all +0$", done.stdout, re.MULTILINE)
     assert re.search(r"^w0 +tiny +dlpm .* [\d,]+/[\d,]+ +(-|[\d,]+) reserve +serving$", done.stdout, re.MULTILINE)

@@ -2,10 +2,34 @@
 
 import itertools
 
+import grpc
+
+from fairlead.rpc.channel import secret_metadata
+from fairlead.v1 import throttling_pb2, throttling_pb2_grpc
 from tests.faults.load import Load, assert_all_completed, caller, request_for
-from tests.services import Stack, eventually
+from tests.services import SECRET, Process, Stack, eventually
 
 STEP = 0.01
+
+
+def placements(gateway: Process) -> dict[str, int]:
+    """How the gateway's placements were decided, as operators are told."""
+    with grpc.insecure_channel(gateway.address) as channel:
+        account = throttling_pb2_grpc.ThrottlingStub(channel).Account(
+            throttling_pb2.AccountRequest(), metadata=secret_metadata(SECRET)
+        )
+    return {placement.reason: placement.count for placement in account.placements if placement.count}
+
+
+def test_while_no_scheduler_can_be_reached_gateways_choose_and_say_so(stack: Stack) -> None:
+    stack.worker("a", fake_step_seconds=STEP)
+    gateway = stack.gateway(throttle="none")
+    stack.scheduler.kill()
+    gateway.wait_for("scheduler is away")
+    with Load(gateway.address, threads=2, max_tokens=5) as load:
+        load.more(4)
+    assert_all_completed(load)
+    assert placements(gateway).keys() == {"no_scheduler"}
 
 
 def test_a_scheduler_killed_under_load_and_started_again(stack: Stack) -> None:
@@ -20,6 +44,8 @@ def test_a_scheduler_killed_under_load_and_started_again(stack: Stack) -> None:
         eventually(lambda: len(gateway.logged("follows scheduler")) == 2, "the gateway follows the new one")
         load.more(8)
     assert_all_completed(load)
+    assert placements(gateway)["scheduler"] > 0
+    assert placements(gateway).keys() <= {"scheduler", "no_scheduler", "settling"}, "nobody was refused"
     assert {line["attempts"] for line in gateway.logged("call ended")} == {1}
 
 

@@ -4,18 +4,20 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import grpc
 import pytest
 
 from fairlead.blocks import pack_ids
-from fairlead.errors import Unavailable
+from fairlead.errors import Internal, Unavailable
 from fairlead.rpc.server import Server
 from fairlead.sampling import Sampling
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc, worker_pb2
 from gateway.call import Call
 from gateway.session import Session, Work
-from gateway.upstream.cluster import Cluster
+from gateway.upstream.cluster import Cluster, Placement
+from gateway.upstream.placements import Decision
 from tests.gateway.scripted_worker import SECRET, ScriptedWorker
 
 MODEL = scheduler_pb2.ModelInfo(name="m")
@@ -78,6 +80,17 @@ class Linked:
         while not condition():
             self.changed.clear()
             await self.changed.wait()
+
+    def decided(self) -> dict[Decision, int]:
+        return {decision: count for _, decision, count in self.cluster.placements if count}
+
+    async def answered(self, **answer: Any) -> asyncio.Task[Placement]:
+        """A placement under way, to which the scheduler has answered so."""
+        placing = asyncio.create_task(self.cluster.place(request()))
+        await self.scheduler.batches.get()
+        reply = scheduler_pb2.DispatchReply(request_id="r", attempt=1, **answer)
+        self.scheduler.replies.put_nowait(scheduler_pb2.DispatchReplies(replies=[reply]))
+        return placing
 
     def names(self) -> list[str]:
         return [member.worker for member in self.cluster.members.all()]
@@ -178,6 +191,47 @@ async def test_without_the_scheduler_the_least_loaded_known_worker_is_chosen(lin
         await cluster.place(request("t", excluded=("a1", "b1")))
     assert (await cluster.place(request("u", excluded=("a0", "b1")))).worker == "a", "not the one that failed"
     await linked.until(lambda: not cluster.members.overloaded("m"))
+    assert linked.decided() == {Decision.NO_SCHEDULER: 3, Decision.NO_WORKER: 1}
+
+
+async def test_a_scheduler_that_stands_by_leaves_the_choice_to_the_gateway(linked: Linked) -> None:
+    placing = await linked.answered(unplaced=scheduler_pb2.UNPLACED_STANDBY)
+    assert (await placing).worker == "a"
+    assert linked.decided() == {Decision.NO_LEADER: 1}
+
+
+async def test_while_all_schedulers_stand_by_the_gateway_chooses(linked: Linked) -> None:
+    linked.scheduler.say(scheduler_pb2.ClusterState(epoch=0))
+    await linked.until(lambda: not linked.cluster.members.overloaded("m"))
+    assert (await linked.cluster.place(request())).worker == "a"
+    assert linked.decided() == {Decision.NO_LEADER: 1}
+
+
+async def test_a_malformed_request_is_refused_and_not_placed_elsewhere(
+    linked: Linked, caplog: pytest.LogCaptureFixture
+) -> None:
+    placing = await linked.answered(
+        unplaced=scheduler_pb2.UNPLACED_MALFORMED, problem="requests.weight: must be above 0"
+    )
+    with pytest.raises(Internal, match="weight: must be above 0"):
+        await placing
+    assert linked.decided() == {Decision.MALFORMED: 1}
+    assert "the scheduler calls a request malformed" in caplog.text
+
+
+async def test_where_the_scheduler_has_no_worker_only_one_that_it_has_not_found_yet_may_be_chosen(
+    linked: Linked,
+) -> None:
+    placing = await linked.answered(unplaced=scheduler_pb2.UNPLACED_NO_WORKER)
+    with pytest.raises(Unavailable, match="no live worker serves model 'm'"):
+        await placing
+    linked.scheduler.say(scheduler_pb2.ClusterState(epoch=0))
+    await linked.until(lambda: not linked.cluster.members.overloaded("m"))
+    linked.scheduler.say(scheduler_pb2.ClusterState(epoch=3, members=STATE.members[:1], pools=STATE.pools))
+    await linked.until(lambda: linked.cluster.members.overloaded("m"))
+    placing = await linked.answered(unplaced=scheduler_pb2.UNPLACED_NO_WORKER)
+    assert (await placing).worker == "b", "the leader knows a, and does not want it"
+    assert linked.decided() == {Decision.NO_WORKER: 1, Decision.SETTLING: 1}
 
 
 async def test_overload_of_which_nothing_more_is_heard_is_over(linked: Linked) -> None:

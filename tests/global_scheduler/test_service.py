@@ -84,7 +84,7 @@ async def test_membership_follows_the_workers_stream(channel: grpc.aio.Channel) 
     watch = stub.Watch(pb.WatchRequest(), metadata=METADATA)
     assert not (await watch.read()).members
     gateway = stub.Dispatch(metadata=METADATA)
-    assert [r.worker for r in await dispatch(gateway, request("0"))] == [""]
+    assert [(r.worker, r.unplaced) for r in await dispatch(gateway, request("0"))] == [("", pb.UNPLACED_NO_WORKER)]
     worker = await attach(channel)
     state = await until(watch, lambda s: len(s.members) == 1)
     assert (state.members[0].worker, [(p.model, p.overloaded) for p in state.pools]) == ("w1", [("m", False)])
@@ -159,8 +159,26 @@ MALFORMED = [
 async def test_a_malformed_request_is_answered_alone(channel: grpc.aio.Channel, bad: pb.DispatchRequest) -> None:
     await attach(channel)
     call = scheduler_pb2_grpc.SchedulerStub(channel).Dispatch(metadata=METADATA)
-    assert [reply.worker for reply in await dispatch(call, bad, request("good"))] == ["", "w1"]
+    refused, placed = await dispatch(call, bad, request("good"))
+    assert (refused.worker, refused.unplaced) == ("", pb.UNPLACED_MALFORMED)
+    assert refused.problem.startswith("requests.")
+    assert (placed.worker, placed.unplaced) == ("w1", pb.UNPLACED_UNSPECIFIED)
     assert [reply.worker for reply in await dispatch(call, request("2"))] == ["w1"]
+
+
+async def test_what_others_placed_is_counted(channel: grpc.aio.Channel) -> None:
+    worker, admin = await attach(channel), scheduler_pb2_grpc.AdminStub(channel)
+    gateway = scheduler_pb2_grpc.SchedulerStub(channel).Dispatch(metadata=METADATA)
+    await dispatch(gateway, request("mine"))
+    accepted = [
+        pb.AcceptedRequest(request_id=name, attempt=1, client="ann", weight=1.0)
+        for name in ("mine", "theirs", "theirs")
+    ]
+    await worker.write(pb.WorkerReport(progress=pb.Progress(accepted=accepted)))
+    await worker.write(pb.WorkerReport(load=pb.Load(running=2)))
+    watch = scheduler_pb2_grpc.SchedulerStub(channel).Watch(pb.WatchRequest(), metadata=METADATA)
+    await until(watch, lambda s: bool(s.members) and s.members[0].load.running == 2)
+    assert (await admin.Status(pb.StatusRequest(), metadata=METADATA)).placed_by_others == 1
 
 
 async def test_a_malformed_accepted_request_costs_no_worker_its_place(channel: grpc.aio.Channel) -> None:
