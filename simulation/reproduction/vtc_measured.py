@@ -13,6 +13,7 @@ from simulation.fitted import FITTED_TO, SLORA
 from simulation.reference import read_run, run_names
 from simulation.reproduction.item import Chart, Finding, Item, Job, Line, Report, Study, bars
 from simulation.reproduction.published import ASKED
+from simulation.reproduction.total_times import Distances, context_tokens, left_out, uniform_rates
 from simulation.sources import SourceMissing, Sources
 
 MANY = 100
@@ -34,14 +35,6 @@ HEADER = (
     "refused, measured",
     "refused, simulated",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Distances:
-    """Of a measurement and its simulation; of this and one with jitter, where the pair is predicted and crowded."""
-
-    measured: Agreement
-    jittered: Agreement | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +72,11 @@ class Pair:
         profile = SLORA[run.pool]
         simulated = simulate(run, profile)
         agreement = compare(run, simulated)
-        if self.name in FITTED_TO or run.workload not in CROWDED:
-            return Distances(agreement, None)
-        return Distances(agreement, compare(simulated, simulate(run, replace(profile, jitter=JITTER))))
+        jittered = None
+        if self.name not in FITTED_TO and run.workload in CROWDED:
+            jittered = compare(simulated, simulate(run, replace(profile, jitter=JITTER)))
+        seconds = context_tokens(run) * profile.coefficients.context
+        return Distances(agreement, jittered, run.pool, run.workload, seconds)
 
 
 def _study(sources: Sources) -> Study:
@@ -99,7 +94,9 @@ def _read(distances: Mapping[str, Distances]) -> Report:
     predicted = _findings("predicted", [agreement for agreement in ordered if agreement.name not in FITTED_TO])
     misses = _misses([(d.measured, d.jittered) for d in distances.values() if d.jittered is not None])
     charts = [*_by_pair(ordered), *([_by_class(misses)] if misses else [])]
-    return Report(rows, charts, [*fitted, *predicted, *map(_noise, misses)])
+    measured = list(distances.values())
+    findings = [*fitted, *predicted, *left_out(measured), *uniform_rates(measured), *map(_noise, misses)]
+    return Report(rows, charts, findings)
 
 
 def _by_pair(agreements: Sequence[Agreement]) -> list[Chart]:
