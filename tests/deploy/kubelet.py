@@ -11,14 +11,17 @@ def environment(
     container: Manifest,
     config_maps: Mapping[str, Mapping[str, str]],
     secrets: Mapping[str, Mapping[str, str]],
-    pod: str,
+    fields: Mapping[str, str],
 ) -> dict[str, str]:
-    """The container's variables; `secrets` and `config_maps` by name and key. Raises KeyError for what is missing."""
+    """The container's variables. Raises KeyError for what is missing.
+
+    `secrets` and `config_maps` by name and key; `fields` of the pod by path.
+    """
     values: dict[str, str] = {}
     for source in container.get("envFrom", []):
         values |= config_maps[source["configMapRef"]["name"]]
     for entry in container.get("env", []):
-        value = entry["value"] if "value" in entry else _value(entry["valueFrom"], container, secrets, pod)
+        value = entry["value"] if "value" in entry else _value(entry["valueFrom"], container, secrets, fields)
         if value is not None:
             values[entry["name"]] = expand(value, values)
     return values
@@ -35,15 +38,15 @@ def command_line(container: Manifest, values: Mapping[str, str]) -> list[str]:
 
 
 def _value(
-    source: dict[str, Any], container: Manifest, secrets: Mapping[str, Mapping[str, str]], pod: str
+    source: dict[str, Any], container: Manifest, secrets: Mapping[str, Mapping[str, str]], fields: Mapping[str, str]
 ) -> str | None:
     match source:
         case {"secretKeyRef": {"name": name, "key": key, "optional": True}}:
             return secrets.get(name, {}).get(key)
         case {"secretKeyRef": {"name": name, "key": key}}:
             return secrets[name][key]
-        case {"fieldRef": {"fieldPath": "metadata.name"}}:
-            return pod
+        case {"fieldRef": {"fieldPath": path}}:
+            return fields[path]
         case {"resourceFieldRef": {"resource": "limits.cpu"}}:
             return str(container["resources"]["limits"]["cpu"])
     raise KeyError(f"a source this kubelet does not know: {source}")

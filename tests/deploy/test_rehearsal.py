@@ -55,7 +55,10 @@ pytestmark = [
 def test_a_week_in_a_minute_loses_no_request(render: Render, tmp_path: Path) -> None:
     report = _rehearse("week", _render(render, tmp_path, EVALUATION), tmp_path)
     assert report["failures"] == []
-    assert len(report["completed"]) == 7, "every act had calls that began in it and were answered"
+    assert report["attached"] == [["fairlead-worker-0", "fairlead-worker-1"]] * 2, (
+        "in minReadySeconds, to each scheduler"
+    )
+    assert len(report["completed"]) == 8, "every act had calls that began in it and were answered"
     assert all(report["completed"].values())
     killed = {"fairlead-worker-0": ["status -9"], "fairlead-scheduler-0": ["status -9"]}
     assert report["restarts"] == killed, "those that were killed, and no other"

@@ -27,12 +27,13 @@ ROOT = Path(__file__).parents[2]
 Render = Callable[[str], list[Manifest]]
 CONFIGS: dict[str, Any] = {"gateway": GatewayConfig, "global_scheduler": SchedulerConfig, "local_worker": WorkerConfig}
 # Variables that other software reads; everything else has to be a field of the service's configuration.
-FOREIGN = re.compile(r"POD_NAME|HF_HOME|HF_TOKEN|FAIRLEAD_CACHE|FLASHINFER_WORKSPACE_BASE|OTEL_\w+")
+FOREIGN = re.compile(r"POD_NAME|POD_IP|HF_HOME|HF_TOKEN|FAIRLEAD_CACHE|FLASHINFER_WORKSPACE_BASE|OTEL_\w+")
 SECRETS: dict[str, dict[str, str]] = defaultdict(lambda: defaultdict(lambda: "a-secret-for-tests-only"))
+FIELDS = {"metadata.name": "fairlead-worker-0", "status.podIP": "10.0.0.1"}
 
 
 def environment(container: Manifest, manifests: list[Manifest]) -> dict[str, str]:
-    return kubelet.environment(container, config_maps(manifests), SECRETS, "fairlead-worker-0")
+    return kubelet.environment(container, config_maps(manifests), SECRETS, FIELDS)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -52,6 +53,8 @@ def test_services_accept_their_arguments_and_environment(render: Render, form: s
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
         assert loaded.listen == f"0.0.0.0:{ports['grpc']}"
         assert loaded.metrics == (f"0.0.0.0:{ports['metrics']}" if "metrics" in ports else "")
+        if module == "local_worker":
+            assert loaded.advertise == f"10.0.0.1:{ports['grpc']}"
         seen.add(module)
     assert seen == set(CONFIGS)
 
@@ -68,9 +71,9 @@ def test_services_are_reached_where_they_listen(render: Render) -> None:
         for container in services(manifests)
         for argument in container["args"]
         for address in argument.split(",")
-        if (match := re.fullmatch(r"(?:(?:\$\(POD_NAME\)|fairlead-[a-z]+-\d)\.)?(fairlead-[a-z]+):(\d+)", address))
+        if (match := re.fullmatch(r"(?:fairlead-[a-z]+-\d\.)?(fairlead-[a-z]+):(\d+)", address))
     ]
-    assert len(found) == 5, "gateway and worker to each scheduler, gateways to a worker"
+    assert len(found) == 4, "gateway and worker to each scheduler"
     assert [match[0] for match in found if int(match[2]) not in ports[match[1]]] == []
 
 

@@ -22,7 +22,7 @@ class Cluster:
         self._folder = folder
         self._network = Network(folder / "hosts")
         self._config_maps = config_maps(manifests)
-        self._secrets = {m["metadata"]["name"]: _decoded(m) for m in manifests if m["kind"] == "Secret"}
+        self.secrets = {m["metadata"]["name"]: _decoded(m) for m in manifests if m["kind"] == "Secret"}
         self._services = [m for m in manifests if m["kind"] == "Service"]
         self._started = 0
         self.workloads = {
@@ -79,7 +79,8 @@ class Cluster:
         self._started += 1
         folder = self._folder / f"{self._started:02}-{name}"
         folder.mkdir()
-        environment = kubelet.environment(description, self._config_maps, self._secrets, name)
+        fields = {"metadata.name": name, "status.podIP": address}
+        environment = kubelet.environment(description, self._config_maps, self.secrets, fields)
         volumes = {volume["name"]: self._volume(volume, folder) for volume in spec.get("volumes", [])}
         mounts = {mount["mountPath"]: volumes[mount["name"]] for mount in description.get("volumeMounts", [])}
         container = Container(
@@ -89,13 +90,13 @@ class Cluster:
             mounts={**mounts, "/etc/hosts": self._network.hosts},
             log=folder / "log",
         )
-        return Pod(name, address, spec, container)
+        return Pod(name, address, spec, container, lambda: self._network.remove_pod(netns))
 
     def _volume(self, volume: Manifest, folder: Path) -> Path:
         path: Path = folder / volume["name"]
         path.mkdir()
         if "secret" in volume:
-            for key, value in self._secrets[volume["secret"]["secretName"]].items():
+            for key, value in self.secrets[volume["secret"]["secretName"]].items():
                 (path / key).write_text(value)
         if "configMap" in volume:
             for key, value in self._config_maps[volume["configMap"]["name"]].items():

@@ -1,10 +1,12 @@
 """One node's network: a bridge, a namespace per pod, addresses for Services, and names that all of them resolve."""
 
+import asyncio
 import os
 import subprocess
 from pathlib import Path
 
 BRIDGE = "br0"
+NAME_SECONDS = 5.0  # for so long CoreDNS, by default, repeats an address that is not true any more
 
 
 class Network:
@@ -36,6 +38,10 @@ class Network:
         _ip(f"-n {name} route add default via 10.77.0.1")
         return name, address
 
+    def remove_pod(self, name: str) -> None:
+        """Its address answers nothing any more, not even with a refusal."""
+        _ip(f"link del {name.replace('pod', 'veth')}")
+
     def add_service(self, name: str) -> str:
         """A cluster address that pods reach as `name`."""
         self._services += 1
@@ -45,7 +51,11 @@ class Network:
         return address
 
     def name(self, host: str, address: str) -> None:
-        """`host` resolves to `address` from now on."""
+        """`host` resolves to `address`: from now on, or, where it has resolved to another, when caches have run out."""
+        delay = NAME_SECONDS if host in self._names else 0.0
+        asyncio.get_running_loop().call_later(delay, self._resolve, host, address)
+
+    def _resolve(self, host: str, address: str) -> None:
         self._names[host] = address
         text = "".join(f"{address} {host}\n" for host, address in self._names.items())
         # One write to the file that is mounted everywhere: readers see the old or the new names, never half of them.

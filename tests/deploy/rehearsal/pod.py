@@ -13,9 +13,11 @@ RESTART_SECONDS = 10.0  # from the second restart on
 
 
 class Pod:
-    """`spec` is the manifest's pod specification, of one container."""
+    """`spec` is the manifest's pod specification, of one container; `release` takes its address away at its end."""
 
-    def __init__(self, name: str, address: str, spec: dict[str, Any], container: Container) -> None:
+    def __init__(
+        self, name: str, address: str, spec: dict[str, Any], container: Container, release: Callable[[], None]
+    ) -> None:
         self.name = name
         self.address = address
         self.ready = False
@@ -23,6 +25,7 @@ class Pod:
         self.end = ""  # how it ended, once terminated
         self._spec = spec
         self._container = container
+        self._release = release
         self._ready_since = 0.0
         self._changed = asyncio.Event()
         self._terminating = False
@@ -71,6 +74,7 @@ class Pod:
                 process.kill()
                 self.end = "killed after its grace period"
         await self._life
+        self._release()
 
     @property
     def _description(self) -> dict[str, Any]:
