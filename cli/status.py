@@ -81,7 +81,7 @@ def _users(status: scheduler_pb2.StatusResponse) -> list[str]:
 
 
 def _apps(gateways: list[throttling_pb2.AccountResponse]) -> list[str]:
-    figures = ("served", "throttled", "broken", "cancelled", "refused", "tokens", "wasted_tokens")
+    figures = ("served", "throttled", "broken", "invalid", "cancelled", "refused", "tokens", "wasted_tokens")
     row = "{:<32}" + " {:>13}" * len(figures)
     lines = [row.format("app: interactions", *figures)]
     totals: dict[str, list[int]] = {}

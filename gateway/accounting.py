@@ -2,7 +2,8 @@
 
 A call outside any interaction is an interaction of one call. One that closes is judged by its newest failure that no
 later call made good: *served* without one; *throttled* when a limit refused a call in its middle; *cancelled* when the
-caller went away; *broken* otherwise. What was computed for throttled and broken ones is wasted: the user has no answer.
+caller went away; *invalid* when a call could not be served as it was made; *broken* otherwise. What was computed for
+throttled and broken ones is wasted: the user has no answer, and it is not the caller's fault.
 """
 
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ LIMITS = (
     Outcome.REJECTED_CLIENT_LIMIT,
     Outcome.REJECTED_QUEUE_FULL,
 )
+CALLERS_FAULTS = (Outcome.REJECTED_INVALID, Outcome.REJECTED_TOO_LONG, Outcome.PERMISSION_DENIED)
 
 
 @dataclass(slots=True)
@@ -27,6 +29,7 @@ class AppAccount:
     served: int = 0
     throttled: int = 0
     broken: int = 0
+    invalid: int = 0
     cancelled: int = 0
     refused: int = 0  # calls that would have opened one, and were not let in
     tokens: int = 0  # computed, cached prompts not counted
@@ -35,6 +38,7 @@ class AppAccount:
 
 @dataclass(slots=True)
 class _Open:
+    started: int  # when its first call came, Unix nanoseconds
     tokens: int = 0
     failure: Outcome | None = None
     failed_at: int = 0
@@ -56,7 +60,7 @@ class Accounting:
         app.tokens += tokens
         key = Key(call.client, call.app, call.interaction)
         if call.entered:
-            self._open.setdefault(key, _Open()).tokens += tokens
+            self._open.setdefault(key, _Open(call.timings.received)).tokens += tokens
         elif key not in self._open or not call.interaction:
             if call.outcome in LIMITS:
                 app.refused += 1
@@ -64,6 +68,7 @@ class Accounting:
                 _judge(app, None if call.outcome is Outcome.COMPLETED else call.outcome, tokens)
             return
         interaction = self._open[key]
+        interaction.started = min(interaction.started, call.timings.received)
         if call.outcome is not Outcome.COMPLETED:
             interaction.failure, interaction.failed_at = call.outcome, call.timings.received
         elif call.timings.received > interaction.failed_at:
@@ -73,11 +78,13 @@ class Accounting:
         """Whether a call of the interaction was admitted here, and it has not closed."""
         return key in self._open
 
-    def closed(self, interaction: Closed) -> None:
-        """An interaction is over. One that was ended here before any call of it came here is not known."""
+    def closed(self, interaction: Closed) -> int | None:
+        """An interaction is over. Returns when its first call came here, Unix nanoseconds; None: none did."""
         known = self._open.pop(interaction.key, None)
-        if known is not None:
-            _judge(self.apps[interaction.key.app], known.failure, known.tokens)
+        if known is None:
+            return None
+        _judge(self.apps[interaction.key.app], known.failure, known.tokens)
+        return known.started
 
 
 def _judge(app: AppAccount, failure: Outcome | None, tokens: int) -> None:
@@ -85,6 +92,8 @@ def _judge(app: AppAccount, failure: Outcome | None, tokens: int) -> None:
         app.served += 1
     elif failure is Outcome.CANCELLED:
         app.cancelled += 1
+    elif failure in CALLERS_FAULTS:
+        app.invalid += 1
     else:
         app.wasted_tokens += tokens
         if failure in LIMITS:

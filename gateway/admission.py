@@ -14,6 +14,7 @@ from fairlead.names import MAX_NAME
 from fairlead.outcomes import Outcome
 from fairlead.rpc.status import REQUEST_ID_METADATA
 from fairlead.sampling import Sampling
+from fairlead.telemetry.records import CHAT, TEXT_COMPLETION
 from fairlead.telemetry.spans import remote
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
 from fairlead.wire import parsed
@@ -76,12 +77,12 @@ class Admission:
         call.caller_request_id = caller_request_id(metadata)
         try:
             request = parsed(inference_pb2.GenerateRequest.FromString, data)
+            call.operation = CHAT if request.prompt.WhichOneof("kind") == "chat" else TEXT_COMPLETION
             model, sampling = self._examine(request, identity, call)
         except FairleadError:
             self._throttling.refused(identity.client)
             raise
-        key = Key(identity.client, call.app, request.interaction.id)
-        call.interaction = key.id
+        key = Key(identity.client, call.app, call.interaction)
         overloaded = self._cluster.members.overloaded(model.name)
         in_interaction = await self._throttling.check(identity.tenant, key, request.interaction.token, overloaded)
         self._streams.open(identity.client, in_interaction)
@@ -119,13 +120,20 @@ class Admission:
     def _examine(
         self, request: inference_pb2.GenerateRequest, identity: Identity, call: Call
     ) -> tuple[scheduler_pb2.ModelInfo, Sampling]:
-        """Everything that can be judged before the throttle is asked; raises the FairleadError that refuses it."""
+        """Everything that can be judged before the throttle is asked; raises the FairleadError that refuses it.
+
+        First what `call` is entered under, so that one that is refused is told of in its place.
+        """
+        call.tier = identity.tier
         model = self._cluster.members.resolve(request.model)
-        sampling = call.sampling = check_request(request, model)
+        call.model, call.policy = model.name, model.policy
         named = app_name(request.app)
-        call.model, call.policy, call.app = model.name, model.policy, self._app(identity, named)
+        call.app = self._app(identity, named)
         call.named_app = named if named != call.app else ""
-        call.tier = f"{identity.share:g}"
+        if request.HasField("interaction"):
+            check_interaction(request.interaction)
+            call.interaction = request.interaction.id
+        sampling = call.sampling = check_request(request, model)
         return model, sampling
 
     def _app(self, identity: Identity, named: str) -> str:
@@ -183,8 +191,6 @@ def caller_request_id(metadata: Metadata) -> str:
 def check_request(request: inference_pb2.GenerateRequest, model: scheduler_pb2.ModelInfo) -> Sampling:
     """Everything that can be judged before the prompt is tokenized; raises InvalidRequest."""
     check_prompt(request.prompt, model)
-    if request.HasField("interaction"):
-        check_interaction(request.interaction)
     sampling = check_sampling(request.sampling, model.vocab_size)
     # Assigned here, so that another worker that takes the request over draws the same tokens.
     return sampling if request.sampling.HasField("seed") else replace(sampling, seed=secrets.randbits(64))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.sampling import Sampling
+from fairlead.telemetry.records import CHAT
 from fairlead.v1 import common_pb2
 
 
@@ -26,7 +27,10 @@ class Call:
     interaction: str = ""
     entered: bool = False  # admitted, and counted in its interaction
     stage: int = 0
+    operation: str = CHAT
     worker: str = ""
+    worker_instance: str = ""
+    scheduler: str = ""  # the process that placed it last; empty: this gateway
     attempts: int = 0
     matched_tokens: int = 0
     usage: common_pb2.Usage = field(default_factory=common_pb2.Usage)

@@ -58,7 +58,7 @@ class Journal:
 
     def closed(self, interaction: Closed) -> None:
         """Enter an interaction that is over."""
-        self.accounting.closed(interaction)
+        started = self.accounting.closed(interaction)
         key = interaction.key
         log.info(
             "interaction closed",
@@ -70,19 +70,20 @@ class Journal:
                 "reason": interaction.reason.value,
             },
         )
+        ended = round(interaction.ended * 1e9)
         record = InteractionRecord(
             client=key.client,
             app=key.app,
             interaction=key.id,
             calls=interaction.calls,
             reason=interaction.reason.value,
-            started=round(interaction.started * 1e9),
-            ended=round(interaction.ended * 1e9),
+            started=ended if started is None else started,
+            ended=ended,
         )
         self._metrics.interaction(record)
         if key in self._traced_by_caller:
             self._traced_by_caller.remove(key)
-        else:
+        elif started is not None:  # without any call of it here the trace is another gateway's
             self._traces.interaction(record)
 
 
@@ -98,7 +99,10 @@ def _record(call: Call, outcome: Outcome, is_rooted: bool) -> CallRecord:
         request_id=call.request_id,
         caller_request_id=call.caller_request_id,
         model=call.model,
+        operation=call.operation,
         worker=call.worker,
+        worker_instance=call.worker_instance,
+        scheduler=call.scheduler,
         policy=call.policy,
         tier=call.tier,
         traceparent=call.traceparent,

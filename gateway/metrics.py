@@ -17,6 +17,7 @@ from gateway.upstream.placements import Placements
 from throttler.store import Store
 
 MOST_APPS = 100
+NO_TIER = "none"  # the label of clients whose key has a share of its own, or nothing
 STATE_SECONDS = 1.0
 # Of the GenAI semantic conventions.
 REQUEST_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
@@ -36,7 +37,7 @@ class CallMetrics:
             "fairlead.tokens.wasted", description="Tokens computed for calls that did not complete"
         )
         self._service = meter.create_counter(
-            "fairlead.service", description="Service charged, in cost units, by the client's tier (its share)"
+            "fairlead.service", description="Service charged, in cost units, by the client's tier"
         )
         self._interactions = meter.create_counter("fairlead.interactions", description="Interactions that closed")
         self._duration = meter.create_histogram(
@@ -72,7 +73,7 @@ class CallMetrics:
             self._retries.add(call.retries, {"model": call.model})
         self._count_tokens(call)
         if call.service:
-            self._service.add(call.service, {"tier": call.tier, "app": app})
+            self._service.add(call.service, {"tier": call.tier or NO_TIER, "app": app})
         self._time(call)
 
     def interaction(self, interaction: InteractionRecord) -> None:
@@ -91,7 +92,7 @@ class CallMetrics:
 
     def _time(self, call: CallRecord) -> None:
         attributes = {
-            "gen_ai.operation.name": "chat",
+            "gen_ai.operation.name": call.operation,
             "gen_ai.provider.name": "fairlead",
             "gen_ai.request.model": call.model,
         }
@@ -118,7 +119,7 @@ class ThrottlingMetrics:
         meter.create_observable_counter(
             "fairlead.interactions.judged",
             [self._judged],
-            description="Interactions that are over, by app: served, throttled, broken, cancelled; and calls refused",
+            description="Interactions that are over, by app and what became of them; and calls refused",
         )
         meter.create_observable_counter(
             "fairlead.interactions.tokens.wasted",
@@ -134,7 +135,7 @@ class ThrottlingMetrics:
 
     def _judged(self, _: CallbackOptions) -> Iterable[Observation]:
         for app, account in list(self._accounting.apps.items()):  # a pushing thread may be here
-            for result in ("served", "throttled", "broken", "cancelled", "refused"):
+            for result in ("served", "throttled", "broken", "invalid", "cancelled", "refused"):
                 yield Observation(getattr(account, result), {"app": app, "result": result})
 
     def _wasted(self, _: CallbackOptions) -> Iterable[Observation]:

@@ -140,6 +140,7 @@ class Session:
         )
         placement = await self._cluster.place(request)
         call.worker, call.matched_tokens = placement.worker, placement.matched_tokens
+        call.worker_instance, call.scheduler = placement.instance, placement.scheduler
         attempts.placed(placement.instance)
         call.timings.dispatched = call.timings.dispatched or placement.selected_at
         self._attempt = placement.link.submit(self._submission(), self._receive)

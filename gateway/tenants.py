@@ -33,6 +33,7 @@ class Tenant:
 
     name: str
     share: float = 1.0  # larger = more service
+    tier: str = ""  # the name of that share, if it has one
     trusted_users: bool = False  # may name users, each of whom is a client of its own
     max_users: int = MAX_USERS  # the most users that the key may name
     apps: tuple[str, ...] = ()  # that the key may name; none given = none but the default app
@@ -45,6 +46,7 @@ class Identity:
     client: str
     tenant: str
     share: float
+    tier: str = ""
     apps: tuple[str, ...] = ()
     is_open: bool = False  # there are no keys, so nobody is bound to anything
 
@@ -108,7 +110,7 @@ class _Account:
             del self._users[user]
 
     def _identity(self, client: str) -> Identity:
-        return Identity(client, self.tenant.name, self.tenant.share, self.tenant.apps, self._is_open)
+        return Identity(client, self.tenant.name, self.tenant.share, self.tenant.tier, self.tenant.apps, self._is_open)
 
 
 class Tenants:
@@ -182,6 +184,7 @@ def _tenant(entry: Entry, values: Mapping[str, Entry], tiers: Mapping[str, float
     return Tenant(
         name,
         _share(values, tiers),
+        values["tier"].text() if "tier" in values else "",
         values["names_users"].flag() if "names_users" in values else False,
         values["max_users"].count() if "max_users" in values else MAX_USERS,
         tuple(app.name() for app in values["apps"].entries()) if "apps" in values else (),

@@ -110,7 +110,7 @@ def make_server(config: SchedulerConfig, scheduler: SchedulerService) -> Server:
 
 async def serve(config: SchedulerConfig, scheduler: SchedulerService, stop: asyncio.Event) -> None:
     """Serve until `stop`."""
-    metrics = Metrics(SCHEDULER, config.metrics, os.environ)
+    metrics = Metrics(SCHEDULER, config.metrics, os.environ, scheduler.instance)
     server = make_server(config, scheduler)
     await metrics.start()
     await server.start()

@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import logging
 import time
+import uuid
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
@@ -50,6 +51,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         self._other_costs: set[str] = set()  # that workers were seen to charge, and were warned of
         self.standings = Standings()
         self.placed_by_others = 0  # requests that workers took while this scheduler led
+        self.instance = uuid.uuid4().hex  # of this process, as traces and metrics name it
         self._attachments: dict[str, Attachment] = {}
         self._changed = asyncio.Event()
         self._sources = itertools.count(1)
@@ -186,7 +188,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
             identity = assignment.member.identity
             reply.worker, reply.instance, reply.address = identity.worker, identity.instance, identity.address
             reply.matched_tokens = assignment.matched_tokens
-            reply.selected_at = time.time_ns()
+            reply.selected_at, reply.scheduler = time.time_ns(), self.instance
         return reply
 
     def _attach(self, report: scheduler_pb2.WorkerReport) -> Attachment:

@@ -94,7 +94,7 @@ class Worker:
             address=address,
             model=self._model_info(model, limits),
         )
-        self._metrics = Metrics(WORKER, config.metrics, os.environ)
+        self._metrics = Metrics(WORKER, config.metrics, os.environ, hello.instance)
         policy = self._batcher.policy
         self._measured = WorkerMetrics(self._metrics.meter, hello.model, lambda: policy.balance_range_micro)
         self._inventory = Inventory(hello, lambda: self._engine_loop.stepping_since)

@@ -12,14 +12,21 @@ class Receiver(rpc.TraceServiceServicer):
 
     def __init__(self) -> None:
         self.spans: list[tuple[str, Span]] = []
+        self._instances: dict[bytes, str] = {}  # by span id
 
     def Export(
         self, request: pb.ExportTraceServiceRequest, context: grpc.ServicerContext
     ) -> pb.ExportTraceServiceResponse:
         for group in request.resource_spans:
-            service = next(a.value.string_value for a in group.resource.attributes if a.key == "service.name")
-            self.spans += [(service, span) for scope in group.scope_spans for span in scope.spans]
+            process = {item.key: item.value.string_value for item in group.resource.attributes}
+            spans = [span for scope in group.scope_spans for span in scope.spans]
+            self.spans += [(process["service.name"], span) for span in spans]
+            self._instances |= {span.span_id: process["service.instance.id"] for span in spans}
         return pb.ExportTraceServiceResponse()
+
+    def instance(self, span: Span) -> str:
+        """The process that the span is of."""
+        return self._instances[span.span_id]
 
     def named(self, name: str) -> list[Span]:
         return [span for _, span in self.spans if span.name == name]
@@ -34,11 +41,14 @@ class MetricsReceiver(metrics_service_pb2_grpc.MetricsServiceServicer):
 
     def __init__(self) -> None:
         self.metrics: set[tuple[str, str]] = set()
+        self.instances: dict[str, str] = {}  # by service
 
     def Export(
         self, request: metrics_service_pb2.ExportMetricsServiceRequest, context: grpc.ServicerContext
     ) -> metrics_service_pb2.ExportMetricsServiceResponse:
         for group in request.resource_metrics:
-            service = next(a.value.string_value for a in group.resource.attributes if a.key == "service.name")
+            process = {item.key: item.value.string_value for item in group.resource.attributes}
+            service = process["service.name"]
+            self.instances[service] = process["service.instance.id"]
             self.metrics |= {(service, metric.name) for scope in group.scope_metrics for metric in scope.metrics}
         return metrics_service_pb2.ExportMetricsServiceResponse()

@@ -7,9 +7,9 @@ from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExp
 from opentelemetry.metrics import Meter, MeterProvider, NoOpMeterProvider
 from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricReader, PeriodicExportingMetricReader
-from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 
 from fairlead.telemetry.exposition import exposition
+from fairlead.telemetry.resources import resource
 from fairlead.telemetry.scrape import ScrapeServer
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -19,16 +19,18 @@ class Metrics:
     """`meter` makes instruments; they cost nothing when nobody reads them.
 
     `listen`: address of the Prometheus endpoint, empty for none. The standard OTEL_* variables configure pushing.
+    `instance`: by which other services know this process, so that its metrics join the spans that a gateway exports
+    for it; empty: OpenTelemetry's own.
     """
 
-    def __init__(self, service: str, listen: str, environ: Mapping[str, str]) -> None:
+    def __init__(self, service: str, listen: str, environ: Mapping[str, str], instance: str = "") -> None:
         self._scraped = InMemoryMetricReader() if listen else None
         self._server = ScrapeServer(listen, self._expose) if listen else None
         readers: list[MetricReader] = [self._scraped] if self._scraped else []
         if endpoint := _push_endpoint(environ):
             readers.append(PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=endpoint)))
-        resource = Resource.create({SERVICE_NAME: service})
-        self._sdk = SdkMeterProvider(readers, resource, shutdown_on_exit=False) if readers else None
+        process = resource(service, instance)
+        self._sdk = SdkMeterProvider(readers, process, shutdown_on_exit=False) if readers else None
         provider: MeterProvider = self._sdk or NoOpMeterProvider()
         self.meter: Meter = provider.get_meter("fairlead")
 

@@ -9,6 +9,10 @@ GATEWAY = "fairlead-gateway"
 SCHEDULER = "fairlead-global-scheduler"
 WORKER = "fairlead-local-worker"
 
+# Operations of the GenAI conventions. A call that could not be read counts as a chat.
+CHAT = "chat"
+TEXT_COMPLETION = "text_completion"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRecord:
@@ -22,10 +26,13 @@ class CallRecord:
     stage: int = 0
     request_id: str
     caller_request_id: str = ""  # the caller's own; several calls may have the same
-    model: str
+    operation: str = CHAT
+    model: str  # empty: the call named none that is served
     worker: str = ""
+    worker_instance: str = ""  # the worker's process
+    scheduler: str = ""  # the scheduler's process; empty: the gateway chose the worker itself
     policy: str = ""  # the local queue policy
-    tier: str = ""  # the client's share, as text
+    tier: str = ""  # the name of the client's tier; empty: its key has none
     traceparent: str = ""  # W3C, the caller's; empty: none
     sampling: Sampling | None = None  # as asked for, once validated
     outcome: Outcome
@@ -80,6 +87,7 @@ class Phase:
 
     name: str
     service: str  # which of our services it was spent in
+    instance: str  # the process of that service; empty: the gateway that exports it
     start: int
     end: int
 
@@ -87,19 +95,19 @@ class Phase:
 def phases(call: CallRecord) -> list[Phase]:
     """The phases that the call reached; the last one ends with the call, whatever the clocks say."""
     ends = [
-        ("admit", GATEWAY, call.admitted),
-        ("select", SCHEDULER, call.dispatched),
-        ("queue", WORKER, call.scheduled),
-        ("prefill", WORKER, call.first_token),
-        ("decode", WORKER, call.finished),
+        ("admit", GATEWAY, "", call.admitted),
+        ("select", SCHEDULER if call.scheduler else GATEWAY, call.scheduler, call.dispatched),
+        ("queue", WORKER, call.worker_instance, call.scheduled),
+        ("prefill", WORKER, call.worker_instance, call.first_token),
+        ("decode", WORKER, call.worker_instance, call.finished),
     ]
     reached: list[Phase] = []
     start = call.received
-    for name, service, end in ends:
+    for name, service, instance, end in ends:
         if name == "decode" or not end:
-            return [*reached, Phase(name, service, start, call.finished)]
+            return [*reached, Phase(name, service, instance, start, call.finished)]
         # Clocks of machines differ: a phase neither begins before the last one's end nor ends after the call.
         clamped = min(max(end, start), call.finished)
-        reached.append(Phase(name, service, start, clamped))
+        reached.append(Phase(name, service, instance, start, clamped))
         start = clamped
     return reached

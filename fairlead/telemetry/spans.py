@@ -7,20 +7,21 @@ one per phase. Names and attributes follow the GenAI semantic conventions; promp
 import hashlib
 import re
 
-from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from fairlead.outcomes import Outcome
-from fairlead.telemetry.records import GATEWAY, SCHEDULER, WORKER, CallRecord, InteractionRecord, Phase, phases
+from fairlead.telemetry.records import GATEWAY, CallRecord, InteractionRecord, Phase, phases
+from fairlead.telemetry.resources import resource
 
 # At most so long: a later version's may go on, and is kept with every call that is remembered.
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.{0,64})?")
 _NO_STATUS = Status()
 _SCOPE = InstrumentationScope("fairlead")
-_RESOURCES = {name: Resource.create({SERVICE_NAME: name}) for name in (GATEWAY, SCHEDULER, WORKER)}
+_OURS = resource(GATEWAY, "")
 _IDS = RandomIdGenerator()
 Attributes = dict[str, str | int | float | tuple[str, ...]]
 
@@ -58,8 +59,8 @@ def call_spans(call: CallRecord) -> list[ReadableSpan]:
     completed = call.outcome is Outcome.COMPLETED
     status = Status(StatusCode.OK) if completed else Status(StatusCode.ERROR, call.outcome.name)
     span = _span(
-        f"chat {call.model}", GATEWAY, context, parent(call), (call.received, call.finished), _call_attributes(call),
-        kind=SpanKind.SERVER, status=status,
+        f"{call.operation} {call.model}".rstrip(), _OURS, context, parent(call), (call.received, call.finished),
+        _call_attributes(call), kind=SpanKind.SERVER, status=status,
     )  # fmt: skip
     return [span, *(_phase_span(phase, call, context) for phase in phases(call))]
 
@@ -74,17 +75,18 @@ def interaction_span(interaction: InteractionRecord) -> ReadableSpan:
         "fairlead.close_reason": interaction.reason,
     }
     context = _root(*interaction.trace_name)
-    return _span("interaction", GATEWAY, context, None, (interaction.started, interaction.ended), attributes)
+    return _span("interaction", _OURS, context, None, (interaction.started, interaction.ended), attributes)
 
 
 def _phase_span(phase: Phase, call: CallRecord, above: SpanContext) -> ReadableSpan:
     context = _context(above.trace_id, _IDS.generate_span_id())
-    return _span(phase.name, phase.service, context, above, (phase.start, phase.end), _phase_attributes(phase, call))
+    process = resource(phase.service, phase.instance)
+    return _span(phase.name, process, context, above, (phase.start, phase.end), _phase_attributes(phase, call))
 
 
 def _span(
     name: str,
-    service: str,
+    process: Resource,
     context: SpanContext,
     above: SpanContext | None,
     times: tuple[int, int],
@@ -94,31 +96,32 @@ def _span(
     status: Status = _NO_STATUS,
 ) -> ReadableSpan:
     return ReadableSpan(
-        name, context, above, _RESOURCES[service], attributes, kind=kind, status=status,
+        name, context, above, process, attributes, kind=kind, status=status,
         start_time=times[0], end_time=times[1], instrumentation_scope=_SCOPE,
     )  # fmt: skip
 
 
 def _call_attributes(call: CallRecord) -> Attributes:
     attributes: Attributes = {
-        "gen_ai.operation.name": "chat",
+        "gen_ai.operation.name": call.operation,
         "gen_ai.provider.name": "fairlead",
-        "gen_ai.request.model": call.model,
         "gen_ai.request.stream": True,
         "gen_ai.response.id": call.request_id,
-        "gen_ai.response.model": call.model,
         "gen_ai.usage.input_tokens": call.prompt_tokens,
         "gen_ai.usage.output_tokens": call.output_tokens,
         "gen_ai.usage.cache_read.input_tokens": call.cached_tokens,
         "fairlead.client": call.client,
         "fairlead.app": call.app,
         "fairlead.stage": call.stage,
-        "fairlead.tier": call.tier,
         "fairlead.outcome": call.outcome.name,
         "fairlead.service": call.service,
         "fairlead.system_tokens": call.system_tokens,
         "fairlead.retries": call.retries,
     }
+    if call.model:
+        attributes["gen_ai.request.model"] = attributes["gen_ai.response.model"] = call.model
+    if call.tier:
+        attributes["fairlead.tier"] = call.tier
     if call.sampling is not None:
         attributes["gen_ai.request.max_tokens"] = call.sampling.max_tokens
         attributes["gen_ai.request.temperature"] = call.sampling.temperature

@@ -52,6 +52,7 @@ class Trace:
     calls: deque[CallRecord] = field(default_factory=lambda: deque(maxlen=MOST_CALLS))
     held: int = 0
     kept: bool = False
+    rooted: bool = False  # its interaction's span is exported: what comes later joins it
 
 
 class Traces:
@@ -85,14 +86,18 @@ class Traces:
             self._export(trace, self._processor)
 
     def interaction(self, interaction: InteractionRecord) -> None:
-        """An interaction whose root span is ours has closed."""
+        """An interaction whose root span is ours has closed. Where a late call opened it again, its root is there."""
         if self._processor is None:
             return
         span = interaction_span(interaction)
         trace = self._traces.get(interaction.trace_name)
+        if trace is not None and trace.rooted:
+            return
         kept = trace.kept if trace is not None else self._keep.chooses(span.context.trace_id)
         if kept:
             self._processor.on_end(span)
+        if trace is not None:
+            trace.rooted = kept
 
     def find(self, name: str) -> list[CallRecord]:
         """The remembered calls of interactions with this id, and calls whose id, ours or the caller's, it is.

@@ -63,7 +63,7 @@ class DispatchReplies(_message.Message):
     def __init__(self, replies: _Optional[_Iterable[_Union[DispatchReply, _Mapping[str, _Any]]]] = ...) -> None: ...
 
 class DispatchReply(_message.Message):
-    __slots__ = ("request_id", "attempt", "worker", "address", "matched_tokens", "selected_at", "instance", "unplaced", "problem")
+    __slots__ = ("request_id", "attempt", "worker", "address", "matched_tokens", "selected_at", "instance", "unplaced", "problem", "scheduler")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     WORKER_FIELD_NUMBER: _ClassVar[int]
@@ -73,6 +73,7 @@ class DispatchReply(_message.Message):
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     UNPLACED_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULER_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     attempt: int
     worker: str
@@ -82,7 +83,8 @@ class DispatchReply(_message.Message):
     instance: str
     unplaced: Unplaced
     problem: str
-    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., worker: _Optional[str] = ..., address: _Optional[str] = ..., matched_tokens: _Optional[int] = ..., selected_at: _Optional[int] = ..., instance: _Optional[str] = ..., unplaced: _Optional[_Union[Unplaced, str]] = ..., problem: _Optional[str] = ...) -> None: ...
+    scheduler: str
+    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., worker: _Optional[str] = ..., address: _Optional[str] = ..., matched_tokens: _Optional[int] = ..., selected_at: _Optional[int] = ..., instance: _Optional[str] = ..., unplaced: _Optional[_Union[Unplaced, str]] = ..., problem: _Optional[str] = ..., scheduler: _Optional[str] = ...) -> None: ...
 
 class WorkerReport(_message.Message):
     __slots__ = ("hello", "load", "progress")

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x66\x61irlead/v1/throttling.proto\x12\x0b\x66\x61irlead.v1\"\x10\n\x0e\x41\x63\x63ountRequest\"\x8d\x01\n\x0f\x41\x63\x63ountResponse\x12%\n\x04\x61pps\x18\x01 \x03(\x0b\x32\x17.fairlead.v1.AppAccount\x12\x10\n\x08\x64\x65graded\x18\x02 \x01(\x08\x12\x10\n\x08gateways\x18\x03 \x01(\r\x12/\n\nplacements\x18\x04 \x03(\x0b\x32\x1b.fairlead.v1.PlacementCount\"B\n\x0ePlacementCount\x12\x11\n\tchosen_by\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\r\n\x05\x63ount\x18\x03 \x01(\x04\"\x97\x01\n\nAppAccount\x12\x0b\n\x03\x61pp\x18\x01 \x01(\t\x12\x0e\n\x06served\x18\x02 \x01(\x04\x12\x11\n\tthrottled\x18\x03 \x01(\x04\x12\x0e\n\x06\x62roken\x18\x04 \x01(\x04\x12\x11\n\tcancelled\x18\x05 \x01(\x04\x12\x0f\n\x07refused\x18\x06 \x01(\x04\x12\x0e\n\x06tokens\x18\x07 \x01(\x04\x12\x15\n\rwasted_tokens\x18\x08 \x01(\x04\x32R\n\nThrottling\x12\x44\n\x07\x41\x63\x63ount\x12\x1b.fairlead.v1.AccountRequest\x1a\x1c.fairlead.v1.AccountResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x66\x61irlead/v1/throttling.proto\x12\x0b\x66\x61irlead.v1\"\x10\n\x0e\x41\x63\x63ountRequest\"\x8d\x01\n\x0f\x41\x63\x63ountResponse\x12%\n\x04\x61pps\x18\x01 \x03(\x0b\x32\x17.fairlead.v1.AppAccount\x12\x10\n\x08\x64\x65graded\x18\x02 \x01(\x08\x12\x10\n\x08gateways\x18\x03 \x01(\r\x12/\n\nplacements\x18\x04 \x03(\x0b\x32\x1b.fairlead.v1.PlacementCount\"B\n\x0ePlacementCount\x12\x11\n\tchosen_by\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\r\n\x05\x63ount\x18\x03 \x01(\x04\"\xa8\x01\n\nAppAccount\x12\x0b\n\x03\x61pp\x18\x01 \x01(\t\x12\x0e\n\x06served\x18\x02 \x01(\x04\x12\x11\n\tthrottled\x18\x03 \x01(\x04\x12\x0e\n\x06\x62roken\x18\x04 \x01(\x04\x12\x11\n\tcancelled\x18\x05 \x01(\x04\x12\x0f\n\x07refused\x18\x06 \x01(\x04\x12\x0e\n\x06tokens\x18\x07 \x01(\x04\x12\x15\n\rwasted_tokens\x18\x08 \x01(\x04\x12\x0f\n\x07invalid\x18\t \x01(\x04\x32R\n\nThrottling\x12\x44\n\x07\x41\x63\x63ount\x12\x1b.fairlead.v1.AccountRequest\x1a\x1c.fairlead.v1.AccountResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,7 +38,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PLACEMENTCOUNT']._serialized_start=207
   _globals['_PLACEMENTCOUNT']._serialized_end=273
   _globals['_APPACCOUNT']._serialized_start=276
-  _globals['_APPACCOUNT']._serialized_end=427
-  _globals['_THROTTLING']._serialized_start=429
-  _globals['_THROTTLING']._serialized_end=511
+  _globals['_APPACCOUNT']._serialized_end=444
+  _globals['_THROTTLING']._serialized_start=446
+  _globals['_THROTTLING']._serialized_end=528
 # @@protoc_insertion_point(module_scope)

@@ -33,7 +33,7 @@ class PlacementCount(_message.Message):
     def __init__(self, chosen_by: _Optional[str] = ..., reason: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
 
 class AppAccount(_message.Message):
-    __slots__ = ("app", "served", "throttled", "broken", "cancelled", "refused", "tokens", "wasted_tokens")
+    __slots__ = ("app", "served", "throttled", "broken", "cancelled", "refused", "tokens", "wasted_tokens", "invalid")
     APP_FIELD_NUMBER: _ClassVar[int]
     SERVED_FIELD_NUMBER: _ClassVar[int]
     THROTTLED_FIELD_NUMBER: _ClassVar[int]
@@ -42,6 +42,7 @@ class AppAccount(_message.Message):
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     WASTED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    INVALID_FIELD_NUMBER: _ClassVar[int]
     app: str
     served: int
     throttled: int
@@ -50,4 +51,5 @@ class AppAccount(_message.Message):
     refused: int
     tokens: int
     wasted_tokens: int
-    def __init__(self, app: _Optional[str] = ..., served: _Optional[int] = ..., throttled: _Optional[int] = ..., broken: _Optional[int] = ..., cancelled: _Optional[int] = ..., refused: _Optional[int] = ..., tokens: _Optional[int] = ..., wasted_tokens: _Optional[int] = ...) -> None: ...
+    invalid: int
+    def __init__(self, app: _Optional[str] = ..., served: _Optional[int] = ..., throttled: _Optional[int] = ..., broken: _Optional[int] = ..., cancelled: _Optional[int] = ..., refused: _Optional[int] = ..., tokens: _Optional[int] = ..., wasted_tokens: _Optional[int] = ..., invalid: _Optional[int] = ...) -> None: ...

@@ -26,6 +26,7 @@ class Placement:
     link: WorkerLink
     selected_at: int  # Unix nanoseconds
     matched_tokens: int = 0  # the longest prefix that the worker is believed to hold
+    scheduler: str = ""  # the process that chose it; empty: this gateway
 
 
 class Cluster:
@@ -75,7 +76,9 @@ class Cluster:
         if reply.worker:
             self.placements.count(Decision.SCHEDULER)
             link = self._workers.link(reply.address, reply.instance)
-            return Placement(reply.worker, reply.instance, link, reply.selected_at, reply.matched_tokens)
+            return Placement(
+                reply.worker, reply.instance, link, reply.selected_at, reply.matched_tokens, reply.scheduler
+            )
         match reply.unplaced:
             case scheduler_pb2.UNPLACED_STANDBY:
                 return self._least_loaded(request, self.members.serving(request.model), Decision.NO_LEADER)

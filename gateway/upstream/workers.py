@@ -62,6 +62,7 @@ class WorkerLink:
         self._channel = open_channel(address, member)
         self._outbox: Outbox[worker_pb2.SessionCommands] | None = None
         self._reader: asyncio.Task[None] | None = None
+        self._closing = False
 
     @property
     def connected(self) -> bool:
@@ -102,6 +103,7 @@ class WorkerLink:
 
     async def close(self) -> None:
         """Break the stream: the worker aborts what it carried."""
+        self._closing = True
         if self._reader is not None:
             self._reader.cancel()
             await asyncio.wait([self._reader])
@@ -124,7 +126,8 @@ class WorkerLink:
             outbox.close()
             self._outbox = None
             lost, self.attempts = self.attempts, {}
-            log.warning("worker session ended", extra={"worker": self.address, "reason": reason, "lost": len(lost)})
+            level = logging.INFO if self._closing and not lost else logging.WARNING
+            log.log(level, "worker session ended", extra={"worker": self.address, "reason": reason, "lost": len(lost)})
             for attempt in lost.values():
                 attempt.receive(Lost())
 

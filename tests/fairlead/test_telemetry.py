@@ -15,7 +15,8 @@ NOW = 1_700_000_000 * SECOND
 PHASES = ["admit", "select", "queue", "prefill", "decode"]
 CALL = CallRecord(
     client="acme/ann", app="agent", interaction="i1", stage=0, request_id="r1", model="m", worker="w1", policy="dlpm",
-    sampling=Sampling(max_tokens=7, temperature=0.5), service=11.0, tier="2", retries=1, matched_tokens=16,
+    worker_instance="w1-1", scheduler="s1-1",
+    sampling=Sampling(max_tokens=7, temperature=0.5), service=11.0, tier="gold", retries=1, matched_tokens=16,
     outcome=Outcome.COMPLETED, finish_reason=FinishReason.STOP, prompt_tokens=9, cached_tokens=4, output_tokens=3,
     received=NOW, admitted=NOW + 1, dispatched=NOW + 30, queued=NOW + 40, scheduled=NOW + 500, first_token=NOW + 900,
     finished=NOW + 2000,
@@ -70,7 +71,7 @@ def test_phases_tile_the_call_and_name_their_service(receiver: Receiver, endpoin
     assert attributes["fairlead.client"].string_value == "acme/ann"
     assert attributes["fairlead.app"].string_value == "agent"
     assert attributes["fairlead.stage"].int_value == 0
-    assert attributes["fairlead.tier"].string_value == "2"
+    assert attributes["fairlead.tier"].string_value == "gold"
     assert attributes["fairlead.service"].double_value == 11.0
     assert attributes["fairlead.retries"].int_value == 1
     assert attributes["fairlead.outcome"].string_value == "COMPLETED"
@@ -78,6 +79,41 @@ def test_phases_tile_the_call_and_name_their_service(receiver: Receiver, endpoin
     assert below["select"]["fairlead.matched_tokens"].int_value == 16
     assert below["queue"]["fairlead.policy"].string_value == "dlpm"
     assert {below[name]["fairlead.worker"].string_value for name in ("queue", "prefill", "decode")} == {"w1"}
+
+
+def test_each_phase_is_of_the_process_that_it_was_spent_in(receiver: Receiver, endpoint: str) -> None:
+    export(endpoint, CALL)
+    [call] = receiver.named("chat m")
+    own = receiver.instance(call)
+    assert own not in ("", "w1-1", "s1-1")
+    instances = [receiver.instance(span) for _, span in receiver.below(call)]
+    assert instances == [own, "s1-1", "w1-1", "w1-1", "w1-1"]
+
+
+def test_a_worker_that_the_gateway_chose_is_its_own_choice_in_the_trace(receiver: Receiver, endpoint: str) -> None:
+    export(endpoint, replace(CALL, scheduler=""))
+    [call] = receiver.named("chat m")
+    assert [service for service, _ in receiver.below(call)][:2] == ["fairlead-gateway"] * 2
+
+
+def test_a_call_is_named_by_its_operation_and_the_model_if_there_is_one(receiver: Receiver, endpoint: str) -> None:
+    text = replace(CALL, operation="text_completion", request_id="r2")
+    export(endpoint, text, replace(text, model="", tier="", request_id="r3", outcome=Outcome.REJECTED_INVALID))
+    for name in ("text_completion m", "text_completion"):
+        [span] = receiver.named(name)
+        attributes = {item.key: item.value.string_value for item in span.attributes}
+        assert attributes["gen_ai.operation.name"] == "text_completion"
+        assert ("gen_ai.request.model" in attributes, "fairlead.tier" in attributes) == (name.endswith(" m"),) * 2
+
+
+def test_an_interaction_that_a_late_call_opens_again_keeps_one_root(receiver: Receiver, endpoint: str) -> None:
+    root = InteractionRecord(
+        client="acme/ann", app="agent", interaction="i1", calls=1, reason="end", started=NOW, ended=NOW + 3000
+    )
+    late = replace(CALL, request_id="r2", received=NOW + 5000, finished=NOW + 9000)
+    export(endpoint, CALL, root, late, replace(root, reason="idle", started=NOW + 5000, ended=NOW + 9000))
+    [interaction] = receiver.named("interaction")
+    assert {call.parent_span_id for call in receiver.named("chat m")} == {interaction.span_id}
 
 
 @pytest.mark.parametrize("reached", range(1, 6))

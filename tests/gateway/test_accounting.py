@@ -32,7 +32,7 @@ def account(*calls: Call) -> AppAccount:
     accounting = Accounting()
     for ended in calls:
         accounting.ended(ended)
-    accounting.closed(Closed(Key("c", "a", "i"), 0.0, 1.0, len(calls), Close.END))
+    accounting.closed(Closed(Key("c", "a", "i"), 1.0, len(calls), Close.END))
     return accounting.apps["a"]
 
 
@@ -58,6 +58,22 @@ def test_broken_and_cancelled_are_told_apart() -> None:
     assert account(call(Outcome.COMPLETED, 1), call(Outcome.CANCELLED, 2)) == AppAccount(cancelled=1, tokens=100)
 
 
+@pytest.mark.parametrize("outcome", [Outcome.REJECTED_INVALID, Outcome.REJECTED_TOO_LONG, Outcome.PERMISSION_DENIED])
+def test_what_a_caller_should_not_have_asked_for_is_no_outage(outcome: Outcome) -> None:
+    refused = call(outcome, 2, entered=False, output=0)
+    assert account(call(Outcome.COMPLETED, 1), refused) == AppAccount(invalid=1, tokens=50)
+    alone = Accounting()
+    alone.ended(call(outcome, 1, interaction="", entered=False, output=0))
+    assert alone.apps["a"] == AppAccount(invalid=1)
+
+
+def test_an_interaction_began_when_the_first_of_its_calls_came() -> None:
+    accounting = Accounting()
+    for received in (7, 5, 9):
+        accounting.ended(call(Outcome.COMPLETED, received))
+    assert accounting.closed(Closed(Key("c", "a", "i"), 1.0, 3, Close.END)) == 5
+
+
 def test_calls_that_stand_alone() -> None:
     accounting = Accounting()
     for outcome in (Outcome.COMPLETED, Outcome.INTERNAL, Outcome.CANCELLED):
@@ -77,7 +93,7 @@ def test_calls_of_nobody_known_count_for_no_app() -> None:
 
 def test_the_closing_of_an_interaction_without_calls_here_is_nobodys() -> None:
     accounting = Accounting()
-    accounting.closed(Closed(Key("c", "a", "i"), 0.0, 1.0, 1, Close.END))
+    accounting.closed(Closed(Key("c", "a", "i"), 1.0, 1, Close.END))
     assert accounting.apps == {}
 
 

@@ -35,7 +35,7 @@ def identify(tenants: Tenants, given: list[tuple[str, str | bytes]], now: float 
 def test_keys_name_tenants_and_users(tenants: Tenants) -> None:
     assert identify(tenants, metadata("gold")) == Identity("acme", "acme", 2.0)
     assert identify(tenants, metadata("gold", "ann")) == Identity("acme/ann", "acme", 2.0)
-    assert identify(tenants, metadata("plain")) == Identity("solo", "solo", 1.0, ("chat",))
+    assert identify(tenants, metadata("plain")) == Identity("solo", "solo", 1.0, apps=("chat",))
 
 
 def test_without_a_file_everybody_is_default_and_may_name_users() -> None:
@@ -121,7 +121,8 @@ def test_keys_are_replaced_and_keep_the_users_they_named(tenants: Tenants, tmp_p
         f"  - {{hash: {digest('new')}, tenant: other}}\n"
     )
     tenants.replace(Tenants.load(str(path), {"silver": 1.5}))
-    assert identify(tenants, metadata("gold", "ann")).share == 1.5
+    ann = identify(tenants, metadata("gold", "ann"))
+    assert (ann.share, ann.tier) == (1.5, "silver")
     with pytest.raises(PermissionDenied, match="at most 1 users"):
         identify(tenants, metadata("gold", "bob"))
     assert identify(tenants, metadata("new")).client == "other"

@@ -81,7 +81,7 @@ def test_ends_when_told_and_its_token_is_worthless_then() -> None:
     g.admitted(KEY, token, 2.0)
     closed = g.finished(KEY, end=True, now=3.0)
     assert closed is not None
-    assert (closed.reason, closed.calls, closed.started, closed.ended) == (Close.END, 2, 0.0, 3.0)
+    assert (closed.reason, closed.calls, closed.ended) == (Close.END, 2, 3.0)
     assert not g.continues(KEY, token, 3.0)
     assert g.admitted(KEY, token, 3.0) == 0
 

@@ -34,7 +34,6 @@ class Interaction:
     """A record that only Interactions changes."""
 
     key: Key
-    started: float  # when this gateway first saw it
     opened: float  # moves forward with the time spent in flight
     calls: int = 0  # admitted, at any gateway
     in_flight: int = 0
@@ -47,7 +46,6 @@ class Closed:
     """An interaction that is over."""
 
     key: Key
-    started: float
     ended: float
     calls: int
     reason: Close
@@ -189,7 +187,7 @@ class Interactions:
 
     def _open(self, key: Key, token: bytes, now: float) -> Interaction:
         opened, calls = self._claim(key, token, now) or Claim(now, 0)
-        return Interaction(key, now, opened, calls)
+        return Interaction(key, opened, calls)
 
     def _claim(self, key: Key, token: bytes, now: float) -> Claim | None:
         claim = self._signer.verify(key, token) if token else None
@@ -202,4 +200,4 @@ class Interactions:
     def _close(self, found: Interaction, reason: Close, now: float) -> Closed:
         # From then on max_age makes its tokens worthless everywhere.
         self._closures.add(found.key, found.opened, found.calls, now + self._profiles.limits.max_age)
-        return Closed(found.key, found.started, now, found.calls, reason)
+        return Closed(found.key, now, found.calls, reason)
