@@ -3,10 +3,11 @@
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cli.comparison import INTERRUPTED
 from cli.jobs import run_jobs
 from cli.option_types import make_file, make_folder, whole, written_to
 from fairlead.errors import InvalidRequest
@@ -41,7 +42,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Each item as it is done; items whose data was not given are named and left out of `all`."""
+    """Each item as it is done; items whose data was not given are named and left out of `all`. When it is interrupted,
+    what is done stays, and what is not is named."""
     if args.list or not args.names:
         for item in ITEMS.values():
             print(f"{item.name:<22} {item.source}")
@@ -54,15 +56,25 @@ def run(args: argparse.Namespace) -> int:
     for name, error in missing.items():
         print(f"{name}: left out, {error}", file=sys.stderr)
     sections: dict[Item, str] = {}
-    for item, report in _reports(studies, args.processes):
-        write(args.out, item.name, report)
-        print(f"\n{item.name}: {item.source}\n{table(report.findings)}", flush=True)
-        sections[item] = section(item, studies[item], report)
+    try:
+        for item, report in _reports(studies, args.processes):
+            write(args.out, item.name, report)
+            print(f"\n{item.name}: {item.source}\n{table(report.findings)}", flush=True)
+            sections[item] = section(item, studies[item], report)
+    except KeyboardInterrupt:
+        print(_interrupted(args, studies, sections), file=sys.stderr)
+        return INTERRUPTED
     if args.markdown:
         ordered = [sections[item] for item in studies]  # they came as they were done
         args.markdown.write_text("\n".join([INTRODUCTION, *ordered, *_left_out(missing)]))
     print(f"\n{written_to(args.out)}")
     return 0
+
+
+def _interrupted(args: argparse.Namespace, studies: Collection[Item], done: Collection[Item]) -> str:
+    missing = ", ".join(item.name for item in studies if item not in done)
+    text = f"\ninterrupted: {len(done)} of {len(studies)} items are done, see {args.out}; not done: {missing}"
+    return f"{text}\n{args.markdown} is as it was: it holds all items" if args.markdown else text
 
 
 def _prepare(args: argparse.Namespace) -> None:

@@ -1,5 +1,7 @@
 """`fairlead reproduce`: what is written where, and what is refused before anything is simulated."""
 
+import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,16 @@ CALLS = Scenario(ClusterSpec(), Streams((Stream(client="a", per_minute=60.0, out
 def small(sources: Sources) -> Study:
     def read(runs: object) -> Report:
         return Report([("n",), (1,)], [Chart("t", "x", "y", [Line("l", [1.0], [1.0])])], [Finding("c", "p", "o", True)])
+
+    return Study("Four calls.", {"calls": CALLS}, read)
+
+
+def cut_short(sources: Sources) -> Study:
+    """Somebody presses Ctrl-C before this is read."""
+
+    def read(runs: object) -> Report:
+        signal.raise_signal(signal.SIGINT)
+        return Report([("n",)])
 
     return Study("Four calls.", {"calls": CALLS}, read)
 
@@ -73,6 +85,22 @@ def test_files_that_cannot_be_written_are_refused_first(tmp_path: Path, capsys: 
         assert said.err.startswith(f"fairlead: {options[1]}: ")
         assert said.err.count("\n") == 1
         assert said.out == ""
+
+
+def test_after_ctrl_c_what_is_done_stays_and_what_is_not_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = Item("late", "Paper, Figure 3", cut_short)
+    monkeypatch.setattr(reproduce, "ITEMS", {**reproduce.ITEMS, "late": late, "later": replace(late, name="later")})
+    document = tmp_path / "report.md"
+    document.write_text("everything")
+    assert run(tmp_path, "all", "--markdown", str(document)) == 130
+    said = capsys.readouterr()
+    assert "| c | p | o | yes |" in said.out
+    assert (tmp_path / "out" / "small.csv").is_file()
+    assert f"interrupted: 1 of 3 items are done, see {tmp_path / 'out'}; not done: late, later\n" in said.err
+    assert f"{document} is as it was" in said.err
+    assert document.read_text() == "everything"
 
 
 def test_data_that_an_item_needs_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
