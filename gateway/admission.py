@@ -89,6 +89,7 @@ class Admission:
         call.cleanup.callback(self._streams.close, identity.client)
         to_encode = worker_pb2.EncodeRequest(
             prompt=request.prompt,
+            client=identity.client,
             cache_scope=self._cache_scope(identity),
             public_system=begins_publicly(request.prompt, self._throttling.profiles.app(call.app).public_system),
         )
@@ -142,7 +143,7 @@ class Admission:
     async def _in_turn(
         self, client: str, request: worker_pb2.EncodeRequest, model: str, deadline: float | None
     ) -> worker_pb2.EncodeResponse:
-        """Tokenize. A client's long prompts go one after the other: nobody else has to wait for all of them."""
+        """Tokenize. A client's long prompts go one after the other: workers need not hold all of them."""
         if request.ByteSize() <= LONG_PROMPT:
             return await self._cluster.encode(model, request, deadline)
         turn = self._turns.setdefault(client, asyncio.Lock())

@@ -31,6 +31,7 @@ from local_worker.model import Model, load_model
 from local_worker.outbox import Outbox
 from local_worker.prompts import Prompts
 from local_worker.service import TokenizerService, WorkerService
+from local_worker.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +78,7 @@ class Worker:
             limits.max_prompt_tokens,
         )
         self._service = WorkerService(prompts, self._engine_loop)
+        tokenizer = TokenizerService(prompts, Turns("tokenizer"))
         member = config.member
         self._server = Server(
             config.listen,
@@ -85,7 +87,6 @@ class Worker:
         )
         secret = config.secret
         self._server.add(worker_pb2_grpc.add_WorkerServicer_to_server, self._service, _name("Worker"), secret)
-        tokenizer = TokenizerService(prompts)
         self._server.add(worker_pb2_grpc.add_TokenizerServicer_to_server, tokenizer, _name("Tokenizer"), secret)
         address = config.advertise or f"{config.listen.rpartition(':')[0]}:{self._server.port}"
         hello = scheduler_pb2.Hello(

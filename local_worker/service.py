@@ -5,6 +5,7 @@ import itertools
 import logging
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 
 import grpc
 
@@ -20,6 +21,7 @@ from local_worker.loop import EngineLoop
 from local_worker.outbox import Outbox, Sink
 from local_worker.prompts import Prompts
 from local_worker.stop_strings import StopStrings
+from local_worker.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -144,13 +146,15 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
 
 
 class TokenizerService(worker_pb2_grpc.TokenizerServicer):
-    """Prompts to token ids and block digests."""
+    """Prompts to token ids and block digests, clients taking turns by the bytes that they ask for."""
 
-    def __init__(self, prompts: Prompts) -> None:
+    def __init__(self, prompts: Prompts, turns: Turns) -> None:
         self._prompts = prompts
+        self._turns = turns
 
     async def Encode(
         self, request: worker_pb2.EncodeRequest, context: grpc.aio.ServicerContext
     ) -> worker_pb2.EncodeResponse:
         """See worker.proto. Runs beside the event loop: a long chat takes milliseconds."""
-        return await asyncio.to_thread(self._prompts.encode, request)
+        size = max(1, request.prompt.ByteSize())
+        return await self._turns.run(request.client, size, partial(self._prompts.encode, request))

@@ -112,14 +112,16 @@ class Ended(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., outcome: _Optional[_Union[_common_pb2.Outcome, str]] = ..., finish_reason: _Optional[_Union[_common_pb2.FinishReason, str]] = ..., message: _Optional[str] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping[str, _Any]]] = ..., timings: _Optional[_Union[_common_pb2.Timings, _Mapping[str, _Any]]] = ..., text: _Optional[str] = ...) -> None: ...
 
 class EncodeRequest(_message.Message):
-    __slots__ = ("prompt", "cache_scope", "public_system")
+    __slots__ = ("prompt", "cache_scope", "public_system", "client")
     PROMPT_FIELD_NUMBER: _ClassVar[int]
     CACHE_SCOPE_FIELD_NUMBER: _ClassVar[int]
     PUBLIC_SYSTEM_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
     prompt: _common_pb2.Prompt
     cache_scope: str
     public_system: bool
-    def __init__(self, prompt: _Optional[_Union[_common_pb2.Prompt, _Mapping[str, _Any]]] = ..., cache_scope: _Optional[str] = ..., public_system: _Optional[bool] = ...) -> None: ...
+    client: str
+    def __init__(self, prompt: _Optional[_Union[_common_pb2.Prompt, _Mapping[str, _Any]]] = ..., cache_scope: _Optional[str] = ..., public_system: _Optional[bool] = ..., client: _Optional[str] = ...) -> None: ...
 
 class EncodeResponse(_message.Message):
     __slots__ = ("token_ids", "digests", "system_tokens", "public_tokens", "revision")

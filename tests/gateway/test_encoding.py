@@ -31,7 +31,7 @@ LONGEST_TOKEN = 20  # characters
 
 
 class HeldTokenizer(worker_pb2_grpc.TokenizerServicer):
-    """Tokenizes when it is told to: `asked` is who waits for it, by cache scope."""
+    """Tokenizes when it is told to: `asked` is which client waits for it."""
 
     def __init__(self) -> None:
         self.server = Server("127.0.0.1:0")
@@ -42,7 +42,7 @@ class HeldTokenizer(worker_pb2_grpc.TokenizerServicer):
     async def Encode(
         self, request: worker_pb2.EncodeRequest, context: grpc.aio.ServicerContext
     ) -> worker_pb2.EncodeResponse:
-        self.asked.put_nowait(request.cache_scope)
+        self.asked.put_nowait(request.client)
         async with self.allowed:
             self.allowed.release()
             return worker_pb2.EncodeResponse(token_ids=b"1234")

@@ -1,0 +1,131 @@
+"""Self-clocked fair queueing against a naive model, and what it promises."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from local_worker.core.fair_queue import FairQueue
+
+CLIENTS = st.sampled_from("abc")
+COSTS = st.integers(1, 20)
+Item = tuple[str, int, int]  # client, cost, number
+
+
+class Naive:
+    """Tags every item that is first in its line, over and over, from the history of the clock."""
+
+    def __init__(self) -> None:
+        self.clock = 0
+        self.waiting: list[Item] = []
+        self.since: dict[str, int] = {}
+
+    def put(self, item: Item) -> None:
+        if all(client != item[0] for client, _, _ in self.waiting):
+            self.since[item[0]] = self.clock
+        self.waiting.append(item)
+
+    def take(self) -> list[Item]:
+        """All that may be taken now, of which the queue chooses."""
+        firsts = {client: (client, cost, number) for client, cost, number in reversed(self.waiting)}
+        tags = {item: self.since[item[0]] + item[1] for item in firsts.values()}
+        return [item for item in tags if tags[item] == min(tags.values())]
+
+    def taken(self, item: Item) -> None:
+        self.clock = max(self.clock, self.since[item[0]] + item[1])
+        self.since[item[0]] = self.clock
+        self.waiting.remove(item)
+
+
+class Comparison(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue, self.naive, self.number = FairQueue[Item](), Naive(), 0
+
+    @rule(client=CLIENTS, cost=COSTS)
+    def put(self, client: str, cost: int) -> None:
+        self.number += 1
+        item = (client, cost, self.number)
+        self.queue.put(client, cost, item)
+        self.naive.put(item)
+
+    @rule()
+    def take(self) -> None:
+        allowed = self.naive.take()
+        item = self.queue.take()
+        if item is None:
+            assert not allowed
+        else:
+            assert item in allowed
+            self.naive.taken(item)
+
+    @precondition(lambda self: self.naive.waiting)
+    @rule(data=st.data())
+    def withdraw(self, data: st.DataObject) -> None:
+        item = data.draw(st.sampled_from(self.naive.waiting))
+        self.queue.withdraw(item[0], item)
+        self.naive.waiting.remove(item)
+
+    @invariant()
+    def agree(self) -> None:
+        self.queue.check_invariants()
+        assert len(self.queue) == len(self.naive.waiting)
+
+
+TestComparison = Comparison.TestCase
+
+
+def filled(costs: dict[str, list[int]]) -> FairQueue[Item]:
+    queue = FairQueue[Item]()
+    for client, own in costs.items():
+        for number, cost in enumerate(own):
+            queue.put(client, cost, (client, cost, number))
+    return queue
+
+
+def drained(queue: FairQueue[Item]) -> list[Item]:
+    return list(iter(queue.take, None))
+
+
+@given(st.dictionaries(CLIENTS, st.lists(COSTS, min_size=1, max_size=30), min_size=2))
+def test_clients_that_wait_all_the_time_get_the_same_but_for_their_largest(costs: dict[str, list[int]]) -> None:
+    served, left = Counter[str](), Counter({client: len(own) for client, own in costs.items()})
+    history = [served.copy()]
+    for client, cost, _ in drained(filled(costs)):
+        served[client] += cost
+        left[client] -= 1
+        history.append(served.copy())
+        if not left[client]:
+            break  # from here on one of them does not wait any more
+    for start in range(len(history)):
+        gained = history[-1] - history[start]
+        for one in costs:
+            for other in costs:
+                assert abs(gained[one] - gained[other]) <= max(costs[one]) + max(costs[other])
+
+
+@given(st.dictionaries(CLIENTS, st.lists(COSTS, min_size=1, max_size=30)), st.integers(0, 40), COSTS)
+def test_little_work_waits_for_little_of_anybody(costs: dict[str, list[int]], before: int, cost: int) -> None:
+    queue = filled(costs)
+    for _ in range(before):
+        queue.take()
+    queue.put("small", cost, ("small", cost, 0))
+    order = drained(queue)
+    ahead = Counter[str]()
+    for client, own, _ in order[: order.index(("small", cost, 0))]:
+        ahead[client] += own
+    for client, total in ahead.items():
+        assert total <= cost + max(costs[client])
+
+
+def test_a_short_prompt_goes_before_all_long_ones_of_others() -> None:
+    queue = filled({f"user {number}": [4096] for number in range(20)})
+    queue.put("honest", 10, ("honest", 10, 0))
+    assert queue.take() == ("honest", 10, 0)
+
+
+def test_a_cost_must_be_positive() -> None:
+    with pytest.raises(ValueError, match="cost: must be positive, got 0"):
+        FairQueue[str]().put("a", 0, "x")
