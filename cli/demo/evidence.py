@@ -1,39 +1,52 @@
-"""What one run showed, reduced to the numbers that are compared."""
+"""What a trial showed, reduced to the numbers that are compared, and what the comparison shows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cli.demo.observation import Observation, Sample
-from cli.demo.scenario import PERSONAS, Record
-from fairlead.metrics import jain_index, percentile
+from cli.demo.observation import Sample
+from cli.demo.trial import Trial
+from cli.demo.users import USERS
+from fairlead.metrics import percentile
+
+NAMES = [user.name for user in USERS]
+NEAR = 0.8  # of another's hit rate is near it
 
 
 @dataclass(frozen=True, slots=True)
 class UserEvidence:
-    """One user's part of a run. Times in seconds, service in cost units."""
+    """One user's part of a trial. Times in seconds, service in cost units."""
 
     user: str
-    role: str
     service: float
     share: float
     requests: int
     ttft_p50: float
     ttft_p99: float
+    backlogged: float  # share of the samples in which it waited on every worker
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One run."""
+    """One trial."""
 
     title: str
     seconds: float
+    service_rate: float  # cost units per second
     users: tuple[UserEvidence, ...]
-    jain: float
     gap: float
     hit_rate: float
-    tokens_per_second: float
-    backlogged: dict[str, float]  # share of the samples in which the user waited on every worker
+    tokens_per_second: float  # of output
     errors: int
+    cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What the demo is to show, with the figures for it or against it."""
+
+    claim: str
+    figures: str
+    holds: bool
 
 
 def backlogged_gap(samples: Sequence[Sample], users: Sequence[str]) -> float:
@@ -56,38 +69,52 @@ def backlogged_gap(samples: Sequence[Sample], users: Sequence[str]) -> float:
     return worst
 
 
-def weigh(title: str, record: Record, observation: Observation) -> Evidence:
-    """The evidence of a run; raises ValueError when a user was never served."""
-    samples = observation.samples
-    seconds, final = samples[-1].at, samples[-1].service
-    total = sum(final.get(persona.name, 0.0) for persona in PERSONAS)
-    users = []
-    for persona in PERSONAS:
-        calls = [call for call in record.calls if call.user == persona.name]
-        if not calls:
-            raise ValueError(f"{title}: {persona.name} was never served; first errors: {record.errors[:3]}")
-        waits = [call.ttft for call in calls]
-        service = final.get(persona.name, 0.0)
-        users.append(
-            UserEvidence(
-                persona.name,
-                persona.role,
-                service,
-                service / total,
-                len(calls),
-                percentile(waits, 50),
-                percentile(waits, 99),
-            )
-        )
-    names = [persona.name for persona in PERSONAS]
+def weigh(trial: Trial) -> Evidence:
+    """The evidence of a trial; raises ValueError when a user was never served."""
+    calls, samples = trial.record.calls, trial.observation.samples
+    for name in NAMES:
+        if not any(call.user == name for call in calls):
+            raise ValueError(f"{trial.system.title}: {name} was never served; first errors: {trial.record.errors[:3]}")
+    seconds = samples[-1].at
     return Evidence(
-        title=title,
+        title=trial.system.title,
         seconds=seconds,
-        users=tuple(users),
-        jain=jain_index([user.service for user in users]),
-        gap=backlogged_gap(samples, names),
-        hit_rate=sum(call.cached_tokens for call in record.calls) / sum(call.prompt_tokens for call in record.calls),
-        tokens_per_second=sum(call.output_tokens for call in record.calls) / seconds,
-        backlogged={name: sum(s.backlogged.get(name, False) for s in samples) / len(samples) for name in names},
-        errors=len(record.errors),
+        service_rate=trial.observation.served / seconds,
+        users=tuple(_of_user(trial, name) for name in NAMES),
+        gap=backlogged_gap(samples, NAMES),
+        hit_rate=sum(call.cached_tokens for call in calls) / sum(call.prompt_tokens for call in calls),
+        tokens_per_second=sum(call.output_tokens for call in calls) / seconds,
+        errors=len(trial.record.errors),
+        cut=trial.cut,
     )
+
+
+def _of_user(trial: Trial, name: str) -> UserEvidence:
+    samples = trial.observation.samples
+    waits = [call.ttft for call in trial.record.calls if call.user == name]
+    service = samples[-1].service.get(name, 0.0)
+    return UserEvidence(
+        user=name,
+        service=service,
+        share=service / trial.observation.served,
+        requests=len(waits),
+        ttft_p50=percentile(waits, 50),
+        ttft_p99=percentile(waits, 99),
+        backlogged=sum(sample.backlogged.get(name, False) for sample in samples) / len(samples),
+    )
+
+
+def findings(runs: Sequence[Evidence], bound: float) -> list[Finding]:
+    """What `runs` under FCFS, VTC and DLPM are to show, judged by what they measured; `bound` is DLPM's in the pool."""
+    fcfs, vtc, dlpm = runs
+
+    def against_bound(evidence: Evidence) -> str:
+        return f"{evidence.gap:,.0f} against {bound:,.0f}"
+
+    hits = f"{dlpm.hit_rate:.0%} against {{:.0%}}"
+    return [
+        Finding("FCFS goes beyond the bound", against_bound(fcfs), fcfs.gap > bound),
+        Finding("DLPM + DoubleQ stays within it", against_bound(dlpm), dlpm.gap <= bound),
+        Finding("its hit rate is near that of FCFS", hits.format(fcfs.hit_rate), dlpm.hit_rate >= NEAR * fcfs.hit_rate),
+        Finding("and above that of VTC", hits.format(vtc.hit_rate), dlpm.hit_rate > vtc.hit_rate),
+    ]

@@ -21,10 +21,15 @@ class Sample:
 
 @dataclass(slots=True)
 class Observation:
-    """The samples of one run, and the bound that the theorem gives for the pool."""
+    """The samples of one run, and the bound that is proved for the pool, in cost units; 0.0 without one."""
 
     samples: list[Sample] = field(default_factory=list)
     bound: float = 0.0
+
+    @property
+    def served(self) -> float:
+        """Service that all users have received, in cost units."""
+        return sum(self.samples[-1].service.values()) if self.samples else 0.0
 
 
 async def observe(scheduler: str, secret: str, observation: Observation) -> None:

@@ -1,99 +1,100 @@
-"""The demo's results: a table, a plot, the raw numbers, one line of plain verdict."""
+"""The demo's result on one screen of a terminal, 80 columns by 24 lines, and all that was measured as JSON."""
 
 import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from cli.demo.evidence import Evidence
-from cli.demo.observation import Observation
-from cli.demo.scenario import Record
+from cli.demo.evidence import Evidence, Finding
+from cli.demo.trial import Trial
+from cli.demo.users import USERS
 
-ROW = "{:<18} {:<8} {:>9} {:>7} {:>9} {:>10} {:>10} {:>11}"
-SUMMARY = "{:<18} {:>6} {:>12} {:>14} {:>9} {:>11}"
+BAR = 36  # characters
+HEADS = "{:<19} {:>20} {:>17} {:>9} {:>10}"
+ROW = "{:<19} {:>6} {:>6} {:>6} {:>8} {:>8} {:>9} {:>10}"
 
 
-def table(runs: Sequence[Evidence], bound: float) -> str:
-    """Both runs, per user and in all."""
-    lines = [ROW.format("schedulers", "user", "service", "share", "requests", "TTFT p50 s", "TTFT p99 s", "backlogged")]
-    for run in runs:
-        lines += [
+def screen(runs: Sequence[Evidence], findings: Sequence[Finding], bound: float) -> str:
+    """`runs` under FCFS, VTC and DLPM; `bound` is DLPM's, for the pool, in cost units."""
+    seconds = bound / runs[-1].service_rate
+    demand = ", ".join(f"{user.name} {user.parallel}" for user in USERS)
+    return "\n".join(
+        [
+            f"Three users share two workers. Questions at a time: {demand}.",
+            "Questions of one user begin alike. A worker caches the beginning of one user's.",
+            "Service is counted in units: 1 per uncached input token, 2 per output token.",
+            "",
+            *_table(runs),
+            "",
+            f"How far a waiting user fell behind another; the bound, |, is {bound:,.0f} units:",
+            *_bars(runs, bound),
+            f"The bound in words: never more than the workers serve in {seconds:,.0f} seconds.",
+            "",
+            *_findings(findings),
+            *_cut(runs),
+        ]
+    )
+
+
+def _table(runs: Sequence[Evidence]) -> list[str]:
+    names = [user.name for user in USERS]
+    return [
+        HEADS.format("", "share of service", "median wait, s", "cache", "output"),
+        ROW.format("", *names, names[0], names[1], "hit rate", "tokens/s"),
+        *(
             ROW.format(
                 run.title,
-                user.user,
-                f"{user.service:,.0f}",
-                f"{user.share:.1%}",
-                user.requests,
-                f"{user.ttft_p50:.2f}",
-                f"{user.ttft_p99:.2f}",
-                f"{run.backlogged[user.user]:.0%}",
+                *(f"{user.share:.0%}" for user in run.users),
+                f"{run.users[0].ttft_p50:.1f}",
+                f"{run.users[1].ttft_p50:.1f}",
+                f"{run.hit_rate:.0%}",
+                f"{run.tokens_per_second:.1f}",
             )
-            for user in run.users
-        ]
-    lines += ["", SUMMARY.format("schedulers", "Jain", "service gap", "DLPM's bound", "hit rate", "tokens/s")]
-    lines += [
-        SUMMARY.format(
-            run.title,
-            f"{run.jain:.3f}",
-            f"{run.gap:,.0f}",
-            f"{bound:,.0f}",
-            f"{run.hit_rate:.1%}",
-            f"{run.tokens_per_second:.1f}",
-        )
-        for run in runs
+            for run in runs
+        ),
     ]
-    return "\n".join(lines)
 
 
-def verdict(unfair: Evidence, fair: Evidence, bound: float) -> str:
-    """One sentence that says what was seen, whatever it was."""
-    flooder = f"the flooder got {unfair.users[0].share:.0%} of the service"
-    before = f"under {unfair.title} {flooder}, a gap of {unfair.gap:,.0f} ({_against(unfair.gap, bound)})"
-    after = f"under {fair.title} {fair.users[0].share:.0%}, a gap of {fair.gap:,.0f} ({_against(fair.gap, bound)})"
-    return f"Verdict: {before}; {after}."
+def _bars(runs: Sequence[Evidence], bound: float) -> list[str]:
+    most = max(bound, *(run.gap for run in runs))
+    mark = round(bound / most * (BAR - 1))
+    lines = []
+    for run in runs:
+        cells = list(f"{'#' * round(run.gap / most * BAR):<{BAR}}")
+        cells[mark] = "|"
+        lines.append(f"{run.title:<19} {''.join(cells)} {run.gap:>7,.0f}  {_place(run.gap, bound)}")
+    return lines
 
 
-def _against(gap: float, bound: float) -> str:
-    return f"{'within' if gap <= bound else 'beyond'} the bound of {bound:,.0f}"
+def _place(gap: float, bound: float) -> str:
+    return "within" if gap <= bound else "BEYOND"
 
 
-def write_json(path: Path, bound: float, runs: Sequence[tuple[Evidence, Record, Observation]]) -> None:
+def _findings(findings: Sequence[Finding]) -> list[str]:
+    lines = [f"{'yes' if f.holds else 'NO '}  {f.claim:<34} {f.figures}" for f in findings]
+    if all(finding.holds for finding in findings):
+        return [*lines, "Verdict: fair, and the cache is kept."]
+    return [*lines, "Verdict: this run does not show all of it; see the lines that begin with NO."]
+
+
+def _cut(runs: Sequence[Evidence]) -> list[str]:
+    names = [run.title for run in runs if run.cut]
+    return [f"Ended by the time limit: {', '.join(names)}."] if names else []
+
+
+def write_json(path: Path, bound: float, findings: Sequence[Finding], runs: Sequence[tuple[Evidence, Trial]]) -> None:
     """Everything that was measured."""
     document = {
         "bound": bound,
+        "findings": [dataclasses.asdict(finding) for finding in findings],
         "runs": [
             {
                 "evidence": dataclasses.asdict(evidence),
-                "calls": [dataclasses.asdict(call) for call in record.calls],
-                "errors": record.errors,
-                "samples": [dataclasses.asdict(sample) for sample in observation.samples],
+                "calls": [dataclasses.asdict(call) for call in trial.record.calls],
+                "errors": trial.record.errors,
+                "samples": [dataclasses.asdict(sample) for sample in trial.observation.samples],
             }
-            for evidence, record, observation in runs
+            for evidence, trial in runs
         ],
     }
     path.write_text(json.dumps(document, indent=1))
-
-
-def plot(path: Path, bound: float, runs: Sequence[tuple[Evidence, Observation]]) -> None:
-    """Service over time per user, one panel per run, same scale."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, len(runs), figsize=(11, 4.2), sharey=True, layout="constrained")
-    for axis, (evidence, observation) in zip(axes, runs, strict=True):
-        times = [sample.at for sample in observation.samples]
-        for user in evidence.users:
-            served = [sample.service.get(user.user, 0.0) for sample in observation.samples]
-            axis.plot(times, served, label=f"{user.user} ({user.role})")
-        least = [min(s.service.get(u.user, 0.0) for u in evidence.users) for s in observation.samples]
-        top = [value + bound for value in least]
-        axis.plot(times, top, linestyle=":", color="grey", label="least served + bound")
-        axis.set_title(f"{evidence.title}: gap {evidence.gap:,.0f}, bound {bound:,.0f}")
-        axis.set_xlabel("seconds")
-        axis.grid(alpha=0.3)
-    axes[0].set_ylabel("service received (input tokens + 2 x output tokens)")
-    axes[0].legend(loc="upper left", fontsize="small")
-    figure.savefig(path, dpi=130)
-    pyplot.close(figure)

@@ -1,17 +1,23 @@
 """What the demo reports follows from what it measured."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cli.demo.evidence import backlogged_gap, weigh
+from cli.demo.evidence import Evidence, backlogged_gap, findings, weigh
 from cli.demo.observation import Observation, Sample
-from cli.demo.report import plot, table, verdict, write_json
-from cli.demo.scenario import PERSONAS, Call, Record
+from cli.demo.picture import draw
+from cli.demo.report import screen, write_json
+from cli.demo.systems import DLPM, FCFS, VTC, System
+from cli.demo.trial import Trial
+from cli.demo.users import USERS, Call, Record
 
 STEP = st.tuples(*(st.tuples(st.integers(0, 9), st.booleans()) for _ in range(3)))
+BOUND = 40.0
 
 
 def samples_of(steps: list[tuple[tuple[int, bool], ...]]) -> list[Sample]:
@@ -44,35 +50,73 @@ def test_the_gap_is_the_largest_lead_over_a_backlogged_user(steps: list[tuple[tu
     assert backlogged_gap(samples, list("abc")) == brute_force(samples)
 
 
-def run_with(shares: dict[str, float]) -> tuple[Record, Observation]:
-    record = Record([Call(p.name, 0.5, 1.0, 10, 5, 4) for p in PERSONAS for _ in range(3)])
-    final = dict.fromkeys(shares, True)
-    samples = [Sample(float(at), {u: share * at for u, share in shares.items()}, final) for at in range(11)]
-    return record, Observation(samples, bound=40.0)
+def trial(system: System, cached: int, *per_second: float) -> Trial:
+    """Ten seconds in which the users, always waiting, received so much service per second each."""
+    record = Record([Call(user.name, 0.5, 1.0, 10, cached, 4) for user in USERS for _ in range(3)])
+    shares = dict(zip([user.name for user in USERS], per_second, strict=True))
+    waiting = dict.fromkeys(shares, True)
+    samples = [Sample(float(at), {u: share * at for u, share in shares.items()}, waiting) for at in range(11)]
+    return Trial(system, record, Observation(samples, bound=BOUND))
 
 
-def test_the_report_says_who_got_what_and_against_which_bound(tmp_path: Path) -> None:
-    unfair_run = run_with({"flood": 9.0, "alice": 1.0, "bob": 1.0})
-    fair_run = run_with({"flood": 4.0, "alice": 4.0, "bob": 3.0})
-    unfair, fair = weigh("FCFS", *unfair_run), weigh("DLPM", *fair_run)
-    assert (unfair.gap, fair.gap) == (80.0, 10.0)
-    assert fair.jain > 0.95 > unfair.jain
-    assert fair.hit_rate == 0.5
-    assert fair.tokens_per_second == 36 / 10
-    text = table([unfair, fair], 40.0)
-    for word in ("flood", "alice", "bob", "81.8%", "36.4%", "80", "40"):
-        assert word in text
-    assert "82%" in verdict(unfair, fair, 40.0)
-    assert "80 (beyond the bound of 40)" in verdict(unfair, fair, 40.0)
-    assert "10 (within the bound of 40)" in verdict(unfair, fair, 40.0)
-    write_json(tmp_path / "demo.json", 40.0, [(unfair, *unfair_run), (fair, *fair_run)])
-    plot(tmp_path / "demo.png", 40.0, [(unfair, unfair_run[1]), (fair, fair_run[1])])
-    assert (tmp_path / "demo.json").read_text().count('"at"') == 22
+def trials() -> list[Trial]:
+    """As the papers have it."""
+    return [trial(FCFS, 8, 9.0, 1.0, 1.0), trial(VTC, 1, 4.0, 4.0, 3.5), trial(DLPM, 7, 4.0, 4.0, 3.0)]
+
+
+def judged(*evidence: Evidence) -> list[bool]:
+    return [finding.holds for finding in findings(evidence, BOUND)]
+
+
+def test_the_findings_are_those_of_the_run_that_was_measured() -> None:
+    fcfs, vtc, dlpm = (weigh(each) for each in trials())
+    assert (fcfs.gap, vtc.gap, dlpm.gap) == (80.0, 5.0, 10.0)
+    assert (fcfs.hit_rate, vtc.hit_rate, dlpm.hit_rate) == (0.8, 0.1, 0.7)
+    assert dlpm.tokens_per_second == 36 / 10
+    assert judged(fcfs, vtc, dlpm) == [True, True, True, True]
+    assert judged(replace(fcfs, gap=BOUND), vtc, dlpm) == [False, True, True, True]
+    assert judged(fcfs, vtc, replace(dlpm, gap=41.0)) == [True, False, True, True]
+    assert judged(fcfs, vtc, replace(dlpm, hit_rate=0.6)) == [True, True, False, True]
+    assert judged(fcfs, replace(vtc, hit_rate=0.7), dlpm) == [True, True, True, False]
+
+
+def test_one_screen_says_what_was_shown() -> None:
+    runs = [weigh(each) for each in trials()]
+    text = screen(runs, findings(runs, BOUND), BOUND)
+    for words in ("82%", "36%", "80  BEYOND", "10  within", "4 seconds", "yes  FCFS goes beyond the bound"):
+        assert words in text
+    assert text.endswith("Verdict: fair, and the cache is kept.")
+
+
+def test_one_screen_says_what_was_not_shown() -> None:
+    fcfs, vtc, dlpm = (weigh(each) for each in trials())
+    runs = [replace(fcfs, gap=39.0, cut=True), vtc, replace(dlpm, gap=41.0)]
+    text = screen(runs, findings(runs, BOUND), BOUND)
+    assert "NO   FCFS goes beyond the bound" in text
+    assert "39  within" in text
+    assert "41  BEYOND" in text
+    assert "does not show all of it" in text
+    assert text.endswith("Ended by the time limit: FCFS + round robin.")
+
+
+def test_the_result_fits_a_terminal() -> None:
+    runs = [replace(weigh(each), gap=4_321_098.0, tokens_per_second=12_345.6, cut=True) for each in trials()]
+    lines = screen(runs, findings(runs, 5_432_109.0), 5_432_109.0).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) + len(["the line that names the files", "the prompt"]) <= 24
+
+
+def test_numbers_and_picture_are_written(tmp_path: Path) -> None:
+    tried = trials()
+    runs = [weigh(each) for each in tried]
+    write_json(tmp_path / "demo.json", BOUND, findings(runs, BOUND), list(zip(runs, tried, strict=True)))
+    assert len(json.loads((tmp_path / "demo.json").read_text())["runs"][2]["samples"]) == 11
+    draw(tmp_path / "demo.png", BOUND, [(run, t.observation) for run, t in zip(runs, tried, strict=True)])
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_user_that_was_never_served_is_no_evidence() -> None:
-    record, observation = run_with({"flood": 1.0})
-    record.calls = [call for call in record.calls if call.user == "flood"]
+    unserved = trial(FCFS, 8, 9.0, 1.0, 1.0)
+    unserved.record.calls = [call for call in unserved.record.calls if call.user == "flood"]
     with pytest.raises(ValueError, match="alice was never served"):
-        weigh("FCFS", record, observation)
+        weigh(unserved)

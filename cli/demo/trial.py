@@ -1,0 +1,54 @@
+"""One system under contention, until it has delivered enough service to say something."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from cli.demo.observation import Observation, observe
+from cli.demo.systems import System
+from cli.demo.users import USERS, Record, contend
+from cli.progress import Progress
+from cli.stack import Stack
+
+LOOK_SECONDS = 0.25
+
+
+@dataclass(slots=True)
+class Trial:
+    """What the users and the workers of one system saw; `cut` when the time limit ended it."""
+
+    system: System
+    record: Record = field(default_factory=Record)
+    observation: Observation = field(default_factory=Observation)
+    cut: bool = False
+
+
+async def hold(trial: Trial, stack: Stack, enough: Callable[[Observation], bool], limit_seconds: float) -> None:
+    """Let the users contend on `stack`, which is up, until `enough` or the limit."""
+    stop, began = asyncio.Event(), time.monotonic()
+    observer = asyncio.create_task(observe(stack.scheduler, stack.secret, trial.observation))
+    contention = asyncio.create_task(contend(stack.gateway, stop, trial.record))
+    with Progress(sys.stderr) as progress:
+        while not contention.done():
+            await asyncio.wait({contention, observer}, timeout=LOOK_SECONDS, return_when="FIRST_COMPLETED")
+            if observer.done():
+                observer.result()
+            if enough(trial.observation):
+                break
+            if time.monotonic() - began >= limit_seconds:
+                trial.cut = True
+                break
+            progress.show(trial.system.title, "serving", _served(trial.observation))
+            progress.tick()
+        progress.done(trial.system.title, _served(trial.observation))
+    observer.cancel()
+    stop.set()
+    await contention
+
+
+def _served(observation: Observation) -> str:
+    """The service of each user so far."""
+    latest = observation.samples[-1].service if observation.samples else {}
+    return "service " + ", ".join(f"{user.name} {latest.get(user.name, 0.0):,.0f}" for user in USERS)

@@ -1,0 +1,98 @@
+"""Three users who all want more than they can have: one floods, two ask for their share.
+
+Prompts are token ids, not text, so that they have the same lengths for every model.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from fairlead import Client, Completion
+from fairlead.errors import FairleadError
+
+PROMPT_PREFIX = 64  # tokens that all prompts of a user begin with
+QUESTION = 8  # tokens that no other prompt has
+ANSWER = 4  # tokens
+LONGEST_PROMPT = PROMPT_PREFIX + QUESTION
+ORDINARY_IDS = range(100, 200)  # in every vocabulary, and nowhere special tokens
+PAUSE_SECONDS = 1.0  # after an error
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Asks `parallel` questions at a time, a new one whenever one is answered; `prefix_id` fills its prefix."""
+
+    name: str
+    parallel: int
+    prefix_id: int
+
+    def prompts(self) -> Iterator[list[int]]:
+        """One prefix, ever new questions."""
+        size = len(ORDINARY_IDS)
+        for number in itertools.count():
+            question = [ORDINARY_IDS[number // size**digit % size] for digit in range(QUESTION)]
+            yield [self.prefix_id] * PROMPT_PREFIX + question
+
+
+# Sixteen at a time keep requests of alice and bob waiting on both workers, whatever the scheduler: a user who wants
+# less than its share could not show whether it would have been given it.
+USERS = (User("flood", 128, 200), User("alice", 16, 201), User("bob", 16, 202))
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One finished call, as its user saw it; seconds."""
+
+    user: str
+    ttft: float
+    latency: float
+    prompt_tokens: int
+    cached_tokens: int
+    output_tokens: int
+
+
+@dataclass(slots=True)
+class Record:
+    """What the users saw."""
+
+    calls: list[Call] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+
+async def contend(gateway: str, stop: asyncio.Event, record: Record) -> None:
+    """All users ask until `stop`; what is then under way is cancelled."""
+    async with asyncio.TaskGroup() as group:
+        users = [group.create_task(_ask(gateway, user, record)) for user in USERS]
+        await stop.wait()
+        for user in users:
+            user.cancel()
+
+
+async def _ask(gateway: str, user: User, record: Record) -> None:
+    prompts = user.prompts()
+    async with Client(gateway, user=user.name) as client, asyncio.TaskGroup() as group:
+        for _ in range(user.parallel):
+            group.create_task(_converse(client, user.name, prompts, record))
+
+
+async def _converse(client: Client, user: str, prompts: Iterator[list[int]], record: Record) -> None:
+    while True:
+        try:
+            completion = await client.generate(next(prompts), max_tokens=ANSWER, ignore_eos=True)
+            record.calls.append(_call(user, completion))
+        except FairleadError as error:
+            record.errors.append(f"{user}: {type(error).__name__}: {error}")
+            await asyncio.sleep(PAUSE_SECONDS)
+
+
+def _call(user: str, completion: Completion) -> Call:
+    timings, usage = completion.timings, completion.usage
+    return Call(
+        user=user,
+        ttft=(timings.first_token - timings.received) / 1e9,
+        latency=(timings.finished - timings.received) / 1e9,
+        prompt_tokens=usage.prompt_tokens,
+        cached_tokens=usage.cached_tokens,
+        output_tokens=usage.output_tokens,
+    )

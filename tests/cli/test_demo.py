@@ -1,0 +1,42 @@
+"""The whole demo, on the engine that needs no model."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.demo.systems import FCFS, stack
+from cli.demo.trial import Trial, hold
+from cli.stack import Stack
+from tests.cli.commands import Command
+
+pytestmark = pytest.mark.e2e
+
+
+def test_it_shows_that_dlpm_is_fair_and_keeps_the_cache(tmp_path: Path) -> None:
+    out = tmp_path / "results"
+    done = Command(tmp_path).run("demo", "--engine", "fake", "--out", str(out))
+    assert "Traceback" not in done.stderr, done.stderr
+    document = json.loads((out / "demo.json").read_text())
+    fcfs, vtc, dlpm = (run["evidence"] for run in document["runs"])
+    assert [run["errors"] for run in document["runs"]] == [[], [], []]
+    assert dlpm["gap"] <= document["bound"] < fcfs["gap"]
+    assert vtc["hit_rate"] < dlpm["hit_rate"]
+    assert all(sum(u["service"] for u in run["users"]) > 2 * document["bound"] for run in (fcfs, vtc, dlpm))
+    assert (out / "demo.png").read_bytes().startswith(b"\x89PNG")
+    assert done.returncode == 0, done.stdout
+    assert "Verdict: fair, and the cache is kept." in done.stdout
+
+
+def test_a_time_limit_ends_what_has_not_served_enough(tmp_path: Path) -> None:
+    hasty, enough = Trial(FCFS), Trial(FCFS)
+    with stack(FCFS, "fake", "fake", tmp_path) as running:
+        asyncio.run(_both(hasty, enough, running))
+    assert (hasty.cut, enough.cut) == (True, False)
+    assert enough.observation.served > 0
+
+
+async def _both(hasty: Trial, enough: Trial, running: Stack) -> None:
+    await hold(hasty, running, lambda seen: False, limit_seconds=0.5)
+    await hold(enough, running, lambda seen: seen.served > 0, limit_seconds=150.0)
