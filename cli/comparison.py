@@ -48,9 +48,15 @@ class Comparison:
                 unjudged += [(name, result) for name, wanted in scenarios.items() if wanted == job]
             if self._baseline is not None:
                 for name, run in unjudged:
-                    self._judge(name, run, scenarios[name], self._baseline)
+                    self._add(name, run, scenarios[name], self._baseline)
                     yield name, run
                 unjudged.clear()
+
+    def judge(self, name: str, scenario: Scenario) -> Summary:
+        """Simulate one more, which is held against the same baseline and is no part of the comparison."""
+        assert self._baseline is not None
+        [(_, run)] = run_jobs([scenario], 1, self._calls)
+        return summarize(name, run, self._baseline)
 
     def unanswered(self) -> list[str]:
         """Who was not answered at all, by configuration."""
@@ -66,7 +72,7 @@ class Comparison:
         [(_, capacity)] = run_jobs([Capacity(self._pool, trace)], 1)
         return Alone(self._pool, trace, capacity)
 
-    def _judge(self, name: str, run: Run, scenario: Scenario, baseline: Baseline) -> None:
+    def _add(self, name: str, run: Run, scenario: Scenario, baseline: Baseline) -> None:
         summary = summarize(name, run, baseline)
         self.summaries.append(summary)
         self.clients[name] = by_client(run, baseline)

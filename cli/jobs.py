@@ -11,8 +11,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple, Self
 
+from cli.job_progress import JobProgress
 from fairlead.errors import FairleadError
-from simulation.progress import Bar
 from simulation.reproduction.item import Job
 
 LOOK_SECONDS = 0.25  # between two looks at how far the simulations are
@@ -37,13 +37,13 @@ def run_jobs(jobs: Iterable[Job], processes: int, calls: int = 0) -> Iterator[tu
     Raises SimulationFailed. Whoever leaves the loop, also by Ctrl-C, ends the simulations that are still running.
     """
     waiting = deque(enumerate(dict.fromkeys(jobs)))
-    with Bar(sys.stderr) as bar, Crew(processes, len(waiting)) as crew:
+    with JobProgress(sys.stderr) as progress, Crew(processes, len(waiting)) as crew:
         while waiting or crew.busy:
             while waiting and crew.has_room:
                 crew.give(*waiting.popleft())
-            bar.show(*_progress(crew.ended, [number for number, _ in crew.busy.values()], len(waiting), calls))
+            progress.show(*_progress(crew.ended, [number for number, _ in crew.busy.values()], len(waiting), calls))
             for job, result in crew.results():
-                bar.clear()
+                progress.clear()
                 yield job, result
 
 

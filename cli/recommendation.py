@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 
-from simulation.what_if.front import TOLERANCE, pareto, recommended, slowdown
+from simulation.what_if.front import TOLERANCE, is_as_good, pareto, recommended, slowdown
 from simulation.what_if.summary import Summary
+
+REUSE = 0.01  # of the prompts' tokens: less than this is no reuse
 
 
 def best_of(summaries: Sequence[Summary]) -> Summary | None:
@@ -31,4 +33,19 @@ def reasons_for(best: Summary, summaries: Sequence[Summary]) -> list[str]:
     if best.refused:
         calls = best.answered + best.refused
         lines.append(f"  {best.refused:,} of {calls:,} calls are refused, to one client {1 - best.least_answered:.0%}")
+    return lines
+
+
+def alternatives(best: Summary, summaries: Sequence[Summary]) -> list[str]:
+    """Which others are as good, and whether the trace has any use for policies that look at the prefix cache."""
+    equal = [summary.name for summary in summaries if summary is not best and is_as_good(summary, best)]
+    lines = []
+    if equal:
+        lines.append(f"as good, with a slowdown and a throughput within {TOLERANCE:.0%}: {'; '.join(equal)}")
+    most = max(summary.hits for summary in summaries)
+    if most < REUSE:
+        lines.append(
+            f"no prefix is used again (hit rate at most {most:.1%}): policies that keep prefixes (dlpm, lpm; doubleq, "
+            "preble) gain nothing here over simpler ones (vtc; least-loaded)"
+        )
     return lines

@@ -1,25 +1,27 @@
 """`fairlead simulate`: an operator's own workload under several policies."""
 
 import argparse
-from collections.abc import Collection
 from itertools import product
 
 from cli.comparison import INTERRUPTED, Comparison
+from cli.configuration import Configuration, policy_names
 from cli.limit_options import NAMES, add_limit_options, given_limits
-from cli.option_types import whole, written_to
-from cli.pool_options import add_pool_options, scenario
-from cli.recommendation import best_of, reasons_for
+from cli.objective import objective
+from cli.option_types import above_zero, whole, written_to
+from cli.pool_options import add_pool_options
+from cli.recommendation import alternatives, best_of, reasons_for
+from cli.sizing import Sizing, cost
 from cli.summary_report import summary_report
 from cli.summary_table import clients_table, summary_table
-from fairlead.errors import InvalidRequest
 from global_scheduler.core.policies import POLICIES as ROUTES
 from simulation.reproduction.item import Chart, Line, Report
 from simulation.reproduction.measures import received
-from simulation.reproduction.run import Run
+from simulation.reproduction.run import Run, Scenario
 from simulation.reproduction.writing import write
 from simulation.spec import LOCAL_POLICIES
 from simulation.what_if import clients
 from simulation.what_if.front import ranked
+from simulation.what_if.summary import Summary
 from throttler.core.profiles import Limits
 
 MOST_LINES = 8  # clients in a plot: those that sent most
@@ -34,14 +36,15 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("--route", default="doubleq", help="global policies, comma-separated (default: %(default)s)")
     parser.add_argument("--quantum-tokens", type=whole, default=512, help="Q^u (default: %(default)s)")
     parser.add_argument("--route-quantum-tokens", type=whole, default=4096, help="Q^w (default: %(default)s)")
+    parser.add_argument("--objective", type=objective, help="say how many workers meet it, such as p99-ttft=2s")
+    parser.add_argument("--price", type=above_zero, help="of a GPU per hour: say what a million tokens cost")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """A row per pair of policies; when it is interrupted, of those that are done."""
-    pairs = product(_names("--policy", args.policy, LOCAL_POLICIES), _names("--route", args.route, ROUTES))
-    quanta, limits = (args.quantum_tokens, args.route_quantum_tokens), Limits(**given_limits(args))
-    scenarios = {f"{local} + {across}": scenario(args, local, across, *quanta, limits) for local, across in pairs}
+    configurations = _configurations(args)
+    scenarios = {name: configuration.scenario(args) for name, configuration in configurations.items()}
     comparison, status = Comparison(args), 0
     try:
         for name, result in comparison.run(scenarios):
@@ -51,12 +54,33 @@ def run(args: argparse.Namespace) -> int:
             raise
         print(f"\ninterrupted: {len(comparison.summaries)} of {len(scenarios)} configurations are done")
         status = INTERRUPTED
-    _conclude(args, comparison)
+    best = _conclude(args, comparison)
+    if best is not None:
+        print("\n".join(["to set it:", *configurations[best.name].settings(args.throttle)]))
+        _size(args, comparison, scenarios[best.name], best)
+    print(written_to(args.out))
     return status
 
 
-def _conclude(args: argparse.Namespace, comparison: Comparison) -> None:
-    """Write and say what was found; raises InvalidRequest when nothing was answered."""
+def _configurations(args: argparse.Namespace) -> dict[str, Configuration]:
+    """By the names of their two policies, which is all that differs."""
+    pairs = product(policy_names("--policy", args.policy, LOCAL_POLICIES), policy_names("--route", args.route, ROUTES))
+    quanta, limits = (args.quantum_tokens, args.route_quantum_tokens), tuple(given_limits(args).items())
+    return {f"{local} + {across}": Configuration(local, across, *quanta, limits) for local, across in pairs}
+
+
+def _size(args: argparse.Namespace, comparison: Comparison, scenario: Scenario, best: Summary) -> None:
+    """How many workers meet the objective, and what tokens cost, where these were asked for."""
+    sizing, workers = Sizing(comparison, scenario, {args.workers: best}), args.workers
+    if args.objective is not None:
+        print("\n".join(sizing.sentences(args.objective)))
+        workers = sizing.enough or workers
+    if args.price is not None:
+        print(cost(sizing.summary(workers), workers, args.price))
+
+
+def _conclude(args: argparse.Namespace, comparison: Comparison) -> Summary | None:
+    """Write and say what was found, and what is best; raises InvalidRequest when nothing was answered."""
     summaries = ranked(comparison.summaries)
     write(args.out, "summary", summary_report(summaries))
     rows = [(name, *row.cells()) for name, of in comparison.clients.items() for row in of]
@@ -68,16 +92,8 @@ def _conclude(args: argparse.Namespace, comparison: Comparison) -> None:
         print("\nnothing is recommended: under every configuration some client has no call answered")
     else:
         print("\n".join(["", clients_table(best.name, comparison.clients[best.name])]))
-        print("\n".join(["", *reasons_for(best, summaries)]))
-    print(written_to(args.out))
-
-
-def _names(option: str, text: str, known: Collection[str]) -> list[str]:
-    names = text.split(",")
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise InvalidRequest(f"no such policy: {', '.join(unknown)}; there are {', '.join(sorted(known))}", option)
-    return names
+        print("\n".join(["", *reasons_for(best, summaries), *alternatives(best, summaries)]))
+    return best
 
 
 def _loudest(result: Run) -> list[str]:

@@ -12,6 +12,9 @@ AXES: tuple[tuple[str, str, Unfairness], ...] = (
     ("throughput and gap between backlogged clients", "gap, cost units", gap),
 )
 
+MOST_LABELS = 6  # points that all have labels
+MOST_NAMES = 2  # configurations in one label
+
 
 def summary_report(summaries: Sequence[Summary]) -> Report:
     """All numbers, and a picture of the fronts: throughput against each notion of unfairness."""
@@ -20,15 +23,20 @@ def summary_report(summaries: Sequence[Summary]) -> Report:
 
 
 def _front(summaries: Sequence[Summary], title: str, label: str, unfairness: Unfairness) -> Chart:
-    """A point for each configuration; those of the front, and those that leave a client out, are named."""
+    """A point for each configuration, or for several that are the same; all have labels if they are few, else those of
+    the front."""
     front = pareto(summaries, unfairness)
+    places: dict[tuple[float, float], list[Summary]] = {}
+    for summary in summaries:
+        if math.isfinite(unfairness(summary)):
+            places.setdefault((unfairness(summary), summary.service), []).append(summary)
     points = [
-        Point(_label(s, s in front), unfairness(s), s.service, s in front)
-        for s in summaries
-        if math.isfinite(unfairness(s))
+        Point(_label(there) if len(places) <= MOST_LABELS or there[0] in front else "", x, y, there[0] in front)
+        for (x, y), there in places.items()
     ]
     return Chart(title, label, "throughput, cost units/s", points=points)
 
 
-def _label(summary: Summary, on_front: bool) -> str:
-    return f"{summary.name} (leaves a client out)" if summary.unanswered else summary.name if on_front else ""
+def _label(there: Sequence[Summary]) -> str:
+    names = ", ".join(f"{s.name} (leaves a client out)" if s.unanswered else s.name for s in there[:MOST_NAMES])
+    return names if len(there) <= MOST_NAMES else f"{names} and {len(there) - MOST_NAMES} more"

@@ -1,86 +1,149 @@
-"""`fairlead tune`: sweep the quanta and the throttle's limits over a trace; draw the fronts, recommend."""
+"""`fairlead tune`: find policies, quanta and the throttle's limits for a trace."""
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 
 from cli.comparison import INTERRUPTED, Comparison
+from cli.configuration import LOCAL_QUANTUM, ROUTE_QUANTUM, Configuration, policy_names
 from cli.limit_options import NAMES, READ_BY, add_limit_options, given_limits
 from cli.option_types import wholes, written_to
-from cli.pool_options import add_pool_options, scenario
-from cli.recommendation import best_of, reasons_for
+from cli.pool_options import add_pool_options
+from cli.recommendation import alternatives, best_of, reasons_for
 from cli.summary_report import summary_report
 from cli.summary_table import summary_table
 from fairlead.errors import InvalidRequest
-from simulation.reproduction.run import Scenario
+from global_scheduler.core.policies import POLICIES as ROUTES
+from local_worker.core.policies import POLICIES
 from simulation.reproduction.writing import write
 from simulation.what_if.front import ranked
 from simulation.what_if.summary import Summary
 from throttler.core.profiles import Limits
 
-CLIENT_QUANTA = "256,2048,16384"
-WORKER_QUANTA = "2048,16384,131072"
+CLIENT_QUANTA = [256, 2048, 16384]
+WORKER_QUANTA = [2048, 16384, 131072]
 Settings = dict[str, int]  # by axis
 LIMITS = {"user_per_minute": [15, 60, 240], "app_per_minute": [Limits().app_per_minute]}
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Register the command."""
-    parser = commands.add_parser("tune", help="find quanta and limits for your own trace")
+    parser = commands.add_parser("tune", help="find policies, quanta and limits for your own trace")
     add_pool_options(parser)
     add_limit_options(parser, wholes, {name: ",".join(map(str, values)) for name, values in LIMITS.items()})
     parser.add_argument(
-        "--quantum-tokens", type=wholes, default=CLIENT_QUANTA, help="Q^u to try (default: %(default)s)"
+        "--policy", default=",".join(POLICIES), help="local policies to try, comma-separated (default: %(default)s)"
     )
     parser.add_argument(
-        "--route-quantum-tokens", type=wholes, default=WORKER_QUANTA, help="Q^w to try (default: %(default)s)"
+        "--route", help=f"global policies to try (default: {','.join(ROUTES)}; with one worker doubleq)"
     )
+    for option, symbol, quanta in (("", "Q^u", CLIENT_QUANTA), ("route-", "Q^w", WORKER_QUANTA)):
+        tried = ",".join(map(str, quanta))
+        parser.add_argument(f"--{option}quantum-tokens", type=wholes, help=f"{symbol} to try (default: {tried})")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """DLPM and DoubleQ with every combination; when it is interrupted, of those that are done."""
-    settings = _settings(args)
-    comparison, status = Comparison(args), 0
+    """First the local policy, then the global one, then quanta and limits, each with the best of what was before; when
+    it is interrupted, what is best of those that are done."""
+    search = Search(args)
+    status = 0
     try:
-        for _ in comparison.run({name: _scenario(args, values) for name, values in settings.items()}):
-            pass
+        search.run()
     except KeyboardInterrupt:
-        if not comparison.summaries:
+        if not search.comparison.summaries:
             raise
-        print(f"\ninterrupted: {len(comparison.summaries)} of {len(settings)} configurations are done")
+        print(f"\ninterrupted: {len(search.comparison.summaries)} configurations are done")
         status = INTERRUPTED
-    summaries = ranked(comparison.summaries)
+    summaries = ranked(search.comparison.summaries)
     write(args.out, "tune", summary_report(summaries))
-    print("\n".join(["", summary_table(summaries), *comparison.refusals, *comparison.unanswered()]))
-    print("\n".join([*_without_effect(settings, summaries), written_to(args.out)]))
+    print("\n".join(["", summary_table(summaries), *search.comparison.refusals, *search.comparison.unanswered()]))
+    print("\n".join([*search.without_effect(), written_to(args.out)]))
     best = best_of(summaries)
     if best is None:
         raise InvalidRequest("nothing is recommended: under every configuration some client has no call answered")
-    print("\n".join(["", *reasons_for(best, summaries)]))
+    print("\n".join(["", *reasons_for(best, summaries), *alternatives(best, summaries)]))
+    print("\n".join(["to set it:", *search.tried[best.name].settings(args.throttle)]))
     return status
 
 
-def _settings(args: argparse.Namespace) -> dict[str, Settings]:
-    """Every combination of what is swept, under a name that tells it."""
-    axes, given = {"Q^u": args.quantum_tokens, "Q^w": args.route_quantum_tokens}, given_limits(args)
-    axes |= {NAMES[limit]: given.get(limit, LIMITS[limit]) for limit in READ_BY[args.throttle]}
-    found = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
-    return {", ".join(f"{axis}={value}" for axis, value in values.items()): values for values in found}
+class Search:
+    """Coordinate descent: what is tried in one round begins with the best of all rounds before."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._args = args
+        self._policies = policy_names("--policy", args.policy, POLICIES)
+        default = ",".join(ROUTES) if args.workers > 1 else "doubleq"
+        self._routes = policy_names("--route", args.route or default, ROUTES)
+        self._limits = _limits(args)
+        self._start = Configuration(self._policies[0], self._routes[0])
+        self._start.scenario(args)  # what no worker would start with is refused before anything is simulated
+        self._swept: dict[str, Settings] = {}
+        self.tried: dict[str, Configuration] = {}
+        self.comparison = Comparison(args)
+
+    def run(self) -> None:
+        """All rounds. A round with one candidate says nothing, and is left to the next."""
+        for policies, routes in ((self._policies, self._routes[:1]), ([self._best.policy], self._routes)):
+            pairs = list(product(policies, routes))
+            if len(pairs) > 1:
+                self._try([replace(self._best, policy=local, route=across) for local, across in pairs])
+        best = self._best
+        self._swept = {_set(best, settings).name: settings for settings in self._sweep(best)}
+        self._try([_set(best, settings) for settings in self._swept.values()])
+
+    @property
+    def _best(self) -> Configuration:
+        best = best_of(self.comparison.summaries)
+        return self._start if best is None else self.tried[best.name]
+
+    def _try(self, candidates: Sequence[Configuration]) -> None:
+        new = {candidate.name: candidate for candidate in candidates if candidate.name not in self.tried}
+        self.tried |= new
+        for _ in self.comparison.run({name: candidate.scenario(self._args) for name, candidate in new.items()}):
+            pass
+
+    def _sweep(self, best: Configuration) -> list[Settings]:
+        """Every combination of the quanta that the policies of `best` read, and of the limits."""
+        axes: dict[str, list[int]] = {}
+        if best.policy in LOCAL_QUANTUM:
+            axes["Q^u"] = self._args.quantum_tokens or CLIENT_QUANTA
+        if best.route in ROUTE_QUANTUM:
+            # One worker leaves nothing to choose.
+            several = WORKER_QUANTA if self._args.workers > 1 else [best.route_quantum_tokens]
+            axes["Q^w"] = self._args.route_quantum_tokens or several
+        axes |= {NAMES[limit]: values for limit, values in self._limits.items()}
+        return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+
+    def without_effect(self) -> Iterator[str]:
+        """What was tried in vain in the last round: whatever else is set, every value of it gives the same."""
+        done = {s.name: s for s in self.comparison.summaries if s.name in self._swept}
+        for axis in next(iter(self._swept.values()), {}):
+            tried = sorted({self._swept[name][axis] for name in done})
+            if len(tried) > 1 and _is_idle(axis, self._swept, done):
+                yield f"{axis} makes no difference here: {', '.join(map(str, tried))} all give the same"
 
 
-def _scenario(args: argparse.Namespace, values: Settings) -> Scenario:
-    limits = {limit: values[symbol] for limit, symbol in NAMES.items() if symbol in values}
-    return scenario(args, "dlpm", "doubleq", values["Q^u"], values["Q^w"], Limits(**limits))
+def _limits(args: argparse.Namespace) -> dict[str, list[int]]:
+    """Those that the throttle reads, with the values to try."""
+    given = given_limits(args)
+    return {limit: given.get(limit, LIMITS[limit]) for limit in READ_BY[args.throttle]}
 
 
-def _without_effect(settings: Mapping[str, Settings], summaries: Sequence[Summary]) -> Iterator[str]:
-    """What was tried in vain: whatever else is set, every value of it gives the same."""
-    for axis in next(iter(settings.values())):
-        tried = sorted({values[axis] for values in settings.values()})
-        outcomes: dict[tuple[int, ...], set[tuple[object, ...]]] = {}
-        for summary in summaries:
-            others = tuple(value for key, value in settings[summary.name].items() if key != axis)
-            outcomes.setdefault(others, set()).add(summary.cells()[1:])
-        if len(tried) > 1 and all(len(different) == 1 for different in outcomes.values()):
-            yield f"{axis} makes no difference here: {', '.join(map(str, tried))} all give the same"
+def _set(configuration: Configuration, settings: Settings) -> Configuration:
+    limits = tuple((limit, settings[symbol]) for limit, symbol in NAMES.items() if symbol in settings)
+    return replace(
+        configuration,
+        quantum_tokens=settings.get("Q^u", configuration.quantum_tokens),
+        route_quantum_tokens=settings.get("Q^w", configuration.route_quantum_tokens),
+        limits=limits,
+    )
+
+
+def _is_idle(axis: str, swept: Mapping[str, Settings], done: Mapping[str, Summary]) -> bool:
+    outcomes: dict[tuple[int, ...], set[tuple[object, ...]]] = {}
+    for name, summary in done.items():
+        others = tuple(value for key, value in swept[name].items() if key != axis)
+        outcomes.setdefault(others, set()).add(summary.cells()[1:])
+    return all(len(different) == 1 for different in outcomes.values())

@@ -68,15 +68,19 @@ def _curves(axis: "Axes", chart: Chart) -> None:
 
 
 def _points(axis: "Axes", chart: Chart) -> None:
-    """Labels alternate between above and below, so that those of neighbours do not lie on each other."""
-    front = sorted((point.x, point.y) for point in chart.points if point.on_front)
-    axis.plot([x for x, _ in front], [y for _, y in front], linewidth=1.0, color="tab:green")
+    """A label has its point's colour; from left to right labels are above and below in turn, so that those of
+    neighbours do not lie on each other."""
     ordered = sorted(chart.points, key=lambda point: (point.x, point.y))
+    front = [point for point in ordered if point.on_front]
+    axis.plot([point.x for point in front], [point.y for point in front], linewidth=1.0, color="tab:green")
     for number, point in enumerate(ordered):
-        axis.plot([point.x], [point.y], marker="o", color="tab:green" if point.on_front else "tab:gray")
-        offset = (4, 6) if number % 2 else (4, -12)
-        axis.annotate(point.label, (point.x, point.y), offset, textcoords="offset points", fontsize="small")
-    axis.margins(0.25)
+        color = "tab:green" if point.on_front else "dimgray"
+        axis.plot([point.x], [point.y], marker="o", color=color)
+        side, dx = ("right", -5) if point.x > ordered[-1].x / 2 else ("left", 5)
+        text = axis.annotate(point.label, (point.x, point.y), (dx, -12 if number % 2 else 5), color=color, ha=side)
+        text.set(anncoords="offset points", fontsize="small")
+    axis.margins(0.2)
+    axis.set_xlim(left=0)
 
 
 def _bars(axis: "Axes", chart: Chart) -> None:

@@ -11,7 +11,7 @@ from simulation.reproduction.run import Record, Run
 from simulation.rows import Row
 from simulation.spec import WorkerSpec
 from simulation.what_if.alone import Times
-from simulation.what_if.fair_shares import Ask, FairShares, asks_of, window_of
+from simulation.what_if.fair_shares import FairShares, asks_of, window_of
 
 POINTS = 20  # of time at which service is compared
 
@@ -55,14 +55,7 @@ class Baseline:
             received = dict.fromkeys(entitled, 0.0)
             for record in records:
                 if record.first is not None and record.first < second:
-                    received[record.client] += _received(self.shares.asks[record.number], record, second)
+                    ask = self.shares.asks[record.number]
+                    received[record.client] += ask.received(record.first, record.ended, second)
             indices.append(jain_index([received[client] / share for client, share in entitled.items()]))
         return fmean(indices)
-
-
-def _received(ask: Ask, record: Record, end: float) -> float:
-    """By second `end`, which is after the first token, in cost units: the prompt with that token, and the output evenly
-    from there (VTC section 5.1)."""
-    assert record.first is not None
-    whole = record.ended - record.first
-    return ask.prompt + ask.output * (min((end - record.first) / whole, 1.0) if whole else 1.0)

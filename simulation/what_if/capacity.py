@@ -16,6 +16,8 @@ from simulation.traces import Trace
 from simulation.what_if.fair_shares import asks_of
 
 FEWEST_CALLS = 300  # of the trace, or all
+MEASURED = 0.8  # of the service: at the end there is less and less work
+HALVINGS = 30  # of the time in which this service is received
 ROUNDS = 4  # times as many calls as the pool runs at once
 
 
@@ -57,4 +59,18 @@ class Capacity:
         numbers = list(islice(asks, max(FEWEST_CALLS, ROUNDS * in_hand)))
         workload = Backlog([rows[number - 1] for number in numbers], in_hand)
         journal = Cluster(self.spec, workload, Counting(ended) if ended else Journal()).run()
-        return sum(asks[number].service for number in numbers) / journal.seconds
+        answers = [
+            (asks[numbers[call.number - 1]], call.first_token_at, call.ended_at)
+            for call in journal.calls
+            if call.first_token_at is not None and call.ended_at is not None
+        ]
+
+        def received(second: float) -> float:
+            return sum(ask.received(first, ended, second) for ask, first, ended in answers)
+
+        enough = MEASURED * received(journal.seconds)
+        early, late = 0.0, journal.seconds
+        for _ in range(HALVINGS):
+            middle = (early + late) / 2
+            early, late = (early, middle) if received(middle) >= enough else (middle, late)
+        return received(late) / late

@@ -33,6 +33,15 @@ class Ask:
         """Both together."""
         return self.prompt + self.output
 
+    def received(self, first: float, ended: float, second: float) -> float:
+        """What of it is there by `second` if its first token came at `first` and it ended at `ended`.
+
+        The prompt comes with that token, and the output evenly from there (VTC section 5.1).
+        """
+        if second < first:
+            return 0.0
+        return self.prompt + self.output * (min((second - first) / (ended - first), 1.0) if ended > first else 1.0)
+
 
 def asks_of(rows: Sequence[Row], worker: WorkerSpec) -> dict[int, Ask]:
     """By the number of the call that a row becomes; requests that no worker of this kind takes ask for nothing."""

@@ -39,3 +39,9 @@ def recommended(front: Sequence[Summary], unfairness: Unfairness) -> Summary:
     least = min(unfairness(summary) for summary in front)
     good = [summary for summary in front if unfairness(summary) <= (1 + TOLERANCE) * least]
     return min(good, key=lambda s: (-s.service, unfairness(s), s.name))
+
+
+def is_as_good(one: Summary, best: Summary) -> bool:
+    """Whether slowdown and throughput are within TOLERANCE of those of `best`, and no client is left out."""
+    good = slowdown(one) <= (1 + TOLERANCE) * slowdown(best) and one.service >= (1 - TOLERANCE) * best.service
+    return good and not one.unanswered

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.job_progress import JobProgress
 from cli.jobs import SimulationFailed, run_jobs
 from fairlead.errors import InvalidRequest
 from simulation.progress import WIDTH, Bar
@@ -153,3 +154,11 @@ def test_a_line_fits_the_terminal_and_leaves_nothing_behind(monkeypatch: pytest.
     bar.clear()
     long, short, cleared = terminal.getvalue().split("\r")[1:4]
     assert (len(long), len(short), cleared) == (49, 49, " " * len(f"[{'#' * WIDTH}] short"))
+
+
+def test_without_a_terminal_a_line_every_ten_seconds_says_how_far_it_is() -> None:
+    stream, seconds = io.StringIO(), iter([0.0, 1.0, 9.9, 10.0, 19.0, 20.5])
+    with JobProgress(stream, now=lambda: next(seconds)) as progress:
+        for done in range(5):
+            progress.show(done / 5, f"{done} of 5")
+    assert stream.getvalue() == "[ 10 s] 40%: 2 of 5\n[ 20 s] 80%: 4 of 5\n"

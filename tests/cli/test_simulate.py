@@ -1,16 +1,21 @@
 """`fairlead simulate` as an operator uses it, and what it refuses before anything is simulated."""
 
 import csv
+import signal
 import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cli.__main__ import main
 from cli.limit_options import NAMES, READ_BY
+from cli.objective import MOST_WORKERS, fewest
 from cli.pool_options import WORKER
 from simulation.spec import ADMISSIONS
-from simulation.step_time import Measured, profile
+from simulation.step_time import Coefficients, Measured, profile
+from tests.cli.commands import Command
 from tests.cli.workload import WORD, requests, write_log
 
 
@@ -53,11 +58,67 @@ def test_a_flooder_makes_no_unfair_policy_look_good(tmp_path: Path, capsys: pyte
     said = capsys.readouterr().out
     assert "are within their client's fair share: judged are these" in said
     assert said.split("recommended: ")[1].startswith((f"{rows[0]} + doubleq", f"{rows[1]} + doubleq"))
+    assert f"FAIRLEAD_WORKER_POLICY={rows[0]}" in said or f"FAIRLEAD_WORKER_POLICY={rows[1]}" in said
     with (tmp_path / "out" / "clients.csv").open() as file:
         clients = {(row["configuration"], row["client"]): row for row in csv.DictReader(file)}
     assert len(clients) == 5 * len(policies)
     assert clients["dlpm + doubleq", "flood"]["calls within its share"] == "0.0"
     assert float(clients["dlpm + doubleq", "light-0"]["calls within its share"]) == 1.0
+
+
+def test_workers_for_an_objective_and_what_tokens_cost_with_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A step takes a second and a batch holds one call: with one worker the last of four waits for three."""
+    times = Coefficients(step=1.0, sequence=0.0, weights=0.0, token=0.0, context=0.0, pair=0.0)
+    Measured(coefficients=times, kv_tokens=1600).write(tmp_path / "profile.json")
+    trace = tmp_path / "four.csv"
+    trace.write_text("\n".join(["arrival_s,client,input_tokens,output_tokens", *(f"0,u{n},100,1" for n in range(4))]))
+    options = ("--profile", str(tmp_path / "profile.json"), "--max-running", "1", "--route", "least-loaded")
+    assert simulate(str(trace), tmp_path / "out", *options, "--objective", "p99-ttft=2500ms", "--price", "3.6") == 0
+    said = capsys.readouterr().out
+    assert "2 workers meet p99-ttft of at most 2.5 s: 2.002 s" in said
+    assert "with 1 worker it is 4.0" in said
+    assert "cost 9.9" in said, "two seconds of two workers at 0.001 for 404 tokens"
+
+
+def test_an_interrupt_keeps_what_is_done(tmp_path: Path) -> None:
+    policies = ["fcfs", "lpm", "vtc", "dlpm", "drr", "lcf", "wsc", "vtc-predict"]
+    trace = tmp_path / "calls.csv"
+    lines = [f"{n / 50},u{n % 5},200,60" for n in range(300)]
+    trace.write_text("\n".join(["arrival_s,client,input_tokens,output_tokens", *lines]))
+    options = ("--policy", ",".join(policies), "--out", str(tmp_path / "out"), "--processes", "1")
+    command = Command(tmp_path).start("simulate", "--trace", str(trace), *options)
+    command.wait_for("fcfs + doubleq: slowdown p99")
+    assert command.end(signal.SIGINT) == 130
+    said = command.rest()
+    with (tmp_path / "out" / "summary.csv").open() as file:
+        done = [row["configuration"] for row in csv.DictReader(file)]
+    assert 1 <= len(done) < len(policies)
+    assert f"interrupted: {len(done)} of {len(policies)} configurations are done" in said
+    assert "recommended: " in said
+
+
+@pytest.mark.parametrize("text", ["p99-ttft", "p99-ttft=2", "p50-ttft=2s", "p99-ttft=-2s", "mean-ttft=nans"])
+def test_what_is_no_objective_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["simulate", "--trace", "mine.csv", "--objective", text])
+    assert f"{text!r} is not like p99-ttft=2s" in capsys.readouterr().err
+
+
+@given(st.integers(1, MOST_WORKERS + 1), st.integers(1, MOST_WORKERS))
+def test_the_fewest_workers_that_are_enough_are_found_and_one_fewer_was_tried(enough: int, first: int) -> None:
+    tried: list[int] = []
+
+    def is_met(workers: int) -> bool:
+        tried.append(workers)
+        return workers >= enough
+
+    found = fewest(is_met, first)
+    assert found == (enough if enough <= MOST_WORKERS else None)
+    assert tried[0] == first
+    assert found is None or found == 1 or found - 1 in tried
+    assert len(set(tried)) == len(tried) <= 2 * 11
 
 
 def test_the_workers_own_options_and_defaults(capsys: pytest.CaptureFixture[str]) -> None:

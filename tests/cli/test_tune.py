@@ -9,17 +9,20 @@ from cli.__main__ import main
 from tests.cli.workload import WORD, requests, write_log
 
 QUANTA = ("--quantum-tokens", "64", "--route-quantum-tokens", "1024")
+DEFAULT = ("--policy", "dlpm", "--route", "doubleq")  # policies
 
 
 def tune(tmp_path: Path, lines: list[object], *options: str) -> int:
     trace = str(write_log(tmp_path / "log.jsonl", lines))
-    return main(["tune", "--trace", trace, "--out", str(tmp_path / "out"), "--processes", "1", *QUANTA, *options])
+    return main(
+        ["tune", "--trace", trace, "--out", str(tmp_path / "out"), "--processes", "1", *QUANTA, *DEFAULT, *options]
+    )
 
 
 def test_a_front_for_each_notion_of_fairness(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tune(tmp_path, requests(20), "--quantum-tokens", "64,512") == 0
     said = capsys.readouterr().out
-    assert "recommended: Q^u=" in said
+    assert "recommended: dlpm Q^u=" in said
     assert "T_user" not in said, "nothing reads it"
     drawn = (tmp_path / "out" / "tune.svg").read_text()
     assert "slowdown p99, times the latency alone" in drawn
@@ -32,10 +35,10 @@ def test_a_client_that_gets_nothing_bars_the_configuration(tmp_path: Path, capsy
     options = ("--throttle", "rpm", "--user-per-minute", "60", "--app-per-minute", "4,600")
     assert tune(tmp_path, lines, *options) == 0
     said = capsys.readouterr().out
-    starving = "Q^u=64, Q^w=1024, T_user=60, T_app=4"
+    starving = "dlpm Q^u=64 + doubleq Q^w=1024, T_user=60, T_app=4"
     assert f"{starving}: 5 throttled app (app_per_minute 4)" in said
     assert f"{starving}: no call answered of late" in said
-    assert "recommended: Q^u=64, Q^w=1024, T_user=60, T_app=600" in said
+    assert "recommended: dlpm Q^u=64 + doubleq Q^w=1024, T_user=60, T_app=600" in said
 
 
 def test_what_makes_no_difference_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,3 +85,34 @@ def test_every_number_of_a_sweep_is_checked(capsys: pytest.CaptureFixture[str]) 
     with pytest.raises(SystemExit):
         main(["tune", "--trace", "mine.csv", "--quantum-tokens", "64,x"])
     assert "'x' is not a whole number" in capsys.readouterr().err
+
+
+def test_policies_are_tried_before_their_quanta_and_the_options_to_set_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A trace without reuse and without a queue: all policies give the same."""
+    trace = tmp_path / "calm.csv"
+    trace.write_text("arrival_s,client,input_tokens,output_tokens\n0,a,64,5\n1,b,64,5\n2,a,64,5\n")
+    options = ("--policy", "vtc,dlpm,fcfs", "--quantum-tokens", "64,512", "--processes", "1")
+    assert main(["tune", "--trace", str(trace), "--out", str(tmp_path / "out"), *options]) == 0
+    with (tmp_path / "out" / "tune.csv").open() as file:
+        names = [row["configuration"] for row in csv.DictReader(file)]
+    assert names == sorted(names), "equally good: by name"
+    assert names[:3] == ["dlpm Q^u=512 + doubleq Q^w=4096", "dlpm Q^u=64 + doubleq Q^w=4096", "fcfs + doubleq Q^w=4096"]
+    said = capsys.readouterr().out
+    assert "no prefix is used again (hit rate at most 0.0%)" in said
+    assert "as good, with a slowdown and a throughput within 10%" in said
+    assert "FAIRLEAD_WORKER_POLICY=dlpm FAIRLEAD_WORKER_QUANTUM_TOKENS=512" in said
+    assert "FAIRLEAD_SCHEDULER_POLICY=doubleq FAIRLEAD_SCHEDULER_QUANTUM_TOKENS=4096" in said
+
+
+def test_where_there_are_several_workers_the_way_to_place_is_tried_with_the_best_policy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune(tmp_path, requests(6), "--workers", "2", "--route", "round-robin,doubleq") == 0
+    with (tmp_path / "out" / "tune.csv").open() as file:
+        tried = {row["configuration"] for row in csv.DictReader(file)}
+    assert {"dlpm Q^u=512 + round-robin", "dlpm Q^u=512 + doubleq Q^w=4096"} < tried
+    assert len(tried) == 3, "and the quantum of the best"
+    assert tune(tmp_path, requests(2), "--route", "sideways") == 1
+    assert "--route: no such policy: sideways" in capsys.readouterr().err

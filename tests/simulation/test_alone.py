@@ -58,7 +58,7 @@ def test_capacity_is_what_a_pool_gives_that_never_lacks_work(tmp_path: Path) -> 
     given = trace(tmp_path, *((60.0 * n, "a", 100, 10) for n in range(5)))
     assert Capacity(POOL, given).run() == pytest.approx(12.0)
     twice = replace(POOL, workers=2, route="least-loaded")
-    assert Capacity(twice, trace(tmp_path, *((60.0 * n, "a", 100, 10) for n in range(6)))).run() == pytest.approx(24.0)
+    assert Capacity(twice, trace(tmp_path, *((60.0 * n, "a", 100, 10) for n in range(10)))).run() == pytest.approx(24.0)
 
 
 def test_a_trace_of_which_nothing_can_be_served_has_no_capacity(tmp_path: Path) -> None:

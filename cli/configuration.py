@@ -1,0 +1,75 @@
+"""What `fairlead simulate` and `fairlead tune` compare: two policies, their quanta, and the throttle's limits."""
+
+import argparse
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+
+from cli.limit_options import NAMES, READ_BY
+from cli.pool_options import scenario
+from fairlead.environment import Service, variable
+from fairlead.errors import InvalidRequest
+from local_worker.core.policies import POLICIES
+from simulation.reproduction.run import Scenario
+from throttler.core.profiles import Limits
+from throttler.core.registry import THROTTLES
+
+# Who reads a quantum; for all others it makes no difference.
+LOCAL_QUANTUM = ("dlpm", "drr")
+ROUTE_QUANTUM = ("doubleq",)
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """One point of a comparison; `limits` are calls per minute by name."""
+
+    policy: str
+    route: str
+    quantum_tokens: int = 512
+    route_quantum_tokens: int = 4096
+    limits: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The policies, each with the quantum that it reads, and the limits."""
+        local = f"{self.policy} Q^u={self.quantum_tokens}" if self.policy in LOCAL_QUANTUM else self.policy
+        route = f"{self.route} Q^w={self.route_quantum_tokens}" if self.route in ROUTE_QUANTUM else self.route
+        return ", ".join([f"{local} + {route}", *(f"{NAMES[limit]}={value}" for limit, value in self.limits)])
+
+    def scenario(self, args: argparse.Namespace) -> Scenario:
+        """On the pool and the trace that the options describe."""
+        limits = Limits(**dict(self.limits))
+        return scenario(args, self.policy, self.route, self.quantum_tokens, self.route_quantum_tokens, limits)
+
+    def settings(self, throttle: str) -> list[str]:
+        """The options that set it, by service, as arguments and as environment variables."""
+        worker: dict[str, object] = {"policy": self.policy}
+        scheduler: dict[str, object] = {"policy": self.route}
+        gateway: dict[str, object] = {"throttle": throttle}
+        if self.policy in LOCAL_QUANTUM:
+            worker["quantum_tokens"] = self.quantum_tokens
+        if self.route in ROUTE_QUANTUM:
+            scheduler["quantum_tokens"] = self.route_quantum_tokens
+        limits = asdict(Limits(**dict(self.limits)))
+        gateway |= {limit: limits[limit] for limit in READ_BY[throttle]}
+        by_service = {Service.WORKER: worker, Service.SCHEDULER: scheduler, Service.GATEWAY: gateway}
+        lines = [_setting(service, options) for service, options in by_service.items()]
+        if self.policy not in POLICIES:
+            lines[0] = f"no worker has the policy {self.policy}: it exists in simulations alone"
+        if throttle not in THROTTLES:
+            lines[2] = f"no gateway has the throttle {throttle}: it exists in simulations alone"
+        return lines
+
+
+def _setting(service: Service, options: dict[str, object]) -> str:
+    arguments = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in options.items())
+    variables = " ".join(f"{variable(service, name)}={value}" for name, value in options.items())
+    return f"{service.value.lower()}: {arguments}   or   {variables}"
+
+
+def policy_names(option: str, text: str, known: Collection[str]) -> list[str]:
+    """Those that an option names, separated by commas; raises InvalidRequest for one that there is not."""
+    names = text.split(",")
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise InvalidRequest(f"no such policy: {', '.join(unknown)}; there are {', '.join(sorted(known))}", option)
+    return names
