@@ -8,9 +8,7 @@ from cli.jobs import run_jobs
 from cli.pool_options import prepare, scenario, workload
 from fairlead.errors import InvalidRequest, listed
 from simulation.reproduction.run import Run, Scenario
-from simulation.what_if.alone import Alone
-from simulation.what_if.baseline import Baseline
-from simulation.what_if.capacity import Capacity
+from simulation.what_if.baseline import Baseline, Isolation
 from simulation.what_if.clients import ClientRow, by_client
 from simulation.what_if.reasons import reasons
 from simulation.what_if.summary import Summary, summarize
@@ -36,14 +34,12 @@ class Comparison:
 
     def run(self, scenarios: Mapping[str, Scenario]) -> Iterator[tuple[str, Run]]:
         """Simulate and judge each, equal ones once; print a line, and yield, as each is done."""
-        alone = self._alone() if self._baseline is None else None
-        jobs = [job for job in (alone, *scenarios.values()) if job is not None]
+        isolation = [Isolation(self._pool, workload(self._args))] if self._baseline is None else []
         unjudged: list[tuple[str, Run]] = []
-        for job, result in run_jobs(jobs, self._args.processes, self._calls):
-            if isinstance(job, Alone):
-                rows = workload(self._args).rows()
-                self._baseline = Baseline.of(rows, self._pool.worker, job.capacity, result)
-                print(_described(self._baseline, job.capacity), flush=True)
+        for job, result in run_jobs([*isolation, *scenarios.values()], self._args.processes, self._calls):
+            if isinstance(job, Isolation):
+                self._baseline = result
+                print(_described(result), flush=True)
             else:
                 unjudged += [(name, result) for name, wanted in scenarios.items() if wanted == job]
             if self._baseline is not None:
@@ -67,11 +63,6 @@ class Comparison:
         if not any(summary.answered for summary in self.summaries):
             raise InvalidRequest(f"nothing was answered: {'; '.join(self.refusals)}")
 
-    def _alone(self) -> Alone:
-        trace = workload(self._args)
-        [(_, capacity)] = run_jobs([Capacity(self._pool, trace)], 1)
-        return Alone(self._pool, trace, capacity)
-
     def _add(self, name: str, run: Run, scenario: Scenario, baseline: Baseline) -> None:
         summary = summarize(name, run, baseline)
         self.summaries.append(summary)
@@ -85,13 +76,14 @@ class Comparison:
         )
 
 
-def _described(baseline: Baseline, capacity: float) -> str:
+def _described(baseline: Baseline) -> str:
     """What the pool has, and who is judged."""
     shares = baseline.shares
     within = sum(map(shares.is_within, shares.asks))
     asked = sum(ask.service for ask in shares.asks.values()) / shares.end
     who = "judged are these" if within else "all ask for more, and all are judged"
     return (
-        f"the pool gives at most {capacity:,.0f} service/s, {len(shares.clients):,} clients ask for {asked:,.0f}; "
+        f"the pool gives at most {shares.capacity:,.0f} service/s, {len(shares.clients):,} "
+        f"clients ask for {asked:,.0f}\n"
         f"{within:,} of {len(shares.asks):,} calls are within their client's fair share: {who}"
     )

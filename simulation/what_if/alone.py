@@ -16,8 +16,7 @@ from simulation.replay import Replay
 from simulation.reproduction.item import Ended
 from simulation.rows import Row
 from simulation.spec import ClusterSpec
-from simulation.traces import Trace
-from simulation.what_if.fair_shares import FairShares, asks_of, window_of
+from simulation.what_if.fair_shares import FairShares
 
 NO_REPORTS = 1e9  # seconds between load reports: with one client nothing waits for them
 
@@ -30,29 +29,19 @@ class Times:
     latency: float
 
 
-@dataclass(frozen=True, slots=True)
-class Alone:
-    """A job: the times of each call that is answered, by its number, if its client were alone with its share."""
-
-    spec: ClusterSpec
-    trace: Trace
-    capacity: float
-
-    def run(self, ended: Ended | None = None) -> dict[int, Times]:
-        """See Job."""
-        rows = self.trace.rows()
-        asks = asks_of(rows, self.spec.worker)
-        shares = FairShares(asks, self.capacity, window_of(asks.values()))
-        numbers: dict[str, list[int]] = {}
-        for number, ask in asks.items():
-            numbers.setdefault(ask.client, []).append(number)
-        times: dict[int, Times] = {}
-        for client, own in numbers.items():
-            start = min(asks[number].second for number in own)
-            alone = alone_with({number: rows[number - 1] for number in own}, start)
-            steps = shares.shares(client, start)
-            times |= _times(self.spec, alone, steps, own, Counting(ended) if ended else Journal())
-        return times
+def times_alone(
+    spec: ClusterSpec, rows: Sequence[Row], shares: FairShares, ended: Ended | None = None
+) -> dict[int, Times]:
+    """Of each call that is answered if its client is alone with its share, by the call's number."""
+    numbers: dict[str, list[int]] = {}
+    for number, ask in shares.asks.items():
+        numbers.setdefault(ask.client, []).append(number)
+    times: dict[int, Times] = {}
+    for client, own in numbers.items():
+        start = min(shares.asks[number].second for number in own)
+        alone = alone_with({number: rows[number - 1] for number in own}, start)
+        times |= _times(spec, alone, shares.shares(client, start), own, Counting(ended) if ended else Journal())
+    return times
 
 
 def alone_with(rows: Mapping[int, Row], start: float) -> list[Row]:

@@ -4,13 +4,14 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Self
 
 from fairlead.metrics import jain_index
+from simulation.reproduction.item import Ended
 from simulation.reproduction.run import Record, Run
-from simulation.rows import Row
-from simulation.spec import WorkerSpec
-from simulation.what_if.alone import Times
+from simulation.spec import ClusterSpec
+from simulation.traces import Trace
+from simulation.what_if.alone import Times, times_alone
+from simulation.what_if.capacity import capacity_of
 from simulation.what_if.fair_shares import FairShares, asks_of, window_of
 
 POINTS = 20  # of time at which service is compared
@@ -22,12 +23,6 @@ class Baseline:
 
     shares: FairShares
     alone: Mapping[int, Times]  # by call number
-
-    @classmethod
-    def of(cls, rows: list[Row], worker: WorkerSpec, capacity: float, alone: Mapping[int, Times]) -> Self:
-        """`capacity` in cost units per second of the whole pool."""
-        asks = asks_of(rows, worker)
-        return cls(FairShares(asks, capacity, window_of(asks.values())), alone)
 
     def within(self, records: Iterable[Record]) -> list[Record]:
         """The calls that came while their clients asked for no more than their fair share."""
@@ -59,3 +54,18 @@ class Baseline:
                     received[record.client] += ask.received(record.first, record.ended, second)
             indices.append(jain_index([received[client] / share for client, share in entitled.items()]))
         return fmean(indices)
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """A job: the baseline of a pool under a trace."""
+
+    spec: ClusterSpec
+    trace: Trace
+
+    def run(self, ended: Ended | None = None) -> Baseline:
+        """See Job; raises InvalidRequest when such a worker takes none of the requests."""
+        rows = self.trace.rows()
+        capacity, asks = capacity_of(self.spec, rows), asks_of(rows, self.spec.worker)
+        shares = FairShares(asks, capacity, window_of(asks.values()))
+        return Baseline(shares, times_alone(self.spec, rows, shares, ended))

@@ -1,18 +1,15 @@
 """How much service a pool gives when it never lacks work: the capacity that clients share."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 from fairlead.errors import InvalidRequest
 from simulation.call import Call
 from simulation.cluster import Cluster
-from simulation.journal import Counting, Journal
 from simulation.replay import Replay
-from simulation.reproduction.item import Ended
 from simulation.rows import Row
 from simulation.spec import ClusterSpec
-from simulation.traces import Trace
 from simulation.what_if.fair_shares import asks_of
 
 FEWEST_CALLS = 300  # of the trace, or all
@@ -40,37 +37,28 @@ class Backlog:
             yield following
 
 
-@dataclass(frozen=True, slots=True)
-class Capacity:
-    """A job: the pool's capacity under the trace's requests, in cost units per second."""
+def capacity_of(spec: ClusterSpec, rows: Sequence[Row]) -> float:
+    """The pool's capacity under a trace's requests, in cost units per second; raises InvalidRequest when such a worker
+    takes none of them."""
+    asks = asks_of(rows, spec.worker)
+    if not asks:
+        limits = f"max_prompt_tokens {spec.worker.max_prompt_tokens}, kv_tokens {spec.worker.kv_tokens}"
+        raise InvalidRequest(f"nothing was answered: all {len(rows)} requests are too long ({limits})")
+    in_hand = spec.workers * spec.worker.max_running
+    numbers = list(islice(asks, max(FEWEST_CALLS, ROUNDS * in_hand)))
+    journal = Cluster(spec, Backlog([rows[number - 1] for number in numbers], in_hand)).run()
+    answers = [
+        (asks[numbers[call.number - 1]], call.first_token_at, call.ended_at)
+        for call in journal.calls
+        if call.first_token_at is not None and call.ended_at is not None
+    ]
 
-    spec: ClusterSpec
-    trace: Trace
+    def received(second: float) -> float:
+        return sum(ask.received(first, ended, second) for ask, first, ended in answers)
 
-    def run(self, ended: Ended | None = None) -> float:
-        """See Job; raises InvalidRequest when the trace has no request that such a worker takes."""
-        in_hand = self.spec.workers * self.spec.worker.max_running
-        rows = self.trace.rows()
-        asks = asks_of(rows, self.spec.worker)
-        if not asks:
-            worker = self.spec.worker
-            limits = f"max_prompt_tokens {worker.max_prompt_tokens}, kv_tokens {worker.kv_tokens}"
-            raise InvalidRequest(f"nothing was answered: all {len(rows)} requests are too long ({limits})")
-        numbers = list(islice(asks, max(FEWEST_CALLS, ROUNDS * in_hand)))
-        workload = Backlog([rows[number - 1] for number in numbers], in_hand)
-        journal = Cluster(self.spec, workload, Counting(ended) if ended else Journal()).run()
-        answers = [
-            (asks[numbers[call.number - 1]], call.first_token_at, call.ended_at)
-            for call in journal.calls
-            if call.first_token_at is not None and call.ended_at is not None
-        ]
-
-        def received(second: float) -> float:
-            return sum(ask.received(first, ended, second) for ask, first, ended in answers)
-
-        enough = MEASURED * received(journal.seconds)
-        early, late = 0.0, journal.seconds
-        for _ in range(HALVINGS):
-            middle = (early + late) / 2
-            early, late = (early, middle) if received(middle) >= enough else (middle, late)
-        return received(late) / late
+    enough = MEASURED * received(journal.seconds)
+    early, late = 0.0, journal.seconds
+    for _ in range(HALVINGS):
+        middle = (early + late) / 2
+        early, late = (early, middle) if received(middle) >= enough else (middle, late)
+    return received(late) / late

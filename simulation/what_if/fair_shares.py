@@ -69,10 +69,10 @@ class FairShares:
 
     def __init__(self, asks: Mapping[int, Ask], capacity: float, window: float) -> None:
         self.asks = asks
+        self.capacity = capacity
         self._window = window
-        self._capacity = capacity * window
         self._count = 1 + max((int(ask.second / window) for ask in asks.values()), default=0)  # until the last call
-        self._windows = list(_fill(list(asks.values()), self._capacity, window))
+        self._windows = list(_fill(list(asks.values()), capacity * window, window))
 
     @property
     def clients(self) -> list[str]:
@@ -103,8 +103,9 @@ class FairShares:
     def shares(self, client: str, start: float) -> list[tuple[float, float]]:
         """From when on, in seconds after `start`, what share of the pool is open to `client`; the last is all of it."""
         first = int(start / self._window)
+        whole = self.capacity * self._window
         shares = [
-            (max(number * self._window - start, 0.0), window.open_to(client) / self._capacity)
+            (max(number * self._window - start, 0.0), window.open_to(client) / whole)
             for number, window in enumerate(self._windows[first:], start=first)
         ]
         return [*shares, (len(self._windows) * self._window - start, 1.0)]

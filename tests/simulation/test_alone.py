@@ -11,9 +11,10 @@ from simulation.rows import Row
 from simulation.spec import ClusterSpec, WorkerSpec
 from simulation.step_time import Coefficients, Measured
 from simulation.traces import Trace
-from simulation.what_if.alone import Alone, Times, alone_with
-from simulation.what_if.baseline import Baseline
-from simulation.what_if.capacity import Capacity
+from simulation.what_if.alone import Times, alone_with, times_alone
+from simulation.what_if.baseline import Baseline, Isolation
+from simulation.what_if.capacity import capacity_of
+from simulation.what_if.fair_shares import FairShares, asks_of, window_of
 from simulation.what_if.front import ranked
 from simulation.what_if.summary import Summary, summarize
 
@@ -32,10 +33,17 @@ def trace(tmp_path: Path, *rows: tuple[float, str, int, int]) -> Trace:
     return Trace(path)
 
 
+def held_against(given: Trace, capacity: float) -> Baseline:
+    rows = given.rows()
+    asks = asks_of(rows, WORKER)
+    shares = FairShares(asks, capacity, window_of(asks.values()))
+    return Baseline(shares, times_alone(POOL, rows, shares))
+
+
 def test_alone_a_client_has_the_pool_as_fast_as_its_share_of_it(tmp_path: Path) -> None:
     """Ten cost units a second. In the only window that matters, `b` asks for 3 of 10 and `a` for 300."""
     given = trace(tmp_path, (0.0, "a", 100, 100), (0.0, "b", 1, 1), (0.0, "b", 2000, 1))
-    times = Alone(POOL, given, capacity=20.0).run()
+    times = held_against(given, capacity=20.0).alone
     assert set(times) == {1, 2}, "nobody takes the third"
     assert times[2] == Times(first_token=2.0, latency=2.0), "a step on half of the pool"
     assert times[1].first_token == pytest.approx(1 / 0.7)
@@ -45,9 +53,7 @@ def test_the_slowdown_is_the_latency_over_that_of_the_baseline(tmp_path: Path) -
     """`b` waits for the ten steps of `a` and then takes one: 11 s, and alone with half of the pool 2 s."""
     given = trace(tmp_path, (0.0, "a", 100, 10), (0.0, "b", 1, 1))
     run = Scenario(POOL, given).run()
-    rows, capacity = given.rows(), 20.0
-    baseline = Baseline.of(rows, WORKER, capacity, Alone(POOL, given, capacity).run())
-    row = summarize("fcfs", run, baseline)
+    row = summarize("fcfs", run, held_against(given, capacity=20.0))
     assert (row.within.calls, row.above.calls) == (1, 1)
     assert (row.within.ttft_mean, row.within.latency_mean, row.within.slowdown_mean) == (11.0, 11.0, 5.5)
     assert row.judged == row.within
@@ -55,15 +61,15 @@ def test_the_slowdown_is_the_latency_over_that_of_the_baseline(tmp_path: Path) -
 
 def test_capacity_is_what_a_pool_gives_that_never_lacks_work(tmp_path: Path) -> None:
     """One call at a time of ten steps, 100 input and 10 output tokens: 120 cost units in 10 s, whenever they come."""
-    given = trace(tmp_path, *((60.0 * n, "a", 100, 10) for n in range(5)))
-    assert Capacity(POOL, given).run() == pytest.approx(12.0)
+    given = trace(tmp_path, *((60.0 * n, "a", 100, 10) for n in range(10)))
+    assert capacity_of(POOL, given.rows()) == pytest.approx(12.0)
     twice = replace(POOL, workers=2, route="least-loaded")
-    assert Capacity(twice, trace(tmp_path, *((60.0 * n, "a", 100, 10) for n in range(10)))).run() == pytest.approx(24.0)
+    assert capacity_of(twice, given.rows()) == pytest.approx(24.0)
 
 
 def test_a_trace_of_which_nothing_can_be_served_has_no_capacity(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="nothing was answered: all 1 requests are too long"):
-        Capacity(POOL, trace(tmp_path, (0.0, "a", 3000, 1))).run()
+        capacity_of(POOL, trace(tmp_path, (0.0, "a", 3000, 1)).rows())
 
 
 def test_alone_a_call_waits_only_for_its_own_clients_answers() -> None:
@@ -78,9 +84,7 @@ def test_fair_policies_rank_above_those_that_serve_a_flooder_first(tmp_path: Pat
     light = [(2.0 + 4 * n, f"light-{n % 3}", 32, 4) for n in range(30)]
     given = trace(tmp_path, *sorted(flood + light))
     worker = replace(WORKER, max_running=4, quantum_tokens=64)
-    capacity = Capacity(replace(POOL, worker=worker), given).run()
-    rows = given.rows()
-    baseline = Baseline.of(rows, worker, capacity, Alone(replace(POOL, worker=worker), given, capacity).run())
+    baseline = Isolation(replace(POOL, worker=worker), given).run()
 
     def row(policy: str) -> Summary:
         spec = replace(POOL, worker=replace(worker, policy=policy))
