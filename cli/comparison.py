@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from cli.jobs import run_jobs
 from cli.pool_options import prepare, scenario, workload
+from cli.summary_table import times
 from fairlead.errors import InvalidRequest, listed
 from simulation.reproduction.run import Run, Scenario
 from simulation.what_if.baseline import Baseline, Isolation
@@ -70,7 +71,7 @@ class Comparison:
         self.refusals += [f"{name}: {reason}" for reason in reasons(run, scenario.spec)]
         judged = summary.judged
         print(
-            f"{name}: slowdown p99 {judged.slowdown_p99:,.2f}, mean TTFT {judged.ttft_mean:,.2f} s, "
+            f"{name}: slowdown p99 {times(judged.slowdown_p99)}, mean TTFT {judged.ttft_mean:,.2f} s, "
             f"{summary.service:,.0f} service/s",
             flush=True,
         )

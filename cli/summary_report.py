@@ -13,7 +13,6 @@ AXES: tuple[tuple[str, str, Unfairness], ...] = (
 )
 
 MOST_LABELS = 6  # points that all have labels
-MOST_NAMES = 2  # configurations in one label
 
 
 def summary_report(summaries: Sequence[Summary]) -> Report:
@@ -38,5 +37,6 @@ def _front(summaries: Sequence[Summary], title: str, label: str, unfairness: Unf
 
 
 def _label(there: Sequence[Summary]) -> str:
-    names = ", ".join(f"{s.name} (leaves a client out)" if s.unanswered else s.name for s in there[:MOST_NAMES])
-    return names if len(there) <= MOST_NAMES else f"{names} and {len(there) - MOST_NAMES} more"
+    """The first that is there, and how many more are."""
+    name = f"{there[0].name} (leaves a client out)" if there[0].unanswered else there[0].name
+    return name if len(there) == 1 else f"{name} and {len(there) - 1} more"

@@ -13,8 +13,8 @@ MOST_CLIENTS = 12
 
 SUMMARY: tuple[Column[Summary], ...] = (
     Column("configuration", 20, lambda s: s.name, is_text=True),
-    Column("slowdown p99", 12, lambda s: _times(s.judged.slowdown_p99)),
-    Column("slowdown mean", 13, lambda s: _times(s.judged.slowdown_mean), rank=2),
+    Column("slowdown p99", 12, lambda s: times(s.judged.slowdown_p99)),
+    Column("slowdown mean", 13, lambda s: times(s.judged.slowdown_mean), rank=2),
     Column("TTFT mean s", 11, lambda s: _seconds(s.judged.ttft_mean)),
     Column("TTFT p99 s", 10, lambda s: _seconds(s.judged.ttft_p99), rank=1),
     Column("latency p99 s", 13, lambda s: _seconds(s.judged.latency_p99), rank=6),
@@ -33,8 +33,8 @@ CLIENTS: tuple[Column[ClientRow], ...] = (
     Column("answered", 8, lambda c: f"{c.answered:,}", rank=4),
     Column("asked", 9, lambda c: f"{c.asked:,.0f}"),
     Column("within share", 12, lambda c: f"{c.within:.0%}"),
-    Column("slowdown p99", 12, lambda c: _times(c.waits.slowdown_p99)),
-    Column("slowdown mean", 13, lambda c: _times(c.waits.slowdown_mean)),
+    Column("slowdown p99", 12, lambda c: times(c.waits.slowdown_p99)),
+    Column("slowdown mean", 13, lambda c: times(c.waits.slowdown_mean)),
     Column("TTFT mean s", 11, lambda c: _seconds(c.waits.ttft_mean), rank=1),
     Column("TTFT p99 s", 10, lambda c: _seconds(c.waits.ttft_p99), rank=2),
     Column("latency p99 s", 13, lambda c: _seconds(c.waits.latency_p99), rank=3),
@@ -77,5 +77,6 @@ def _seconds(value: float) -> str:
     return "never" if value == math.inf else f"{value:,.3f}" if value < 10 else f"{value:,.0f}"
 
 
-def _times(value: float) -> str:
+def times(value: float) -> str:
+    """A slowdown; infinite is never."""
     return "never" if value == math.inf else f"{value:,.2f}"

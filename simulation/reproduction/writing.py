@@ -78,7 +78,8 @@ def _points(axis: "Axes", chart: Chart) -> None:
         axis.plot([point.x], [point.y], marker="o", color=color)
         side, dx = ("right", -5) if point.x > ordered[-1].x / 2 else ("left", 5)
         text = axis.annotate(point.label, (point.x, point.y), (dx, -12 if number % 2 else 5), color=color, ha=side)
-        text.set(anncoords="offset points", fontsize="small")
+        # A long label may cross the panel's edge: it takes no room from the panel.
+        text.set(anncoords="offset points", fontsize="small", in_layout=False)
     axis.margins(0.2)
     axis.set_xlim(left=0)
 
