@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from weakref import WeakValueDictionary
 
@@ -32,6 +32,7 @@ from throttler.core.tokens import Key
 LONG_PROMPT = 16 * 1024  # bytes; shorter ones are tokenized within milliseconds
 TRACEPARENT = "traceparent"
 Metadata = Iterable[tuple[str, str | bytes]]
+Receive = Callable[[], Awaitable[bytes]]
 
 
 class Admission:
@@ -58,23 +59,24 @@ class Admission:
         """Who calls; raises Unauthenticated or PermissionDenied."""
         return self._tenants.identify(metadata, time.monotonic())
 
-    def end_interaction(self, data: bytes, metadata: Metadata) -> None:
+    async def end_interaction(self, receive: Receive, metadata: Metadata) -> None:
         """The caller's word that an interaction is over; raises Unauthenticated, PermissionDenied or InvalidRequest."""
         identity = self.identify(metadata)
-        request = parsed(inference_pb2.EndInteractionRequest.FromString, data)
+        request = parsed(inference_pb2.EndInteractionRequest.FromString, await receive())
         app = self._app(identity, app_name(request.app))
         check_interaction(request.interaction)
         key = Key(identity.client, app, request.interaction.id)
         self._throttling.end(key, request.interaction.token)
 
-    async def admit(self, data: bytes, metadata: Metadata, call: Call) -> Work:
+    async def admit(self, receive: Receive, metadata: Metadata, call: Call) -> Work:
         """The work to dispatch for a GenerateRequest; raises the FairleadError that refuses it.
 
-        What must be undone is in `call.cleanup`.
+        Its message is received when it is known who calls. What must be undone is in `call.cleanup`.
         """
         identity = self.identify(metadata)
         call.client, call.traceparent = identity.client, traceparent(metadata)
         call.caller_request_id = caller_request_id(metadata)
+        data = await receive()
         try:
             request = parsed(inference_pb2.GenerateRequest.FromString, data)
             call.operation = CHAT if request.prompt.WhichOneof("kind") == "chat" else TEXT_COMPLETION

@@ -67,6 +67,7 @@ class GatewayConfig:
     app_per_minute: int = option(600, "calls per tenant, app and minute, enforced as the throttle says")
     max_streams_per_client: int = option(256, "most open calls of one client, before only protected ones are let in")
     max_streams: int = option(4096, "most open calls in all")
+    request_seconds: float = option(30.0, "seconds that a request may take to arrive, once it is read")
     reader_seconds: float = option(
         60.0, "seconds after which a caller that reads nothing, though all is there, is given up"
     )
@@ -90,7 +91,7 @@ class GatewayConfig:
             "drain_seconds",
             "gateways",
         )
-        for name in (*positive, "reader_seconds", "slow_seconds", "remembered_traces"):
+        for name in (*positive, "request_seconds", "reader_seconds", "slow_seconds", "remembered_traces"):
             require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
         require(
             (self.tls_certificate == "") == (self.tls_key == ""), "tls_certificate, tls_key: give both of them, or none"
@@ -155,10 +156,11 @@ class Gateway:
         self._server = Server(
             config.listen,
             max_request_bytes=MAX_REQUEST_BYTES,
+            request_seconds=config.request_seconds,
             credentials=certificate.credentials() if certificate else None,
             health_listen=config.health_listen,
         )
-        service = InferenceService(self._cluster, admission, self._journal, config.reader_seconds)
+        service = InferenceService(self._cluster, admission, self._journal, self._server.bodies, config.reader_seconds)
         self._server.add(add_inference_to_server, service, "fairlead.v1.Inference")
         admin_secret = config.admin_secret or config.secret
         traces = TracesService(self._traces)

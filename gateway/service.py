@@ -13,10 +13,12 @@ import grpc
 
 from fairlead.errors import Cancelled, FairleadError, Internal, InvalidRequest
 from fairlead.outcomes import Outcome
+from fairlead.rpc.bodies import Bodies
+from fairlead.rpc.incoming import only
 from fairlead.rpc.status import request_id_metadata, to_status
 from fairlead.v1 import inference_pb2
 from fairlead.wire import parsed
-from gateway.admission import Admission
+from gateway.admission import Admission, Receive
 from gateway.call import Call
 from gateway.journal import Journal
 from gateway.reader import Reader
@@ -31,15 +33,18 @@ DEADLINE_SLACK = 0.05
 class InferenceService:
     """Implements Inference; holds what all calls share."""
 
-    def __init__(self, cluster: Cluster, admission: Admission, journal: Journal, reader_seconds: float) -> None:
+    def __init__(
+        self, cluster: Cluster, admission: Admission, journal: Journal, bodies: Bodies, reader_seconds: float
+    ) -> None:
         self._cluster = cluster
         self._admission = admission
         self._journal = journal
+        self._bodies = bodies
         self._reader_seconds = reader_seconds
         self._farewells: set[asyncio.Task[None]] = set()
 
     async def Generate(
-        self, request: bytes, context: grpc.aio.ServicerContext
+        self, _messages: object, context: grpc.aio.ServicerContext
     ) -> AsyncIterator[inference_pb2.GenerateResponse]:
         """See inference.proto."""
         running = RunningCall(self._journal, context.time_remaining())
@@ -55,7 +60,7 @@ class InferenceService:
         context.add_done_callback(lambda _: running.gone())
         context.add_done_callback(lambda _: reader.gone())
         try:
-            work = await self._admission.admit(request, context.invocation_metadata(), running.call)
+            work = await self._admission.admit(self._request(context), context.invocation_metadata(), running.call)
             running.session = Session(self._cluster, work, running.call)
             async for response in running.session.responses():
                 if response.HasField("finished"):
@@ -88,20 +93,22 @@ class InferenceService:
         asyncio.get_running_loop().call_soon(writer.cancel)  # after the status is under way, or there will be none
 
     async def EndInteraction(
-        self, request: bytes, context: grpc.aio.ServicerContext
+        self, _messages: object, context: grpc.aio.ServicerContext
     ) -> inference_pb2.EndInteractionResponse:
         """See inference.proto."""
         try:
-            self._admission.end_interaction(request, context.invocation_metadata())
+            await self._admission.end_interaction(self._request(context), context.invocation_metadata())
         except FairleadError as error:
             await _refuse(context, error)
         return inference_pb2.EndInteractionResponse()
 
-    async def ListModels(self, request: bytes, context: grpc.aio.ServicerContext) -> inference_pb2.ListModelsResponse:
+    async def ListModels(
+        self, _messages: object, context: grpc.aio.ServicerContext
+    ) -> inference_pb2.ListModelsResponse:
         """See inference.proto."""
         try:
             self._admission.identify(context.invocation_metadata())
-            parsed(inference_pb2.ListModelsRequest.FromString, request)
+            parsed(inference_pb2.ListModelsRequest.FromString, await self._request(context)())
         except FairleadError as error:
             await _refuse(context, error)
         members = self._cluster.members
@@ -112,6 +119,10 @@ class InferenceService:
             for name, workers in members.pools().items()
         ]
         return inference_pb2.ListModelsResponse(models=models)
+
+    def _request(self, context: grpc.aio.ServicerContext) -> Receive:
+        """Reads the call's only message."""
+        return partial(only, self._bodies.receive, context)
 
 
 class RunningCall:
@@ -148,15 +159,15 @@ class RunningCall:
 
 
 def add_inference_to_server(service: InferenceService, server: grpc.aio.Server) -> None:
-    """Like the generated function, but requests come as bytes: nothing is parsed for callers that nobody knows."""
+    """Like the generated function, but for gRPC requests are streams: nothing is read of callers that nobody knows."""
     handlers = {
-        "Generate": grpc.unary_stream_rpc_method_handler(
+        "Generate": grpc.stream_stream_rpc_method_handler(
             service.Generate, response_serializer=inference_pb2.GenerateResponse.SerializeToString
         ),
-        "EndInteraction": grpc.unary_unary_rpc_method_handler(
+        "EndInteraction": grpc.stream_unary_rpc_method_handler(
             service.EndInteraction, response_serializer=inference_pb2.EndInteractionResponse.SerializeToString
         ),
-        "ListModels": grpc.unary_unary_rpc_method_handler(
+        "ListModels": grpc.stream_unary_rpc_method_handler(
             service.ListModels, response_serializer=inference_pb2.ListModelsResponse.SerializeToString
         ),
     }

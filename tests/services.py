@@ -66,6 +66,16 @@ class Process:
 
         return f"127.0.0.1:{eventually(listening, 'the service listens')[0]['port']}"
 
+    def begin_peak(self) -> None:
+        """`peak` counts from now on."""
+        Path(f"/proc/{self._popen.pid}/clear_refs").write_text("5")
+
+    @property
+    def peak(self) -> int:
+        """The most memory that it has had resident since `begin_peak`, in MiB."""
+        status = Path(f"/proc/{self._popen.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) // 1024
+
     def pause(self) -> None:
         """SIGSTOP: it stands still and knows nothing of it."""
         self._popen.send_signal(signal.SIGSTOP)

@@ -10,18 +10,22 @@ from grpc_reflection.v1alpha import reflection
 
 from fairlead.config import ConfigError
 from fairlead.rpc.address import check_free
+from fairlead.rpc.bodies import SECONDS, Bodies
 from fairlead.rpc.channel import MAX_MESSAGE_BYTES, SERVER_OPTIONS
 from fairlead.rpc.door import Door
 
 # The health service's name that says SERVING while the process runs, ready or not: what liveness probes ask.
 LIVENESS = "live"
+ARRIVING = 32  # messages at a time: of the largest requests 128 MiB
+PATIENCE = 1.0  # seconds
 
 
 class Server:
     """A gRPC server with health and reflection, which are open to everybody.
 
-    With `credentials` the listener speaks TLS, and `health_listen`, an address, answers health checks in plain text,
-    for probes that speak none.
+    `bodies` is where messages arrive of services without a secret, each within `request_seconds`. With
+    `credentials` the listener speaks TLS, and `health_listen`, an address, answers health checks in plain text, for
+    probes that speak none.
     """
 
     def __init__(
@@ -29,11 +33,13 @@ class Server:
         listen: str,
         *,
         max_request_bytes: int = MAX_MESSAGE_BYTES,
+        request_seconds: float = SECONDS,
         credentials: grpc.ServerCredentials | None = None,
         health_listen: str = "",
     ) -> None:
         # Of an option given twice, gRPC takes the first.
         options = [("grpc.max_receive_message_length", max_request_bytes), *SERVER_OPTIONS]
+        self.bodies = Bodies(ARRIVING, request_seconds, PATIENCE)
         self._secrets: dict[str, str] = {}
         door = Door(self._secrets)
         self.grpc = grpc.aio.server(options=options, interceptors=[door])

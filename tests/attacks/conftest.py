@@ -20,14 +20,19 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
     stack.close()
 
 
-@pytest.fixture
-def gateway(stack: Stack, tmp_path: Path) -> Process:
-    """That serves holders of KEY only."""
-    keys = tmp_path / "keys.yaml"
+def gateway_of(stack: Stack, directory: Path) -> Process:
+    """One that serves holders of KEY only."""
+    keys = directory / "keys.yaml"
     keys.write_text(f"keys:\n  - {{hash: {hashlib.sha256(KEY.encode()).hexdigest()}, tenant: honest}}\n")
     gateway = stack.start("gateway", scheduler=stack.addresses, keys=keys, throttle="none")
     gateway.wait_for("ready")
     return gateway
+
+
+@pytest.fixture
+def gateway(stack: Stack) -> Process:
+    """Of this test's own."""
+    return gateway_of(stack, stack.directory)
 
 
 @pytest.fixture(scope="module")
@@ -37,3 +42,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     stack.worker("a")
     yield stack
     stack.close()
+
+
+@pytest.fixture(scope="module")
+def shared_gateway(shared: Stack) -> Process:
+    """For tests that leave it as it was."""
+    return gateway_of(shared, shared.directory)

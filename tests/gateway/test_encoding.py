@@ -82,7 +82,11 @@ async def admission(tokenizer: HeldTokenizer) -> AsyncIterator[Admission]:
 def admitted(admission: Admission, user: str, prompt: str | common_pb2.Prompt) -> asyncio.Task[Work]:
     request = inference_pb2.GenerateRequest(prompt=as_prompt(prompt) if isinstance(prompt, str) else prompt)
     call = Call(request_id=user, deadline=None)
-    return asyncio.create_task(admission.admit(request.SerializeToString(), [("x-fairlead-user", user)], call))
+
+    async def receive() -> bytes:
+        return request.SerializeToString()
+
+    return asyncio.create_task(admission.admit(receive, [("x-fairlead-user", user)], call))
 
 
 async def test_a_clients_long_prompts_are_tokenized_one_after_the_other(
@@ -142,7 +146,11 @@ async def test_a_refused_request_is_forgotten_at_once(admission: Admission) -> N
     journal = Journal(Traces(), CallMetrics(get_meter("test")))
     cluster = Cluster(["127.0.0.1:1"], SECRET, lambda: None)
     server = Server("127.0.0.1:0")
-    server.add(add_inference_to_server, InferenceService(cluster, admission, journal, 60.0), "fairlead.v1.Inference")
+    server.add(
+        add_inference_to_server,
+        InferenceService(cluster, admission, journal, server.bodies, 60.0),
+        "fairlead.v1.Inference",
+    )
     await server.start()
     gc.collect()
     gc.disable()
