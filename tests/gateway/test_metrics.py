@@ -10,7 +10,7 @@ import pytest
 from fairlead import Client
 from fairlead.errors import FairleadError
 from tests.metrics import declared, samples, scrape
-from tests.otlp import MetricsReceiver
+from tests.otlp import MetricsReceiver, Receiver
 from tests.services import Process, Stack, eventually
 
 Samples = dict[str, list[tuple[dict[str, str], float]]]
@@ -102,8 +102,12 @@ def test_everything_exposed_is_declared_and_no_user_is_a_label(exposed: tuple[St
         assert "ann" not in {part for rows in found.values() for labels, _ in rows for part in labels.values()}
 
 
-def test_metrics_are_pushed_too(
-    tmp_path: Path, endpoint: str, metrics_receiver: MetricsReceiver, monkeypatch: pytest.MonkeyPatch
+def test_metrics_are_pushed_too_by_the_processes_that_spans_name(
+    tmp_path: Path,
+    endpoint: str,
+    receiver: Receiver,
+    metrics_receiver: MetricsReceiver,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
     stack = Stack(tmp_path)
@@ -111,7 +115,9 @@ def test_metrics_are_pushed_too(
         stack.worker("w0", served_name="tiny")
         gateway = stack.gateway()
         asyncio.run(ask(gateway.address))
-        assert gateway.terminate() == 0
+        for process in (gateway, stack.workers["w0"], stack.scheduler):
+            assert process.terminate() == 0
     finally:
         stack.close()
     assert ("fairlead-gateway", "fairlead.calls") in metrics_receiver.metrics
+    assert {service: receiver.instance(span) for service, span in receiver.spans} == metrics_receiver.instances
