@@ -41,7 +41,10 @@ class Configuration:
         return scenario(args, self.policy, self.route, self.quantum_tokens, self.route_quantum_tokens, limits)
 
     def settings(self, throttle: str) -> list[str]:
-        """The options that set it, by service, as arguments and as environment variables."""
+        """The options that set it, by service, as arguments and as environment variables.
+
+        Nothing about a throttle where none was simulated.
+        """
         worker: dict[str, object] = {"policy": self.policy}
         scheduler: dict[str, object] = {"policy": self.route}
         gateway: dict[str, object] = {"throttle": throttle}
@@ -51,12 +54,14 @@ class Configuration:
             scheduler["quantum_tokens"] = self.route_quantum_tokens
         limits = asdict(Limits(**dict(self.limits)))
         gateway |= {limit: limits[limit] for limit in READ_BY[throttle]}
-        by_service = {Service.WORKER: worker, Service.SCHEDULER: scheduler, Service.GATEWAY: gateway}
+        by_service = {Service.WORKER: worker, Service.SCHEDULER: scheduler}
+        if throttle in THROTTLES and throttle != "none":
+            by_service[Service.GATEWAY] = gateway
         lines = [_setting(service, options) for service, options in by_service.items()]
         if self.policy not in POLICIES:
             lines[0] = f"no worker has the policy {self.policy}: it exists in simulations alone"
         if throttle not in THROTTLES:
-            lines[2] = f"no gateway has the throttle {throttle}: it exists in simulations alone"
+            lines.append(f"no gateway has the throttle {throttle}: it exists in simulations alone")
         return lines
 
 
