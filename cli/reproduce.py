@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     sections: dict[Item, str] = {}
     try:
         for item, report in _reports(studies, args.processes):
-            write(args.out, item.name, report)
+            write(args.out, item.name, report, item.source)
             print(f"\n{item.name}: {item.source}\n{table(report.findings)}", flush=True)
             sections[item] = section(item, studies[item], report)
     except KeyboardInterrupt:

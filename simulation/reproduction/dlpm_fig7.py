@@ -129,8 +129,12 @@ def _read(runs: Mapping[str, Run]) -> Report:
     rows: list[tuple[object, ...]] = [HEADER]
     rows += [(*key, p.service, p.jain, p.p50, p.p99, p.hits, p.seconds) for key, p in points.items()]
     charts = [
-        Chart(f"{case}: {what}", "D", what, _lines(points, case, value))
-        for what, value in (("service/s", _service), ("Jain index", _jain), ("P99 s, well-behaved", _p99))
+        Chart(case, "GPUs (D)", what, _lines(points, case, value))
+        for what, value in (
+            ("service units/s", _service),
+            ("Jain's index", _jain),
+            ("P99 of well-behaved clients, s", _p99),
+        )
         for case in CASES
     ]
     return Report(rows, charts, _findings(points))

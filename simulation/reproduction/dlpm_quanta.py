@@ -43,7 +43,7 @@ def _fig1(runs: Runs) -> Report:
     dlpm = [points[f"DLPM, Q = {quantum:,}"] for quantum in CLIENT_QUANTA]
     lines = [Line("DLPM", [j for j, _ in dlpm], [s for _, s in dlpm])]
     lines += [Line(name, [points[name][0]], [points[name][1]]) for name in ("VTC", "LPM")]
-    chart = Chart("fairness and throughput", "Jain's index", "service/s", lines)
+    chart = Chart("fairness and throughput", "Jain's index of service rates", "service units/s", lines)
     return Report(_rows(runs), [chart], [_frontier(points), _trade(dlpm)])
 
 
@@ -105,7 +105,7 @@ def _fig10(runs: Runs) -> Report:
         others = {name: service_rate(runs[f"{case}, {name}"]) for name in OTHERS}
         lines = [Line("DoubleQ", WORKER_QUANTA, rates)]
         lines += [Line(name, WORKER_QUANTA, [value] * len(WORKER_QUANTA)) for name, value in others.items()]
-        charts.append(Chart(case, "Q^w", "service/s", lines))
+        charts.append(Chart(case, "Q^w, service units", "service units/s", lines))
         findings.append(_settles(case, rates, others))
     findings.append(_unfairer([fairness(runs[f"one misbehaving, DoubleQ, Q^w = {q:,}"]) for q in (2_000, PRINTED)]))
     return Report(_rows(runs), charts, findings)
@@ -165,7 +165,7 @@ def _fig11(runs: Runs) -> Report:
         _scales(rates, hits),
         Finding("the same with 5 clients that send trees of three branches", SCALES, trees, because=NOT_MEASURED),
     ]
-    return Report(_rows(runs), [Chart("service rate", "clients", "service/s", lines)], findings)
+    return Report(_rows(runs), [Chart("service rate", "clients", "service units/s", lines)], findings)
 
 
 def _is_sweep(run: str, scheduler: str) -> bool:

@@ -37,7 +37,10 @@ def _views(runs: Runs) -> tuple[list[tuple[object, ...]], list[Chart]]:
                 for time, a, s in zip(times, *curves, strict=True)
             ]
         for panel, lines, what in zip(
-            panels, columns, ("response time, s", "actual service/s", "service/s"), strict=True
+            panels,
+            columns,
+            ("mean first-token latency, s", "service units/s, cached input free", "service units/s"),
+            strict=True,
         ):
             panel.append(Chart(f"{name}: {what}", "seconds", what, lines))
     return rows, [chart for panel in panels for chart in panel]

@@ -42,7 +42,11 @@ def _fig8(runs: Runs) -> Report:
         "users delayed": [delayed(run) for run in runs.values()],
     }
     rows: list[tuple[object, ...]] = [("system", *columns), *zip(runs, *columns.values(), strict=True)]
-    charts = [bars(what, what, list(runs), {"all users": values}) for what, values in columns.items()]
+    units = ("interactions", "interactions", "tokens", "users", "share of users")
+    charts = [
+        bars(what, unit, list(runs), {"all users": values})
+        for (what, values), unit in zip(columns.items(), units, strict=True)
+    ]
     rpm, vtc, ours = runs["RPM"], runs["VTC"], runs["FS (W+I)"]
     findings = [
         Finding(
@@ -190,7 +194,7 @@ def _table3(runs: Runs) -> Report:
     charts = [
         bars("prompt throughput", "tokens/s", list(runs), {"all users": [rate for rate, _ in rates.values()]}),
         bars("output throughput", "tokens/s", list(runs), {"all users": [rate for _, rate in rates.values()]}),
-        bars("service provided", "%", ("requests", "interactions", "users"), of_both),
+        bars("service provided", "% served", ("requests", "interactions", "users"), of_both),
     ]
     return Report(rows, charts, findings)
 

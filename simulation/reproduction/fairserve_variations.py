@@ -107,7 +107,7 @@ def _read(runs: Runs) -> Report:
 
 def _charts(runs: Runs) -> list[Chart]:
     shares = {f"{seconds:.0f} s": [delayed(r, seconds) for r in _of(runs, LIGHT).values()] for seconds in THRESHOLDS}
-    charts = [bars(f"users delayed, benign users need {LIGHT}", "share", list(SYSTEMS), shares)]
+    charts = [bars(f"users delayed, benign users need {LIGHT}", "share of users", list(SYSTEMS), shares)]
     names = [app.name for app in APPS]
     for study in (AS_IS, LIGHT, ALONE):
         rates = {name: [_rate(_benign(run), app) for app in names] for name, run in _of(runs, study).items()}

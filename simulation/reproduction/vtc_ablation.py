@@ -53,7 +53,9 @@ def _fig15(runs: Runs) -> Report:
     findings = [_by_pool(most[35_000, 512], most[65_000, 512])]
     findings.append(_by_length({length: most[35_000, length] for length in (256, 512, 768)}))
     lines = [Line(name, range(FILLED, SECONDS), values) for name, values in gaps.items() if name.endswith(" 0 s")]
-    return Report(gap_rows(runs), [Chart("difference since 120 s", "seconds", "service", lines)], findings)
+    return Report(
+        gap_rows(runs), [Chart("difference of service since 120 s", "seconds", "service units", lines)], findings
+    )
 
 
 def _by_pool(small: Sequence[float], large: Sequence[float]) -> Finding:
@@ -105,7 +107,7 @@ def _fig16(runs: Runs) -> Report:
     for name, run in runs.items():
         lines = [Line(f"client {c}", range(SECONDS), received(run, c)[:SECONDS]) for c in run.clients]
         rows += [(name, x, line.label, line.ys[x]) for line in lines for x in range(0, SECONDS, 10)]
-        charts.append(Chart(name, "seconds", "service received", lines))
+        charts.append(Chart(name, "seconds", "service units received", lines))
         rates = [rate(received(run, client), 60, 300) for client in run.clients]
         served[name] = [value / rates[0] for value in rates]
     texts = {name: " : ".join(f"{value:.2f}" for value in ratios) for name, ratios in served.items()}
@@ -139,7 +141,7 @@ def _fig19(runs: Runs) -> Report:
             lines.append(Line(name, range(QUEUED, SECONDS), values))
             rows += [(f"{clients}, {name}", QUEUED + x, value) for x, value in enumerate(values)]
             means[clients, name] = fmean(values)
-        charts.append(Chart(clients, "seconds", "difference of service", lines))
+        charts.append(Chart(clients, "seconds", "difference of service, units", lines))
     findings = []
     for clients in ("2 clients", "8 clients"):
         values = [means[clients, name] for name in PREDICTORS]

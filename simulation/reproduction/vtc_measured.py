@@ -111,8 +111,8 @@ def _by_pair(agreements: Sequence[Agreement]) -> list[Chart]:
         Line("first token, all requests", pairs, [a.wait_overall for a in agreements]),
     ]
     return [
-        Chart("total time", "pair of the table", "seconds", seconds),
-        Chart("errors", "pair of the table", "relative error", errors),
+        Chart("total time", "pair, as in the CSV file", "seconds", seconds),
+        Chart("errors", "pair, as in the CSV file", "error, relative to the measurement", errors),
     ]
 
 

@@ -244,7 +244,7 @@ def _fig10(runs: Runs) -> Report:
     for name, run in runs.items():
         lines = rates(run, 900)
         rows += [(name, x, line.label, y) for line in lines for x, y in zip(line.xs, line.ys, strict=True)]
-        charts.append(Chart(f"{name}: service rate", "seconds", "service/s", lines))
+        charts.append(Chart(f"{name}: service rate", "seconds", "service units/s", lines))
         first, second = (rate(received(run, client), 330, 570) for client in "12")
         second_phase[name] = first / second
     ours = ", ".join(f"{name} 1 : {1 / ratio:.2f}" for name, ratio in second_phase.items())

@@ -56,12 +56,16 @@ def _table(printed: Mapping[str, Cells], cost: Cost, runs: Runs) -> Report:
     shown = {"ours": [ours[name] for name in printed], "the paper": list(printed.values())}
     charts = [
         bars(
-            HEADER[column + 1],
+            what,
             unit_of,
             list(printed),
             {who: [c[column] for c in found] for who, found in shown.items()},
         )
-        for column, unit_of in ((0, "service/s"), (1, "service/s"), (3, "tokens/s"))
+        for column, what, unit_of in (
+            (0, "maximum service difference", "service units/s"),
+            (1, "average service difference", "service units/s"),
+            (3, "throughput", "tokens/s"),
+        )
     ]
     return Report(rows, charts, findings)
 

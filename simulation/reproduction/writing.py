@@ -13,16 +13,18 @@ if TYPE_CHECKING:
 
 PANEL_INCHES = 5.0, 3.4
 MOST_NAMED = 10  # lines that a legend can name; more are told apart in the CSV file
+MOST_VALUED = 12  # bars that have room for their values
+HUNDRED, MILLION = 100, 1_000_000
 VERDICTS = {True: "yes", False: "**no**", None: "not judged"}
 
 
-def write(folder: Path, name: str, report: Report) -> None:
-    """`NAME.csv` and, when there is something to draw and something to draw it with, `NAME.svg`."""
+def write(folder: Path, name: str, report: Report, title: str = "") -> None:
+    """`NAME.csv` and, when there is something to draw and something to draw it with, `NAME.svg` under `title`."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{name}.csv").open("w", newline="") as file:
         csv.writer(file).writerows([_plain(value) for value in row] for row in report.rows)
     if report.charts and can_draw():
-        _draw(folder / f"{name}.svg", report.charts, report.columns)
+        _draw(folder / f"{name}.svg", report.charts, report.columns, title)
 
 
 def can_draw() -> bool:
@@ -34,7 +36,7 @@ def _plain(value: object) -> object:
     return round(value, 4) if isinstance(value, float) else value
 
 
-def _draw(path: Path, charts: Sequence[Chart], most: int) -> None:
+def _draw(path: Path, charts: Sequence[Chart], most: int, title: str) -> None:
     """Side by side, `most` in a row. The same charts, the same bytes."""
     import matplotlib
 
@@ -46,20 +48,32 @@ def _draw(path: Path, charts: Sequence[Chart], most: int) -> None:
     rows = -(-len(charts) // columns)
     size = PANEL_INCHES[0] * columns, PANEL_INCHES[1] * rows
     figure, axes = pyplot.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
+    if title:
+        figure.suptitle(title)
     for axis, chart in zip(axes.flat, charts, strict=False):
         (_points if chart.points else _bars if chart.names else _curves)(axis, chart)
-        axis.set_title(chart.title, fontsize="medium")
+        crowded = len(chart.lines) > MOST_NAMED
+        note = f" ({len(chart.lines)} lines, named in the CSV file)" if crowded else ""
+        axis.set_title(chart.title + note, fontsize="medium")
         axis.set_xlabel(chart.x)
         axis.set_ylabel(chart.y)
-        axis.set_yscale("log" if chart.log_y else "linear")
+        if chart.log_y:
+            axis.set_yscale("log")
+        else:
+            axis.yaxis.set_major_formatter(_with_commas)
         axis.grid(alpha=0.3)
-        if 0 < len(chart.lines) <= MOST_NAMED:
+        if len(chart.lines) > 1 and not crowded:
             # Beside the panel: inside it would hide lines.
             axis.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
     for axis in list(axes.flat)[len(charts) :]:
         axis.set_visible(False)
     figure.savefig(path, metadata={"Date": None})
     pyplot.close(figure)
+
+
+def _with_commas(value: float, _position: int | None = None) -> str:
+    """Of a tick: in full, where matplotlib would take a power of ten out of all of them."""
+    return f"{value:,.6g}" if abs(value) < MILLION else f"{value:,.0f}"
 
 
 def _curves(axis: "Axes", chart: Chart) -> None:
@@ -88,7 +102,10 @@ def _bars(axis: "Axes", chart: Chart) -> None:
     width = 0.8 / len(chart.lines)
     for number, line in enumerate(chart.lines):
         left = (number - len(chart.lines) / 2) * width
-        axis.bar([x + left for x in line.xs], line.ys, width, align="edge", label=line.label)
+        drawn = axis.bar([x + left for x in line.xs], line.ys, width, align="edge", label=line.label)
+        if len(chart.lines) * len(chart.names) <= MOST_VALUED:
+            axis.bar_label(drawn, [f"{y:,.0f}" if y >= HUNDRED else f"{y:.3g}" for y in line.ys], fontsize="x-small")
+    axis.margins(y=0.1)  # above the highest bar is its value
     axis.set_xticks(range(len(chart.names)), chart.names, rotation=25, ha="right", fontsize="small")
 
 

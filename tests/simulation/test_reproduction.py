@@ -16,7 +16,7 @@ from simulation.agreement import Agreement, Slowest
 from simulation.call import Call
 from simulation.reproduction import vtc_measured, vtc_real, vtc_tables
 from simulation.reproduction.fairserve_workload import Users
-from simulation.reproduction.item import Finding, Job, Report
+from simulation.reproduction.item import Chart, Finding, Job, Line, Report
 from simulation.reproduction.measures import (
     all_backlogged,
     gap,
@@ -324,7 +324,7 @@ def test_every_item_has_numbers_a_plot_and_a_rule_for_each_verdict(name: str, so
             assert len(line.xs) == len(line.ys) > 0
             assert not chart.names or len(chart.names) == len(line.xs)
         assert all(line.label for line in chart.lines)
-        assert chart.y
+        assert chart.y not in ("", "service", "service/s"), "the unit is missing"
         assert chart.x or chart.names
     for found in report.findings:
         assert bool(found.rule) == (found.agrees is not None), found.claim
@@ -335,12 +335,23 @@ def test_every_item_has_numbers_a_plot_and_a_rule_for_each_verdict(name: str, so
 @pytest.mark.parametrize("name", ["fairserve-table4", "vtc-fig14"])
 def test_bars_and_curves_are_drawn(name: str, sources: Sources, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    write(tmp_path / "out", name, report_of(name, sources))
+    write(tmp_path / "out", name, report_of(name, sources), "The paper, Figure 1")
     assert (tmp_path / "out" / f"{name}.csv").read_text().count("\n") > 1
     drawn = (tmp_path / "out" / f"{name}.svg").read_text()
     assert "<svg" in drawn
-    write(tmp_path / "again", name, report_of(name, sources))
+    assert "<!-- The paper, Figure 1 -->" in drawn
+    write(tmp_path / "again", name, report_of(name, sources), "The paper, Figure 1")
     assert drawn == (tmp_path / "again" / f"{name}.svg").read_text()
+
+
+def test_a_picture_says_large_numbers_in_full_and_how_many_lines_it_does_not_name(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    lines = [Line(f"client {n}", [0.0, 1.0], [0.0, 3_000_000.0 + n]) for n in range(27)]
+    write(tmp_path, "many", Report([("n",)], [Chart("service", "seconds", "service units", lines)]))
+    drawn = (tmp_path / "many.svg").read_text()
+    assert "<!-- 3,000,000 -->" in drawn
+    assert "1e6" not in drawn
+    assert "<!-- service (27 lines, named in the CSV file) -->" in drawn
 
 
 @pytest.mark.parametrize(("preble", "agrees"), [(292.0, False), (500.0, True)])
