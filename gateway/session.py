@@ -150,6 +150,8 @@ class Session:
         self._withdraw_unstarted()
         self._attempt = None
         self._service = self._call.usage.service
+        if isinstance(self._last, Lost) and self._cluster.was_away():
+            self._attempts.excuse()
         if self._attempts.exhausted:
             raise Unavailable(f"lost {MAX_ATTEMPTS} workers one after the other")
         await self._place()

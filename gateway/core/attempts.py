@@ -14,6 +14,7 @@ class Attempts:
     started: bool = False  # this attempt has entered a running batch
     charged: bool = False  # some attempt has: what the prompt costs is paid
     _fruitless: int = 0  # since the last token
+    _excused: list[str] = field(default_factory=list)  # instances, each once
 
     def begin(self) -> None:
         """The request is about to be placed."""
@@ -33,6 +34,12 @@ class Attempts:
         """A token came."""
         self._fruitless = 0
 
+    def excuse(self) -> None:
+        """This attempt was lost while the gateway itself stood still: once for each worker that does not count."""
+        if self.tried[-1] not in self._excused:
+            self._excused.append(self.tried.pop())
+            self._fruitless = max(0, self._fruitless - 1)
+
     @property
     def exhausted(self) -> bool:
         """Whether a request that is lost now is given up."""
@@ -41,5 +48,6 @@ class Attempts:
     def check_invariants(self) -> None:
         """Raise AssertionError when these attempts are impossible."""
         assert 0 <= self._fruitless <= min(self.number, MAX_ATTEMPTS), f"{self._fruitless} of {self.number} fruitless"
-        assert len(self.tried) in (self.number, self.number - 1), f"{self.tried} tried in {self.number} attempts"
+        counted = self.number - len(self._excused)
+        assert len(self.tried) in (counted, counted - 1), f"{self.tried} tried in {counted} attempts that count"
         assert self.charged or not self.started, "started and not charged"

@@ -1,5 +1,6 @@
 """The cluster as a request sees it: somewhere to tokenize, somewhere to run."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -8,6 +9,7 @@ from dataclasses import dataclass
 from fairlead.errors import Internal, Unavailable
 from fairlead.rpc.mutual import Membership
 from fairlead.v1 import scheduler_pb2, worker_pb2
+from gateway.core.absence import BEAT_SECONDS, Absence
 from gateway.upstream.members import Members
 from gateway.upstream.placements import Decision, Placements
 from gateway.upstream.scheduler import SchedulerAway
@@ -43,14 +45,26 @@ class Cluster:
         self.placements = Placements()
         self._workers = Workers(secret, member)
         self._changed = changed
+        self._absence = Absence(time.monotonic())
         self._overloaded: list[str] = []
         self._schedulers = Schedulers(
             schedulers, secret, self.members, self._workers.connected, self._members_changed, member
         )
 
     async def run(self) -> None:
-        """Keep the links to the schedulers until cancelled."""
-        await self._schedulers.run()
+        """Keep the links to the schedulers, and notice when this process stands still, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._schedulers.run())
+            tasks.create_task(self._beat())
+
+    async def _beat(self) -> None:
+        while True:
+            self._absence.beat(time.monotonic())
+            await asyncio.sleep(BEAT_SECONDS)
+
+    def was_away(self) -> bool:
+        """Whether this process stood still lately, so that links it has lost say nothing about its peers."""
+        return self._absence.explains(time.monotonic())
 
     async def close(self) -> None:
         """Close the links to workers."""

@@ -1,8 +1,11 @@
 """A request is placed again until three attempts in a row have brought nothing."""
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.core.absence import AFTERMATH_SECONDS, LATE_SECONDS, Absence
 from gateway.core.attempts import MAX_ATTEMPTS, Attempts
 
 SAYS = st.lists(st.sampled_from(["entered", "advanced"]), max_size=3)
@@ -26,3 +29,31 @@ def test_given_up_after_three_attempts_without_a_token(lives: list[list[str]]) -
         if attempts.exhausted:
             break
     assert attempts.tried == [f"worker-{number}" for number in range(1, attempts.number + 1)]
+
+
+def test_what_was_lost_while_the_gateway_stood_still_counts_once_for_each_worker() -> None:
+    attempts = Attempts()
+    for worker in ("a", "b", "c", "a", "b"):
+        attempts.begin()
+        attempts.placed(worker)
+        attempts.excuse()
+        attempts.check_invariants()
+    assert attempts.tried == ["a", "b"]
+    assert not attempts.exhausted
+    attempts.begin()
+    attempts.placed("c")
+    attempts.excuse()
+    assert attempts.exhausted
+
+
+@given(st.lists(st.floats(0, 3 * AFTERMATH_SECONDS), max_size=30), st.floats(0, 2 * AFTERMATH_SECONDS))
+def test_absence_explains_what_is_lost_in_its_aftermath(pauses: list[float], after: float) -> None:
+    """Against all beats so far; `after`: how long after the last one something is lost."""
+    beats = list(itertools.accumulate(pauses, initial=0.0))
+    absence = Absence(beats[0])
+    for beat in beats[1:]:
+        absence.beat(beat)
+    now = beats[-1] + after
+    late = [end for begin, end in itertools.pairwise(beats) if end - begin > LATE_SECONDS]
+    expected = now - beats[-1] > LATE_SECONDS or any(now < end + AFTERMATH_SECONDS for end in late)
+    assert absence.explains(now) == expected

@@ -1,0 +1,22 @@
+"""A gateway that stands still for a while: what it has lost meanwhile is no worker's fault."""
+
+from tests.faults.load import caller, output_of, request_for
+from tests.services import Stack, eventually
+
+
+def test_calls_go_on_when_their_gateway_wakes(stack: Stack) -> None:
+    stack.worker("a", fake_step_seconds=0.05)
+    gateway = stack.gateway(throttle="none")
+    request = request_for("Tell me", 300)
+    with caller(gateway.address) as stub:
+        call = stub.Generate(request, timeout=120)
+        begun = [next(call), next(call)]
+        eventually(lambda: stack.requests() == 1, "the request runs")
+        gateway.pause()
+        eventually(lambda: stack.requests() == 0, "the only worker gives up a gateway that does not answer")
+        gateway.resume()
+        text, tokens = output_of([*begun, *call])
+    assert len(tokens) == 300
+    [ended] = gateway.logged("call ended")
+    assert (ended["outcome"], ended["attempts"]) == ("COMPLETED", 2)
+    assert len(text) == len(tokens)
