@@ -77,6 +77,10 @@ class Room:
         self.places -= 1
         return request.prompt_tokens - self.match(request)
 
+    def reserve(self, request: Request) -> range:
+        """Nobody is beyond its share."""
+        return range(0)
+
 
 class Load:
     """Arrivals of one setting; time spent in the policy, in nanoseconds."""

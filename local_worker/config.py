@@ -69,7 +69,9 @@ class WorkerConfig:
     max_waiting: int = option(4096, "most requests in the queue")
     max_waiting_per_client: int = option(1024, "most requests of one client in the queue")
     policy: str = option("dlpm", "the queue policy", choices=tuple(POLICIES))
-    strict_paper: bool = option(False, "DLPM as printed: no interactions first, no barriers, no promotion")
+    strict_paper: bool = option(
+        False, "as printed: room is not charged; DLPM without interactions first, barriers, promotion"
+    )
     quantum_tokens: int = option(512, "Q^u: service that a refill grants, in cost units")
     cost: str = option(
         "weighted-tokens", "what service costs: weighted-tokens[:w_e,w_q], profiled, normalized[:alpha,beta,gamma]"

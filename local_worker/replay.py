@@ -16,6 +16,7 @@ from local_worker.core.charging import Charging
 from local_worker.core.request import Request
 
 SHOWN = 10
+DESCRIBED = ("arrival", "client", "weight", "prompt_tokens", "system_tokens", "reserved")
 
 
 @dataclass(slots=True)
@@ -56,7 +57,7 @@ class Replay:
             digests=[],
             chain_seed=0,
             sampling=Sampling(),
-            **{name: described[name] for name in ("arrival", "client", "weight", "prompt_tokens", "system_tokens")},
+            **{name: described[name] for name in DESCRIBED},
         )
         self.requests[request.arrival] = request
         self.weighted.setdefault(request.client, 0)
@@ -87,7 +88,11 @@ class Replay:
                 self._serve(request, self.charging.extend(request, amount))
             case "generated":
                 request.tokens += [0] * amount
-                self._serve(request, self.charging.decode(request, amount))
+                self._serve(request, self.charging.due(request, amount))
+            case "reserved":
+                start = max(request.reserved, request.output_tokens)
+                request.reserved = amount
+                self._serve(request, self.charging.output(request, start, amount))
             case "forfeited":
                 self._serve(request, amount)
             case "retracted":

@@ -150,6 +150,7 @@ def slora(
         max_output_tokens=1024,
         token_budget=kv_tokens,
         admission=Admission.OPTIMISTIC,
+        strict_paper=True,
         engine=engine,
     )
     limits = Limits(user_per_minute=limit or UNLIMITED, app_per_minute=UNLIMITED)

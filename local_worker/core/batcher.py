@@ -29,6 +29,7 @@ from local_worker.core.live_gap import LiveGap
 from local_worker.core.policies.protocol import QueuePolicy
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
+from local_worker.core.room import Room
 from local_worker.core.service_rate import ServiceRate
 
 RETRY_SECONDS = 1.0
@@ -66,6 +67,7 @@ class Batcher:
         self._rate = ServiceRate()
         self._waiting: dict[Request, float] = {}  # request -> when it was queued
         self._crowd = Crowd()
+        self._held = Room(cache.pages)
         self._running: dict[Request, None] = {}
         self._deadlines: list[tuple[float, int, Request]] = []  # a heap; of some that have left already
         self._step_left = 0  # tokens that the step being planned can still compute
@@ -149,6 +151,7 @@ class Batcher:
             self._expect(request.deadline, request)
         self.cache.match(request)
         self.policy.arrived(request)
+        self._held.arrived(request)
         self._ledger.arrived(request)
         self._gap.watch(request.client)
         return displaced
@@ -186,13 +189,14 @@ class Batcher:
         """
         if self.closed:
             return None
-        extend = self.cache.admit(request, self._room(request))
+        extend = self.cache.admit(request, self._needed(request))
         if extend is None:
             return None
         self._step_left -= extend
         del self._waiting[request]
         self._crowd.discard(request)
         self._running[request] = None
+        self._held.entered(request)
         if not request.retractions:
             request.cached = request.computed
         if request.paid:
@@ -202,7 +206,20 @@ class Batcher:
         self._ledger.admitted(request)
         return extend
 
-    def _room(self, request: Request) -> int:
+    def reserve(self, request: Request) -> range:
+        """Gate: room for output that has not been charged, as far as it is beyond the client's share."""
+        needed = self._needed(request)
+        fresh = 0 if request in self._running else self.cache.pages_for(needed) - request.matched
+        beyond = self._held.beyond(request.client, fresh) * self.cache.block_tokens
+        start = max(request.reserved, request.output_tokens)
+        stop = request.output_tokens + min(beyond, needed - len(request.tokens))
+        if stop <= start:
+            return range(start, start)
+        ahead = range(start, stop)
+        self._ledger.reserved(request, ahead)
+        return ahead
+
+    def _needed(self, request: Request) -> int:
         """Tokens that must fit on entry. Headroom doubles with each retraction: nobody is thrown out for ever."""
         if self._limits.admission is Admission.RESERVE:
             return request.budget
@@ -248,6 +265,7 @@ class Batcher:
 
     def _retract(self, request: Request, now: float) -> None:
         del self._running[request]
+        self._held.retracted(request)
         self.cache.release(request)
         request.computed = 0
         request.retractions += 1
@@ -327,6 +345,7 @@ class Batcher:
             del self._waiting[request]
             self._crowd.discard(request)
             self.policy.withdrawn(request)
+            self._held.left(request)
             self._ledger.withdrawn(request)
         elif request in self._running:
             self._retire(request)
@@ -362,6 +381,7 @@ class Batcher:
         del self._running[request]
         self.cache.release(request)
         self.policy.finished(request)
+        self._held.left(request)
         self._ledger.finished(request)
 
     def check_invariants(self) -> None:
@@ -372,6 +392,7 @@ class Batcher:
         self._in_flight.check_invariants(self._running)
         self._crowd.check_invariants()
         self._rate.check_invariants()
+        self._held.check_invariants(self._waiting, self._running)
         self.cache.check_invariants(list(self._running))
         self.policy.check_invariants()
 

@@ -20,6 +20,16 @@ class Charging:
         before = len(request.tokens) - request.prompt_tokens - tokens
         return self._cost.decode(tokens, request.prompt_tokens, before)
 
+    def due(self, request: Request, tokens: int) -> int:
+        """As `decode`, less what was charged ahead."""
+        before = len(request.tokens) - request.prompt_tokens - tokens
+        paid = request.reserved - before
+        if paid >= tokens:
+            return 0
+        if paid > 0:
+            return self.output(request, request.reserved, before + tokens)
+        return self._cost.decode(tokens, request.prompt_tokens, before)
+
     def output(self, request: Request, start: int, stop: int) -> int:
         """Of output tokens `[start, stop)`, generated or not."""
         return self._cost.decode(stop - start, request.prompt_tokens, start)

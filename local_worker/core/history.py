@@ -53,6 +53,11 @@ class History:
         self._weighted[request.client] = weighted
         self._add(("forfeited", request.arrival, request.prepaid))
 
+    def reserved(self, request: Request, weighted: int) -> None:
+        """`request` has room beyond its client's share, whose service over weight stands at `weighted`."""
+        self._weighted[request.client] = weighted
+        self._add(("reserved", request.arrival, request.reserved))
+
     def retracted(self, request: Request) -> None:
         """`request` is waiting again."""
         self._waiting[request.arrival] = None
@@ -86,5 +91,6 @@ def _described(request: Request, waiting: bool) -> dict[str, Any]:
         "prompt_tokens": request.prompt_tokens,
         "system_tokens": request.system_tokens,
         "output_tokens": request.output_tokens,
+        "reserved": request.reserved,
         "waiting": waiting,
     }

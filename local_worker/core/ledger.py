@@ -12,7 +12,8 @@ from local_worker.core.request import Request
 
 @dataclass(slots=True)
 class Account:
-    """One client's row, in micro-units: `service` as it is, `weighted` over the requests' weights."""
+    """One client's row, in micro-units: `service` is what was computed and generated; `weighted`, which fairness is
+    about, is over the requests' weights, with what the client kept from others: forfeits, and room beyond its share."""
 
     client: str
     service: int = 0
@@ -73,7 +74,8 @@ class Ledger:
         self.cached_tokens += request.cached
         computed = request.prompt_tokens - request.cached
         self.history.admitted(request, computed)
-        self._serve(account, request, self._charging.extend(request, computed))
+        micro = self._charging.extend(request, computed)
+        self._serve(account, request, micro, micro)
 
     def retracted(self, request: Request) -> None:
         """`request` left the running batch for the queue."""
@@ -93,14 +95,25 @@ class Ledger:
     def generated(self, request: Request, tokens: int) -> None:
         """`request` was given output tokens."""
         self.history.generated(request, tokens)
-        self._serve(self._account(request), request, self._charging.decode(request, tokens))
+        micro = self._charging.decode(request, tokens)
+        due = self._charging.due(request, tokens) if request.reserved else micro
+        self._serve(self._account(request), request, micro, due)
 
-    def _serve(self, account: Account, request: Request, micro: int) -> None:
+    def reserved(self, request: Request, ahead: range) -> None:
+        """`request` has room for these output tokens beyond its client's share: kept from others, they count as given,
+        and not again when they are generated."""
+        request.reserved = ahead.stop
+        account = self._account(request)
+        account.weighted += charge(self._charging.output(request, ahead.start, ahead.stop), request.weight)
+        self.history.reserved(request, account.weighted)
+
+    def _serve(self, account: Account, request: Request, micro: int, due: int) -> None:
+        """`due`: what of it has not been counted for fairness."""
         account.service += micro
         request.service += micro
         weighted = charge(micro, request.weight)
-        account.weighted += weighted
         self.weighted += weighted
+        account.weighted += weighted if due == micro else charge(due, request.weight)
         self.history.served(account.client, account.weighted)
 
     def backlogged(self, client: str) -> int | None:

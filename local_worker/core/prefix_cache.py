@@ -61,7 +61,7 @@ class PrefixCache:
     def admit(self, request: Request, tokens: int) -> int | None:
         """Give `request` pages for `tokens`; returns those left to compute, or None when they do not fit now."""
         matched = self._match(request)
-        fresh = self._pages_for(tokens) - len(matched)
+        fresh = self.pages_for(tokens) - len(matched)
         idle = len(self._idle) - sum(1 for page in matched if page in self._idle)
         if fresh > len(self._free) + idle:
             return None
@@ -74,7 +74,7 @@ class PrefixCache:
 
     def extend(self, request: Request, tokens: int) -> bool:
         """Give an admitted `request` what it lacks for `tokens`; False, changing nothing, when it does not fit now."""
-        fresh = self._pages_for(tokens) - len(request.pages)
+        fresh = self.pages_for(tokens) - len(request.pages)
         if fresh <= 0:
             return True
         if fresh > len(self._free) + len(self._idle):
@@ -82,7 +82,8 @@ class PrefixCache:
         request.pages += self._take(fresh)
         return True
 
-    def _pages_for(self, tokens: int) -> int:
+    def pages_for(self, tokens: int) -> int:
+        """Pages that so many tokens fill, the last one perhaps in part."""
         return -(-tokens // self.block_tokens)
 
     def publish(self, request: Request, tokens: int) -> None:

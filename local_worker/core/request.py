@@ -32,6 +32,7 @@ class Request:
     matched: int = 0  # blocks found when the prefix cache last looked (prefix cache)
     paid: bool = False  # its client was charged for `tokens`, here (batcher) or at an earlier attempt's worker
     prepaid: int = 0  # micro-units its client was charged before it entered, not divided by its weight (policy)
+    reserved: int = 0  # output tokens that its client was charged ahead, those since generated included (batcher)
     service: int = 0  # given to it so far, micro-units, not divided by its weight (ledger)
     retractions: int = 0  # how often it was taken out of the running batch (batcher)
     pages: list[int] = field(default_factory=list)  # page numbers, in order (prefix cache)

@@ -179,6 +179,7 @@ class Dlpm:
         self._running[request.client] = self._running.get(request.client, 0) + 1
         self._left(request)
         self._charge(request, owed)
+        self._reserve(request, gate)
         admitted.append(request)
         return True
 
@@ -200,6 +201,15 @@ class Dlpm:
         tokens = 0 if request.paid else len(request.tokens) - gate.match(request)
         request.prepaid = self._charging.extend(request, tokens)
         self._charge(request, request.prepaid)
+        self._reserve(request, gate)
+
+    def _reserve(self, request: Request, gate: Gate) -> None:
+        """Room beyond the client's share is paid for when it is taken, or kept free by a barrier."""
+        if self._strict:
+            return
+        ahead = gate.reserve(request)
+        if ahead:
+            self._charge(request, self._charging.output(request, ahead.start, ahead.stop))
 
     def _rematch(self, request: Request, gate: Gate) -> bool:
         """Look up the match anew; True when that changed the request's place."""
@@ -230,7 +240,7 @@ class Dlpm:
 
     def generated(self, request: Request, tokens: int) -> None:
         """Line 27; the first token is charged too."""
-        self._charge(request, self._charging.decode(request, tokens))
+        self._charge(request, self._charging.due(request, tokens))
 
     def _charge(self, request: Request, micro: int) -> None:
         client = request.client

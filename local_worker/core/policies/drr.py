@@ -108,6 +108,7 @@ class Drr:
                     return admitted
                 self._queues.remove(request)
                 self._charge(request, self._charging.extend(request, tokens))
+                self._reserve(request, gate)
                 admitted.append(request)
             self._visited = None
             del self._circle[client]
@@ -116,6 +117,12 @@ class Drr:
             else:
                 self._rest(client)
         return admitted
+
+    def _reserve(self, request: Request, gate: Gate) -> None:
+        """Room beyond the client's share is paid for when it is taken."""
+        if not self._config.strict_paper:
+            ahead = gate.reserve(request)
+            self._charge(request, self._charging.output(request, ahead.start, ahead.stop))
 
     def _skip_empty_rounds(self) -> None:
         """Rounds in which no waiting client becomes positive, all at once; the others are paid up to no debt."""
@@ -134,7 +141,7 @@ class Drr:
 
     def generated(self, request: Request, tokens: int) -> None:
         """Output tokens as they come."""
-        self._charge(request, self._charging.decode(request, tokens))
+        self._charge(request, self._charging.due(request, tokens))
 
     def _charge(self, request: Request, micro: int) -> None:
         account = self._accounts[request.client]

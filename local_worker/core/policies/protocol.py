@@ -25,6 +25,11 @@ class Gate(Protocol):
     def admit(self, request: Request) -> int | None:
         """Take room; returns the tokens to charge for, or None, changing nothing, if it does not fit."""
 
+    def reserve(self, request: Request) -> range:
+        """Output tokens to be charged ahead: those for which `request`, as it runs or as it would enter now, has room
+        beyond its client's share. They count as given from now on, once, whether or not they will be generated.
+        """
+
 
 class QueuePolicy(Protocol):
     """One policy, with its state. A request is waiting from `arrived` until it is selected or `withdrawn`."""
@@ -95,7 +100,7 @@ class PolicyConfig:
     # tokens that fit in a running batch; under optimistic admission memory is used more than once: n_max L_output.
     most_output_tokens: int
     block_tokens: int
-    strict_paper: bool = False  # DLPM as printed, without what this project adds
+    strict_paper: bool = False  # as printed, without what this project adds
     least_weight: int = WEIGHT_ONE  # thousandths: the smallest weight for which the bounds are stated
     most_idle: int = MOST_IDLE  # clients without requests that keep their accounts
 

@@ -110,10 +110,17 @@ class Vtc:
             tokens = gate.admit(request)
             if tokens is None:
                 break
-            self._accounts[request.client].counter += charge(self._entry_cost(request, tokens), request.weight)
-            self._dequeue(request)
+            self._enter(request, tokens, gate)
             admitted.append(request)
         return admitted
+
+    def _enter(self, request: Request, tokens: int, gate: Gate) -> None:
+        """Lines 22 and 23; room beyond the client's share is paid for when it is taken."""
+        charged = charge(self._entry_cost(request, tokens), request.weight)
+        if not self._config.strict_paper:
+            charged += charge(self._ahead_cost(request, gate.reserve(request)), request.weight)
+        self._accounts[request.client].counter += charged
+        self._dequeue(request)
 
     def _next(self) -> Request | None:
         client = self._ranks.least()
@@ -122,9 +129,12 @@ class Vtc:
     def _entry_cost(self, request: Request, tokens: int) -> int:
         return self._charging.extend(request, tokens)
 
+    def _ahead_cost(self, request: Request, ahead: range) -> int:
+        return self._charging.output(request, ahead.start, ahead.stop)
+
     def generated(self, request: Request, tokens: int) -> None:
         """Line 27: output tokens as they come, the first included."""
-        self._charge(request, self._charging.decode(request, tokens))
+        self._charge(request, self._charging.due(request, tokens))
 
     def finished(self, request: Request) -> None:
         """Counters of idle clients stay: they are what the lift compares with."""

@@ -36,14 +36,19 @@ class VtcPredict(Vtc):
         self._predicted[request] = self._predict(request)
         return cost + self._charging.output(request, 0, self._predicted[request])
 
+    def _ahead_cost(self, request: Request, ahead: range) -> int:
+        """What was predicted is paid."""
+        start = max(self._predicted[request], ahead.start)
+        return self._charging.output(request, start, max(start, ahead.stop))
+
     def generated(self, request: Request, tokens: int) -> None:
         """Lines 34-36: only what goes beyond the prediction."""
-        start = max(self._predicted[request], request.output_tokens - tokens)
+        start = max(self._predicted[request], request.reserved, request.output_tokens - tokens)
         if request.output_tokens > start:
             self._charge(request, self._charging.output(request, start, request.output_tokens))
 
     def finished(self, request: Request) -> None:
-        """Lines 37 and 38: what was predicted and did not come is given back."""
+        """Lines 37 and 38: what was predicted and did not come is given back, but for room beyond the share."""
         self._correct(request)
         super().finished(request)
 
@@ -54,9 +59,9 @@ class VtcPredict(Vtc):
         super().withdrawn(request)
 
     def _correct(self, request: Request) -> None:
-        predicted = self._predicted.pop(request)
-        if predicted > request.output_tokens:
-            spare = self._charging.output(request, request.output_tokens, predicted)
+        predicted, kept = self._predicted.pop(request), max(request.output_tokens, request.reserved)
+        if predicted > kept:
+            spare = self._charging.output(request, kept, predicted)
             self._add(request.client, -charge(spare, request.weight))
         account = self._accounts[request.client]
         account.outputs = (*account.outputs, request.output_tokens)[-LAST_OUTPUTS:]

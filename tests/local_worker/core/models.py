@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 Q = 10_000_000  # Q^u in micro-units
+W_Q = 2_000_000
+W_S = 1_000_000  # WSC's
 
 
 @dataclass
@@ -17,9 +19,16 @@ class Item:
     weight: int = 1000
     in_interaction: bool = False
     longest: int = 0  # max_tokens
+    beyond: int = 0  # output tokens that are charged on entry: room beyond its client's share
+    output: int = 0  # tokens so far
 
     def charge(self, micro: int) -> int:
         return micro * 1000 // self.weight
+
+    def generate(self, tokens: int, paid: int = 0) -> int:
+        """So many more; returns those that were not charged on entry, with `paid` for whatever other reason."""
+        self.output += tokens
+        return max(0, min(tokens, self.output - max(self.beyond, paid)))
 
 
 @dataclass
@@ -28,6 +37,7 @@ class NaiveDlpm:
 
     q: dict[str, int] = field(default_factory=dict)
     queue: list[Item] = field(default_factory=list)
+    running: dict[int, Item] = field(default_factory=dict)
 
     def arrived(self, item: Item) -> None:
         self.q.setdefault(item.client, 0)
@@ -55,9 +65,14 @@ class NaiveDlpm:
             order.remove(item)
             if can_add(item):
                 added.append(item)
-                self.q[item.client] -= item.charge(item.extend)
+                self.q[item.client] -= item.charge(item.extend) + item.charge(W_Q * item.beyond)
                 self.queue.remove(item)
+                self.running[item.arrival] = item
         return added
+
+    def generated(self, arrival: int, tokens: int) -> None:
+        item = self.running[arrival]
+        self.q[item.client] -= item.charge(W_Q * item.generate(tokens))
 
 
 @dataclass
@@ -67,7 +82,6 @@ class NaiveCounters:
     c: dict[str, int] = field(default_factory=dict)
     queue: list[Item] = field(default_factory=list)
     running: dict[int, Item] = field(default_factory=dict)
-    outputs: dict[int, int] = field(default_factory=dict)
 
     def left(self, item: Item) -> None:
         self.queue.remove(item)
@@ -78,12 +92,10 @@ class NaiveCounters:
     def admit(self, item: Item) -> None:
         self.left(item)
         self.running[item.arrival] = item
-        self.outputs[item.arrival] = 0
 
     def generated(self, arrival: int, tokens: int) -> None:
         item = self.running[arrival]
-        self.outputs[arrival] += tokens
-        self.c[item.client] += item.charge(2 * 1_000_000 * tokens)
+        self.c[item.client] += item.charge(W_Q * item.generate(tokens))
 
     def finished(self, arrival: int) -> None:
         del self.running[arrival]
@@ -114,7 +126,7 @@ class NaiveVtc(NaiveCounters):
         return self.queue
 
     def entry(self, item: Item) -> int:
-        return item.extend
+        return item.charge(item.extend) + item.charge(W_Q * item.beyond)
 
     def select(self, can_add: Callable[[Item], bool]) -> list[Item]:
         added: list[Item] = []
@@ -125,7 +137,7 @@ class NaiveVtc(NaiveCounters):
             if not can_add(item):
                 break
             self.admit(item)
-            self.c[item.client] += item.charge(self.entry(item))
+            self.c[item.client] += self.entry(item)
             added.append(item)
         return added
 
@@ -151,20 +163,19 @@ class NaivePredict(NaiveVtc):
 
     def entry(self, item: Item) -> int:
         self.predicted[item.arrival] = self.predict(item)
-        return item.extend + 2 * 1_000_000 * self.predicted[item.arrival]
+        predicted = self.predicted[item.arrival]
+        ahead = max(0, item.beyond - predicted)
+        return item.charge(item.extend + W_Q * predicted) + item.charge(W_Q * ahead)
 
     def generated(self, arrival: int, tokens: int) -> None:
         item = self.running[arrival]
-        before = self.outputs[arrival]
-        self.outputs[arrival] += tokens
-        beyond = max(0, self.outputs[arrival] - max(self.predicted[arrival], before))
-        self.c[item.client] += item.charge(2 * 1_000_000 * beyond)
+        self.c[item.client] += item.charge(W_Q * item.generate(tokens, self.predicted[arrival]))
 
     def finished(self, arrival: int) -> None:
         item = self.running.pop(arrival)
-        spare = max(0, self.predicted[arrival] - self.outputs[arrival])
-        self.c[item.client] -= item.charge(2 * 1_000_000 * spare)
-        self.history.setdefault(item.client, []).append(self.outputs[arrival])
+        spare = max(0, self.predicted[arrival] - max(item.output, item.beyond))
+        self.c[item.client] -= item.charge(W_Q * spare)
+        self.history.setdefault(item.client, []).append(item.output)
 
 
 @dataclass
@@ -185,7 +196,10 @@ class NaiveWsc(NaiveVtc):
 
     def generated(self, arrival: int, tokens: int) -> None:
         item = self.running[arrival]
-        self.c[item.client] += item.charge(1_000_000 * tokens)
+        self.c[item.client] += item.charge(W_S * item.generate(tokens))
+
+    def entry(self, item: Item) -> int:
+        return item.charge(item.extend) + item.charge(W_S * item.beyond)
 
 
 @dataclass
@@ -216,7 +230,7 @@ class NaiveDrr(NaiveCounters):
                 if not can_add(item):
                     return added
                 self.admit(item)
-                self.c[client] -= item.charge(item.extend)
+                self.c[client] -= item.charge(item.extend) + item.charge(W_Q * item.beyond)
                 added.append(item)
             self.interrupted = None
             self.circle.pop(0)
@@ -233,6 +247,6 @@ class NaiveDrr(NaiveCounters):
 
     def generated(self, arrival: int, tokens: int) -> None:
         item = self.running[arrival]
-        self.c[item.client] -= item.charge(2 * 1_000_000 * tokens)
+        self.c[item.client] -= item.charge(W_Q * item.generate(tokens))
         if self.c[item.client] < 0 and item.client not in self.circle:
             self.circle.append(item.client)

@@ -219,6 +219,8 @@ REQUESTS = st.lists(
     max_size=40,
 )
 AHEAD = st.integers(0, 1)
+# Most leave before they have used their room, some as soon as they have it.
+USED = st.just([1000]) | st.lists(st.sampled_from((0, 1, 5, 1000)), min_size=1, max_size=8)
 
 
 EQUAL = {"a": 1000, "b": 1000, "c": 1000}
@@ -230,10 +232,12 @@ def histories(
     arrivals: Sequence[tuple[str, int, int, int, int]],
     weights: dict[str, int] = EQUAL,
     ahead: int = 0,
+    used: Sequence[int] = (1000,),
 ) -> list[dict[str, tuple[int, bool]]]:
     """Per step: (service over weight, backlogged) by client. An arrival is (client, prefix, length, output, step).
 
-    With `ahead` each step is planned before the one before it is committed.
+    With `ahead` each step is planned before the one before it is committed. Of requests in order, around and around,
+    no more tokens are `used` than that: then their callers leave.
     """
     launched: deque[Plan] = deque()
     pending = sorted(enumerate(arrivals), key=lambda entry: entry[1][4])
@@ -257,9 +261,11 @@ def histories(
         if len(launched) > (ahead if plan is not None else 0):
             done = launched.popleft()
             batcher.commit(done, tokens_for(done.batch))
+        for request in [each for each in batcher._running if each.output_tokens >= used[each.arrival % len(used)]]:
+            batcher.abort(request)
         for account, _ in batcher.take_changed_accounts():
-            service[account.client] = account.service
-        rows.append({c: (service[c] * 1000 // weights[c], waiting[c] > 0) for c in "abc"})
+            service[account.client] = account.weighted
+        rows.append({c: (service[c], waiting[c] > 0) for c in "abc"})
         batcher.check_invariants()
         step += 1
     return rows
@@ -294,8 +300,8 @@ INTERRUPTED_VISIT = [
 @pytest.mark.parametrize("admission", Admission)
 @pytest.mark.parametrize("name", ["dlpm", "drr", "vtc"])
 @settings(max_examples=40, deadline=None)
-@given(arrivals=REQUESTS, ahead=AHEAD, most_idle=st.sampled_from((0, MOST_IDLE)))
-@example(arrivals=INTERRUPTED_VISIT, ahead=0, most_idle=MOST_IDLE)
+@given(arrivals=REQUESTS, ahead=AHEAD, used=USED, most_idle=st.sampled_from((0, MOST_IDLE)))
+@example(arrivals=INTERRUPTED_VISIT, ahead=0, used=[1000], most_idle=MOST_IDLE)
 def test_two_backlogged_clients_differ_by_at_most_the_bound(
     name: str,
     admission: Admission,
@@ -303,13 +309,14 @@ def test_two_backlogged_clients_differ_by_at_most_the_bound(
     weights: dict[str, int],
     arrivals: list[tuple[str, int, int, int, int]],
     ahead: int,
+    used: list[int],
     most_idle: int,
 ) -> None:
     """DLPM Theorem 4.1, VTC Theorem 4.4 and section 4.3 (weights), DRR: with the bound that the running policy claims
-    for its admission mode, cost function and least weight, whether or not charges lag a step behind, and whether or not
-    clients without requests are forgotten at once."""
+    for its admission mode, cost function and least weight, whether or not charges lag a step behind, whatever room is
+    held and not used, and whether or not clients without requests are forgotten at once."""
     batcher = tight(name, admission, COSTS[cost](), min(weights.values()), most_idle)
-    rows = histories(batcher, arrivals, weights, ahead)
+    rows = histories(batcher, arrivals, weights, ahead, used)
     bound = batcher.policy.bound_micro
     assert bound is not None
     for f, g in ("ab", "ba", "ac", "ca", "bc", "cb"):
@@ -318,13 +325,13 @@ def test_two_backlogged_clients_differ_by_at_most_the_bound(
 
 @pytest.mark.parametrize("name", ["dlpm", "vtc"])
 @settings(max_examples=120, deadline=None)
-@given(arrivals=REQUESTS, ahead=AHEAD)
+@given(arrivals=REQUESTS, ahead=AHEAD, used=USED)
 def test_nobody_gets_further_ahead_of_a_backlogged_client(
-    name: str, arrivals: list[tuple[str, int, int, int, int]], ahead: int
+    name: str, arrivals: list[tuple[str, int, int, int, int]], ahead: int, used: list[int]
 ) -> None:
     """DLPM Theorem 4.2: against clients that are not backlogged; VTC Theorem 4.9 has twice the bound of 4.4."""
     batcher = tight(name)
-    rows = histories(batcher, arrivals, ahead=ahead)
+    rows = histories(batcher, arrivals, ahead=ahead, used=used)
     bound = batcher.policy.bound_micro
     assert bound is not None
     for f, g in ("ab", "ba", "ac", "ca", "bc", "cb"):
@@ -333,23 +340,60 @@ def test_nobody_gets_further_ahead_of_a_backlogged_client(
 
 @pytest.mark.parametrize("admission", Admission)
 @settings(max_examples=60, deadline=None)
-@given(arrivals=REQUESTS, ahead=AHEAD)
+@given(arrivals=REQUESTS, ahead=AHEAD, used=USED)
 def test_what_a_policy_charges_is_the_service_given(
-    admission: Admission, arrivals: list[tuple[str, int, int, int, int]], ahead: int
+    admission: Admission, arrivals: list[tuple[str, int, int, int, int]], ahead: int, used: list[int]
 ) -> None:
-    """The first output token, every later one and the computed input, once each; LCF's counters are never lifted."""
+    """The first output token, every later one and the computed input, once each, and room beyond a share; LCF's
+    counters are never lifted."""
     batcher = tight("lcf", admission)
-    rows = histories(batcher, arrivals, ahead=ahead)
+    rows = histories(batcher, arrivals, ahead=ahead, used=used)
     for client in "abc":
         assert batcher.policy.balance(client) == rows[-1][client][0]
+    for account in batcher.accounts:
+        assert account.weighted == account.service or used != [1000]
+        assert account.weighted >= account.service
+
+
+@pytest.mark.parametrize("name", ["dlpm", "drr", "vtc"])
+@pytest.mark.parametrize("admission", Admission)
+@settings(max_examples=60, deadline=None)
+@given(arrivals=REQUESTS, ahead=AHEAD, used=USED)
+def test_the_room_that_a_client_has_not_paid_for_is_at_most_its_share(
+    name: str, admission: Admission, arrivals: list[tuple[str, int, int, int, int]], ahead: int, used: list[int]
+) -> None:
+    """While the same clients wait. Pages are whole; under optimistic admission they come a page at a time."""
+    batcher = tight(name, admission)
+    plan, together = batcher.plan, [True]
+    everybody = {arrival[0] for arrival in arrivals}
+
+    def observed(now: float) -> object:
+        made = plan(now)
+        together[0] &= {request.client for request in batcher.queue} == everybody
+        for client in everybody if together[0] else ():
+            mine = [request for request in batcher._running if request.client == client]
+            most = PAGES * TIERS[client] // sum(TIERS[each] for each in everybody)
+            assert sum(map(unpaid, mine)) <= (most + len(mine)) * BLOCK
+        return made
+
+    batcher.plan = observed  # type: ignore[assignment, method-assign]
+    histories(batcher, [(*arrival[:4], 0) for arrival in arrivals], TIERS, ahead, used)
+
+
+def unpaid(request: Request) -> int:
+    """Tokens of output that its pages have room for, neither generated nor charged ahead."""
+    room = len(request.pages) * BLOCK - request.prompt_tokens
+    return max(0, room - max(request.reserved, request.output_tokens))
 
 
 @settings(max_examples=120, deadline=None)
-@given(arrivals=REQUESTS, ahead=AHEAD)
-def test_balances_stay_in_the_proved_range(arrivals: list[tuple[str, int, int, int, int]], ahead: int) -> None:
+@given(arrivals=REQUESTS, ahead=AHEAD, used=USED)
+def test_balances_stay_in_the_proved_range(
+    arrivals: list[tuple[str, int, int, int, int]], ahead: int, used: list[int]
+) -> None:
     """DLPM Theorem A.1: -U < q <= Q^u at every step."""
     batcher = tight("dlpm")
-    histories(batcher, arrivals, ahead=ahead)
+    histories(batcher, arrivals, ahead=ahead, used=used)
     bound = batcher.policy.bound_micro
     assert bound is not None
     most = bound // 2 - QUANTUM * MICRO
@@ -533,6 +577,7 @@ def test_a_barrier_that_enters_late_goes_beyond_the_printed_range_and_stays_in_o
         serve_step(batcher)
     for _ in range(8):
         submit("b", 1, 112)
+    serve_step(batcher)  # alone, so that all of the memory is its share
     large = submit("b", 400, 432)
     for client in "acde":
         for _ in range(12):
@@ -561,6 +606,7 @@ def test_a_client_that_gives_up_barriers_does_not_move_the_gap() -> None:
             submit("g", 8, 4)
         serve_step(batcher)
         if large.prepaid:
+            assert large.reserved == 4, "what its output has room for, and what that costs, is kept from the others"
             batcher.abort(large)
             given_up += 1
         if large not in batcher._waiting:

@@ -58,6 +58,9 @@ def busy(admission: Admission, cost: str, segment: int, ahead: int = 0) -> tuple
         if rng.random() < 0.1:
             batcher.abort(request)
             exact.look()
+        if batcher.running and rng.random() < 0.1:
+            batcher.abort(next(iter(batcher._running)))
+            exact.look()
         if rng.random() < 0.5:
             driver.turn()
             exact.look()

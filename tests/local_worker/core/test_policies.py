@@ -47,6 +47,7 @@ class Room:
     def __init__(self) -> None:
         self.left = 0
         self.order: list[Request] = []
+        self.beyond: dict[Request, int] = {}  # output tokens beyond a client's share
 
     @property
     def closed(self) -> bool:
@@ -65,6 +66,11 @@ class Room:
         owed, request.paid = 0 if request.paid else extend, True
         return owed
 
+    def reserve(self, request: Request) -> range:
+        start = max(request.reserved, request.output_tokens)
+        request.reserved = max(start, request.output_tokens + self.beyond.get(request, 0))
+        return range(start, request.reserved)
+
 
 ARRIVE = st.tuples(
     st.just("arrive"),
@@ -73,6 +79,7 @@ ARRIVE = st.tuples(
     st.integers(1, 20),
     st.sampled_from((500, 1000, 3000)),
     st.booleans(),
+    st.just(0) | st.integers(1, 20),
 )
 SELECT = st.tuples(st.just("select"), st.integers(0, 90))
 GENERATE = st.tuples(st.just("generate"), st.integers(0, 5), st.integers(1, 30))
@@ -106,11 +113,20 @@ class Driver:
         self.waiting.append(request)
         self.policy.retracted(request)
 
-    def arrive(self, client: str, cached: int, fresh: int, weight: int = 1000, in_interaction: bool = False) -> Request:
+    def arrive(
+        self,
+        client: str,
+        cached: int,
+        fresh: int,
+        weight: int = 1000,
+        in_interaction: bool = False,
+        beyond: int = 0,
+    ) -> Request:
         sampling = Sampling(max_tokens=1 + fresh)
         request = make_request([1] * cached + [0] * fresh, arrival=self.count, sampling=sampling)
         request.client, request.weight, request.in_interaction = client, weight, in_interaction
         request.matched = self.room.match(request) // BLOCK
+        self.room.beyond[request] = beyond
         self.count += 1
         self.policy.arrived(request)
         self.waiting.append(request)
@@ -266,6 +282,7 @@ def item(room: Room, request: Request) -> Item:
         request.weight,
         request.in_interaction,
         request.sampling.max_tokens,
+        room.beyond[request],
     )
 
 
@@ -281,7 +298,7 @@ def test_dlpm_is_algorithm_1(history: list[tuple[Any, ...]]) -> None:
         elif what == "withdrawn":
             model.queue = [i for i in model.queue if i.arrival != value.arrival]
         elif what == "generated":
-            model.q[value[0].client] -= 2 * MICRO * value[1] * 1000 // value[0].weight
+            model.generated(value[0].arrival, value[1])
         elif what == "selected":
             assert [r.arrival for r in value[1]] == [i.arrival for i in model.select(room_for(value[0]))]
         for client, balance in model.q.items():
@@ -435,6 +452,16 @@ def test_the_printed_form_knows_no_barriers_and_no_interactions_first() -> None:
     assert large in driver.waiting
     first, hot = driver.arrive("a", 0, 1, in_interaction=True), driver.arrive("a", 8, 1)
     assert driver.select(3) == [hot, first]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize(("name", "sign"), [("dlpm", -1), ("drr", -1), ("vtc", 1), ("wsc", 1)])
+def test_room_is_charged_on_entry_unless_as_printed(name: str, sign: int, strict: bool) -> None:
+    driver = Driver(ALL[name](replace(ROOMY, strict_paper=strict)))
+    driver.arrive("a", 0, 4, beyond=7)
+    driver.select(4)
+    charged = driver.policy.balance("a") - (CREDIT if sign < 0 else 0)
+    assert charged == sign * (4 + (0 if strict else 7 * (1 if name == "wsc" else 2))) * MICRO
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))

@@ -1,0 +1,111 @@
+"""Room that is held and not used: others keep what they would have beside a caller who uses his."""
+
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+
+from fairlead.cost import MICRO
+from fairlead.sampling import Sampling
+from local_worker.core.batcher import Batcher
+from local_worker.core.limits import Admission
+from local_worker.core.request import Request
+from tests.local_worker.core.test_batcher import tokens_for
+from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request
+
+FAIR = ("dlpm", "drr", "vtc", "vtc-predict", "wsc")
+PAGES = 128
+OUTPUT = 12  # of the neighbours' calls
+LONG = PAGES * BLOCK - 8  # nobody else fits beside such an output
+QUANTUM = 512  # so much that DLPM's barriers come before its refills
+STEPS = 300
+NEIGHBOURS = {"n0": 8, "n1": 8, "n2": 8}  # client -> calls open at any time
+
+Leaves = Callable[[Request, bool], bool]  # (request, whether it runs) -> whether its caller gives it up
+
+
+def when_it_has_begun(request: Request, runs: bool) -> bool:
+    return runs
+
+
+def after_four_tokens(request: Request, runs: bool) -> bool:
+    return request.output_tokens >= 4
+
+
+def as_a_barrier(request: Request, runs: bool) -> bool:
+    """As soon as the queue stands still for it: before it runs, if it can."""
+    return runs or request.reserved > 0
+
+
+class Crowd:
+    """Clients in closed loops: who leaves the worker comes back at once with the next request."""
+
+    def __init__(self, batcher: Batcher, hoarders: dict[str, int], leaves: Leaves) -> None:
+        self._batcher = batcher
+        self._hoarders = hoarders
+        self._leaves = leaves
+        self._arrivals = count()
+        self._here: list[Request] = []
+        for client, calls in (NEIGHBOURS | hoarders).items():
+            for _ in range(calls):
+                self._ask(client)
+
+    def _ask(self, client: str) -> None:
+        number = next(self._arrivals)
+        output = LONG if client in self._hoarders else OUTPUT
+        prompt = [1000 + number, 1, 2, 3]
+        request = make_request(prompt, arrival=number, sampling=Sampling(max_tokens=output, ignore_eos=True))
+        request.client = client
+        self._batcher.submit(request, 0.0)
+        self._here.append(request)
+
+    def run(self) -> None:
+        for _ in range(STEPS):
+            plan = self._batcher.plan(0.0)
+            if plan is not None:
+                self._batcher.commit(plan, tokens_for(plan.batch))
+            for request in [each for each in self._here if self._over(each)]:
+                self._batcher.abort(request)
+                self._here.remove(request)
+                self._ask(request.client)
+
+    def _over(self, request: Request) -> bool:
+        if request.output_tokens >= request.sampling.max_tokens:
+            return True
+        runs = request in self._batcher._running
+        return request.client in self._hoarders and self._leaves(request, runs)
+
+
+def given(policy: str, admission: Admission, hoarders: dict[str, int], leaves: Leaves) -> tuple[int, int]:
+    """What the neighbours were given, and what the hoarders were charged, in cost units."""
+    batcher = make_batcher(
+        pages=PAGES,
+        token_budget=256,
+        max_running=32,
+        policy=policy,
+        admission=admission,
+        max_output_tokens=LONG,
+        quantum_tokens=QUANTUM,
+    )
+    Crowd(batcher, hoarders, leaves).run()
+    neighbours = sum(account.service for account in batcher.accounts if account.client in NEIGHBOURS)
+    charged = sum(account.weighted for account in batcher.accounts if account.client in hoarders)
+    return neighbours // MICRO, charged // MICRO
+
+
+@pytest.mark.parametrize("leaves", [when_it_has_begun, after_four_tokens, as_a_barrier], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("admission", Admission)
+@pytest.mark.parametrize("policy", FAIR)
+def test_who_holds_room_and_leaves_takes_no_more_than_a_client_s_part(
+    policy: str, admission: Admission, leaves: Leaves
+) -> None:
+    alone, _ = given(policy, admission, {}, leaves)
+    beside, _ = given(policy, admission, {"hoarder": 8}, leaves)
+    assert beside >= 0.7 * alone
+
+
+@pytest.mark.parametrize("policy", FAIR)
+def test_room_is_paid_for_when_it_is_taken(policy: str) -> None:
+    """A hundredth of it is generated."""
+    _, charged = given(policy, Admission.RESERVE, {"hoarder": 8}, after_four_tokens)
+    assert charged >= 2 * LONG * 3 // 4
