@@ -125,6 +125,7 @@ def system(name: str, limit: int) -> ClusterSpec:
     worker = WorkerSpec(
         profile=GPU,
         policy=policy,
+        strict_paper=True,
         kv_tokens=GPU.kv_tokens // 64 * 64,
         block_tokens=64,
         token_budget=8192,
