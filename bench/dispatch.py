@@ -22,12 +22,12 @@ from typing import NamedTuple
 
 from bench.machine import commit, processor
 from bench.token_trees import TokenTrees
-from fairlead.blocks import Run, pack_digests, unpack_digests
-from fairlead.cost import WeightedTokens
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Fleet, Identity
 from global_scheduler.core.policies import POLICIES, PolicyConfig, Request
+from serving.blocks import Run, pack_digests, unpack_digests
+from serving.cost import WeightedTokens
 
 BLOCK = 16
 SYSTEM = 4  # blocks

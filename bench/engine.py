@@ -26,9 +26,7 @@ from transformers import AutoModelForCausalLM, ContinuousBatchingConfig, Generat
 
 from bench.machine import describe, memory_bandwidth
 from bench.shapes import RANDOM, SHAPES, random_model
-from fairlead.blocks import chain, pack_ids, unpack_digests
-from fairlead.cost import WeightedTokens
-from fairlead.sampling import Sampling
+from fairlead.token_ids import pack_ids
 from local_worker.core.batch import Pending, StepResult
 from local_worker.core.batcher import Advance, Batcher, Plan
 from local_worker.core.limits import Limits
@@ -37,6 +35,9 @@ from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
 from local_worker.engine.model_files import BUILT_IN, resolve
 from local_worker.engine.runner import EngineOptions, TransformersEngine
+from serving.blocks import chain, unpack_digests
+from serving.cost import WeightedTokens
+from serving.sampling import Sampling
 
 BLOCK = 16
 KV_TOKENS = 64 * 512

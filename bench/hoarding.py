@@ -22,7 +22,7 @@ from cli.stack import Stack
 from fairlead import Client
 from fairlead.errors import Cancelled
 from fairlead.prompt import as_prompt
-from fairlead.rpc.channel import open_sync_channel
+from serving.rpc.channel import open_sync_channel
 
 KV_TOKENS = 8192
 STEP_SECONDS = 0.02

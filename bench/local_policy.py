@@ -15,10 +15,10 @@ from typing import Any
 
 from bench.machine import describe
 from bench.naive_dlpm import NaiveDlpm
-from fairlead.cost import WeightedTokens
-from fairlead.sampling import Sampling
 from local_worker.core.policies import POLICIES, PolicyConfig
 from local_worker.core.request import Request
+from serving.cost import WeightedTokens
+from serving.sampling import Sampling
 
 BLOCK = 16
 PROMPT_BLOCKS = 32

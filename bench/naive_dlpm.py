@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from fairlead.cost import MICRO, charge
 from local_worker.core.charging import Charging
 from local_worker.core.policies import Gate, PolicyConfig
 from local_worker.core.request import Request
+from serving.cost import MICRO, charge
 
 
 class NaiveDlpm:

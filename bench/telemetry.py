@@ -28,10 +28,10 @@ from bench.machine import commit, processor
 from cli.stack import Stack
 from fairlead import Client
 from fairlead.outcomes import FinishReason, Outcome
-from fairlead.telemetry.metrics import Metrics
-from fairlead.telemetry.records import GATEWAY, CallRecord
-from fairlead.telemetry.traces import Keep, Traces, otlp_processor
 from gateway.metrics import CallMetrics
+from serving.telemetry.metrics import Metrics
+from serving.telemetry.records import GATEWAY, CallRecord
+from serving.telemetry.traces import Keep, Traces, otlp_processor
 
 TICKS = os.sysconf("SC_CLK_TCK")
 TOKENS = 64

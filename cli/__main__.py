@@ -12,8 +12,8 @@ os.environ["GRPC_VERBOSITY"] = os.environ.get("GRPC_VERBOSITY", "NONE")
 from cli import calibrate, chat, drain, flush, generate, reproduce, simulate, status, top, trace, tune, up
 from cli.demo import command as demo
 from cli.service_process import StackError
-from fairlead.config import ConfigError
 from fairlead.errors import FairleadError
+from serving.config import ConfigError
 
 VERBS = (up, generate, chat, status, top, trace, drain, flush, demo, reproduce, simulate, tune, calibrate)
 

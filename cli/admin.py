@@ -9,10 +9,10 @@ import grpc
 
 from cli import endpoint
 from fairlead.errors import FairleadError, Unavailable
-from fairlead.rpc.channel import open_sync_channel, secret_metadata
-from fairlead.rpc.mutual import Membership, membership
 from fairlead.rpc.status import from_call
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc, throttling_pb2, throttling_pb2_grpc
+from serving.rpc.channel import open_sync_channel, secret_metadata
+from serving.rpc.mutual import Membership, membership
 
 TIMEOUT_SECONDS = 5.0
 

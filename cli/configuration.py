@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 
 from cli.limit_options import NAMES, READ_BY
 from cli.pool_options import scenario
-from fairlead.environment import Service, variable
 from fairlead.errors import InvalidRequest
 from local_worker.core.policies import POLICIES
+from serving.environment import Service, variable
 from simulation.reproduction.run import Scenario
 from throttler.core.profiles import Limits
 from throttler.core.registry import THROTTLES

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from cli import bound
 from cli.screen import Line, Style
 from cli.table import Column, bar, cut, table
-from fairlead.metrics import jain_index
 from fairlead.v1 import scheduler_pb2
+from serving.metrics import jain_index
 
 BAR = 10  # characters
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fairlead.process import STARTING
+from serving.process import STARTING
 
 FAILURES = ("error", "critical")
 

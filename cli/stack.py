@@ -13,8 +13,8 @@ import grpc
 
 from cli.progress import Progress
 from cli.service_process import ServiceProcess, StackError
-from fairlead.rpc.channel import open_sync_channel, secret_metadata
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
+from serving.rpc.channel import open_sync_channel, secret_metadata
 
 STOP_SECONDS = 10.0
 POLL_SECONDS = 0.1

@@ -7,9 +7,9 @@ import grpc
 from cli import admin, endpoint
 from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason, Outcome
-from fairlead.rpc.channel import open_sync_channel, secret_metadata
 from fairlead.rpc.status import from_call
 from fairlead.v1 import traces_pb2, traces_pb2_grpc
+from serving.rpc.channel import open_sync_channel, secret_metadata
 
 BAR = 40  # characters of the timeline
 

@@ -10,8 +10,8 @@ from types import FrameType
 
 from cli import endpoint
 from cli.stack import Stack
-from fairlead.config import ConfigError
 from local_worker.engine import model_files
+from serving.config import ConfigError
 
 CHECK_SECONDS = 0.5
 

@@ -11,7 +11,7 @@ import random
 import time
 
 import fairlead
-from fairlead.metrics import percentile
+from serving.metrics import percentile
 
 
 async def user(client: fairlead.Client, rate: float, seconds: float, waits: list[float], failures: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Fairlead's client SDK, and the library that its services share.
+"""Fairlead's client SDK.
 
     async with fairlead.Client() as client:
         completion = await client.chat([{"role": "user", "content": "Hello"}])

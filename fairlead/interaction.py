@@ -11,7 +11,7 @@ from fairlead.errors import Closed, FairleadError
 from fairlead.options import CallOptions
 from fairlead.prompt import Message, as_chat, as_prompt
 from fairlead.stream import Stream
-from fairlead.tracing import TRACER, traceparent
+from fairlead.tracing import InteractionSpan
 from fairlead.v1 import common_pb2, inference_pb2
 
 if TYPE_CHECKING:
@@ -33,10 +33,7 @@ class Interaction:
         self._stage = 0
         self._token = b""
         self._is_over = False
-        # The application's span begins here: a child of whatever it is doing now.
-        self._span = TRACER.start_span(
-            "interaction", attributes={"gen_ai.conversation.id": self.id, "fairlead.app": app}
-        )
+        self._span = InteractionSpan(self.id, app)
 
     async def __aenter__(self) -> Self:
         return self
@@ -71,9 +68,13 @@ class Interaction:
             raise Closed(f"the interaction {self.id} is over")
         place = self._place()
         self._stage += 1
-        parent = traceparent(self._span)
         return self._client.start(
-            prompt, app=self._app, interaction=place, parent=parent, on_accepted=self._accepted, **options
+            prompt,
+            app=self._app,
+            interaction=place,
+            parent=self._span.traceparent,
+            on_accepted=self._accepted,
+            **options,
         )
 
     def _accepted(self, message: inference_pb2.Accepted) -> None:

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from google.protobuf.descriptor import FieldDescriptor
 
-from fairlead.blocks import pack_ids
 from fairlead.errors import InvalidRequest
 from fairlead.options import SamplingOptions
+from fairlead.token_ids import pack_ids
 from fairlead.v1 import common_pb2
 
 Message = Mapping[str, str] | tuple[str, str]

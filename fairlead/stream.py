@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Self
 
-from fairlead.blocks import unpack_ids
 from fairlead.completion import Chunk, Completion, Timings, TokenLogprobs, Usage
 from fairlead.errors import FairleadError, Internal
 from fairlead.outcomes import FinishReason
 from fairlead.responses import Responses
+from fairlead.token_ids import unpack_ids
 from fairlead.v1 import inference_pb2
 
 

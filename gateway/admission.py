@@ -7,17 +7,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from weakref import WeakValueDictionary
 
-from fairlead.blocks import TOKEN_BYTES
-from fairlead.cost import within_limits
 from fairlead.errors import Cancelled, FairleadError
-from fairlead.names import MAX_NAME
 from fairlead.outcomes import Outcome
 from fairlead.rpc.status import REQUEST_ID_METADATA
-from fairlead.sampling import Sampling
-from fairlead.telemetry.records import CHAT, TEXT_COMPLETION
-from fairlead.telemetry.spans import remote
+from fairlead.token_ids import TOKEN_BYTES
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
-from fairlead.wire import parsed
 from gateway.call import Call
 from gateway.coalescing import TOKENS
 from gateway.session import Work
@@ -26,6 +20,12 @@ from gateway.tenants import Identity, Tenants
 from gateway.throttling import Throttling
 from gateway.upstream.cluster import Cluster
 from gateway.validation import app_name, check_interaction, check_length, check_prompt, check_sampling
+from serving.cost import within_limits
+from serving.names import MAX_NAME
+from serving.sampling import Sampling
+from serving.telemetry.records import CHAT, TEXT_COMPLETION
+from serving.telemetry.spans import remote
+from serving.wire import parsed
 from throttler.core.expectations import Subject
 from throttler.core.tokens import Key
 

@@ -9,18 +9,6 @@ from dataclasses import dataclass
 
 from redis.asyncio import Redis
 
-from fairlead.config import ConfigError, addresses, check_listeners, load, option, require
-from fairlead.document import text_of
-from fairlead.environment import Service
-from fairlead.process import Serving, configure_logging, run
-from fairlead.redis_access import open_redis
-from fairlead.rpc.channel import MAX_REQUEST_BYTES
-from fairlead.rpc.mutual import Membership, membership
-from fairlead.rpc.server import Server
-from fairlead.rpc.tls import Certificate
-from fairlead.telemetry.metrics import Metrics
-from fairlead.telemetry.records import GATEWAY
-from fairlead.telemetry.traces import Keep, Traces, otlp_processor
 from fairlead.v1 import throttling_pb2_grpc, traces_pb2_grpc
 from gateway.admission import Admission
 from gateway.journal import Journal
@@ -32,6 +20,18 @@ from gateway.streams import Streams
 from gateway.tenants import CACHE_SCOPES, Tenants
 from gateway.throttling import Throttling
 from gateway.upstream.cluster import Cluster
+from serving.config import ConfigError, addresses, check_listeners, load, option, require
+from serving.document import text_of
+from serving.environment import Service
+from serving.process import Serving, configure_logging, run
+from serving.redis_access import open_redis
+from serving.rpc.channel import MAX_REQUEST_BYTES
+from serving.rpc.mutual import Membership, membership
+from serving.rpc.server import Server
+from serving.rpc.tls import Certificate
+from serving.telemetry.metrics import Metrics
+from serving.telemetry.records import GATEWAY
+from serving.telemetry.traces import Keep, Traces, otlp_processor
 from throttler.core.profiles import Limits, Profiles
 from throttler.core.registry import THROTTLES
 from throttler.profiles_file import parse
@@ -43,7 +43,7 @@ SHARING = "shared-limits"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayConfig:
-    """See fairlead.config for where values come from."""
+    """See serving.config for where values come from."""
 
     listen: str = option("127.0.0.1:7000", "address to listen on, host:port; port 0 picks a free one")
     scheduler: str = option("127.0.0.1:7050", "address of the global scheduler, or of several: host:port,host:port")

@@ -4,9 +4,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from fairlead.outcomes import FinishReason, Outcome
-from fairlead.sampling import Sampling
-from fairlead.telemetry.records import CHAT
 from fairlead.v1 import common_pb2
+from serving.sampling import Sampling
+from serving.telemetry.records import CHAT
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

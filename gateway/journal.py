@@ -4,11 +4,11 @@ import logging
 import time
 
 from fairlead.outcomes import Outcome
-from fairlead.telemetry.records import CallRecord, InteractionRecord
-from fairlead.telemetry.traces import Traces
 from gateway.accounting import Accounting
 from gateway.call import Call
 from gateway.metrics import CallMetrics
+from serving.telemetry.records import CallRecord, InteractionRecord
+from serving.telemetry.traces import Traces
 from throttler.core.interactions import Closed
 from throttler.core.tokens import Key
 

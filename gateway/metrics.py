@@ -9,11 +9,11 @@ from opentelemetry.metrics import CallbackOptions, Meter, Observation
 from opentelemetry.trace import NonRecordingSpan
 
 from fairlead.outcomes import Outcome
-from fairlead.telemetry.labels import CappedLabel
-from fairlead.telemetry.records import CallRecord, InteractionRecord, phases
-from fairlead.telemetry.spans import call_context
 from gateway.accounting import Accounting
 from gateway.upstream.placements import Placements
+from serving.telemetry.labels import CappedLabel
+from serving.telemetry.records import CallRecord, InteractionRecord, phases
+from serving.telemetry.spans import call_context
 from throttler.store import Store
 
 MOST_APPS = 100

@@ -3,11 +3,11 @@
 from dataclasses import asdict
 from typing import Any
 
-from fairlead.telemetry.records import CallRecord, phases
-from fairlead.telemetry.traces import Traces
 from fairlead.v1 import common_pb2, throttling_pb2, throttling_pb2_grpc, traces_pb2, traces_pb2_grpc
 from gateway.accounting import Accounting
 from gateway.upstream.placements import Placements
+from serving.telemetry.records import CallRecord, phases
+from serving.telemetry.traces import Traces
 from throttler.store import Store
 
 

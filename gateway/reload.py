@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from fairlead.config import ConfigError
+from serving.config import ConfigError
 
 log = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0

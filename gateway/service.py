@@ -13,17 +13,17 @@ import grpc
 
 from fairlead.errors import Cancelled, FairleadError, Internal, InvalidRequest
 from fairlead.outcomes import Outcome
-from fairlead.rpc.bodies import Bodies
-from fairlead.rpc.incoming import only
 from fairlead.rpc.status import request_id_metadata, to_status
 from fairlead.v1 import inference_pb2
-from fairlead.wire import parsed
 from gateway.admission import Admission, Receive
 from gateway.call import Call
 from gateway.journal import Journal
 from gateway.reader import Reader
 from gateway.session import Session
 from gateway.upstream.cluster import Cluster
+from serving.rpc.bodies import Bodies
+from serving.rpc.incoming import only
+from serving.wire import parsed
 
 log = logging.getLogger(__name__)
 # The two ends' clocks and timers differ by a little: a cancellation this close to the deadline is the deadline's.

@@ -5,17 +5,17 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
-from fairlead.blocks import TOKEN_BYTES
 from fairlead.errors import Unavailable, error_for
 from fairlead.outcomes import FinishReason, Outcome
-from fairlead.sampling import Sampling
+from fairlead.token_ids import TOKEN_BYTES
 from fairlead.v1 import inference_pb2, scheduler_pb2, worker_pb2
-from fairlead.wire import sampling_to_proto
 from gateway.call import Call
 from gateway.coalescing import Coalescer
 from gateway.core.attempts import MAX_ATTEMPTS, Attempts
 from gateway.upstream.cluster import Cluster
 from gateway.upstream.workers import Attempt, Event, Lost
+from serving.sampling import Sampling
+from serving.wire import sampling_to_proto
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from fairlead.config import require
-from fairlead.cost import MAX_WEIGHT
-from fairlead.document import Entry, read, text_of
 from fairlead.errors import InvalidRequest, PermissionDenied, Unauthenticated, listed
-from fairlead.names import normalized
+from serving.config import require
+from serving.cost import MAX_WEIGHT
+from serving.document import Entry, read, text_of
+from serving.names import normalized
 from throttler.core.profiles import DEFAULT_APP
 
 AUTHORIZATION = "authorization"

@@ -1,12 +1,12 @@
 """What the gateway refuses at the door: pure checks, each naming field, limit and value."""
 
-from fairlead.blocks import TOKEN_BYTES, unpack_ids
 from fairlead.errors import InvalidRequest, TooLong
-from fairlead.names import MAX_NAME, normalized
-from fairlead.prompt_size import check_size
-from fairlead.sampling import Sampling
+from fairlead.token_ids import TOKEN_BYTES, unpack_ids
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2
-from fairlead.wire import sampling_from_proto
+from serving.names import MAX_NAME, normalized
+from serving.prompt_size import check_size
+from serving.sampling import Sampling
+from serving.wire import sampling_from_proto
 
 ROLES = ("system", "user", "assistant", "tool")
 MAX_TOKEN = 1024  # bytes of an interaction's token: ours are far shorter

@@ -8,15 +8,6 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fairlead.config import ConfigError, check_listeners, cost_function, load, option, require
-from fairlead.cost import cost_name
-from fairlead.environment import Service
-from fairlead.process import Serving, configure_logging, run
-from fairlead.redis_access import open_redis
-from fairlead.rpc.mutual import Membership, membership
-from fairlead.rpc.server import Server
-from fairlead.telemetry.metrics import Metrics
-from fairlead.telemetry.records import SCHEDULER
 from fairlead.v1 import scheduler_pb2_grpc
 from global_scheduler.admin import AdminService
 from global_scheduler.core.block_index import BlockIndex
@@ -26,6 +17,15 @@ from global_scheduler.core.policies import POLICIES, PolicyConfig
 from global_scheduler.leadership import Alone, Leadership, Lease
 from global_scheduler.metrics import SchedulerMetrics
 from global_scheduler.service import SchedulerService
+from serving.config import ConfigError, check_listeners, cost_function, load, option, require
+from serving.cost import cost_name
+from serving.environment import Service
+from serving.process import Serving, configure_logging, run
+from serving.redis_access import open_redis
+from serving.rpc.mutual import Membership, membership
+from serving.rpc.server import Server
+from serving.telemetry.metrics import Metrics
+from serving.telemetry.records import SCHEDULER
 
 log = logging.getLogger(__name__)
 MIN_SECRET = 16
@@ -35,7 +35,7 @@ STOP_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerConfig:
-    """See fairlead.config for where values come from."""
+    """See serving.config for where values come from."""
 
     listen: str = option("127.0.0.1:7050", "address to listen on, host:port; port 0 picks a free one")
     secret: str = option("", "the cluster secret, at least 16 characters; required")

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 
-from fairlead.blocks import DIGEST_BYTES, Run
-from fairlead.cost import MAX_WEIGHT, weight_thousandths
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import scheduler_pb2
 from global_scheduler.core.fleet import Identity, Load
 from global_scheduler.core.policies import Request
 from global_scheduler.core.standings import Service
+from serving.blocks import DIGEST_BYTES, Run
+from serving.cost import MAX_WEIGHT, weight_thousandths
 
 
 def request_from(message: scheduler_pb2.DispatchRequest) -> Request:

@@ -8,13 +8,6 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from fairlead.config import cost_function, load
-from fairlead.cost import cost_name, weight_thousandths
-from fairlead.environment import Service
-from fairlead.process import Serving, configure_logging, run
-from fairlead.rpc.server import Server
-from fairlead.telemetry.metrics import Metrics
-from fairlead.telemetry.records import WORKER
 from fairlead.v1 import scheduler_pb2, worker_pb2, worker_pb2_grpc
 from local_worker import sizes
 from local_worker.attachment import Attachment
@@ -32,6 +25,13 @@ from local_worker.outbox import Outbox
 from local_worker.prompts import Prompts
 from local_worker.service import TokenizerService, WorkerService
 from local_worker.turns import Turns
+from serving.config import cost_function, load
+from serving.cost import cost_name, weight_thousandths
+from serving.environment import Service
+from serving.process import Serving, configure_logging, run
+from serving.rpc.server import Server
+from serving.telemetry.metrics import Metrics
+from serving.telemetry.records import WORKER
 
 log = logging.getLogger(__name__)
 

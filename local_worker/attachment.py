@@ -8,13 +8,13 @@ from itertools import islice
 
 import grpc
 
-from fairlead.blocks import pack_digests
 from fairlead.rpc.cancellation import reraise_cancellation
-from fairlead.rpc.channel import open_channel, secret_metadata
-from fairlead.rpc.mutual import Membership
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from local_worker.inventory import Inventory, to_proto
 from local_worker.outbox import Outbox, Service
+from serving.blocks import pack_digests
+from serving.rpc.channel import open_channel, secret_metadata
+from serving.rpc.mutual import Membership
 
 log = logging.getLogger(__name__)
 REPORT_SECONDS = 0.05  # the contract is at least ten reports a second

@@ -3,11 +3,11 @@
 import os
 from dataclasses import dataclass
 
-from fairlead.config import addresses, check_listeners, cost_function, option, require
-from fairlead.cost import MAX_WEIGHT
-from fairlead.rpc.mutual import Membership, membership
 from local_worker.core.limits import Admission
 from local_worker.core.policies import POLICIES
+from serving.config import addresses, check_listeners, cost_function, option, require
+from serving.cost import MAX_WEIGHT
+from serving.rpc.mutual import Membership, membership
 
 MIN_SECRET = 16
 WILDCARDS = ("", "0.0.0.0", "[::]")
@@ -27,7 +27,7 @@ DEFAULT_MODEL = "smollm2-135m-instruct"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerConfig:
-    """See fairlead.config for where values come from."""
+    """See serving.config for where values come from."""
 
     listen: str = option("127.0.0.1:7100", "address to listen on, host:port; port 0 picks a free one")
     advertise: str = option("", "address that gateways reach this worker at; default: the one listened on")

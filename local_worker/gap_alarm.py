@@ -5,9 +5,9 @@ import logging
 import tempfile
 from pathlib import Path
 
-from fairlead.cost import MICRO
 from local_worker.config import WorkerConfig
 from local_worker.core.batcher import Batcher
+from serving.cost import MICRO
 
 log = logging.getLogger(__name__)
 

@@ -3,10 +3,10 @@
 import time
 from collections.abc import Callable, Iterable
 
-from fairlead.blocks import runs
-from fairlead.client_table import MOST_IDLE, ClientTable
 from fairlead.v1 import scheduler_pb2
 from local_worker.outbox import Outbox, Service
+from serving.blocks import runs
+from serving.client_table import MOST_IDLE, ClientTable
 
 # A worker whose steps keep failing asks for no requests for so long; then the next one shows whether it has recovered.
 REST_SECONDS = 5.0

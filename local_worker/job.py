@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from fairlead.cost import MICRO
 from fairlead.v1 import common_pb2
 from local_worker.core.request import Request
 from local_worker.stop_strings import StopStrings
 from local_worker.tokenizer import Decoder
+from serving.cost import MICRO
 
 
 @dataclass(slots=True, eq=False)

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fairlead.cost import WEIGHT_ONE
 from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.v1 import scheduler_pb2
@@ -20,6 +19,7 @@ from local_worker.core.batcher import Advance, Batcher, Plan
 from local_worker.core.request import Request
 from local_worker.job import Job
 from local_worker.outbox import Outbox, Sink, load_of, services_of, to_proto
+from serving.cost import WEIGHT_ONE
 
 log = logging.getLogger(__name__)
 # A second failure in a row is no accident of one batch: the worker should stop being given work.

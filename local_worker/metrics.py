@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from opentelemetry.metrics import Meter
 
-from fairlead.cost import MICRO
 from fairlead.v1 import scheduler_pb2
 from local_worker.outbox import Service
+from serving.cost import MICRO
 
 STATE_SECONDS = 1.0
 

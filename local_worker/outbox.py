@@ -4,11 +4,11 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from fairlead.cost import MICRO
 from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
 from local_worker.core.batch import TokenLogprobs
 from local_worker.core.batcher import Batcher
 from local_worker.core.prefix_cache import Link
+from serving.cost import MICRO
 
 Sink = Hashable  # whoever receives a job's events: one per gateway session
 

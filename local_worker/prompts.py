@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fairlead.blocks import TOKEN_BYTES, branch_seed, chain, pack_ids, root_seed, unpack_digests, unpack_ids
 from fairlead.errors import InvalidRequest
-from fairlead.prompt_size import check_size
+from fairlead.token_ids import TOKEN_BYTES, pack_ids, unpack_ids
 from fairlead.v1 import worker_pb2
 from local_worker.tokenizer import Tokenizer
+from serving.blocks import branch_seed, chain, root_seed, unpack_digests
+from serving.prompt_size import check_size
 
 EVERYBODY = ""  # the cache scope of public prefixes
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fairlead.cost import MICRO, charge, parse_cost
-from fairlead.sampling import Sampling
 from local_worker.core.charging import Charging
 from local_worker.core.request import Request
+from serving.cost import MICRO, charge, parse_cost
+from serving.sampling import Sampling
 
 SHOWN = 10
 DESCRIBED = ("arrival", "client", "weight", "prompt_tokens", "system_tokens", "reserved")

@@ -9,12 +9,9 @@ from functools import partial
 
 import grpc
 
-from fairlead.blocks import unpack_digests
-from fairlead.cost import MAX_WEIGHT, weight_thousandths
 from fairlead.errors import FairleadError, InvalidRequest
 from fairlead.outcomes import Outcome
 from fairlead.v1 import worker_pb2, worker_pb2_grpc
-from fairlead.wire import sampling_from_proto
 from local_worker.core.request import Request
 from local_worker.job import Job
 from local_worker.loop import EngineLoop
@@ -22,6 +19,9 @@ from local_worker.outbox import Outbox, Sink
 from local_worker.prompts import Prompts
 from local_worker.stop_strings import StopStrings
 from local_worker.turns import Turns
+from serving.blocks import unpack_digests
+from serving.cost import MAX_WEIGHT, weight_thousandths
+from serving.wire import sampling_from_proto
 
 log = logging.getLogger(__name__)
 

@@ -1,9 +1,9 @@
 """Whether clients were charged for what they received, once: by queue policies and for every attempt of a call."""
 
-from fairlead.cost import MICRO
 from local_worker.core.charging import Charging
 from local_worker.core.ledger import Account
 from local_worker.core.request import Request
+from serving.cost import MICRO
 from simulation.call import Call
 from simulation.spec import WorkerSpec
 from simulation.worker import Session, Worker

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from fairlead.cost import WEIGHT_ONE
 from fairlead.outcomes import Outcome
+from serving.cost import WEIGHT_ONE
 from simulation.prompts import output_run
 
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from fairlead.blocks import pack_digests, runs
 from fairlead.outcomes import Outcome
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Identity, Load, Member
+from serving.blocks import pack_digests, runs
 from simulation.call import Call
 from simulation.clock import Clock
 from simulation.gateway import MODEL, Gateway, placed_request

@@ -4,9 +4,9 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fairlead.cost import WEIGHT_ONE
 from global_scheduler.core.policies import POLICIES as ROUTES
 from local_worker.core.limits import Admission
+from serving.cost import WEIGHT_ONE
 from simulation.call import Call
 from simulation.prompts import Segments, output_run
 from simulation.spec import ADMISSIONS, LOCAL_POLICIES, ClusterSpec, WorkerSpec

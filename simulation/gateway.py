@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from fairlead.blocks import pack_digests
 from fairlead.outcomes import Outcome
 from gateway.core.attempts import Attempts
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.policies import Request
+from serving.blocks import pack_digests
 from simulation.call import Call
 from simulation.clock import Clock
 from simulation.prompts import digests_of

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from fairlead.blocks import pack_ids
+from fairlead.token_ids import pack_ids
 from simulation.json_fields import Fields, part, parts, shown
 
 TOKENS = 1 << 32

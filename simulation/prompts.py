@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Sequence
 from itertools import count
 
-from fairlead.blocks import chain, root_seed, unpack_digests
+from serving.blocks import chain, root_seed, unpack_digests
 
 BLOCK_TOKENS = 16
 CHAIN_SEED = root_seed("simulation", "model", "scope")

@@ -1,8 +1,8 @@
 """Whether DoubleQ's balances move as Algorithm 2 says, whatever happens to workers and calls."""
 
-from fairlead.cost import MICRO, WeightedTokens, charge
 from global_scheduler.core.policies import Choice, Policy, Request
 from global_scheduler.core.policies.doubleq import KEPT_TOKENS, DoubleQ
+from serving.cost import MICRO, WeightedTokens, charge
 from simulation.spec import ClusterSpec
 
 COST = WeightedTokens()

@@ -1,10 +1,10 @@
 """A scheduler's core, made from its specification."""
 
-from fairlead.cost import WeightedTokens
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Fleet
 from global_scheduler.core.policies import PolicyConfig
+from serving.cost import WeightedTokens
 from simulation.spec import GLOBAL_POLICIES, ClusterSpec
 
 

@@ -10,7 +10,6 @@ when somebody has ended; and in the revised code everybody in the batch pays onc
 
 from collections.abc import Collection, Iterator, Sequence
 
-from fairlead.cost import Cost
 from local_worker.core.batch import Slice, StepResult
 from local_worker.core.batcher import Advance, Plan
 from local_worker.core.limits import Limits
@@ -19,6 +18,7 @@ from local_worker.core.policies.fcfs import Fcfs
 from local_worker.core.policies.protocol import QueuePolicy
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
+from serving.cost import Cost
 from simulation.decode_runs import RunBatcher, left_of
 from simulation.outlook import Outlook, Size
 from simulation.slora_policies import SloraVtc

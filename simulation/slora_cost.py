@@ -1,7 +1,7 @@
 """The cost that the VTC authors computed with where the paper prints "profiled" (Appendix B.2).
 
 Read in their published code (github.com/Ying1123/VTC-artifact, slora/server/router/req_queue.py). The paper prints ten
-times this, rounded to two digits, which is `fairlead.cost.Profiled`; of a long output's cost that is 1.5 % less.
+times this, rounded to two digits, which is `serving.cost.Profiled`; of a long output's cost that is 1.5 % less.
 """
 
 CONSTANT, INPUT, OUTPUT, PRODUCT, SQUARE = 114_601_454, 21_001_891, 10_075_395, 398_680, 324_733  # 10^-8 units
@@ -11,16 +11,16 @@ PER_MICRO = 100
 class SloraProfiled:
     """`h(n_p, n_q) = 1.14601454 + 0.21001891 n_p + 0.10075395 n_q + 0.0039868 n_p n_q + 0.00324733 n_q^2`.
 
-    As in `fairlead.cost.Profiled`, the constant is charged with the prompt. Micro-units are rounded down of the whole
+    As in `serving.cost.Profiled`, the constant is charged with the prompt. Micro-units are rounded down of the whole
     function, so that parts of an output cost together what it costs in one.
     """
 
     def extend(self, tokens: int, system_tokens: int) -> int:
-        """See fairlead.cost.Cost."""
+        """See serving.cost.Cost."""
         return _of(tokens, 0) if tokens else 0
 
     def decode(self, tokens: int, prompt_tokens: int, output_tokens: int) -> int:
-        """See fairlead.cost.Cost."""
+        """See serving.cost.Cost."""
         return _of(prompt_tokens, output_tokens + tokens) - _of(prompt_tokens, output_tokens)
 
 

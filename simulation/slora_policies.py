@@ -7,10 +7,10 @@ to the client that was seen first, and a token is paid when the step after the o
 
 import random
 
-from fairlead.cost import charge
 from local_worker.core.policies.protocol import PolicyConfig
 from local_worker.core.policies.vtc import Vtc
 from local_worker.core.request import Request
+from serving.cost import charge
 
 WEIGHT_OF_OLD = 4  # of five: the prediction is a moving average, in parts of a token, not the mean of the last five
 

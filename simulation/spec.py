@@ -6,13 +6,13 @@ from enum import StrEnum
 from functools import partial
 from typing import Protocol
 
-from fairlead.cost import Cost, parse_cost
 from global_scheduler.core.policies import POLICIES as ROUTES
 from global_scheduler.core.policies import Policy as RoutePolicy
 from global_scheduler.core.policies import PolicyConfig as RouteConfig
 from local_worker.core.limits import Admission
 from local_worker.core.policies import POLICIES, PolicyConfig, QueuePolicy
 from local_worker.core.policies.vtc_predict import VtcOracle
+from serving.cost import Cost, parse_cost
 from simulation import slora_policies
 from simulation.baselines import PrebleFixed, SglangLpm
 from simulation.predictors import VtcHalfRight

@@ -6,11 +6,11 @@ from functools import partial
 
 from fairlead.errors import FairleadError
 from fairlead.outcomes import Outcome
-from fairlead.sampling import Sampling
 from local_worker.core.batch import StepResult
 from local_worker.core.batcher import Plan
 from local_worker.core.prefix_cache import Link
 from local_worker.core.request import Request
+from serving.sampling import Sampling
 from simulation.batchers import make_batcher
 from simulation.call import Call
 from simulation.clock import Clock

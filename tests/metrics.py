@@ -6,7 +6,6 @@ from typing import Any
 
 from opentelemetry.metrics import NoOpMeter
 
-from fairlead.telemetry.exposition import metric_name
 from fairlead.v1 import scheduler_pb2
 from gateway.accounting import Accounting
 from gateway.metrics import CallMetrics, PlacementMetrics, StateMetrics, ThrottlingMetrics
@@ -14,6 +13,7 @@ from gateway.upstream.placements import Placements
 from global_scheduler.app import SchedulerConfig, make_service
 from global_scheduler.metrics import SchedulerMetrics
 from local_worker.metrics import WorkerMetrics
+from serving.telemetry.exposition import metric_name
 from throttler.store import Alone
 
 SAMPLE = re.compile(r"^(\w+)(?:\{(.*?)\})? (\S+)(?: # .*)?$", re.MULTILINE)

@@ -12,9 +12,9 @@ from typing import Any
 
 import grpc
 
-from fairlead.environment import Service, variable
-from fairlead.rpc.channel import secret_metadata
 from fairlead.v1 import inference_pb2, inference_pb2_grpc, scheduler_pb2, scheduler_pb2_grpc
+from serving.environment import Service, variable
+from serving.rpc.channel import secret_metadata
 
 SECRET = "a secret for tests only"
 DEADLINE = 120.0

@@ -22,9 +22,9 @@ workers must be no larger, or their fairness bounds are stated for other request
 
 from dataclasses import fields
 
-from fairlead.cost import MAX_WEIGHT
-from fairlead.document import Entry, read
-from fairlead.names import normalized
+from serving.cost import MAX_WEIGHT
+from serving.document import Entry, read
+from serving.names import normalized
 from throttler.core.profiles import AppProfile, Expectation, Limits, Profiles, TokenWeights
 
 SECONDS = ("idle_ttl", "max_age")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from redis.asyncio import Redis
 
-from fairlead.redis_access import open_redis
+from serving.redis_access import open_redis
 from throttler import lease_script as script
 from throttler.core.leases import JOINING, Leases
 from throttler.core.oit import Oit

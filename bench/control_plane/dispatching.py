@@ -6,9 +6,9 @@ import time
 from dataclasses import dataclass
 
 from cli.stack import Stack
-from fairlead.blocks import DIGEST_BYTES
 from fairlead.v1 import scheduler_pb2
 from gateway.upstream.cluster import Cluster
+from serving.blocks import DIGEST_BYTES
 
 BLOCK = 16
 SYSTEM_BLOCKS = 64

@@ -11,8 +11,8 @@ import grpc
 
 from bench.control_plane.job import PROMPT_BYTES, TOKENS, Job, Measured, measure
 from cli.stack import Stack
-from fairlead.rpc.channel import open_channel, secret_metadata
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc, worker_pb2, worker_pb2_grpc
+from serving.rpc.channel import open_channel, secret_metadata
 
 SAMPLING = common_pb2.SamplingParams(max_tokens=TOKENS, temperature=0.0, ignore_eos=True)
 

@@ -9,8 +9,8 @@ from bench.scaling.gaps import USERS, small_pool
 from bench.scaling.measure import POOL, measure
 from bench.scaling.several import ByUser, ByUserInformed, Cells
 from bench.scaling.tally import PoolGap, Tally
-from fairlead.cost import MICRO
 from global_scheduler.core.dispatcher import Dispatcher
+from serving.cost import MICRO
 from simulation.scheduler import make_dispatcher
 from simulation.spec import ClusterSpec
 

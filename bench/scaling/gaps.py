@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from bench.scaling.flood import Flood
 from bench.scaling.measure import measure
 from bench.scaling.tally import PoolGap
-from fairlead.cost import MICRO
+from serving.cost import MICRO
 from simulation.spec import ClusterSpec, WorkerSpec
 
 COLUMNS = (

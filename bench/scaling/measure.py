@@ -11,8 +11,8 @@ from typing import Any
 from bench.scaling.crowd import Conversations
 from bench.scaling.flood import Flood
 from bench.scaling.tally import Tally
-from fairlead.cost import MICRO
 from global_scheduler.core.dispatcher import Dispatcher
+from serving.cost import MICRO
 from simulation.cluster import Cluster
 from simulation.prompts import BLOCK_TOKENS
 from simulation.scheduler import make_dispatcher

@@ -3,10 +3,10 @@
 import zlib
 from collections.abc import Sequence
 
-from fairlead.blocks import Run
 from global_scheduler.core.dispatcher import Assignment, Dispatcher
 from global_scheduler.core.fleet import Identity, Load, Member
 from global_scheduler.core.policies import Request
+from serving.blocks import Run
 
 
 class ByUser(Dispatcher):

@@ -12,14 +12,14 @@ from pathlib import Path
 from resource import getpagesize
 from typing import TypeVar
 
-from fairlead.cost import MICRO
-from fairlead.sampling import Sampling
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Identity, Load
 from global_scheduler.core.policies import Request as Placed
 from local_worker.core.batch import StepResult
 from local_worker.core.batcher import Batcher
 from local_worker.core.request import Request
+from serving.cost import MICRO
+from serving.sampling import Sampling
 from simulation.batchers import make_batcher
 from simulation.prompts import CHAIN_SEED, Segments, digests_of
 from simulation.scheduler import make_dispatcher

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from cli.demo.observation import Sample
 from cli.demo.trial import Trial
 from cli.demo.users import USERS
-from fairlead.metrics import percentile
+from serving.metrics import percentile
 
 NAMES = [user.name for user in USERS]
 NEAR = 0.8  # of another's hit rate is near it

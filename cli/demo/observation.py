@@ -4,8 +4,8 @@ import asyncio
 import time
 from dataclasses import dataclass, field
 
-from fairlead.rpc.channel import open_channel, secret_metadata
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
+from serving.rpc.channel import open_channel, secret_metadata
 
 POLL_SECONDS = 0.25
 

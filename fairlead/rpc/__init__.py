@@ -1,1 +1,1 @@
-"""gRPC as every service uses it: servers, channels and statuses."""
+"""gRPC as both ends use it: channels and statuses."""

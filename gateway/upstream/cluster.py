@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fairlead.errors import Internal, Unavailable
-from fairlead.rpc.mutual import Membership
 from fairlead.v1 import scheduler_pb2, worker_pb2
 from gateway.core.absence import BEAT_SECONDS, Absence
 from gateway.upstream.members import Members
@@ -15,6 +14,7 @@ from gateway.upstream.placements import Decision, Placements
 from gateway.upstream.scheduler import SchedulerAway
 from gateway.upstream.schedulers import Schedulers
 from gateway.upstream.workers import WorkerLink, Workers
+from serving.rpc.mutual import Membership
 
 log = logging.getLogger(__name__)
 

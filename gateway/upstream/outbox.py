@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 from google.protobuf.message import Message
 
 M = TypeVar("M", bound=Message)
-# No single item comes near to it. A message beyond fairlead.rpc.channel.MAX_MESSAGE_BYTES would break the stream, and
+# No single item comes near to it. A message beyond serving.rpc.channel.MAX_MESSAGE_BYTES would break the stream, and
 # with it everything that the stream carries.
 PART_BYTES = 4 * 1024 * 1024
 

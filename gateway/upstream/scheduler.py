@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 import grpc
 
 from fairlead.rpc.cancellation import reraise_cancellation
-from fairlead.rpc.channel import open_channel, secret_metadata
-from fairlead.rpc.mutual import Membership
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from gateway.upstream.outbox import Outbox
 from gateway.upstream.placements import Decision
+from serving.rpc.channel import open_channel, secret_metadata
+from serving.rpc.mutual import Membership
 
 log = logging.getLogger(__name__)
 RECONNECT_SECONDS = 0.2

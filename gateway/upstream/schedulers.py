@@ -4,11 +4,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from fairlead.rpc.mutual import Membership
 from fairlead.v1 import scheduler_pb2
 from gateway.upstream.members import Members
 from gateway.upstream.placements import Decision
 from gateway.upstream.scheduler import SchedulerAway, SchedulerLink
+from serving.rpc.mutual import Membership
 
 log = logging.getLogger(__name__)
 # How long after a scheduler took the lead, or came back, workers may take to attach. A worker that has not by then is

@@ -10,12 +10,13 @@ import grpc
 
 from fairlead.errors import DeadlineExceeded, TooLong, Unavailable
 from fairlead.rpc.cancellation import reraise_cancellation
-from fairlead.rpc.channel import MAX_MESSAGE_BYTES, open_channel, secret_metadata
-from fairlead.rpc.mutual import Membership
+from fairlead.rpc.channel import MAX_MESSAGE_BYTES
 from fairlead.rpc.status import from_call
 from fairlead.v1 import scheduler_pb2, worker_pb2, worker_pb2_grpc
 from gateway.upstream.hedge import hedged
 from gateway.upstream.outbox import Outbox
+from serving.rpc.channel import open_channel, secret_metadata
+from serving.rpc.mutual import Membership
 
 log = logging.getLogger(__name__)
 CLOSE_SECONDS = 5.0  # for prompts that are being tokenized

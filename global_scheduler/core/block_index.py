@@ -11,7 +11,7 @@ A worker *holds* a block from its word (`cached`) until its word (`evicted`). Be
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
-from fairlead.blocks import DIGEST_BYTES, Run, pack_digests, unpack_digests
+from serving.blocks import DIGEST_BYTES, Run, pack_digests, unpack_digests
 
 # Nodes that announce blocks of outstanding requests are spared when the index is full; so many are passed over at most.
 MAX_SPARED = 64

@@ -11,11 +11,11 @@ or another scheduler did, are booked then: so a standby's accounts are those of 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fairlead.blocks import Run
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.fleet import Fleet, Identity, Load, Member
 from global_scheduler.core.overload import Overload
 from global_scheduler.core.policies import Choice, Policy, Request
+from serving.blocks import Run
 
 Key = tuple[str, int]  # request id, attempt
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection
 
-from fairlead.metrics import jain_index
+from serving.metrics import jain_index
 
 
 class RecentFairness:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
-from fairlead.client_table import MOST_IDLE, ClientTable
+from serving.client_table import MOST_IDLE, ClientTable
 
 
 class Service(NamedTuple):

@@ -16,7 +16,6 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from fairlead.cost import Cost
 from fairlead.errors import ClientLimit, QueueFull, TooLong
 from fairlead.outcomes import FinishReason
 from local_worker.core.batch import Batch, Slice, StepResult
@@ -31,6 +30,7 @@ from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
 from local_worker.core.room import Room
 from local_worker.core.service_rate import ServiceRate
+from serving.cost import Cost
 
 RETRY_SECONDS = 1.0
 SPARE_DEADLINES = 16  # of requests that have left, remembered without need

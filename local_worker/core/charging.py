@@ -1,7 +1,7 @@
 """What a request's progress costs by the configured cost function; micro-units, not divided by its weight."""
 
-from fairlead.cost import Cost
 from local_worker.core.request import Request
+from serving.cost import Cost
 
 
 class Charging:

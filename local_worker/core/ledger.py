@@ -3,11 +3,11 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from fairlead.client_table import MOST_IDLE, ClientTable
-from fairlead.cost import Cost, charge
 from local_worker.core.charging import Charging
 from local_worker.core.history import History
 from local_worker.core.request import Request
+from serving.client_table import MOST_IDLE, ClientTable
+from serving.cost import Cost, charge
 
 
 @dataclass(slots=True)

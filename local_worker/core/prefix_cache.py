@@ -8,8 +8,9 @@ prefix's page (design section 3).
 from collections import OrderedDict
 from typing import NamedTuple
 
-from fairlead.blocks import chain, pack_ids, unpack_digests
+from fairlead.token_ids import pack_ids
 from local_worker.core.request import Request
+from serving.blocks import chain, unpack_digests
 
 Link = tuple[int, int]  # a cached block's digest, and its parent's or 0
 

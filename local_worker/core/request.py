@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from fairlead.cost import WEIGHT_ONE
-from fairlead.sampling import Sampling
+from serving.cost import WEIGHT_ONE
+from serving.sampling import Sampling
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

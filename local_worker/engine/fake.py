@@ -4,7 +4,7 @@ import time
 
 import xxhash
 
-from fairlead.blocks import pack_ids
+from fairlead.token_ids import pack_ids
 from local_worker.core.batch import Batch, Done, Slice, StepResult
 
 # Printable ASCII, so that the byte tokenizer's text can be read.

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from textwrap import shorten
 
-from fairlead.process import log_step
+from serving.process import log_step
 
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 LONGEST_REASON = 200  # characters

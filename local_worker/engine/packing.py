@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import torch
 
-from fairlead.sampling import Sampling
 from local_worker.core.batch import Slice
 from local_worker.core.request import Request
 from local_worker.engine.kv import PagedKV
 from local_worker.engine.transfer import upload
+from serving.sampling import Sampling
 
 
 class Inputs:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
 
-from fairlead.process import log_step
 from local_worker.core.batch import Batch, Slice
 from local_worker.engine import memory
 from local_worker.engine.attention import Attention, PagedAttention, UnsupportedModel
@@ -23,6 +22,7 @@ from local_worker.engine.reading import reading
 from local_worker.engine.sampled import Sampled
 from local_worker.engine.sampling import choose
 from local_worker.engine.sdpa import GROUP_TOKENS, Sdpa
+from serving.process import log_step
 
 if TYPE_CHECKING:
     from local_worker.engine.graphs import DecodeGraphs

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import torch
 import xxhash
 
-from fairlead.sampling import Sampling
 from local_worker.core.batch import Slice
 from local_worker.engine.transfer import staged, upload
+from serving.sampling import Sampling
 
 # How many of the most likely tokens are looked at first for top-p and min-p; more where they do not reach it.
 FIRST_CANDIDATES = 256

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from fairlead.metrics import jain_index
+from serving.metrics import jain_index
 from simulation.reproduction.dlpm_quanta import MISBEHAVING
 from simulation.reproduction.dlpm_system import A10G, PREBLES, TWO_PREBLES, item, programs, under_all
 from simulation.reproduction.item import Chart, Finding, Line, Report

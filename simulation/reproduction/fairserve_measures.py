@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
-from fairlead.metrics import percentile
+from serving.metrics import percentile
 from simulation.reproduction.fairserve_workload import LATE, SECONDS
 from simulation.reproduction.item import Item, Job, Report, Study
 from simulation.reproduction.run import Record, Run

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
 
-from fairlead.cost import weight_thousandths
+from serving.cost import weight_thousandths
 from simulation.call import Call
 from simulation.reproduction.item import Job
 from simulation.reproduction.programs import Author

@@ -5,8 +5,8 @@ from itertools import accumulate, combinations
 from math import ceil
 from statistics import fmean, pvariance
 
-from fairlead.cost import MICRO, Cost, WeightedTokens
-from fairlead.metrics import jain_index, percentile
+from serving.cost import MICRO, Cost, WeightedTokens
+from serving.metrics import jain_index, percentile
 from simulation.reproduction.run import Record, Run
 
 T = 30  # half the window, seconds (VTC section 5.1)

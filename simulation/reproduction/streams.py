@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fairlead.cost import WEIGHT_ONE
+from serving.cost import WEIGHT_ONE
 from simulation.call import Call
 from simulation.prompts import Segments
 from simulation.workload import OpenLoop

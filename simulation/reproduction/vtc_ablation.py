@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from fairlead.cost import WEIGHT_ONE
+from serving.cost import WEIGHT_ONE
 from simulation.fitted import SLORA
 from simulation.reproduction.item import Chart, Finding, Item, Job, Line, Report, Study
 from simulation.reproduction.measures import gap, gap_since, received

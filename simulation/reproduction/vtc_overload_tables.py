@@ -6,7 +6,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
-from fairlead.cost import Cost, WeightedTokens
+from serving.cost import Cost, WeightedTokens
 from simulation.reference import run_names
 from simulation.reproduction.item import Finding, Item, Job, Report, Study, bars
 from simulation.reproduction.measures import service_difference, tokens_per_second

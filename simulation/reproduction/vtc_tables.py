@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from fairlead.cost import Cost, WeightedTokens
+from serving.cost import Cost, WeightedTokens
 from simulation.reference import run_names
 from simulation.reproduction.arena import COPIES, item, later
 from simulation.reproduction.item import Finding, Job, Report, bars

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
-from fairlead.metrics import jain_index
+from serving.metrics import jain_index
 from simulation.reproduction.item import Ended
 from simulation.reproduction.run import Record, Run
 from simulation.spec import ClusterSpec

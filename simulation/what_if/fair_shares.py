@@ -8,7 +8,7 @@ are those of the trace, at its times: they are the same under every configuratio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fairlead.cost import MICRO
+from serving.cost import MICRO
 from simulation.rows import Row
 from simulation.spec import WorkerSpec
 from simulation.what_if.water_filling import WaterFilling

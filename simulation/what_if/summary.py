@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fairlead.cost import MICRO
+from serving.cost import MICRO
 from simulation.reproduction.measures import hit_rate, service_rate, tokens_per_second
 from simulation.reproduction.run import Record, Run
 from simulation.what_if.baseline import Baseline

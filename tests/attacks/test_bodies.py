@@ -10,7 +10,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fairlead import Client, Retries
-from fairlead.rpc.channel import MAX_MESSAGE_BYTES, MAX_REQUEST_BYTES
+from fairlead.rpc.channel import MAX_MESSAGE_BYTES
+from serving.rpc.channel import MAX_REQUEST_BYTES
 from tests.attacks.conftest import KEY
 from tests.attacks.http2 import Connection
 from tests.services import Process, Stack

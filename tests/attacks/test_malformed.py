@@ -5,7 +5,7 @@ import asyncio
 import grpc
 import pytest
 
-from fairlead.rpc.channel import secret_metadata
+from serving.rpc.channel import secret_metadata
 from tests.attacks.http2 import Connection
 from tests.services import SECRET, Process, Stack, eventually
 

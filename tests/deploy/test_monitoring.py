@@ -107,7 +107,7 @@ def test_every_metric_is_explained() -> None:
 
 def test_every_attribute_of_spans_is_explained() -> None:
     text = (ROOT / "docs/operations.md").read_text()
-    names = re.findall(r'"(fairlead\.\w+)":', (ROOT / "fairlead/telemetry/spans.py").read_text())
+    names = re.findall(r'"(fairlead\.\w+)":', (ROOT / "serving/telemetry/spans.py").read_text())
     assert names
     assert [name for name in names if f"`{name}`" not in text] == []
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from fairlead.config import load
-from fairlead.environment import PREFIX, SHARED, variable
-from fairlead.rpc.server import LIVENESS
 from gateway.app import GatewayConfig
 from gateway.tenants import Tenants
 from global_scheduler.app import SchedulerConfig
 from local_worker.config import WorkerConfig
+from serving.config import load
+from serving.environment import PREFIX, SHARED, variable
+from serving.rpc.server import LIVENESS
 from tests.deploy import kubelet
 from tests.deploy.forms import EVALUATION, FORMS, Manifest, config_maps, pod_template, services, templates
 from tests.services import SERVICES

@@ -8,10 +8,10 @@ import grpc
 import pytest
 
 from fairlead import Client, Retries, SyncClient
-from fairlead.blocks import pack_ids
 from fairlead.errors import FairleadError, InvalidRequest, ThrottledUser, Unavailable
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.rpc.status import to_status
+from fairlead.token_ids import pack_ids
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc
 
 WAIT = 0.02

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import grpc
 
-from fairlead.blocks import unpack_ids
 from fairlead.outcomes import Outcome
+from fairlead.token_ids import unpack_ids
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc
 
 

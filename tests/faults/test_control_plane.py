@@ -4,8 +4,8 @@ import itertools
 
 import grpc
 
-from fairlead.rpc.channel import secret_metadata
 from fairlead.v1 import throttling_pb2, throttling_pb2_grpc
+from serving.rpc.channel import secret_metadata
 from tests.faults.load import Load, assert_all_completed, caller, request_for
 from tests.services import SECRET, Process, Stack, eventually
 

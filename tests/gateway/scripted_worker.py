@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 import grpc
 
 from fairlead.errors import InvalidRequest
-from fairlead.rpc.server import Server
 from fairlead.rpc.status import to_status
 from fairlead.v1 import worker_pb2, worker_pb2_grpc
+from serving.rpc.server import Server
 
 SECRET = "a secret of the gateway's tests"
 

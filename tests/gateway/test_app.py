@@ -2,8 +2,8 @@
 
 import pytest
 
-from fairlead.config import ConfigError
 from gateway.app import GatewayConfig
+from serving.config import ConfigError
 
 SECRET = "sixteen letters!"
 

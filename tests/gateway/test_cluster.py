@@ -9,15 +9,15 @@ from typing import Any
 import grpc
 import pytest
 
-from fairlead.blocks import pack_ids
 from fairlead.errors import Internal, Unavailable
-from fairlead.rpc.server import Server
-from fairlead.sampling import Sampling
+from fairlead.token_ids import pack_ids
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc, worker_pb2
 from gateway.call import Call
 from gateway.session import Session, Work
 from gateway.upstream.cluster import Cluster, Placement
 from gateway.upstream.placements import Decision
+from serving.rpc.server import Server
+from serving.sampling import Sampling
 from tests.gateway.scripted_worker import SECRET, ScriptedWorker
 
 MODEL = scheduler_pb2.ModelInfo(name="m")

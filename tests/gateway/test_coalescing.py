@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.blocks import pack_ids
+from fairlead.token_ids import pack_ids
 from fairlead.v1 import common_pb2
 from gateway.coalescing import SECONDS, Coalescer
 

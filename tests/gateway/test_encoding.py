@@ -10,8 +10,6 @@ from opentelemetry.metrics import get_meter
 
 from fairlead.errors import InvalidRequest, TooLong
 from fairlead.prompt import as_chat, as_prompt
-from fairlead.rpc.server import Server
-from fairlead.telemetry.traces import Traces
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc, scheduler_pb2, worker_pb2, worker_pb2_grpc
 from gateway.admission import LONG_PROMPT, Admission
 from gateway.call import Call
@@ -23,6 +21,8 @@ from gateway.streams import Streams
 from gateway.tenants import CACHE_SCOPES, Tenants
 from gateway.throttling import Throttling
 from gateway.upstream.cluster import Cluster
+from serving.rpc.server import Server
+from serving.telemetry.traces import Traces
 from throttler.core.profiles import Profiles
 
 SECRET = "a secret of the gateway's tests"

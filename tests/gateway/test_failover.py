@@ -8,8 +8,8 @@ import grpc
 import pytest
 from google.protobuf.message import Message
 
-from fairlead.blocks import unpack_ids
 from fairlead.outcomes import Outcome
+from fairlead.token_ids import unpack_ids
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc
 from tests.services import Process, Stack, eventually
 

@@ -3,8 +3,8 @@
 import grpc
 import pytest
 
-from fairlead.blocks import pack_ids, unpack_ids
 from fairlead.outcomes import FinishReason, Outcome
+from fairlead.token_ids import pack_ids, unpack_ids
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc
 
 CHAT = common_pb2.Chat(

@@ -7,10 +7,10 @@ import grpc
 import pytest
 
 from cli import __main__ as command
-from fairlead.config import ConfigError
-from fairlead.rpc.channel import open_sync_channel, secret_metadata
-from fairlead.rpc.mutual import MEMBER, membership
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc, scheduler_pb2, scheduler_pb2_grpc
+from serving.config import ConfigError
+from serving.rpc.channel import open_sync_channel, secret_metadata
+from serving.rpc.mutual import MEMBER, membership
 from tests.services import SECRET, Process, Stack, eventually
 
 

@@ -9,13 +9,13 @@ import pytest
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
-from fairlead.blocks import pack_ids
 from fairlead.errors import FairleadError, InvalidRequest, TooLong, Unavailable
 from fairlead.outcomes import Outcome
-from fairlead.rpc.channel import MAX_REQUEST_BYTES
 from fairlead.rpc.status import from_call
+from fairlead.token_ids import pack_ids
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc, scheduler_pb2
 from gateway.validation import check_prompt
+from serving.rpc.channel import MAX_REQUEST_BYTES
 from tests.services import Stack
 
 Request = inference_pb2.GenerateRequest

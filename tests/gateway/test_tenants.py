@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.config import ConfigError
 from fairlead.errors import FairleadError, InvalidRequest, PermissionDenied, Unauthenticated
 from gateway.tenants import Identity, Tenant, Tenants
+from serving.config import ConfigError
 
 
 def digest(key: str) -> str:

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from fairlead.cost import WeightedTokens
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.dispatcher import Assignment, Dispatcher
 from global_scheduler.core.fleet import Fleet, Identity, Member
 from global_scheduler.core.policies import POLICIES, PolicyConfig, Request
+from serving.cost import WeightedTokens
 
 QUANTUM = 100
 CONFIG = PolicyConfig(QUANTUM, WeightedTokens())

@@ -6,9 +6,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from fairlead import blocks
-from fairlead.blocks import Run, pack_digests, pack_ids, runs, unpack_digests
+from fairlead.token_ids import pack_ids
 from global_scheduler.core.block_index import BlockIndex
+from serving import blocks
+from serving.blocks import Run, pack_digests, runs, unpack_digests
 
 SLOTS = 3
 ROOM = 10_000

@@ -7,13 +7,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from fairlead.blocks import pack_digests, runs
-from fairlead.cost import MICRO
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Fleet, Load, Member
 from global_scheduler.core.policies import DoubleQ
 from global_scheduler.core.policies.doubleq import KEPT_TOKENS
+from serving.blocks import pack_digests, runs
+from serving.cost import MICRO
 from tests.global_scheduler.driving import CONFIG, QUANTUM, dispatcher, identity, placed, request
 
 CLIENTS, WORKERS = "xyz", "abcd"

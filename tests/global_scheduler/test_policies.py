@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.blocks import pack_digests, runs
 from global_scheduler.core.fleet import Load
 from global_scheduler.core.policies import POLICIES
+from serving.blocks import pack_digests, runs
 from tests.global_scheduler.driving import dispatcher, identity, placed, request
 
 WORKERS = ("a", "b", "c")

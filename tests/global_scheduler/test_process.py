@@ -8,8 +8,8 @@ import sys
 import grpc
 import pytest
 
-from fairlead.rpc.channel import open_channel, secret_metadata
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
+from serving.rpc.channel import open_channel, secret_metadata
 
 SECRET = "a-secret-for-tests-only"
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.metrics import jain_index
 from global_scheduler.core.recent_fairness import RecentFairness
+from serving.metrics import jain_index
 
 WINDOW = 4
 CLIENTS = "abc"

@@ -9,12 +9,12 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from fairlead.blocks import pack_digests
-from fairlead.rpc.channel import open_channel, secret_metadata
-from fairlead.rpc.server import Server
 from fairlead.v1 import scheduler_pb2 as pb
 from fairlead.v1 import scheduler_pb2_grpc
 from global_scheduler.app import SchedulerConfig, main, make_server, make_service
+from serving.blocks import pack_digests
+from serving.rpc.channel import open_channel, secret_metadata
+from serving.rpc.server import Server
 
 SECRET = "a-secret-for-tests-only"
 METADATA = secret_metadata(SECRET)

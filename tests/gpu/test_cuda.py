@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 
-from fairlead.sampling import Sampling
 from local_worker.core.batch import Slice
 from local_worker.core.request import Request
 from local_worker.engine.packing import lone_slice
 from local_worker.engine.runner import EngineOptions, TransformersEngine
 from local_worker.engine.sdpa import Sdpa
+from serving.sampling import Sampling
 from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request, run
 from tests.local_worker.engine.test_exactness import CONFIGS, make_model, prompts
 

@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from fairlead.blocks import pack_digests
-from fairlead.rpc.server import Server
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from local_worker.attachment import MOST_SERVICES, Attachment
 from local_worker.inventory import Inventory
 from local_worker.outbox import Outbox, Service
+from serving.blocks import pack_digests
+from serving.rpc.server import Server
 
 SECRET = "s" * 16
 WAIT = 30

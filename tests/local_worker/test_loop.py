@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import pytest
 
 from fairlead.outcomes import FinishReason, Outcome
-from fairlead.sampling import Sampling
 from fairlead.v1 import worker_pb2
 from local_worker.core.batch import Batch, Pending, StepResult
 from local_worker.core.request import Request
@@ -17,6 +16,7 @@ from local_worker.loop import EngineLoop
 from local_worker.outbox import Outbox
 from local_worker.stop_strings import StopStrings
 from local_worker.tokenizer import ByteTokenizer
+from serving.sampling import Sampling
 from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request
 
 WAIT = 30

@@ -13,9 +13,9 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from fairlead.config import ConfigError
 from local_worker.config import WorkerConfig
 from local_worker.model import FAKE_KV_TOKENS, Model, load_model
+from serving.config import ConfigError
 
 SIZES = {
     "vocab_size": 16,
@@ -101,7 +101,7 @@ def test_a_cache_without_room_for_one_block_is_refused() -> None:
 
 
 def test_each_step_is_said_before_it_begins(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("INFO", "fairlead.process"):
+    with caplog.at_level("INFO", "serving.process"):
         load(folder)
     steps = ["importing the engine", "reading the tokenizer", "loading weights", "checking the model"]
     assert [record.step for record in caplog.records if record.message == "starting"] == steps  # type: ignore[attr-defined]
@@ -111,7 +111,7 @@ def test_each_step_is_said_before_it_begins(folder: Path, caplog: pytest.LogCapt
 def test_a_name_that_can_be_no_model_is_refused_before_anything_is_imported(
     model: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level("INFO", "fairlead.process"):
+    with caplog.at_level("INFO", "serving.process"):
         refused(Path(model), "no folder, no hub id (organisation/name), and not the built-in model")
     assert caplog.records == []
 

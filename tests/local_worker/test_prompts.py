@@ -6,13 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.blocks import TOKEN_BYTES, pack_ids, unpack_digests
 from fairlead.errors import TooLong
-from fairlead.sampling import Sampling
+from fairlead.token_ids import TOKEN_BYTES, pack_ids
 from fairlead.v1 import common_pb2, worker_pb2
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.prompts import Prompts
 from local_worker.tokenizer import ByteTokenizer
+from serving.blocks import unpack_digests
+from serving.sampling import Sampling
 from tests.local_worker.engine.driving import BLOCK, make_request
 
 PROMPTS = Prompts(ByteTokenizer(), ByteTokenizer.vocab_size, BLOCK, "a secret", "a model", "r1", 500)

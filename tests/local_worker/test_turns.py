@@ -10,14 +10,14 @@ import pytest
 
 from fairlead.errors import FairleadError
 from fairlead.prompt import as_prompt
-from fairlead.rpc.channel import secret_metadata
-from fairlead.rpc.server import Server
 from fairlead.rpc.status import from_call
 from fairlead.v1 import worker_pb2, worker_pb2_grpc
 from local_worker.prompts import Prompts
 from local_worker.service import TokenizerService
 from local_worker.tokenizer import ByteTokenizer
 from local_worker.turns import Turns
+from serving.rpc.channel import secret_metadata
+from serving.rpc.server import Server
 
 SECRET = "a secret of the worker's tests"
 LONG, SHORT = "x" * 10_000, "y"

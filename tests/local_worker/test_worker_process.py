@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 import grpc
 import pytest
 
-from fairlead.blocks import pack_ids
 from fairlead.outcomes import FinishReason, Outcome
-from fairlead.rpc.channel import open_channel, secret_metadata
-from fairlead.sampling import Sampling
+from fairlead.token_ids import pack_ids
 from fairlead.v1 import common_pb2, scheduler_pb2, scheduler_pb2_grpc, worker_pb2, worker_pb2_grpc
-from fairlead.wire import sampling_to_proto
+from serving.rpc.channel import open_channel, secret_metadata
+from serving.sampling import Sampling
+from serving.wire import sampling_to_proto
 from tests.services import SECRET, StartService
 
 METADATA = secret_metadata(SECRET)

@@ -3,10 +3,10 @@
 import dataclasses
 import re
 
-from fairlead.environment import PREFIX, READ_ELSEWHERE, SHARED, Service, variable
 from gateway.app import GatewayConfig
 from global_scheduler.app import SchedulerConfig
 from local_worker.config import WorkerConfig
+from serving.environment import PREFIX, READ_ELSEWHERE, SHARED, Service, variable
 from tests.repo.test_text import ROOT, text_files
 
 NAME = re.compile(r"FAIRLEAD_[A-Z_]*[A-Z]\b")

@@ -1,11 +1,11 @@
 """Measured systems where they differ from the baselines that are offered."""
 
-from fairlead.cost import WeightedTokens
 from global_scheduler.core.policies import Choice
 from global_scheduler.core.policies.base import PolicyConfig as RouteConfig
 from global_scheduler.core.policies.base import Request as Placed
 from global_scheduler.core.policies.preble import Preble
 from global_scheduler.core.queues import Queues
+from serving.cost import WeightedTokens
 from simulation.baselines import MOST_SORTED, PrebleFixed, SglangLpm
 from tests.local_worker.core.test_policies import CONFIG, Driver
 

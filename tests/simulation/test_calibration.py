@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from cli.__main__ import main
 from fairlead.errors import InvalidRequest
-from fairlead.sampling import Sampling
 from fairlead.v1 import inference_pb2_grpc
 from local_worker.core.batch import StepResult
+from serving.sampling import Sampling
 from simulation.calibration import Timing, fit
 from simulation.step_time import Coefficients, Measured, StepTime
 from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.cost import MICRO
 from local_worker.core.batcher import Plan
+from serving.cost import MICRO
 from simulation.call import Call
 from simulation.cluster import Cluster
 from simulation.prompts import Segments

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.__main__ import main
-from fairlead.cost import MICRO
+from serving.cost import MICRO
 from simulation.agreement import compare, simulate
 from simulation.call import Call
 from simulation.cluster import Cluster

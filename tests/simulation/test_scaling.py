@@ -12,8 +12,8 @@ from bench.scaling.gaps import USERS, small_pool
 from bench.scaling.measure import POOL, Figures, measure
 from bench.scaling.tally import PoolGap, Tally
 from bench.scaling.users import STAYING, crowd
-from fairlead.cost import MICRO
 from global_scheduler.core.dispatcher import Dispatcher
+from serving.cost import MICRO
 from simulation.call import Call
 from simulation.cluster import Cluster
 from simulation.journal import Journal

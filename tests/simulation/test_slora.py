@@ -6,10 +6,10 @@ from itertools import count
 
 import pytest
 
-from fairlead.cost import MICRO
-from fairlead.sampling import Sampling
 from local_worker.core.batch import StepResult
 from local_worker.core.request import Request
+from serving.cost import MICRO
+from serving.sampling import Sampling
 from simulation.batchers import make_batcher
 from simulation.decode_runs import RunBatcher
 from simulation.fitted import SLORA

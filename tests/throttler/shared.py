@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from redis.asyncio import Redis
 
-from fairlead.redis_access import open_redis
+from serving.redis_access import open_redis
 from throttler.core.leases import Leases
 from throttler.core.ledger import Ledger
 from throttler.core.oit import Oit

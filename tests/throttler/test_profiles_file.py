@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.config import ConfigError
+from serving.config import ConfigError
 from throttler.core.profiles import Expectation, Limits, Profiles
 from throttler.profiles_file import parse
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from redis.exceptions import RedisError
 
-from fairlead.redis_access import open_redis
+from serving.redis_access import open_redis
 from tests.redis_server import RedisServer
 
 

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from fairlead.cost import Cost
 from global_scheduler.core.queues import Queues
+from serving.cost import Cost
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One attempt to place a request. `digests` packed, `weight` in thousandths (fairlead.cost)."""
+    """One attempt to place a request. `digests` packed, `weight` in thousandths (serving.cost)."""
 
     request_id: str
     attempt: int

@@ -4,17 +4,17 @@ Unit of fairness: with DLPM in the workers, service per client over the pool; tw
 worker differ by at most 2 |W| (U + Q^u) (Theorem 5.1). Q^w is no part of the bound: it trades locality for balance.
 """
 
-from fairlead.client_table import ClientTable
-from fairlead.cost import MICRO, charge
 from global_scheduler.core.policies.base import Choice, PolicyConfig, Request
 from global_scheduler.core.policies.credit import Credit
+from serving.client_table import ClientTable
+from serving.cost import MICRO, charge
 
 # What a request that never started still costs, so that submitting and cancelling moves nobody about for free.
 KEPT_TOKENS = 16
 
 
 class DoubleQ:
-    """Accounts per (client, model). Beyond `fairlead.client_table.MOST_IDLE` the one unused longest is forgotten; its
+    """Accounts per (client, model). Beyond `serving.client_table.MOST_IDLE` the one unused longest is forgotten; its
     client finds a full quantum per worker again, which moves it about and gives it no service.
 
     Two misprints of SELECTWORKER are corrected after the text of section 5.2: replenish while *no* worker is

@@ -4,10 +4,10 @@ Unit of fairness: with a fair policy in the workers, service per client over the
 on every worker, and the workers' bounds add up (Theorem A.6).
 """
 
-from fairlead.client_table import ClientTable
 from global_scheduler.core.policies.base import Choice, PolicyConfig, Request
 from global_scheduler.core.policies.round_robin import following
 from global_scheduler.core.policies.stateless import WithoutAccounts
+from serving.client_table import ClientTable
 
 
 class PerClientRoundRobin(WithoutAccounts):

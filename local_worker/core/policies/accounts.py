@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fairlead.client_table import MOST_IDLE, ClientTable
+from serving.client_table import MOST_IDLE, ClientTable
 
 
 @dataclass(slots=True)

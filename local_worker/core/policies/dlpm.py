@@ -11,7 +11,6 @@ match may have changed and a bounded number that do not fit: its cost does not g
 
 from collections.abc import Sequence
 
-from fairlead.cost import MICRO, charge
 from local_worker.core.charging import Charging
 from local_worker.core.policies.accounts import DeficitAccounts
 from local_worker.core.policies.client_heap import ClientHeap
@@ -19,6 +18,7 @@ from local_worker.core.policies.match_order import Key, MatchOrder
 from local_worker.core.policies.protocol import Gate, PolicyConfig
 from local_worker.core.policies.waiters import Waiters
 from local_worker.core.request import Request
+from serving.cost import MICRO, charge
 
 # Admissions that may pass a request whose client has credit but which does not fit; then it is a barrier.
 MAX_BYPASS = 32

@@ -8,12 +8,12 @@ with a quantum below one token's cost it is VTC.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fairlead.client_table import ClientTable
-from fairlead.cost import MICRO, charge
 from local_worker.core.charging import Charging
 from local_worker.core.policies.client_queues import ClientQueues
 from local_worker.core.policies.protocol import Gate, PolicyConfig
 from local_worker.core.request import Request
+from serving.client_table import ClientTable
+from serving.cost import MICRO, charge
 
 
 @dataclass(slots=True)

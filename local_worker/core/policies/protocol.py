@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from fairlead.client_table import MOST_IDLE
-from fairlead.cost import WEIGHT_ONE, Cost, charge
 from local_worker.core.request import Request
+from serving.client_table import MOST_IDLE
+from serving.cost import WEIGHT_ONE, Cost, charge
 
 
 class Gate(Protocol):

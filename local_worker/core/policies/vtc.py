@@ -8,13 +8,13 @@ prefix cache suffers.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fairlead.client_table import ClientTable
-from fairlead.cost import charge
 from local_worker.core.charging import Charging
 from local_worker.core.policies.client_heap import ClientHeap
 from local_worker.core.policies.client_queues import ClientQueues
 from local_worker.core.policies.protocol import Gate, PolicyConfig
 from local_worker.core.request import Request
+from serving.client_table import ClientTable
+from serving.cost import charge
 
 
 @dataclass(slots=True)

@@ -5,10 +5,10 @@ Corrections can lower a counter, and Theorem 4.9's proof needs counters that onl
 in practice (VTC section 5.4).
 """
 
-from fairlead.cost import charge
 from local_worker.core.policies.protocol import PolicyConfig
 from local_worker.core.policies.vtc import Vtc
 from local_worker.core.request import Request
+from serving.cost import charge
 
 LAST_OUTPUTS = 5  # VTC section 5.1
 

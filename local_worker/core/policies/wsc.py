@@ -8,12 +8,12 @@ is served for as long as it has some. The same normalised service under VTC, DRR
 
 from dataclasses import replace
 
-from fairlead.cost import Normalized
 from local_worker.core.policies.client_heap import ClientHeap
 from local_worker.core.policies.client_queues import ClientQueues
 from local_worker.core.policies.protocol import PolicyConfig
 from local_worker.core.policies.vtc import Vtc
 from local_worker.core.request import Request
+from serving.cost import Normalized
 
 
 class Wsc(Vtc):

@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 
 from fairlead import Client
-from fairlead.rpc.channel import open_channel, secret_metadata
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
+from serving.rpc.channel import open_channel, secret_metadata
 from tests.deploy.rehearsal.cluster import Cluster
 from tests.deploy.rehearsal.pod import Pod
 from tests.deploy.rehearsal.traffic import Traffic

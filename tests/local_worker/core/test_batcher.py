@@ -9,16 +9,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from fairlead.client_table import MOST_IDLE
-from fairlead.cost import COSTS, MICRO, Cost
 from fairlead.errors import ClientLimit, QueueFull, TooLong
 from fairlead.outcomes import FinishReason
-from fairlead.sampling import Sampling
 from local_worker.core.batch import Batch, Done, Slice, StepResult
 from local_worker.core.batcher import Batcher, Plan
 from local_worker.core.limits import Admission
 from local_worker.core.policies import POLICIES
 from local_worker.core.request import Request
+from serving.client_table import MOST_IDLE
+from serving.cost import COSTS, MICRO, Cost
+from serving.sampling import Sampling
 from tests.local_worker.core.device import EOS, Device, lone_output
 from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request
 

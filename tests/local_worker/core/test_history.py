@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.cost import COSTS, WeightedTokens
-from fairlead.sampling import Sampling
 from local_worker.config import WorkerConfig
 from local_worker.core.batcher import Batcher
 from local_worker.core.history import History
@@ -18,6 +16,8 @@ from local_worker.core.policies.dlpm import Dlpm
 from local_worker.engine.fake import FakeEngine
 from local_worker.gap_alarm import GapAlarm
 from local_worker.replay import main, replay
+from serving.cost import COSTS, WeightedTokens
+from serving.sampling import Sampling
 from tests.local_worker.engine.driving import BLOCK, Driver, make_batcher, make_request
 
 CLIENTS = ("c0", "c1", "c2")

@@ -5,11 +5,11 @@ from itertools import count
 
 import pytest
 
-from fairlead.cost import MICRO
-from fairlead.sampling import Sampling
 from local_worker.core.batcher import Batcher
 from local_worker.core.limits import Admission
 from local_worker.core.request import Request
+from serving.cost import MICRO
+from serving.sampling import Sampling
 from tests.local_worker.core.test_batcher import tokens_for
 from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request
 

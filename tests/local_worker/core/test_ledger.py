@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.cost import MICRO, WeightedTokens
 from local_worker.core.ledger import Ledger
 from local_worker.core.request import Request
+from serving.cost import MICRO, WeightedTokens
 from tests.local_worker.engine.driving import make_request
 
 MOST_IDLE = 2

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.client_table import MOST_IDLE
-from fairlead.cost import MICRO, Normalized, WeightedTokens
-from fairlead.sampling import Sampling
 from local_worker.core.policies import POLICIES, PolicyConfig, QueuePolicy
 from local_worker.core.policies.dlpm import MAX_BYPASS, MAX_PASSED
 from local_worker.core.policies.drr import Drr
 from local_worker.core.policies.vtc_predict import VtcOracle
 from local_worker.core.request import Request
+from serving.client_table import MOST_IDLE
+from serving.cost import MICRO, Normalized, WeightedTokens
+from serving.sampling import Sampling
 from tests.local_worker.core.models import (
     Item,
     NaiveDlpm,

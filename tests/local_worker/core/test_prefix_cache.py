@@ -4,9 +4,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
 
-from fairlead.sampling import Sampling
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
+from serving.sampling import Sampling
 from tests.local_worker.engine.driving import BLOCK, SEED, make_request
 
 PAGES = 12

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.cost import MICRO
 from local_worker.core.batch import StepResult
 from local_worker.core.service_rate import MEMORY_SECONDS, ServiceRate
+from serving.cost import MICRO
 from tests.local_worker.engine.driving import make_batcher, make_request
 
 TURNS = st.lists(st.tuples(st.floats(0.001, 20.0), st.integers(0, 10**9), st.booleans()), min_size=1, max_size=30)

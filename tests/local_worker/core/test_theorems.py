@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.cost import MICRO
-from fairlead.sampling import Sampling
 from local_worker.core.policies import POLICIES
+from serving.cost import MICRO
+from serving.sampling import Sampling
 from tests.local_worker.core.test_batcher import PAGES, REQUESTS, histories, serve_step, tight
 from tests.local_worker.engine.driving import BLOCK, make_request
 

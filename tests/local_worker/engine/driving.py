@@ -3,16 +3,17 @@
 from collections import deque
 from collections.abc import Sequence
 
-from fairlead.blocks import chain, pack_ids, unpack_digests
-from fairlead.client_table import MOST_IDLE
-from fairlead.cost import WEIGHT_ONE, Cost, WeightedTokens
-from fairlead.sampling import Sampling
+from fairlead.token_ids import pack_ids
 from local_worker.core.batch import Engine, Pending
 from local_worker.core.batcher import Batcher, Plan
 from local_worker.core.limits import Admission, Limits
 from local_worker.core.policies import POLICIES, PolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
+from serving.blocks import chain, unpack_digests
+from serving.client_table import MOST_IDLE
+from serving.cost import WEIGHT_ONE, Cost, WeightedTokens
+from serving.sampling import Sampling
 
 BLOCK = 4
 SEED = 7

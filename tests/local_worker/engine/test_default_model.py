@@ -2,9 +2,9 @@
 
 import pytest
 
-from fairlead.sampling import Sampling
 from local_worker.config import WorkerConfig
 from local_worker.model import load_model
+from serving.sampling import Sampling
 from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request, run
 
 

@@ -38,7 +38,6 @@ from transformers import (
     Starcoder2Config,
 )
 
-from fairlead.sampling import Sampling
 from local_worker.core.batch import Batch, Done, TokenLogprobs
 from local_worker.core.limits import Admission
 from local_worker.core.request import Request
@@ -46,6 +45,7 @@ from local_worker.engine.attention import Attention, UnsupportedModel
 from local_worker.engine.packed import PackedLinear, pack
 from local_worker.engine.runner import EngineOptions, TransformersEngine
 from local_worker.engine.sdpa import Sdpa
+from serving.sampling import Sampling
 from tests.local_worker.engine.driving import BLOCK, Driver, make_batcher, make_request, run
 
 VOCAB = 97

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from fairlead.sampling import Sampling
 from local_worker.core.batch import Slice, StepResult
 from local_worker.core.request import Request
 from local_worker.engine.sampled import Sampled
 from local_worker.engine.sampling import FIRST_CANDIDATES, adjust, choose
+from serving.sampling import Sampling
 from tests.local_worker.engine.driving import make_request
 
 LOGITS = torch.tensor([[2.0, 1.0, 0.0, -1.0, -3.0]])

@@ -1,0 +1,149 @@
+"""Configuration: one frozen dataclass per service, resolved once from file, environment and flags.
+
+Precedence, low to high: the field's default, the YAML file (`--config` or `FAIRLEAD_<SERVICE>_CONFIG`), the variable
+`FAIRLEAD_<SERVICE>_<FIELD>` (serving/environment.py), the flag `--<field>` (serving/flags.py). Unknown keys,
+variables and flags are errors; so is a value of the wrong type. A dataclass checks ranges in `__post_init__` by
+raising ConfigError.
+"""
+
+import dataclasses
+import types
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_type_hints
+
+import yaml
+
+from serving import yaml_nodes
+from serving.cost import NamedCost, parse_cost
+from serving.environment import Service, variables
+from serving.flags import flag, parse_flags
+
+C = TypeVar("C")
+MOST = 2**31 - 1  # of any number: what protobuf fields, arrays and Redis hold without a thought
+MAX_PORT = 65_535
+LISTENERS = ("listen", "metrics", "health_listen")
+_WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_EXPECTED = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+
+
+class ConfigError(Exception):
+    """The configuration is wrong; the message names source, key and what is expected."""
+
+
+def option(default: Any, help: str, *, choices: Sequence[str] = ()) -> Any:  # noqa: A002
+    """A config field with its help text."""
+    return dataclasses.field(default=default, metadata={"help": help, "choices": tuple(choices)})
+
+
+def load(cls: type[C], service: Service, argv: Sequence[str], environ: Mapping[str, str], *, prog: str) -> C:
+    """Resolve `cls`, the options of `service`, from `argv` and `environ`.
+
+    Raises ConfigError, or SystemExit for `--help`.
+    """
+    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    kinds = {name: _kind(hint) for name, hint in get_type_hints(cls).items()}
+    try:
+        flags = parse_flags(list(fields.values()), kinds, argv, service, prog)
+        named = variables(service, [*fields, "config"], environ)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    configured = environ.get(named.pop("config", ""))
+    path = flags.pop("config", configured)
+    given = _read(Path(path), fields) if path else []
+    given += [(name, environ[variable], variable) for name, variable in named.items()]
+    given += [(name, value, flag(name)) for name, value in flags.items()]
+    return cls(**{name: _checked(value, kinds[name], fields[name], where) for name, value, where in given})
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise ConfigError with `message` unless `condition`."""
+    if not condition:
+        raise ConfigError(message)
+
+
+def addresses(text: str, name: str) -> list[str]:
+    """The addresses in `host:port,host:port`; raises ConfigError for the option `name`."""
+    found = [part.strip() for part in text.split(",")]
+    for address in found:
+        host, _, port = address.rpartition(":")
+        require(bool(host) and _is_port(port), f"{name}: expected host:port[,host:port], got {text!r}")
+    return found
+
+
+def check_listeners(config: object) -> None:
+    """Raise ConfigError unless each of LISTENERS that `config` has ends in a port."""
+    for name in LISTENERS:
+        text: str = getattr(config, name)
+        is_address = ":" in text and _is_port(text.rpartition(":")[2])
+        require(text == "" or is_address, f"{name}: expected host:port, port at most {MAX_PORT}, got {text!r}")
+
+
+def _is_port(text: str) -> bool:
+    return text.isdecimal() and len(text) <= len(str(MAX_PORT)) and int(text) <= MAX_PORT
+
+
+def cost_function(text: str) -> NamedCost:
+    """What the option `cost` names; raises ConfigError."""
+    try:
+        return parse_cost(text)
+    except ValueError as error:
+        raise ConfigError(f"cost: {error}") from error
+
+
+def _read(path: Path, fields: Mapping[str, dataclasses.Field[Any]]) -> list[tuple[str, Any, str]]:
+    """Keys, values and where they stand."""
+    try:
+        node = yaml_nodes.compose(path.read_text(), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    if node is None:
+        return []
+    if not isinstance(node, yaml.MappingNode):
+        raise ConfigError(f"{path}: expected a mapping at the top, got {type(node.value).__name__}")
+    given: list[tuple[str, Any, str]] = []
+    for key_node, value_node in node.value:
+        key, where = str(key_node.value), f"{path}:{key_node.start_mark.line + 1}"
+        require(key in fields, f"{where}: unknown key {key!r}; known keys: {', '.join(sorted(fields))}")
+        require(all(key != earlier for earlier, _, _ in given), f"{where}: {key}: given twice")
+        try:
+            given.append((key, yaml_nodes.value(value_node), f"{where}: {key}"))
+        except ValueError as error:
+            raise ConfigError(f"{where}: {key}: {error}") from error
+    return given
+
+
+def _kind(hint: Any) -> type:
+    """One of str, int, float, bool: a field's type, `| None` left out."""
+    kind: type = get_args(hint)[0] if isinstance(hint, types.UnionType) else hint
+    return kind
+
+
+def _checked(value: Any, kind: type, field: dataclasses.Field[Any], where: str) -> Any:
+    """`value` (from YAML, or text) as `kind`, and one of the field's choices."""
+    found = _convert(value, kind, where)
+    choices = field.metadata["choices"]
+    require(not choices or found in choices, f"{where}: must be one of {', '.join(choices)}, got {found!r}")
+    return found
+
+
+def _convert(value: Any, kind: type, where: str) -> Any:
+    try:
+        if kind is bool:
+            return value if isinstance(value, bool) else _WORDS[str(value).lower()]
+        if kind is int and not isinstance(value, bool):
+            return _bounded(int(str(value)), where)
+        if kind is float and not isinstance(value, bool):
+            return _bounded(float(value), where)
+        if kind is str and isinstance(value, (str, int, float)):
+            return str(value)
+    except (KeyError, ValueError, OverflowError):
+        pass
+    raise ConfigError(f"{where}: expected {_EXPECTED[kind]}, got {value!r}")
+
+
+def _bounded(number: float, where: str) -> float:
+    require(abs(number) <= MOST, f"{where}: must be a number of at most {MOST}, got {number}")
+    return number

@@ -1,0 +1,101 @@
+"""What every service process does the same way: structured logs, uvloop, a clean end on SIGTERM."""
+
+import asyncio
+import gc
+import json
+import logging
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+
+import uvloop
+
+from serving.config import ConfigError
+
+STARTING = "starting"
+GRPC = "grpc._cython.cygrpc"  # the logger of gRPC's core
+NOT_UTF_8 = "Invalid encoding"  # how it begins to complain of metadata
+QUIET_SECONDS = 60.0
+log = logging.getLogger(__name__)
+Serving = Callable[[asyncio.Event], Awaitable[None]]
+# Attributes of every LogRecord; what else a record has came by `extra=` and is logged as fields.
+_STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line; `extra=` fields stand beside the message."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See logging.Formatter."""
+        fields = {key: value for key, value in vars(record).items() if key not in _STANDARD}
+        line = {
+            "time": round(record.created, 6),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **fields,
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+class Discretion(logging.Filter):
+    """gRPC logs metadata that is not UTF-8 as it came, with a traceback, and an API key may be in it.
+
+    One line in QUIET_SECONDS stays, without the metadata, and with `more`: how many were left out since the last one.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._next = 0.0
+        self._left_out = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """See logging.Filter."""
+        if record.name != GRPC or not str(record.msg).startswith(NOT_UTF_8):
+            return True
+        if record.created < self._next:
+            self._left_out += 1
+            return False
+        record.msg, record.args, record.exc_info = "metadata is not UTF-8", (), None
+        record.more = self._left_out
+        self._next, self._left_out = record.created + QUIET_SECONDS, 0
+        return True
+
+
+def configure_logging(level: str) -> None:
+    """Structured logs on standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(Discretion())
+    handler.setFormatter(JsonFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+def log_step(step: str) -> None:
+    """Say, before it begins, what the process does next on its way to be ready; `fairlead up` shows it."""
+    log.info(STARTING, extra={"step": step})
+
+
+def run(prepare: Callable[[], Serving]) -> int:
+    """Prepare a service and serve until it returns; SIGTERM and SIGINT set the event that it is given.
+
+    Returns the exit status: 0, or 2 with one line on standard error when preparing or serving raised ConfigError.
+    """
+
+    async def main(serve: Serving) -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        # Start-up objects live for ever: keep them out of collections, which would otherwise stop the loop for long.
+        gc.collect()
+        gc.freeze()
+        await serve(stop)
+
+    try:
+        uvloop.run(main(prepare()))
+    except ConfigError as error:
+        print(f"configuration: {error}", file=sys.stderr)
+        return 2
+    return 0

@@ -1,0 +1,99 @@
+"""One way to serve: health, reflection, message limits, and secrets on the methods that need one."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from fairlead.rpc.channel import MAX_MESSAGE_BYTES
+from serving.config import ConfigError
+from serving.rpc.address import check_free
+from serving.rpc.bodies import SECONDS, Bodies
+from serving.rpc.channel import SERVER_OPTIONS
+from serving.rpc.door import Door
+
+# The health service's name that says SERVING while the process runs, ready or not: what liveness probes ask.
+LIVENESS = "live"
+ARRIVING = 32  # messages at a time: of the largest requests 128 MiB
+PATIENCE = 1.0  # seconds
+
+
+class Server:
+    """A gRPC server with health and reflection, which are open to everybody.
+
+    `bodies` is where messages arrive of services without a secret, each within `request_seconds`. With
+    `credentials` the listener speaks TLS, and `health_listen`, an address, answers health checks in plain text, for
+    probes that speak none.
+    """
+
+    def __init__(
+        self,
+        listen: str,
+        *,
+        max_request_bytes: int = MAX_MESSAGE_BYTES,
+        request_seconds: float = SECONDS,
+        credentials: grpc.ServerCredentials | None = None,
+        health_listen: str = "",
+    ) -> None:
+        # Of an option given twice, gRPC takes the first.
+        options = [("grpc.max_receive_message_length", max_request_bytes), *SERVER_OPTIONS]
+        self.bodies = Bodies(ARRIVING, request_seconds, PATIENCE)
+        self._secrets: dict[str, str] = {}
+        door = Door(self._secrets)
+        self.grpc = grpc.aio.server(options=options, interceptors=[door])
+        self._servers = [self.grpc]
+        self.port = _bind(self.grpc, "listen", listen, credentials)
+        self.health_port: int | None = None
+        if health_listen:
+            self._servers.append(grpc.aio.server(options=options, interceptors=[door]))
+            self.health_port = _bind(self._servers[-1], "health_listen", health_listen, None)
+        self._health = health.aio.HealthServicer()
+        self._names: list[str] = []
+
+    def add(self, register: Callable[[Any, Any], None], servicer: object, name: str, secret: str = "") -> None:
+        """Serve `servicer`; `register` is the generated add_…_to_server, `name` the full service name.
+
+        `secret` is what its calls carry; without one the service asks for itself who calls.
+        """
+        register(servicer, self.grpc)
+        if secret:
+            self._secrets[name] = secret
+        self._names.append(name)
+
+    async def start(self) -> None:
+        """Listen; health says NOT_SERVING until `set_ready(True)`."""
+        for server in self._servers:
+            health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        reflection.enable_server_reflection([*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME], self.grpc)
+        await self.set_ready(False)
+        await self._health.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
+        await asyncio.gather(*(server.start() for server in self._servers))
+
+    async def set_ready(self, ready: bool) -> None:
+        """What probes and load balancers see, for every service and for the server as a whole."""
+        for name in ("", *self._names):
+            await self.set_health(name, ready)
+
+    async def set_health(self, name: str, healthy: bool) -> None:
+        """What the health service says of `name`."""
+        kind = health_pb2.HealthCheckResponse
+        await self._health.set(name, kind.SERVING if healthy else kind.NOT_SERVING)
+
+    async def stop(self, grace: float) -> None:
+        """Stop accepting at once; cancel what still runs after `grace` seconds."""
+        await self._health.enter_graceful_shutdown()
+        await asyncio.gather(*(server.stop(grace) for server in self._servers))
+
+
+def _bind(server: grpc.aio.Server, option: str, address: str, credentials: grpc.ServerCredentials | None) -> int:
+    """Listen on `address`, which `option` names; returns the port. Raises ConfigError."""
+    try:
+        # gRPC does not say why it cannot listen, and writes lines of its own to standard error.
+        check_free(address)
+        port = server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
+    except (OSError, UnicodeError, RuntimeError) as error:
+        raise ConfigError(f"{option}: cannot listen on {address}: {error}") from error
+    return int(port)

@@ -1,0 +1,37 @@
+"""Conversions between generated messages and the pure types."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError
+
+from fairlead.errors import InvalidRequest
+from fairlead.v1 import common_pb2
+from serving.sampling import Sampling
+
+M = TypeVar("M")
+_REPEATED = ("stop", "stop_token_ids")
+_SCALARS = tuple(field.name for field in common_pb2.SamplingParams.DESCRIPTOR.fields if field.name not in _REPEATED)
+
+
+def parsed(parse: Callable[[bytes], M], data: bytes) -> M:
+    """`data` as a message; raises InvalidRequest, where gRPC would answer UNKNOWN and log a traceback."""
+    try:
+        return parse(data)
+    except DecodeError as error:
+        raise InvalidRequest("the request is no valid message: malformed, or text that is not UTF-8") from error
+
+
+def sampling_from_proto(message: common_pb2.SamplingParams) -> Sampling:
+    """Absent fields take Sampling's defaults; raises InvalidRequest."""
+    given = {name: getattr(message, name) for name in _SCALARS if message.HasField(name)}
+    return Sampling(**given, stop=tuple(message.stop), stop_token_ids=tuple(message.stop_token_ids))
+
+
+def sampling_to_proto(sampling: Sampling) -> common_pb2.SamplingParams:
+    """Every field that has a value set, so that the receiver resolves nothing."""
+    return common_pb2.SamplingParams(
+        **{name: getattr(sampling, name) for name in _SCALARS},
+        stop=sampling.stop,
+        stop_token_ids=sampling.stop_token_ids,
+    )
