@@ -13,7 +13,7 @@ from fairlead.rpc.status import REQUEST_ID_METADATA
 from fairlead.token_ids import TOKEN_BYTES
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
 from gateway.call import Call
-from gateway.coalescing import TOKENS
+from gateway.core.coalescer import TOKENS
 from gateway.session import Work
 from gateway.streams import Streams
 from gateway.tenants import Identity, Tenants

@@ -2,16 +2,17 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 from fairlead.errors import Unavailable, error_for
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.token_ids import TOKEN_BYTES
-from fairlead.v1 import inference_pb2, scheduler_pb2, worker_pb2
+from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
 from gateway.call import Call
-from gateway.coalescing import Coalescer
 from gateway.core.attempts import MAX_ATTEMPTS, Attempts
+from gateway.core.coalescer import Chunk, Coalescer
 from gateway.upstream.cluster import Cluster
 from gateway.upstream.workers import Attempt, Event, Lost
 from serving.sampling import Sampling
@@ -74,7 +75,7 @@ class Session:
                 started, self._welcome = self._welcome, None
                 yield self._accept(started)
             while self._chunk.ready(self._loop.time()):
-                yield inference_pb2.GenerateResponse(chunk=self._chunk.take())
+                yield _chunk(self._chunk.take())
             match self._last:
                 case Lost() | worker_pb2.Ended(outcome=Outcome.UNAVAILABLE):
                     await self._place_again()
@@ -222,8 +223,16 @@ class Session:
         if ended.text:
             self._chunk.add(b"", ended.text, self._loop.time())
         while self._chunk.due is not None:
-            responses.append(inference_pb2.GenerateResponse(chunk=self._chunk.take()))
+            responses.append(_chunk(self._chunk.take()))
         finished = inference_pb2.Finished(
             outcome=ended.outcome, finish_reason=ended.finish_reason, usage=self._call.usage, timings=self._call.timings
         )
         return [*responses, inference_pb2.GenerateResponse(finished=finished)]
+
+
+def _chunk(chunk: Chunk) -> inference_pb2.GenerateResponse:
+    token_ids = common_pb2.TokenIds(packed=chunk.token_ids)
+    logprobs = cast("Sequence[common_pb2.TokenLogprobs]", chunk.logprobs)  # as the worker's message carried them
+    return inference_pb2.GenerateResponse(
+        chunk=inference_pb2.TokenChunk(text=chunk.text, token_ids=token_ids, logprobs=logprobs)
+    )

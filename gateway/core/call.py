@@ -1,0 +1,290 @@
+"""A call's state machine: what the gateway does about one call, from its arrival to its one outcome.
+
+The output of a request depends only on prompt, seed and position, and a worker derives text from all generated tokens:
+an attempt that is given the tokens so far goes on exactly where the lost one stopped.
+"""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from fairlead.errors import Cancelled as CallerGone
+from fairlead.errors import DeadlineExceeded, FairleadError, Unavailable, error_for
+from fairlead.outcomes import Outcome
+from fairlead.token_ids import TOKEN_BYTES
+from gateway.core.attempts import MAX_ATTEMPTS, Attempts
+from gateway.core.call_commands import (
+    Abort,
+    Accepted,
+    Command,
+    Decide,
+    Encode,
+    End,
+    Finished,
+    HangUp,
+    Place,
+    Send,
+    Submit,
+    Withdraw,
+)
+from gateway.core.call_events import (
+    Arrived,
+    Cancelled,
+    Completed,
+    Decided,
+    Encoded,
+    Ended,
+    Event,
+    Failed,
+    Lost,
+    Placed,
+    Started,
+    Tick,
+    Tokens,
+    Written,
+)
+from gateway.core.call_states import TRANSITIONS, CallState
+from gateway.core.coalescer import Chunk, Coalescer
+
+# Seconds. The two ends' clocks differ by a little: a cancellation this close to the deadline is the deadline's.
+DEADLINE_SLACK = 0.05
+
+
+class IllegalEvent(Exception):
+    """The event cannot happen in the call's state; the state is as it was."""
+
+
+class CallMachine:
+    """One call. `handle` is the only way to change it, and the driver calls it with times that never decrease.
+
+    A caller that takes no message for `reader_seconds`, though nothing more is to come, is given up.
+    """
+
+    def __init__(self, reader_seconds: float) -> None:
+        self.state = CallState.NEW
+        self.outcome: Outcome | None = None
+        self.attempts = Attempts()
+        self.cached_tokens = 0  # prompt tokens that the first attempt to start had not to compute
+        self.output_tokens = 0
+        self.service = 0.0  # charged for all attempts, in cost units
+        self._reader_seconds = reader_seconds
+        self._deadline: float | None = None
+        self._coalescer = Coalescer(tokens=1)
+        self._generated: list[bytes] = []
+        self._sent_tokens = 0
+        self._service_before = 0.0  # charged for earlier attempts
+        self._is_accepted = False  # the caller has been told so
+        self._writing_since: float | None = None
+        self._conclusion: Finished | FairleadError | None = None  # to be told once everything else is
+
+    def handle(self, event: Event, now: float) -> Sequence[Command]:
+        """What is to be done about `event`, in order; raises IllegalEvent, and then nothing has changed."""
+        targets = TRANSITIONS[self.state].get(type(event))
+        if targets is None:
+            raise IllegalEvent(f"a call that is {self.state} cannot be told {event}")
+        commands = self._late(event) if self.state is CallState.ENDED else self._handle(event, now)
+        assert self.state in targets, f"{type(event).__name__} led to {self.state}, the table says {targets}"
+        return commands
+
+    def next_deadline(self) -> float | None:
+        """When a Tick is due if nothing else happens before; None: never."""
+        if self.state is CallState.ENDED:
+            return None
+        times = (
+            None if self.state is CallState.FINISHING else self._deadline,
+            self._coalescer.due if self._writing_since is None else self._patience_ends(),
+        )
+        return min((time for time in times if time is not None), default=None)
+
+    def _handle(self, event: Event, now: float) -> Sequence[Command]:
+        match event:  # the most frequent first
+            case Tokens():
+                return self._tokens(event, now)
+            case Written():
+                return self._written(now)
+            case Tick():
+                return self._tick(now)
+            case Started() | Completed() | Ended() | Lost():
+                return self._told_by_worker(event, now)
+            case Cancelled():
+                return self._cancelled(now)
+            case _:
+                return self._before_output(event, now)
+
+    def _before_output(self, event: Arrived | Decided | Encoded | Placed | Failed, now: float) -> Sequence[Command]:
+        match event:
+            case Arrived():
+                self.state, self._deadline = CallState.DECIDING, event.deadline
+                return (Decide(),)
+            case Decided():
+                self.state, self._coalescer = CallState.ENCODING, Coalescer(event.tokens_per_message)
+                return (Encode(),)
+            case Encoded():
+                return (self._place(),)
+            case Placed():
+                return (self._submit(event),)
+            case Failed():
+                return self._conclude(event.error, now)
+        assert_never(event)
+
+    def _told_by_worker(self, event: Started | Completed | Ended | Lost, now: float) -> Sequence[Command]:
+        match event:
+            case Started():
+                return self._started(event, now)
+            case Completed():
+                return self._completed(event, now)
+            case Ended():
+                return self._ended(event, now)
+            case Lost():
+                return self._lost(event, now)
+        assert_never(event)
+
+    def _place(self) -> Place:
+        self.state = CallState.PLACING
+        self.attempts.begin()
+        return Place(self.attempts.number, tuple(self.attempts.tried))
+
+    def _submit(self, placed: Placed) -> Submit:
+        self.state = CallState.QUEUED
+        self.attempts.placed(placed.instance)
+        return Submit(self.attempts.number, b"".join(self._generated), self.output_tokens, self.attempts.charged)
+
+    def _started(self, started: Started, now: float) -> Sequence[Command]:
+        if self.attempts.started:  # the worker took it out of its batch and in again
+            return ()
+        self.state = CallState.RUNNING
+        self.attempts.entered()
+        self.service = self._service_before + started.service
+        if self._is_accepted:
+            return ()
+        self._is_accepted, self.cached_tokens = True, started.cached_tokens
+        return (self._send(Accepted(started.cached_tokens), now),)
+
+    def _tokens(self, tokens: Tokens, now: float) -> Sequence[Command]:
+        self.attempts.advanced()
+        self.output_tokens += len(tokens.token_ids) // TOKEN_BYTES
+        self.service = self._service_before + tokens.service
+        self._generated.append(tokens.token_ids)
+        self._coalescer.add(tokens.token_ids, tokens.text, now, tokens.logprobs)
+        return self._send_due(now)
+
+    def _completed(self, completed: Completed, now: float) -> Sequence[Command]:
+        self.service = self._service_before + completed.service
+        if completed.text:
+            self._coalescer.add(b"", completed.text, now)
+        return self._conclude(Finished(completed.finish_reason), now)
+
+    def _ended(self, ended: Ended, now: float) -> Sequence[Command]:
+        self.service = self._service_before + ended.service
+        if ended.outcome is Outcome.UNAVAILABLE:
+            return self._lost(Lost(), now)
+        return self._conclude(error_for(ended.outcome, ended.message), now)
+
+    def _lost(self, lost: Lost, now: float) -> Sequence[Command]:
+        # A worker sends the last token and the end in one message: what is lost always has output left to generate.
+        self._service_before = self.service
+        withdrawals = self._withdrawals()
+        if lost.was_away:
+            self.attempts.excuse()
+        if self.attempts.exhausted:
+            error = Unavailable(f"lost {MAX_ATTEMPTS} workers one after the other")
+            return (*withdrawals, *self._conclude(error, now))
+        return (*withdrawals, self._place())
+
+    def _withdrawals(self) -> tuple[Withdraw, ...]:
+        return () if self.attempts.started else (Withdraw(self.attempts.number),)
+
+    def _send(self, message: Accepted | Chunk | Finished, now: float) -> Send:
+        self._writing_since = now
+        return Send(message)
+
+    def _send_chunk(self, now: float) -> Send:
+        chunk = self._coalescer.take()
+        self._sent_tokens += chunk.tokens
+        return self._send(chunk, now)
+
+    def _send_due(self, now: float) -> Sequence[Command]:
+        if self._writing_since is None and self._coalescer.ready(now):
+            return (self._send_chunk(now),)
+        return ()
+
+    def _conclude(self, conclusion: Finished | FairleadError, now: float) -> Sequence[Command]:
+        """The call's end is known: the caller is told what is still held, then the conclusion."""
+        self.state, self._conclusion = CallState.FLUSHING, conclusion
+        return self._flush(now)
+
+    def _flush(self, now: float) -> Sequence[Command]:
+        if self._writing_since is not None:
+            return ()
+        if self._coalescer.due is not None:
+            return (self._send_chunk(now),)
+        if isinstance(self._conclusion, Finished):
+            self.state, self.outcome = CallState.FINISHING, Outcome.COMPLETED
+            return (End(None), self._send(self._conclusion, now))
+        assert self._conclusion is not None
+        return (self._end(self._conclusion),)
+
+    def _end(self, error: FairleadError) -> End:
+        self.state, self.outcome = CallState.ENDED, error.outcome
+        return End(error)
+
+    def _written(self, now: float) -> Sequence[Command]:
+        self._writing_since = None
+        if self.state is CallState.FLUSHING:
+            return self._flush(now)
+        if self.state is CallState.FINISHING:
+            self.state = CallState.ENDED
+            return ()
+        return self._send_due(now)
+
+    def _cancelled(self, now: float) -> Sequence[Command]:
+        is_late = self._deadline is not None and now >= self._deadline - DEADLINE_SLACK
+        return self._abandon(_too_late() if is_late else CallerGone("the caller is gone"))
+
+    def _tick(self, now: float) -> Sequence[Command]:
+        patience_ends = self._patience_ends()
+        if self._deadline is not None and now >= self._deadline and self.state is not CallState.FINISHING:
+            return self._give_up(_too_late())
+        if patience_ends is not None and now >= patience_ends:
+            return self._give_up(CallerGone(f"nothing was read for {self._reader_seconds:g} s"))
+        return self._send_due(now)
+
+    def _patience_ends(self) -> float | None:
+        """When a caller that does not take its message is given up; None: it may take its time."""
+        if self._writing_since is None or self.state not in (CallState.FLUSHING, CallState.FINISHING):
+            return None
+        return self._writing_since + self._reader_seconds
+
+    def _give_up(self, error: FairleadError) -> Sequence[Command]:
+        """End the call for a caller that is still there."""
+        is_writing = self._writing_since is not None
+        commands = self._abandon(error)
+        return (*commands, HangUp(error)) if is_writing else commands
+
+    def _abandon(self, error: FairleadError) -> Sequence[Command]:
+        """End the call now, whatever is under way."""
+        if self.state is CallState.FINISHING:
+            self.state = CallState.ENDED
+            return ()
+        if self.state in (CallState.QUEUED, CallState.RUNNING):
+            return (Abort(self.attempts.number), *self._withdrawals(), self._end(error))
+        return (self._end(error),)
+
+    def _late(self, event: Event) -> Sequence[Command]:
+        return (Withdraw(self.attempts.number),) if isinstance(event, Placed) else ()
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError with detail when the state is impossible."""
+        self.attempts.check_invariants()
+        generated = sum(len(ids) for ids in self._generated) // TOKEN_BYTES
+        assert generated == self.output_tokens, f"{generated} tokens kept, {self.output_tokens} counted"
+        held = self._coalescer.count
+        assert self._sent_tokens + held == generated, f"{self._sent_tokens} sent and {held} held of {generated} tokens"
+        is_over = self.state in (CallState.FINISHING, CallState.ENDED)
+        assert (self.outcome is not None) == is_over, f"{self.state} with outcome {self.outcome}"
+        assert self._service_before <= self.service, f"{self.service} charged, {self._service_before} before"
+        assert self._is_accepted or self._writing_since is None, "a message before the first"
+        assert self._is_accepted == self.attempts.charged, "accepted is whoever has been charged"
+
+
+def _too_late() -> DeadlineExceeded:
+    return DeadlineExceeded("the call's deadline has passed")

@@ -1,0 +1,60 @@
+"""Tokens gathered into messages: a message to a caller costs about 50 us, however many tokens it carries."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fairlead.token_ids import TOKEN_BYTES
+
+TOKENS = 4
+SECONDS = 0.04
+
+
+class Chunk(NamedTuple):
+    """Output for one message to the caller. A tuple, because one is made for every few tokens."""
+
+    token_ids: bytes  # packed
+    text: str
+    logprobs: Sequence[object]  # one per token, or none; nothing here looks into them
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens; 0 for text that belongs to tokens sent earlier."""
+        return len(self.token_ids) // TOKEN_BYTES
+
+
+class Coalescer:
+    """The first token goes at once, then `tokens` of them per message, and none is held longer than SECONDS."""
+
+    def __init__(self, tokens: int) -> None:
+        self.count = 0  # tokens held
+        self.due: float | None = None  # when what is held must go; None: nothing is held
+        self._tokens = tokens
+        self._wanted = 1
+        self._text: list[str] = []
+        self._ids: list[bytes] = []
+        self._logprobs: list[object] = []
+
+    def add(self, token_ids: bytes, text: str, now: float, logprobs: Sequence[object] = ()) -> None:
+        """Hold some more output; `logprobs` one per token, or none."""
+        if self.due is None:
+            self.due = now + SECONDS
+        self.count += len(token_ids) // TOKEN_BYTES
+        self._ids.append(token_ids)
+        self._text.append(text)
+        self._logprobs += logprobs
+
+    def ready(self, now: float) -> bool:
+        """Whether what is held should go now."""
+        return self.due is not None and (self.count >= self._wanted or now >= self.due)
+
+    def take(self) -> Chunk:
+        """The next message: everything that is held, but a token that is to go at once goes alone."""
+        count = 1 if self._wanted == 1 else len(self._ids)
+        ids, self._ids = self._ids[:count], self._ids[count:]
+        text, self._text = self._text[:count], self._text[count:]
+        logprobs, self._logprobs = self._logprobs[:count], self._logprobs[count:]
+        self.count = sum(len(held) for held in self._ids) // TOKEN_BYTES
+        self._wanted = self._tokens
+        if not self._ids:
+            self.due = None
+        return Chunk(b"".join(ids), "".join(text), logprobs)

@@ -1,0 +1,429 @@
+"""A call's state machine: random histories against what must hold of every call."""
+
+import math
+from collections.abc import Sequence
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from fairlead.errors import Cancelled as CallerGone
+from fairlead.errors import DeadlineExceeded, FairleadError, Internal, QueueFull, ThrottledUser, Unavailable
+from fairlead.outcomes import FinishReason, Outcome
+from fairlead.token_ids import pack_ids, unpack_ids
+from gateway.core.attempts import MAX_ATTEMPTS
+from gateway.core.call import DEADLINE_SLACK, CallMachine, IllegalEvent
+from gateway.core.call_commands import (
+    Abort,
+    Accepted,
+    Command,
+    Decide,
+    Encode,
+    End,
+    Finished,
+    HangUp,
+    Place,
+    Send,
+    Submit,
+    Withdraw,
+)
+from gateway.core.call_events import (
+    Arrived,
+    Cancelled,
+    Completed,
+    Decided,
+    Encoded,
+    Ended,
+    Event,
+    Failed,
+    Lost,
+    Placed,
+    Started,
+    Tick,
+    Tokens,
+    Written,
+)
+from gateway.core.call_states import EVENTS, TRANSITIONS, CallState
+from gateway.core.coalescer import SECONDS, Chunk
+
+READER_SECONDS = 5.0
+EXAMPLES: dict[type[Event], Event] = {
+    Placed: Placed("w"),
+    Failed: Failed(Internal("x")),
+    Tokens: Tokens(pack_ids([1])),
+    Ended: Ended(Outcome.INTERNAL),
+}
+
+
+class Attempt:
+    """What a naive observer writes down of one attempt."""
+
+    def __init__(self) -> None:
+        self.instance = ""
+        self.service = 0.0
+        self.excused = False  # lost for the gateway's own absence
+        self.fates: list[str] = []  # started, withdrawn, ended
+
+
+class CallHistories(RuleBasedStateMachine):
+    """Plays caller, admission, scheduler and workers; knows nothing of the machine but what it commands."""
+
+    @initialize(
+        deadline=st.none() | st.floats(0.0, 30.0), tokens=st.integers(1, 4), service=st.sampled_from([0.0, 2.5, 7.0])
+    )
+    def begins(self, deadline: float | None, tokens: int, service: float) -> None:
+        self.machine = CallMachine(READER_SECONDS)
+        self.now = 0.0
+        self.deadline, self.tokens_per_message, self.prompt_service = deadline, tokens, service
+        self.asked: Command | None = None  # Decide, Encode or Place without an answer
+        self.attempts: list[Attempt] = []
+        self.fruitless = 0  # attempts that count, since the last token
+        self.at_worker = False  # the last attempt is there, for all that the gateway knows
+        self.received: list[int] = []
+        self.sent: list[int] = []
+        self.messages: list[Accepted | Chunk | Finished] = []
+        self.writing_since: float | None = None
+        self.held_since: float | None = None
+        self.end: End | None = None
+        self.concluded: Outcome | None = None  # what the worker, or the lack of one, makes of the call
+        self.gone = False
+        self.tell(Arrived(deadline))
+
+    # The driver's part.
+
+    def tell(self, event: Event) -> None:
+        if isinstance(event, Tokens):
+            self.received += unpack_ids(event.token_ids)
+        had_ended = self.end is not None
+        commands = self.machine.handle(event, self.now)
+        for command in commands:
+            self.carry_out(command)
+        assert not had_ended or not commands, "an ended call does nothing more"
+        if len(self.sent) == len(self.received):
+            self.held_since = None
+        elif self.held_since is None:
+            self.held_since = self.now
+        self.machine.check_invariants()
+
+    def carry_out(self, command: Command) -> None:
+        match command:
+            case Decide() | Encode():
+                self.asked = command
+            case Place():
+                self.asked = command
+                self.attempts.append(Attempt())
+                assert command.attempt == len(self.attempts)
+                counted = [attempt for attempt in self.attempts[:-1] if not attempt.excused]
+                assert list(command.excluded) == [attempt.instance for attempt in counted]
+                assert self.fruitless < MAX_ATTEMPTS, "placed again too often"
+                self.fruitless += 1
+            case Submit():
+                self.at_worker = True
+                assert command.attempt == len(self.attempts)
+                assert unpack_ids(command.generated) == self.received
+                assert command.output_tokens == len(self.received)
+                assert command.charged == any("started" in attempt.fates for attempt in self.attempts[:-1])
+            case Abort():
+                assert self.at_worker
+                self.at_worker = False
+            case Withdraw():
+                self.attempts[command.attempt - 1].fates.append("withdrawn")
+            case Send():
+                self.send(command.message)
+            case End():
+                assert self.end is None, "a call ends once"
+                self.end, self.asked = command, None
+            case HangUp():
+                assert self.writing_since is not None, "nobody waits for the caller"
+                self.writing_since = None
+
+    def send(self, message: Accepted | Chunk | Finished) -> None:
+        assert self.writing_since is None, "one message at a time"
+        assert isinstance(message, Accepted) == (not self.messages), "accepted once, and first"
+        if isinstance(message, Chunk):
+            assert self.end is None
+            assert message.tokens <= max(self.tokens_per_message, len(self.received) - len(self.sent))
+            self.sent += unpack_ids(message.token_ids)
+        if isinstance(message, Finished):
+            assert self.end == End(None), "its outcome is known when the caller reads the last message"
+            assert self.sent == self.received
+        self.messages.append(message)
+        self.writing_since = self.now
+
+    @property
+    def current(self) -> Attempt:
+        return self.attempts[-1]
+
+    @property
+    def running(self) -> bool:
+        return self.at_worker and "started" in self.current.fates
+
+    # What may happen.
+
+    @precondition(lambda self: self.asked is not None)
+    @rule(instance=st.sampled_from("abc"))
+    def is_answered(self, instance: str) -> None:
+        asked, self.asked = self.asked, None
+        match asked:
+            case Decide():
+                self.tell(Decided(self.tokens_per_message))
+            case Encode():
+                self.tell(Encoded())
+            case Place():
+                self.current.instance = instance
+                self.tell(Placed(self.current.instance))
+
+    @precondition(lambda self: self.asked is not None)
+    @rule(error=st.sampled_from([ThrottledUser("over", 1.0), Unavailable("none"), Internal("bug")]))
+    def is_refused(self, error: FairleadError) -> None:
+        if isinstance(self.asked, Place):
+            self.current.fates.append("unplaced")
+        self.asked, self.concluded = None, error.outcome
+        self.tell(Failed(error))
+
+    @precondition(lambda self: self.at_worker)
+    @rule(cached=st.integers(0, 9))
+    def starts(self, cached: int) -> None:
+        if not self.running:
+            self.current.fates.append("started")
+            self.current.service = self.prompt_service
+        self.tell(Started(cached, self.prompt_service))
+
+    @precondition(lambda self: self.running)
+    @rule(count=st.integers(1, 6))
+    def generates(self, count: int) -> None:
+        ids = range(len(self.received), len(self.received) + count)
+        self.fruitless = 0
+        self.current.service += 2.0 * count
+        self.tell(Tokens(pack_ids(ids), "x" * count, self.current.service))
+
+    @precondition(lambda self: self.running)
+    @rule(text=st.sampled_from(["", "rest"]))
+    def completes(self, text: str) -> None:
+        self.at_worker, self.concluded = False, Outcome.COMPLETED
+        self.tell(Completed(FinishReason.STOP, self.current.service, text))
+
+    @precondition(lambda self: self.at_worker)
+    @rule(outcome=st.sampled_from([Outcome.INTERNAL, Outcome.REJECTED_QUEUE_FULL, Outcome.DEADLINE_EXCEEDED]))
+    def is_ended_by_its_worker(self, outcome: Outcome) -> None:
+        self.at_worker, self.concluded = False, outcome
+        if not self.running and "started" not in self.current.fates:
+            self.current.fates.append("ended")
+        self.tell(Ended(outcome, "because", self.current.service))
+
+    @precondition(lambda self: self.at_worker)
+    @rule(how=st.sampled_from(["given back", "lost", "lost while away"]))
+    def is_lost(self, how: str) -> None:
+        self.at_worker = False
+        excused = {attempt.instance for attempt in self.attempts if attempt.excused}
+        if how == "lost while away" and self.current.instance not in excused:
+            self.current.excused = True
+            self.fruitless = max(0, self.fruitless - 1)
+        if self.fruitless == MAX_ATTEMPTS:
+            self.concluded = Outcome.UNAVAILABLE
+        given_back = Ended(Outcome.UNAVAILABLE, "drains", self.current.service)
+        self.tell(given_back if how == "given back" else Lost(was_away=how == "lost while away"))
+
+    @precondition(lambda self: self.writing_since is not None and not self.gone)
+    @rule()
+    def reads(self) -> None:
+        self.writing_since = None
+        self.tell(Written())
+
+    @precondition(lambda self: not self.gone)
+    @rule()
+    def goes_away(self) -> None:
+        self.gone = True
+        ended = self.end
+        self.tell(Cancelled())
+        if ended is None:
+            late = self.deadline is not None and self.now >= self.deadline - DEADLINE_SLACK
+            assert self.machine.outcome is (Outcome.DEADLINE_EXCEEDED if late else Outcome.CANCELLED)
+
+    @rule(seconds=st.floats(0.0, 6.0))
+    def time_passes(self, seconds: float) -> None:
+        until = self.now + seconds
+        while (due := self.machine.next_deadline()) is not None and due <= until:
+            self.now = max(self.now, due)
+            waited = math.inf if self.writing_since is None else self.now - self.writing_since
+            stalls = READER_SECONDS <= waited < math.inf and (self.concluded or self.end) is not None
+            self.tell(Tick())
+            assert not stalls or self.machine.state is CallState.ENDED
+            assert self.machine.next_deadline() != due, "a tick does what is due"
+        self.now = until
+        self.tell(Tick())
+
+    @rule(event=st.sampled_from(EVENTS))
+    def is_told_what_cannot_be(self, event: type[Event]) -> None:
+        state = self.machine.state
+        if event in TRANSITIONS[state]:
+            return
+        before = repr(vars(self.machine)), repr(self.machine.attempts)
+        with pytest.raises(IllegalEvent, match=str(state)):
+            self.machine.handle(EXAMPLES.get(event) or event(), self.now)  # type: ignore[call-arg]
+        assert (repr(vars(self.machine)), repr(self.machine.attempts)) == before
+
+    # What must hold.
+
+    @invariant()
+    def holds(self) -> None:
+        assert self.sent == self.received[: len(self.sent)], "no token twice, none left out"
+        assert self.machine.output_tokens == len(self.received)
+        assert self.machine.service == sum(attempt.service for attempt in self.attempts), "charged once"
+        assert (self.machine.outcome is None) == (self.end is None)
+        if self.writing_since is None and self.end is None and self.held_since is not None:
+            assert self.now < self.held_since + SECONDS, "held too long"
+
+    @invariant()
+    def every_placement_has_one_fate(self) -> None:
+        for attempt in self.attempts[:-1]:
+            assert len(attempt.fates) == 1, f"{attempt.fates}"
+        if self.attempts:
+            open_still = self.at_worker or isinstance(self.asked, Place)
+            cancelled = self.end is not None and not self.current.instance
+            assert len(self.current.fates) == 1 or open_still or cancelled, f"{self.current.fates}"
+
+    @invariant()
+    def ends_as_it_must(self) -> None:
+        if self.end is None:
+            patient = self.writing_since is not None
+            assert self.concluded is None or patient, "nothing is left to wait for"
+            return
+        assert not self.at_worker, "its worker is free"
+        outcome = Outcome.COMPLETED if self.end.error is None else self.end.error.outcome
+        assert outcome is self.machine.outcome
+        assert outcome in (self.concluded, Outcome.CANCELLED, Outcome.DEADLINE_EXCEEDED)
+
+
+TestCallHistories = CallHistories.TestCase
+
+
+def running(reader_seconds: float = READER_SECONDS, tokens_per_message: int = 4) -> CallMachine:
+    """A call whose caller has read that it is accepted."""
+    machine = CallMachine(reader_seconds)
+    for event in (
+        Arrived(60.0),
+        Decided(tokens_per_message),
+        Encoded(),
+        Placed("a1"),
+        Started(),
+        Written(),
+    ):
+        machine.handle(event, 0.0)
+    return machine
+
+
+def chunks(commands: Sequence[Command]) -> list[int]:
+    """How many tokens each message has."""
+    return [c.message.tokens for c in commands if isinstance(c, Send) and isinstance(c.message, Chunk)]
+
+
+def token(number: int) -> Tokens:
+    return Tokens(pack_ids([number]), "x")
+
+
+def test_one_call_from_its_arrival_to_its_end() -> None:
+    machine = CallMachine(READER_SECONDS)
+    assert machine.handle(Arrived(), 0.0) == (Decide(),)
+    assert machine.handle(Decided(), 0.1) == (Encode(),)
+    assert machine.handle(Encoded(), 0.2) == (Place(1, ()),)
+    assert machine.handle(Placed("a1"), 0.3) == (Submit(1, b"", 0, charged=False),)
+    assert machine.handle(Started(3, 5.0), 0.4) == (Send(Accepted(3)),)
+    assert machine.handle(Tokens(pack_ids([7]), "x", 7.0), 0.5) == ()
+    assert machine.handle(Written(), 0.6) == (Send(Chunk(pack_ids([7]), "x", [])),)
+    assert machine.handle(Completed(FinishReason.LENGTH, 7.0), 0.7) == ()
+    assert machine.handle(Written(), 0.8) == (End(None), Send(Finished(FinishReason.LENGTH)))
+    assert machine.handle(Written(), 0.9) == ()
+    assert (machine.state, machine.outcome, machine.service) == (CallState.ENDED, Outcome.COMPLETED, 7.0)
+    assert machine.next_deadline() is None
+
+
+def test_output_that_comes_while_the_caller_is_not_reading_goes_in_one_message() -> None:
+    machine = running()
+    assert chunks(machine.handle(token(0), 1.0)) == [1]
+    for number in range(1, 20):
+        assert machine.handle(token(number), 1.1) == ()
+    assert machine.next_deadline() == 60.0, "nothing is due before the caller reads"
+    assert chunks(machine.handle(Written(), 1.2)) == [19]
+
+
+def test_what_is_held_goes_when_it_is_due() -> None:
+    machine = running()
+    machine.handle(token(0), 1.0)
+    machine.handle(Written(), 1.0)
+    assert machine.handle(token(1), 2.0) == ()
+    assert machine.next_deadline() == 2.0 + SECONDS
+    assert machine.handle(Tick(), 2.0 + SECONDS / 2) == ()
+    assert chunks(machine.handle(Tick(), 2.0 + SECONDS)) == [1]
+
+
+@pytest.mark.parametrize("end", [Completed(), Ended(Outcome.INTERNAL, "broken")], ids=["completed", "failed"])
+def test_a_caller_that_does_not_read_is_given_up_only_once_nothing_more_comes(end: Event) -> None:
+    machine = running()
+    machine.handle(token(0), 1.0)
+    assert machine.handle(Tick(), 1.0 + 2 * READER_SECONDS) == (), "its output may wait"
+    assert machine.handle(end, 20.0) == ()
+    assert machine.next_deadline() == 1.0 + READER_SECONDS
+    given_up, hung_up = machine.handle(Tick(), 20.0)
+    assert isinstance(given_up, End)
+    assert isinstance(given_up.error, CallerGone)
+    assert hung_up == HangUp(given_up.error)
+    assert "nothing was read for 5 s" in given_up.error.message
+
+
+def test_a_caller_that_leaves_the_last_message_unread_is_given_up_and_stays_served() -> None:
+    machine = running()
+    machine.handle(Completed(), 1.0)
+    assert machine.next_deadline() == 1.0 + READER_SECONDS, "its deadline is met"
+    [hung_up] = machine.handle(Tick(), 1.0 + READER_SECONDS)
+    assert isinstance(hung_up, HangUp)
+    assert (machine.state, machine.outcome) == (CallState.ENDED, Outcome.COMPLETED)
+
+
+@pytest.mark.parametrize("is_writing", [False, True])
+def test_the_deadline_frees_the_worker_and_a_caller_that_is_stuck(is_writing: bool) -> None:
+    machine = running()
+    if is_writing:
+        machine.handle(token(0), 1.0)
+    abort, end, *hung_up = machine.handle(Tick(), 60.0)
+    assert abort == Abort(1)
+    assert isinstance(end, End)
+    assert isinstance(end.error, DeadlineExceeded)
+    assert hung_up == ([HangUp(end.error)] if is_writing else [])
+
+
+def test_output_that_is_held_is_sent_before_an_error() -> None:
+    machine = running()
+    machine.handle(token(0), 1.0)
+    machine.handle(Written(), 1.0)
+    machine.handle(token(1), 1.0)
+    assert chunks(machine.handle(Ended(Outcome.INTERNAL, "broken"), 1.01)) == [1]
+    [end] = machine.handle(Written(), 1.02)
+    assert isinstance(end, End)
+    assert isinstance(end.error, Internal)
+
+
+def test_a_placement_that_comes_too_late_is_given_back() -> None:
+    machine = CallMachine(READER_SECONDS)
+    for event in (Arrived(), Decided(), Encoded()):
+        machine.handle(event, 0.0)
+    [end] = machine.handle(Cancelled(), 0.1)
+    assert isinstance(end, End)
+    assert machine.handle(Placed("a1"), 0.2) == (Withdraw(1),)
+
+
+def test_a_refusal_of_a_worker_is_the_calls() -> None:
+    machine = CallMachine(READER_SECONDS)
+    for event in (Arrived(), Decided(), Encoded(), Placed("a1")):
+        machine.handle(event, 0.0)
+    [end] = machine.handle(Ended(Outcome.REJECTED_QUEUE_FULL, "full"), 0.1)
+    assert isinstance(end, End)
+    assert isinstance(end.error, QueueFull)
+
+
+def test_every_state_can_be_left_and_every_event_happens() -> None:
+    assert set(TRANSITIONS) == set(CallState)
+    assert all(
+        any(state not in targets for targets in TRANSITIONS[state].values()) for state in CallState if state != "ended"
+    )
+    assert {event for state, events in TRANSITIONS.items() if state != "ended" for event in events} == set(EVENTS)
