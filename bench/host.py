@@ -18,18 +18,18 @@ import torch
 from bench.engine import BLOCK, KV_TOKENS, PROMPT_TOKENS, make_batcher, make_request
 from bench.machine import describe
 from local_worker.core.batch import Batch, Done, StepResult
+from local_worker.core.job import Job
+from local_worker.core.output_text import OutputText
 from local_worker.engine.kv import LayerShape, PagedKV
 from local_worker.engine.model_files import BUILT_IN, resolve
 from local_worker.engine.packing import Inputs
 from local_worker.engine.page_tables import PageTables
-from local_worker.job import Job
 from local_worker.loop import EngineLoop
 from local_worker.outbox import Outbox
-from local_worker.stop_strings import StopStrings
 from local_worker.tokenizer import HuggingFaceTokenizer
 
 STEPS = 400
-PARTS = ("plan", "pack", "commit", "texts and messages", "load and delivery", "whole")
+PARTS = ("plan", "pack", "commit", "texts", "messages and delivery", "whole")
 
 
 class Clock:
@@ -93,7 +93,7 @@ def measure(batch: int, tokenizer: HuggingFaceTokenizer) -> dict[str, float]:
             (batcher, "plan"),
             (engine, "prepare"),
             (batcher, "commit"),
-            (loop, "_advance"),
+            (loop._jobs, "advance"),
             (loop, "_flush"),
             (loop, "_turn"),
         ),
@@ -102,7 +102,7 @@ def measure(batch: int, tokenizer: HuggingFaceTokenizer) -> dict[str, float]:
         clock.time(part, target, method)
     for number in range(batch):
         request = make_request([random.randrange(1000) for _ in range(PROMPT_TOKENS)], STEPS, number)
-        loop.submit("gateway", Job(request, 1, tokenizer.decoder(), StopStrings(()), 1))
+        loop.submit(Job("gateway", request, 1, OutputText(tokenizer.decoder()), 0.0))
     loop.start()
     done.wait()
     loop.stop()

@@ -1,7 +1,7 @@
 """The engine loop: one thread that owns batcher, engine and decoders, and never touches the event loop's objects.
 
 Commands come in through a lock-free inbox, everything that happened in a step goes out in one call of `deliver`. The
-gRPC side therefore stays responsive however long a forward pass takes.
+gRPC side therefore stays responsive however long a forward pass takes. What becomes of a request the job table decides.
 """
 
 import logging
@@ -11,15 +11,11 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fairlead.errors import FairleadError
-from fairlead.outcomes import FinishReason, Outcome
-from fairlead.v1 import scheduler_pb2
-from local_worker.core.batch import Engine, Pending, StepResult, TokenLogprobs
-from local_worker.core.batcher import Advance, Batcher, Plan
-from local_worker.core.request import Request
-from local_worker.job import Job
-from local_worker.outbox import Outbox, Sink, load_of, services_of, to_proto
-from serving.cost import WEIGHT_ONE
+from local_worker.core.batch import Engine, Pending
+from local_worker.core.batcher import Batcher, Plan
+from local_worker.core.job import Job
+from local_worker.core.job_table import JobTable
+from local_worker.outbox import Outbox, Sink, make_outbox
 
 log = logging.getLogger(__name__)
 # A second failure in a row is no accident of one batch: the worker should stop being given work.
@@ -59,9 +55,7 @@ class EngineLoop:
         self._inbox: deque[Callable[[], None]] = deque()
         self._wake = threading.Event()
         self._stopping = False
-        self._jobs: dict[Request, tuple[Sink, Job]] = {}
-        self._by_key: dict[tuple[Sink, str, int], Request] = {}
-        self._out = Outbox()
+        self._jobs: JobTable[Sink] = JobTable(batcher)
         self._steps: deque[Step] = deque()  # under way, the oldest first
         self._failures = 0
         self._step_seconds = 0.0
@@ -78,17 +72,17 @@ class EngineLoop:
         self._wake.set()
         self._thread.join()
 
-    def submit(self, sink: Sink, job: Job) -> None:
-        """Queue `job`; its events go to `sink`. Any thread."""
-        self._post(lambda: self._submit(sink, job))
+    def submit(self, job: Job[Sink]) -> None:
+        """Queue `job`; its events go to its owner. Any thread."""
+        self._post(lambda: self._jobs.submit(job, time.monotonic()))
 
     def abort(self, sink: Sink, request_id: str, attempt: int) -> None:
         """End a request of `sink` within one step, outcome CANCELLED; unknown ones are ignored. Any thread."""
-        self._post(lambda: self._abort(sink, request_id, attempt))
+        self._post(lambda: self._jobs.abort(sink, request_id, attempt, time.monotonic()))
 
     def abort_all(self, sink: Sink) -> None:
         """End every request of `sink`: its stream broke. Any thread."""
-        self._post(lambda: self._abort_all(sink))
+        self._post(lambda: self._jobs.abort_all(sink, time.monotonic()))
 
     def flush_cache(self) -> None:
         """Empty the prefix cache of what nobody uses. Any thread."""
@@ -116,7 +110,7 @@ class EngineLoop:
             self._flush()
 
     def _idle_seconds(self) -> float:
-        deadline = self._batcher.next_deadline()
+        deadline = self._jobs.next_deadline()
         if deadline is None:
             return IDLE_SECONDS
         return min(IDLE_SECONDS, max(0.0, deadline - time.monotonic()))
@@ -126,19 +120,17 @@ class EngineLoop:
         commands = len(self._inbox)
         for _ in range(commands):
             self._inbox.popleft()()
-        for request in self._batcher.expired(time.monotonic()):
-            self._end(request, Outcome.DEADLINE_EXCEEDED, message="the call's deadline passed")
-        plan = self._batcher.plan(time.monotonic())
+        expired = self._jobs.expire(time.monotonic())
+        plan = self._jobs.plan(time.monotonic())
         if plan is not None:
             self._launch(plan)
         finished = self._finish_all_but(self._engine.ahead if plan is not None else 0)
         worked = plan is not None or finished
-        if commands or worked or self._out.ended:
+        if commands or expired or worked:
             self._flush()
         return worked
 
     def _launch(self, plan: Plan) -> None:
-        self._announce(plan)
         if not self._steps:
             self.stepping_since = time.monotonic()
         try:
@@ -147,17 +139,6 @@ class EngineLoop:
             log.exception("a step could not be launched", extra={"requests": len(plan.batch.slices)})
             self._finish_all_but(0)
             self._fail(plan)
-
-    def _announce(self, plan: Plan) -> None:
-        now = time.time_ns()
-        for request in plan.admitted:
-            sink, job = self._jobs[request]
-            if job.started:
-                continue  # it was retracted meanwhile
-            job.started, job.scheduled_unix_ns = True, now
-            self._out.to(sink).started.add(
-                request_id=request.id, attempt=job.attempt, cached_tokens=request.cached, service=job.service
-            )
 
     def _finish_all_but(self, newest: int) -> bool:
         """Wait for the oldest steps; False when there were none."""
@@ -175,15 +156,15 @@ class EngineLoop:
             return
         self._failures = 0
         self._clock_step()
-        self._commit(step.plan, result)
+        self._jobs.commit(step.plan, result, time.monotonic())
+        self._checked(self._batcher)
 
     def _fail(self, plan: Plan) -> None:
         """Whatever the model raised, it concerns this step and one that was built on it: their requests end, the worker
         goes on."""
         self._failures += 1
         for lost in (plan, *(step.plan for step in self._steps)):
-            for request in self._batcher.fail(lost):
-                self._end(request, Outcome.INTERNAL, message="the forward pass failed")
+            self._jobs.fail(lost, time.monotonic())
         self._steps.clear()
         self.stepping_since = None
 
@@ -194,107 +175,6 @@ class EngineLoop:
         self._step_seconds += STEP_AVERAGE * (ended - began - self._step_seconds)
         self.stepping_since = ended if self._steps else None
 
-    def _commit(self, plan: Plan, result: StepResult) -> None:
-        sampled = (piece.request for piece in plan.batch.slices if piece.samples)
-        logprobs = dict(zip(sampled, result.logprobs, strict=True)) if result.logprobs else {}
-        advances = self._batcher.commit(plan, result)
-        self._checked(self._batcher)
-        for advance in advances:
-            self._advance(advance, logprobs.get(advance.request))
-
-    def _advance(self, advance: Advance, logprobs: TokenLogprobs | None) -> None:
-        sink, job = self._jobs[advance.request]
-        if not job.first_token_unix_ns:
-            job.first_token_unix_ns = time.time_ns()
-        # The token that ends the output (end of sequence, a stop token) is reported, but is no text.
-        is_text = advance.finish is not FinishReason.STOP
-        text, stopped = job.text_of(advance.token) if is_text else ("", False)
-        self._out.to(sink).tokens.add(
-            request_id=advance.request.id,
-            attempt=job.attempt,
-            token_ids=advance.token.to_bytes(4, "little"),
-            text=text,
-            logprobs=[to_proto(logprobs)] if logprobs else (),
-            service=job.service,
-        )
-        if stopped:
-            if advance.finish is None:
-                self._batcher.abort(advance.request)
-            self._end(advance.request, Outcome.COMPLETED, FinishReason.STOP)
-        elif advance.finish is not None:
-            self._end(advance.request, Outcome.COMPLETED, advance.finish, text=job.rest())
-
-    def _submit(self, sink: Sink, job: Job) -> None:
-        request = job.request
-        key = (sink, request.id, job.attempt)
-        if key in self._by_key:
-            return  # a repeated message is not a second request
-        self._jobs[request] = (sink, job)
-        self._by_key[key] = request
-        self._out.accepted.append(
-            scheduler_pb2.AcceptedRequest(
-                request_id=request.id,
-                attempt=job.attempt,
-                client=request.client,
-                prompt_tokens=request.prompt_tokens - request.seed_position,
-                weight=request.weight / WEIGHT_ONE,
-            )
-        )
-        try:
-            displaced = self._batcher.submit(request, time.monotonic())
-        except FairleadError as error:
-            self._end(request, error.outcome, message=error.message)
-            return
-        if displaced is not None:
-            message = f"the queue is full, and client {displaced.client!r} has most of it"
-            self._end(displaced, Outcome.REJECTED_QUEUE_FULL, message=message)
-
-    def _abort(self, sink: Sink, request_id: str, attempt: int) -> None:
-        request = self._by_key.get((sink, request_id, attempt))
-        if request is not None:
-            self._batcher.abort(request)
-            self._end(request, Outcome.CANCELLED, message="cancelled by the caller")
-
-    def _abort_all(self, sink: Sink) -> None:
-        for owner, request_id, attempt in list(self._by_key):
-            if owner == sink:
-                self._abort(sink, request_id, attempt)
-
-    def _end(
-        self,
-        request: Request,
-        outcome: Outcome,
-        reason: FinishReason | None = None,
-        *,
-        message: str = "",
-        text: str = "",
-    ) -> None:
-        sink, job = self._jobs.pop(request)
-        del self._by_key[(sink, request.id, job.attempt)]
-        self._out.to(sink).ended.add(
-            request_id=request.id,
-            attempt=job.attempt,
-            outcome=outcome.value,
-            finish_reason=reason.value if reason is not None else 0,
-            message=message,
-            usage=job.usage(),
-            timings=job.timings(time.time_ns()),
-            text=text,
-        )
-        self._out.ended.append(
-            scheduler_pb2.RequestEnd(
-                request_id=request.id,
-                attempt=job.attempt,
-                started=job.started,
-                output_tokens=request.output_tokens,
-            )
-        )
-
     def _flush(self) -> None:
-        out, self._out = self._out, Outbox()
-        out.cached, out.evicted = self._batcher.cache.take_events()
-        out.healthy = self._failures < UNHEALTHY_AFTER
-        out.oldest_queued_at = self._batcher.oldest_queued_at
-        out.load = load_of(self._batcher, self._step_seconds)
-        out.services = services_of(self._batcher)
-        self._deliver(out)
+        healthy = self._failures < UNHEALTHY_AFTER
+        self._deliver(make_outbox(self._jobs.take_events(), self._batcher, self._step_seconds, healthy))

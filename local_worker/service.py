@@ -12,12 +12,12 @@ import grpc
 from fairlead.errors import FairleadError, InvalidRequest
 from fairlead.outcomes import Outcome
 from fairlead.v1 import worker_pb2, worker_pb2_grpc
+from local_worker.core.job import Job
+from local_worker.core.output_text import OutputText
 from local_worker.core.request import Request
-from local_worker.job import Job
 from local_worker.loop import EngineLoop
 from local_worker.outbox import Outbox, Sink
 from local_worker.prompts import Prompts
-from local_worker.stop_strings import StopStrings
 from local_worker.turns import Turns
 from serving.blocks import unpack_digests
 from serving.cost import MAX_WEIGHT, weight_thousandths
@@ -84,20 +84,20 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
             self._refuse(session, submit, Outcome.UNAVAILABLE, "the worker is draining")
             return
         try:
-            job = self._job(submit)
+            job = self._job(session, submit)
         except FairleadError as error:
             self._refuse(session, submit, error.outcome, error.message)
             return
         self._open[session, submit.request_id, submit.attempt] = None
         self._idle.clear()
-        self._loop.submit(session, job)
+        self._loop.submit(job)
 
     def _refuse(self, session: GatewaySession, submit: worker_pb2.Submit, outcome: Outcome, message: str) -> None:
         events = worker_pb2.StepEvents()
         events.ended.add(request_id=submit.request_id, attempt=submit.attempt, outcome=outcome.value, message=message)
         session.events.put_nowait(events)
 
-    def _job(self, submit: worker_pb2.Submit) -> Job:
+    def _job(self, session: GatewaySession, submit: worker_pb2.Submit) -> Job[Sink]:
         """Raises InvalidRequest for what no gateway of ours sends: an internal message is checked all the same."""
         ids = self._prompts.check_ids(submit.token_ids, "token_ids")
         if submit.generated_tokens >= len(ids):
@@ -129,15 +129,14 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
             paid=submit.charged,
             deadline=time.monotonic() + submit.timeout_seconds if submit.timeout_seconds > 0 else None,
         )
-        job = Job(
+        generated = ids[len(ids) - submit.generated_tokens :]
+        return Job(
+            owner=session,
             request=request,
             attempt=submit.attempt,
-            decoder=self._prompts.tokenizer.decoder(),
-            stops=StopStrings(sampling.stop),
-            queued_unix_ns=time.time_ns(),
+            text=OutputText(self._prompts.tokenizer.decoder(), sampling.stop, generated),
+            queued_at=time.monotonic(),
         )
-        job.prime(ids[len(ids) - submit.generated_tokens :])
-        return job
 
     async def drain(self) -> None:
         """Refuse new requests from now on; return when none is left."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fairlead.errors import InvalidRequest
+from local_worker.core.output_text import Decoder
 
 log = logging.getLogger(__name__)
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -22,16 +23,6 @@ class Encoded:
 
     ids: list[int]
     system_tokens: int
-
-
-class Decoder(Protocol):
-    """One output's text, token by token. The text so far is a function of the tokens so far alone."""
-
-    def push(self, token: int) -> str:
-        """The text that `token` completes; an incomplete character is held back."""
-
-    def flush(self) -> str:
-        """What is still held, as replacement characters where it is no text."""
 
 
 class Tokenizer(Protocol):

@@ -80,8 +80,8 @@ class Cluster:
         worker.batcher.cache.take_events()
         snapshot = runs(worker.batcher.cache.snapshot())
         member = self.members[worker.name] = self.dispatcher.attached(identity, snapshot, self.clock.now)
-        for session in worker.sessions:
-            self.dispatcher.accepted(member, placed_request(session), self.clock.now)
+        for job in worker.jobs.jobs:
+            self.dispatcher.accepted(member, placed_request(job.owner), self.clock.now)
 
     def detach(self, worker: Worker) -> None:
         """That stream broke."""
@@ -112,19 +112,20 @@ class Cluster:
 
     def _tell(self, worker: Worker, news: News) -> None:
         if self.gateway.streaming[worker.name]:
-            self.clock.after(self.spec.network_seconds, partial(self.gateway.told, news))
-        if news.accepted or news.ended or news.cached or news.evicted:
+            self.clock.after(self.spec.network_seconds, partial(self.gateway.told, news.events))
+        if news.events.accepted or news.events.ended or news.cached or news.evicted:
             delay = self.spec.network_seconds + self.spec.event_lag_seconds
             self.clock.after(delay, partial(self._progressed, worker, self.members[worker.name], news))
 
     def _progressed(self, worker: Worker, member: Member, news: News) -> None:
         if not self.reachable[worker.name]:
             return
-        for session in news.accepted:
-            self.dispatcher.accepted(member, placed_request(session), self.clock.now)
-        for end in news.ended:
-            session = end.session
-            self.dispatcher.ended(member, str(session.call.number), session.attempt, session.admitted, end.produced)
+        for job in news.events.accepted:
+            self.dispatcher.accepted(member, placed_request(job.owner), self.clock.now)
+        for end in news.events.ended:
+            job = end.job
+            started, produced = job.started_at is not None, job.request.output_tokens
+            self.dispatcher.ended(member, job.request.id, job.attempt, started, produced)
         if self.keeps_events():
             self.dispatcher.progressed(member, runs(news.cached), pack_digests(news.evicted))
 

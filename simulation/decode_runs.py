@@ -53,7 +53,7 @@ class RunBatcher(Batcher):
         return self._decode_run
 
     def commit_run(self, plan: Plan, tokens: Sequence[Sequence[int]]) -> list[Advance]:
-        """Take in a run of decoding steps, `tokens` per slice; each one's last token comes back."""
+        """Take in a run of decoding steps, `tokens` per slice."""
         self._in_flight.landed()
         advances = []
         for piece, run in zip(plan.batch.slices, tokens, strict=True):
@@ -61,7 +61,7 @@ class RunBatcher(Batcher):
                 request.tokens.extend(run)
                 request.computed = len(request.tokens) - 1
                 self.cache.publish(request, request.computed)
-                advances.append(self._advance(request, len(run)))
+                advances.append(self._advance(request, run))
         return advances
 
 

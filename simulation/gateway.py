@@ -7,12 +7,13 @@ from fairlead.outcomes import Outcome
 from gateway.core.attempts import Attempts
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.policies import Request
+from local_worker.core.job import JobEvents
 from serving.blocks import pack_digests
 from simulation.call import Call
 from simulation.clock import Clock
 from simulation.prompts import digests_of
 from simulation.spec import ADMISSIONS, ClusterSpec
-from simulation.worker import End, News, Session, Worker
+from simulation.worker import Session, Worker
 from throttler.core.interactions import Interactions
 from throttler.core.profiles import Profiles
 from throttler.core.throttle import Caller, Rejected
@@ -120,30 +121,35 @@ class Gateway:
     def _submit(self, session: Session) -> None:
         if self.streaming[session.worker.name]:
             session.worker.submit(session)
-        else:
-            self.told(News(ended=[End(session, Outcome.UNAVAILABLE)]))
+        elif self._is_current(session):
+            self._place_again(session)
 
-    def told(self, news: News) -> None:
-        """A worker's news; those of older attempts are ignored."""
-        for session, cached in news.started:
-            if self._sessions.get(session.call) is session and not self._attempts[session.call].started:
+    def told(self, events: JobEvents[Session]) -> None:
+        """What happened at a worker; events of older attempts are ignored."""
+        for started in events.started:
+            session = started.job.owner
+            if self._is_current(session):
                 self._attempts[session.call].entered()
-                session.call.cached_tokens = cached
-        current = self._sessions.get
-        for session, tokens in news.tokens:
-            if current(session.call) is session:
-                self._receive(session.call, tokens)
-        for end in news.ended:
-            if self._sessions.get(end.session.call) is not end.session:
+                session.call.cached_tokens = started.job.request.cached
+        for advance in events.tokens:
+            session = advance.job.owner
+            if self._is_current(session):
+                self._receive(session.call, advance.tokens)
+        for end in events.ended:
+            session = end.job.owner
+            if not self._is_current(session):
                 continue
             if end.outcome is Outcome.UNAVAILABLE:
-                self._place_again(end.session)
+                self._place_again(session)
             else:
-                self._end(end.session.call, end.outcome)
+                self._end(session.call, end.outcome)
+
+    def _is_current(self, session: Session) -> bool:
+        return self._sessions.get(session.call) is session
 
     def _receive(self, call: Call, tokens: Sequence[int]) -> None:
         expected = call.answer[call.received : call.received + len(tokens)]
-        assert tokens == expected, f"call {call.number}: tokens {tokens} at {call.received}, not {expected}"
+        assert [*tokens] == [*expected], f"call {call.number}: tokens {tokens} at {call.received}, not {expected}"
         if not call.received:
             call.first_token_at = self._clock.now
         call.received += len(tokens)

@@ -26,7 +26,7 @@ def watch(cluster: Cluster) -> Books:
 
 
 def _check(cluster: Cluster, books: Books, worker: Worker) -> None:
-    worker.batcher.check_invariants()
+    worker.jobs.check_invariants()
     cluster.dispatcher.check_invariants()
     cluster.gateway.check_invariants()
     books.check_accounts(worker)

@@ -1,13 +1,14 @@
-"""A worker under virtual time: the batching core, and steps that take as long as the profile says."""
+"""A worker under virtual time: its job table and batcher, and steps that take as long as the profile says."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
-from fairlead.errors import FairleadError
 from fairlead.outcomes import Outcome
 from local_worker.core.batch import StepResult
 from local_worker.core.batcher import Plan
+from local_worker.core.job import Ended, Job, JobEvents
+from local_worker.core.job_table import JobTable
 from local_worker.core.prefix_cache import Link
 from local_worker.core.request import Request
 from serving.sampling import Sampling
@@ -31,26 +32,25 @@ class Session:
     generated: int  # output tokens of earlier attempts
     charged: bool  # an earlier attempt has started
     answer: range = range(0)  # worker: the model's, to the call in full
-    admitted: bool = False  # worker: it has entered the running batch
+
+
+class NoText:
+    """The text of simulated outputs, which have none; see Text."""
+
+    def push(self, tokens: Sequence[int]) -> tuple[str, bool]:
+        """See Text."""
+        return "", False
+
+    def rest(self) -> str:
+        """See Text."""
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
-class End:
-    """An attempt's end at its worker, with the output tokens that it made there."""
-
-    session: Session
-    outcome: Outcome
-    produced: int = 0
-
-
-@dataclass(slots=True)
 class News:
-    """What one turn of a worker's loop has to tell: to the gateway and, ends and blocks, to the scheduler."""
+    """What a worker has to tell: events to the gateway and the scheduler, blocks to the scheduler."""
 
-    accepted: list[Session] = field(default_factory=list)
-    started: list[tuple[Session, int]] = field(default_factory=list)  # cached prompt tokens
-    tokens: list[tuple[Session, Sequence[int]]] = field(default_factory=list)
-    ended: list[End] = field(default_factory=list)
+    events: JobEvents[Session]
     cached: tuple[Link, ...] = ()
     evicted: tuple[int, ...] = ()
 
@@ -66,40 +66,30 @@ class Worker:
         self.slowdown = 1.0
         self.stalled_until = 0.0
         self.batcher = make_batcher(spec)
+        self.jobs: JobTable[Session] = JobTable(self.batcher)
         self.tell: Callable[[Worker, News], None] = lambda worker, news: None
         self.entered: Callable[[Session, Request], None] = lambda session, request: None
         self.checked: Callable[[Worker], None] = lambda worker: None
         self._clock = clock
         self._journal = journal
         self._seconds = StepTime(spec.profile.coefficients)
-        self._sessions: dict[Request, Session] = {}
         self._arrivals = 0
         self._busy = False
-
-    @property
-    def sessions(self) -> list[Session]:
-        """Waiting and running."""
-        return list(self._sessions.values())
 
     def submit(self, session: Session) -> None:
         """Queue the attempt; a refusal is told like any end, and a dead worker's connection refuses too."""
         if self._clock.now < self.stalled_until:
             self._clock.at(self.stalled_until, partial(self.submit, session))
             return
-        if not self.alive:
-            self.tell(self, News(ended=[End(session, Outcome.UNAVAILABLE)]))
-            return
         self._arrivals += 1
         request = self._request(session)
-        try:
-            displaced = self.batcher.submit(request, self._clock.now)
-        except FairleadError as error:
-            self.tell(self, News(ended=[End(session, error.outcome)]))
+        job = Job(session, request, session.attempt, NoText(), self._clock.now)
+        if not self.alive:
+            self.tell(self, News(JobEvents(ended=[Ended(job, Outcome.UNAVAILABLE)])))
             return
-        self._sessions[request] = session
         session.answer = output_run(session.call.number, 0, session.call.output_tokens)
-        ended = [] if displaced is None else [End(self._sessions.pop(displaced), Outcome.REJECTED_QUEUE_FULL)]
-        self.tell(self, News(accepted=[session], ended=ended))
+        self.jobs.submit(job, self._clock.now)
+        self.tell(self, News(self.jobs.take_events()))
         if request.deadline is not None:
             self._clock.at(request.deadline, self._expire)
         if not self._busy:
@@ -109,9 +99,8 @@ class Worker:
         if self._clock.now < self.stalled_until:
             self._clock.at(self.stalled_until, self._expire)
             return
-        late = self.batcher.expired(self._clock.now)
-        ended = [End(self._sessions.pop(r), Outcome.DEADLINE_EXCEEDED, r.output_tokens) for r in late]
-        self.tell(self, News(ended=ended))
+        self.jobs.expire(self._clock.now)
+        self.tell(self, News(self.jobs.take_events()))
 
     def _request(self, session: Session) -> Request:
         call = session.call
@@ -143,17 +132,15 @@ class Worker:
         if self._clock.now < self.stalled_until:
             self._clock.at(self.stalled_until, partial(self.abort, session))
             return
-        for request in [request for request, other in self._sessions.items() if other is session]:
-            del self._sessions[request]
-            self.batcher.abort(request)
-            self.tell(self, News(ended=[End(session, Outcome.CANCELLED, request.output_tokens)]))
+        self.jobs.abort(session, str(session.call.number), session.attempt, self._clock.now)
+        self.tell(self, News(self.jobs.take_events()))
 
     def crash(self) -> None:
         """Everything here is gone, the cache included."""
         self.life += 1
         self.alive = False
-        self._sessions.clear()
         self.batcher = make_batcher(self.spec)
+        self.jobs = JobTable(self.batcher)
         self._busy = False
 
     def restart(self) -> None:
@@ -161,15 +148,16 @@ class Worker:
         self.alive = True
 
     def _step(self) -> None:
-        plan = self.batcher.plan(self._clock.now)
+        plan = self.jobs.plan(self._clock.now)
         self._busy = plan is not None
         if plan is None:
             return
         for request in plan.admitted:
-            session = self._sessions[request]
+            session = self.jobs.owner(request)
+            assert session is not None, f"request {request.id} has entered the batch and is nobody's"
             self.entered(session, request)
-            session.admitted, call = True, session.call
-            call.admitted_at = self._clock.now if call.admitted_at is None else call.admitted_at
+            if session.call.admitted_at is None:
+                session.call.admitted_at = self._clock.now
         lengths = self.batcher.lengths(plan)
         seconds = self._seconds(plan.batch, lengths) * self.slowdown
         self._clock.after(seconds, partial(self._commit, self.life, plan, lengths))
@@ -181,30 +169,21 @@ class Worker:
             self._clock.at(self.stalled_until, partial(self._commit, life, plan, lengths))
             return
         self._journal.steps += max(lengths)
-        # Aborted while the step ran: no session any more, and the batcher passes them over.
-        news = News(started=[(self._sessions[r], r.cached) for r in plan.admitted if r in self._sessions])
         slices = plan.batch.slices
-        runs = {piece.request: self._sample(piece.request, n) for piece, n in zip(slices, lengths, strict=True)}
+        runs = [self._sample(piece.request, n) for piece, n in zip(slices, lengths, strict=True)]
         if max(lengths) > 1:
-            advances = self.batcher.commit_run(plan, list(runs.values()))
+            self.jobs.advance(self.batcher.commit_run(plan, runs), self._clock.now)
         else:
-            tokens = [runs[piece.request][0] for piece in slices if piece.samples]
-            advances = self.batcher.commit(plan, StepResult(tuple(tokens)))
-        for advance in advances:
-            session = self._sessions[advance.request]
-            news.tokens.append((session, runs[advance.request]))
-            if advance.finish is not None:
-                del self._sessions[advance.request]
-                news.ended.append(End(session, Outcome.COMPLETED, advance.request.output_tokens))
-        news.cached, news.evicted = self.batcher.cache.take_events()
+            tokens = [run[0] for piece, run in zip(slices, runs, strict=True) if piece.samples]
+            self.jobs.commit(plan, StepResult(tuple(tokens)), self._clock.now)
         for account, _ in self.batcher.take_changed_accounts():
             self._journal.served(self.name, life, account, self._clock.now)
         self.checked(self)
-        self.tell(self, news)
+        self.tell(self, News(self.jobs.take_events(), *self.batcher.cache.take_events()))
         self._step()
 
     def _sample(self, request: Request, tokens: int) -> Sequence[int]:
         """Those that come next; anything for a request that was aborted while the step ran."""
-        session = self._sessions.get(request)
+        session = self.jobs.owner(request)
         made = request.seed_position + len(request.tokens) - request.prompt_tokens
         return range(tokens) if session is None else session.answer[made : made + tokens]

@@ -12,13 +12,14 @@ pages go to others at once, since steps compute in the order of their plans.
 """
 
 import heapq
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import NamedTuple
 
 from fairlead.errors import ClientLimit, QueueFull, TooLong
 from fairlead.outcomes import FinishReason
-from local_worker.core.batch import Batch, Slice, StepResult
+from local_worker.core.batch import Batch, Slice, StepResult, TokenLogprobs
 from local_worker.core.crowd import Crowd
 from local_worker.core.history import History
 from local_worker.core.in_flight import InFlight
@@ -45,11 +46,12 @@ class Plan:
 
 
 class Advance(NamedTuple):
-    """One request's next token; `finish` when it was the last."""
+    """One request's next tokens, one from an engine's step; `finish` when the last of them ends the output."""
 
     request: Request
-    token: int
+    tokens: Sequence[int]
     finish: FinishReason | None
+    logprobs: TokenLogprobs | None = None  # of the last token, when the caller asked
 
 
 class Batcher:
@@ -300,27 +302,27 @@ class Batcher:
         """Take in the tokens of the earliest plan without a commit. Who has left meanwhile is passed over: neither
         published nor charged."""
         self._in_flight.landed()
-        tokens = iter(result.tokens)
+        sampled = iter(zip(result.tokens, result.logprobs or repeat(None), strict=False))
         advances = []
         for piece in plan.batch.slices:
-            request, token = piece.request, next(tokens) if piece.samples else None
+            request, made = piece.request, next(sampled) if piece.samples else None
             if request not in self._running:
                 continue
             self.cache.publish(request, piece.stop)
-            if token is not None:
+            if made is not None:
+                token, logprobs = made
                 request.tokens.append(token)
-                advances.append(self._advance(request, 1))
+                advances.append(self._advance(request, (token,), logprobs))
         return advances
 
-    def _advance(self, request: Request, tokens: int) -> Advance:
-        """`request` has so many tokens more."""
-        self.policy.generated(request, tokens)
-        self._ledger.generated(request, tokens)
-        token = request.tokens[-1]
-        finish = self._finish(request, token)
+    def _advance(self, request: Request, tokens: Sequence[int], logprobs: TokenLogprobs | None = None) -> Advance:
+        """`request` has `tokens` more, which it holds already."""
+        self.policy.generated(request, len(tokens))
+        self._ledger.generated(request, len(tokens))
+        finish = self._finish(request, tokens[-1])
         if finish is not None:
             self._retire(request)
-        return Advance(request, token, finish)
+        return Advance(request, tokens, finish, logprobs)
 
     def _finish(self, request: Request, token: int) -> FinishReason | None:
         sampling = request.sampling

@@ -9,12 +9,12 @@ import pytest
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.v1 import worker_pb2
 from local_worker.core.batch import Batch, Pending, StepResult
+from local_worker.core.job import Job
+from local_worker.core.output_text import OutputText
 from local_worker.core.request import Request
 from local_worker.engine.fake import FakeEngine
-from local_worker.job import Job
 from local_worker.loop import EngineLoop
 from local_worker.outbox import Outbox
-from local_worker.stop_strings import StopStrings
 from local_worker.tokenizer import ByteTokenizer
 from serving.sampling import Sampling
 from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request
@@ -66,16 +66,16 @@ class Listener:
         self.ends: list[worker_pb2.Ended] = []
 
     def submit(self, request: Request, *stop: str) -> None:
-        job = Job(request, 1, ByteTokenizer().decoder(), StopStrings(stop), queued_unix_ns=1)
-        self.loop.submit("gateway", job)
+        self.loop.submit(Job("gateway", request, 1, OutputText(ByteTokenizer().decoder(), stop), 0.0))
 
     def hear(self) -> Outbox:
         """The next outbox, noted."""
         outbox = self.outboxes.get(timeout=WAIT)
-        for entry in outbox.to("gateway").tokens:
+        events = outbox.events.get("gateway", worker_pb2.StepEvents())
+        for entry in events.tokens:
             self.tokens[entry.request_id] = self.tokens.get(entry.request_id, b"") + entry.token_ids
             self.texts[entry.request_id] = self.texts.get(entry.request_id, "") + entry.text
-        self.ends += outbox.to("gateway").ended
+        self.ends += events.ended
         return outbox
 
     def hear_ends(self, count: int) -> Outbox:

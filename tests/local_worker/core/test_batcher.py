@@ -99,13 +99,13 @@ class BatcherMachine(RuleBasedStateMachine):
         for advance in self.batcher.commit(plan, done.wait()):
             request = advance.request
             assert request in self.inside
-            assert request.tokens[-1] == advance.token
+            assert request.tokens[-1:] == [*advance.tokens]
             expected = lone_output(request.tokens[: request.prompt_tokens], request.sampling.max_tokens)
             output = request.tokens[request.prompt_tokens :]
             assert output == expected[: len(output)]
             assert (output == expected) == (advance.finish is not None)
             if advance.finish is not None:
-                assert advance.finish == (FinishReason.STOP if advance.token == EOS else FinishReason.LENGTH)
+                assert advance.finish == (FinishReason.STOP if advance.tokens[-1] == EOS else FinishReason.LENGTH)
                 del self.inside[request]
 
     @precondition(lambda self: self.steps)

@@ -25,6 +25,7 @@ def make_batcher(
     token_budget: int = 64,
     max_running: int = 64,
     max_prompt_tokens: int = 512,
+    max_waiting: int = 1000,
     policy: str = "fcfs",
     eos: tuple[int, ...] = (),
     admission: Admission = Admission.RESERVE,
@@ -50,7 +51,7 @@ def make_batcher(
         max_running=max_running,
         token_budget=token_budget,
         max_prompt_tokens=max_prompt_tokens,
-        max_waiting=1000,
+        max_waiting=max_waiting,
         max_waiting_per_client=1000,
         admission=admission,
     )

@@ -10,6 +10,8 @@ class StopStrings:
 
     def push(self, text: str) -> tuple[str, bool]:
         """The text that may go on, and whether a stop string was met right after it."""
+        if not self._stops:
+            return text, False
         self._held += text
         found = [index for index in (self._held.find(stop) for stop in self._stops) if index >= 0]
         if found:

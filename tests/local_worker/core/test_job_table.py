@@ -1,0 +1,231 @@
+"""The job table against a naive model: every job ends once, for the right reason and with the right text."""
+
+import codecs
+from collections import deque
+from dataclasses import dataclass, field
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from fairlead.outcomes import FinishReason, Outcome
+from local_worker.core.batch import StepResult
+from local_worker.core.batcher import Plan
+from local_worker.core.job import Job
+from local_worker.core.job_table import JobTable
+from local_worker.core.output_text import OutputText
+from local_worker.core.request import Request
+from local_worker.tokenizer import ByteTokenizer
+from serving.sampling import Sampling
+from tests.local_worker.engine.driving import make_batcher, make_request
+
+EOS = 256
+LONGEST_PROMPT = 12
+MOST_WAITING = 4
+OWNERS = st.sampled_from(["gateway-1", "gateway-2"])
+TOKENS = st.sampled_from([*b"ab\xc3\xa9", EOS])
+STOPS = st.lists(st.sampled_from(["aa", "ab", "bé", "abab"]), max_size=2).map(tuple)
+
+
+def decoded(tokens: list[int], *, final: bool = False) -> str:
+    """The text of a whole output at once; an incomplete character at its end counts only in a `final` one."""
+    return codecs.getincrementaldecoder("utf-8")("replace").decode(bytes(tokens), final)
+
+
+@dataclass
+class Life:
+    """What the model knows of a job, and what the table has told of it."""
+
+    job: Job[str]
+    stops: tuple[str, ...]
+    sampled: list[int] = field(default_factory=list)  # until its end
+    has_started: bool = False
+    end: tuple[Outcome, FinishReason | None] | None = None  # as it has to be
+    told: list[str] = field(default_factory=list)  # kinds of events, in order
+    told_tokens: list[int] = field(default_factory=list)
+    told_text: str = ""
+    told_end: tuple[Outcome, FinishReason | None] | None = None
+
+    @property
+    def text(self) -> str:
+        """The naive way: the whole output decoded, cut at the stop string that was complete first."""
+        tokens = [token for token in self.sampled if token != EOS]
+        for length in range(len(tokens) + 1):
+            text = decoded(tokens[:length])
+            found = [text.find(stop) for stop in self.stops if stop in text]
+            if found:
+                return text[: min(found)]
+        return decoded(tokens, final=True)
+
+    def sample(self, token: int) -> None:
+        """One token more, and what follows from it."""
+        self.sampled.append(token)
+        if token == EOS or any(stop in decoded(self.sampled) for stop in self.stops):
+            self.end = (Outcome.COMPLETED, FinishReason.STOP)
+        elif len(self.sampled) == self.job.request.sampling.max_tokens:
+            self.end = (Outcome.COMPLETED, FinishReason.LENGTH)
+
+    def check(self) -> None:
+        """What was told is what happened, all of it and once."""
+        assert self.told_tokens == self.sampled
+        assert self.told_end == self.end
+        order = ["accepted", *["started"][: self.has_started], *["tokens"] * len(self.sampled)]
+        assert self.told == [*order, *["ended"][: self.end is not None]]
+        if self.end is not None and self.end[0] is Outcome.COMPLETED:
+            assert self.told_text == self.text
+        else:
+            assert self.text.startswith(self.told_text)
+
+
+class JobTableMachine(RuleBasedStateMachine):
+    """Submits, repeats, aborts of one and of all, deadlines, steps that end or fail, one of them ahead."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batcher = make_batcher(
+            pages=32,
+            token_budget=8,
+            max_running=3,
+            eos=(EOS,),
+            max_prompt_tokens=LONGEST_PROMPT,
+            max_waiting=MOST_WAITING,
+        )
+        self.table: JobTable[str] = JobTable(self.batcher)
+        self.lives: dict[Request, Life] = {}
+        self.plans: deque[Plan] = deque()
+        self.now = 0.0
+
+    @property
+    def open(self) -> list[Life]:
+        return [life for life in self.lives.values() if life.end is None]
+
+    @rule(
+        owner=OWNERS,
+        length=st.integers(1, LONGEST_PROMPT + 1),
+        output=st.integers(1, 9),
+        stops=STOPS,
+        lifetime=st.none() | st.integers(1, 6),
+    )
+    def submit(self, owner: str, length: int, output: int, stops: tuple[str, ...], lifetime: int | None) -> None:
+        request = make_request([1] * length, arrival=len(self.lives), sampling=Sampling(max_tokens=output))
+        request.deadline = None if lifetime is None else self.now + lifetime
+        job = Job(owner, request, 1, OutputText(ByteTokenizer().decoder(), stops), self.now)
+        waiting = [life for life in self.open if not life.has_started]
+        self.lives[request] = Life(job, stops)
+        self.table.submit(job, self.now)
+        if length > LONGEST_PROMPT:
+            self.lives[request].end = (Outcome.REJECTED_TOO_LONG, None)
+        elif len(waiting) == MOST_WAITING:
+            # Who gives way is the queue's business, and tested there; the table has to end that one alone.
+            here = {*self.batcher.queue}
+            (loser,) = [life for life in (*waiting, self.lives[request]) if life.job.request not in here]
+            loser.end = (Outcome.REJECTED_QUEUE_FULL, None)
+
+    @precondition(lambda self: self.open)
+    @rule(data=st.data())
+    def submit_again(self, data: st.DataObject) -> None:
+        life = data.draw(st.sampled_from(self.open))
+        repeated = make_request([1], arrival=life.job.request.arrival)
+        self.table.submit(Job(life.job.owner, repeated, 1, life.job.text, self.now), self.now)
+
+    @rule(data=st.data(), owner=OWNERS, attempt=st.integers(1, 2))
+    def abort(self, data: st.DataObject, owner: str, attempt: int) -> None:
+        number = data.draw(st.integers(0, len(self.lives)))
+        self.table.abort(owner, f"r{number}", attempt, self.now)
+        for life in self.open:
+            if (life.job.owner, life.job.request.id, life.job.attempt) == (owner, f"r{number}", attempt):
+                life.end = (Outcome.CANCELLED, None)
+
+    @rule(owner=OWNERS)
+    def abort_all(self, owner: str) -> None:
+        self.table.abort_all(owner, self.now)
+        for life in self.open:
+            if life.job.owner == owner:
+                life.end = (Outcome.CANCELLED, None)
+
+    @rule(seconds=st.integers(0, 3))
+    def expire(self, seconds: int) -> None:
+        self.now += seconds
+        late = [life for life in self.open if (life.job.request.deadline or self.now + 1) <= self.now]
+        assert self.table.expire(self.now) == len(late)
+        for life in late:
+            life.end = (Outcome.DEADLINE_EXCEEDED, None)
+        following = self.table.next_deadline()
+        deadlines = [life.job.request.deadline for life in self.open if life.job.request.deadline is not None]
+        assert following == min(deadlines, default=None)
+
+    @precondition(lambda self: len(self.plans) < 2)
+    @rule()
+    def plan(self) -> None:
+        plan = self.table.plan(self.now)
+        if plan is not None:
+            self.plans.append(plan)
+            for request in plan.admitted:
+                assert self.table.owner(request) == self.lives[request].job.owner
+                self.lives[request].has_started = True
+
+    @precondition(lambda self: self.plans)
+    @rule(data=st.data())
+    def commit(self, data: st.DataObject) -> None:
+        plan = self.plans.popleft()
+        sampling = [piece.request for piece in plan.batch.slices if piece.samples]
+        tokens = data.draw(st.lists(TOKENS, min_size=len(sampling), max_size=len(sampling)))
+        for request, token in zip(sampling, tokens, strict=True):
+            if self.lives[request].end is None:
+                self.lives[request].sample(token)
+        self.table.commit(plan, StepResult(tuple(tokens)), self.now)
+
+    @precondition(lambda self: self.plans)
+    @rule()
+    def fail(self) -> None:
+        """A step, and whatever was built on it."""
+        while self.plans:
+            plan = self.plans.popleft()
+            self.table.fail(plan, self.now)
+            for piece in plan.batch.slices:
+                if self.lives[piece.request].end is None:
+                    self.lives[piece.request].end = (Outcome.INTERNAL, None)
+
+    @invariant()
+    def tells_what_happened(self) -> None:
+        events = self.table.take_events()
+        for job in events.accepted:
+            self.lives[job.request].told.append("accepted")
+        for started in events.started:
+            self.lives[started.job.request].told.append("started")
+        for advance in events.tokens:
+            life = self.lives[advance.job.request]
+            life.told.append("tokens")
+            life.told_tokens += advance.tokens
+            life.told_text += advance.text
+        for end in events.ended:
+            life = self.lives[end.job.request]
+            life.told.append("ended")
+            life.told_text += end.text
+            life.told_end = (end.outcome, end.reason)
+        for life in self.lives.values():
+            life.check()
+
+    @invariant()
+    def keeps_the_open_ones(self) -> None:
+        self.table.check_invariants()
+        assert [*self.table.jobs] == [life.job for life in self.open]
+        for life in self.lives.values():
+            job, times = life.job, (life.job.queued_at, life.job.started_at, life.job.first_token_at, life.job.ended_at)
+            assert (job.started_at is not None) == life.has_started
+            assert (job.first_token_at is not None) == bool(life.sampled)
+            assert (job.ended_at is not None) == (life.end is not None)
+            known = [time for time in times if time is not None]
+            assert known == sorted(known)
+
+
+TestJobTable = JobTableMachine.TestCase
+TestJobTable.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_what_earlier_attempts_generated_is_no_text_of_this_one() -> None:
+    """The text that they held back comes with the first token that releases it; a stop string may begin in it."""
+    text = OutputText(ByteTokenizer().decoder(), ("END",), generated=b"so far E")
+    assert text.push(b"x") == ("Ex", False)
+    again = OutputText(ByteTokenizer().decoder(), ("END",), generated=b"so far E")
+    assert again.push(b"ND!") == ("", True)
