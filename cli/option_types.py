@@ -55,4 +55,4 @@ def written_to(folder: Path) -> str:
     """What a command says at its end."""
     if can_draw():
         return f"plots and numbers: {folder}"
-    return f"numbers: {folder}; for plots, which need matplotlib: pip install 'fairlead[demo]'"
+    return f"numbers: {folder}; for plots, which need matplotlib: pip install 'fairlead-serving[demo]'"

@@ -29,7 +29,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = commands.add_parser("reproduce", help="the papers' figures and tables, simulated")
     parser.add_argument("names", nargs="*", metavar="NAME", help="items, or all; see --list")
     parser.add_argument("--list", action="store_true", help="show the items and end")
-    parser.add_argument("--out", type=Path, default=Path("reproduction"), help="folder for CSV and SVG files")
+    parser.add_argument("--out", type=Path, default=Path("reproduction-results"), help="folder for CSV and SVG files")
     parser.add_argument("--markdown", type=Path, help="also write the findings there, of all items")
     parser.add_argument("--processes", type=whole, default=os.cpu_count() or 1, help="in parallel (default: all cores)")
     for source, variable, what in (

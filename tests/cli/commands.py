@@ -6,18 +6,21 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 DEADLINE = 200  # seconds: of what never comes
+CHECKOUT = (sys.executable, "-m", "cli")
 
 
 class Running:
     """A command that runs; what it says on both streams, line by line."""
 
-    def __init__(self, args: list[str], environment: dict[str, str]) -> None:
+    def __init__(self, command: Sequence[str | Path], environment: dict[str, str], cwd: Path | None) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "cli", *args],
+            command,
             env=environment,
+            cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -72,18 +75,21 @@ class Running:
 
 
 class Command:
-    """`fairlead` for one test: its runtime folder and logs are the test's own."""
+    """`fairlead` for one test, with a runtime folder and logs of its own. It runs in `cwd`; None: as pytest does."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, program: Sequence[str | Path] = CHECKOUT, cwd: Path | None = None) -> None:
         self.folder = folder
+        self._program = program
+        self._cwd = cwd
         self.environment = {key: value for key, value in os.environ.items() if not key.startswith("FAIRLEAD_")}
         self.environment["XDG_RUNTIME_DIR"] = str(folder)
 
     def run(self, *args: str, text: str = "") -> "subprocess.CompletedProcess[str]":
         """With `text` on its standard input."""
         return subprocess.run(
-            [sys.executable, "-m", "cli", *args],
+            [*self._program, *args],
             env=self.environment,
+            cwd=self._cwd,
             capture_output=True,
             text=True,
             input=text,
@@ -92,7 +98,7 @@ class Command:
 
     def start(self, *args: str) -> Running:
         """Without waiting for its end."""
-        return Running(list(args), self.environment)
+        return Running([*self._program, *args], self.environment, self._cwd)
 
     def up(self, *args: str, logs: str = "logs") -> Running:
         """`fairlead up` with the fake engine and a free port."""

@@ -242,7 +242,7 @@ def test_without_matplotlib_the_numbers_are_written(
     ]
     said = capsys.readouterr().out
     assert "dlpm + doubleq" in said
-    assert said.count("pip install 'fairlead[demo]'") == 1
+    assert said.count("pip install 'fairlead-serving[demo]'") == 1
 
 
 def test_clients_are_drawn_whatever_they_are_called(tmp_path: Path) -> None:

@@ -1,0 +1,27 @@
+"""What operators install: the command starts a stack from the packages that were installed."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import Command
+from tests.install.environment import Environment
+
+
+@pytest.mark.e2e
+def test_a_stack_runs_where_nothing_but_the_distribution_is(serving: Environment, tmp_path: Path) -> None:
+    command = Command(tmp_path, [serving.program("fairlead")], cwd=tmp_path)
+    up = command.up("--workers", "1")
+    try:
+        up.wait_for("ready: gateway")
+        generated = command.run("generate", "hello", "--max-tokens", "8")
+        assert (generated.returncode, len(generated.stdout.rstrip("\n"))) == (0, 8), generated.stderr
+        assert up.end(signal.SIGTERM) == 0
+    finally:
+        up.close()
+
+
+def test_the_version_is_the_distributions(serving: Environment) -> None:
+    version = serving.python("-c", "from importlib.metadata import version; print(version('fairlead-serving'))")
+    assert serving.python("-m", "cli", "--version") == f"fairlead {version}"
