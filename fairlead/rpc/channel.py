@@ -1,5 +1,7 @@
 """Channels: to a gateway, and the options that they share with those between services."""
 
+import json
+
 import grpc
 
 TLS_SCHEME = "https://"
@@ -17,7 +19,24 @@ OPTIONS: list[tuple[str, int]] = [
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
 ]
-CHANNEL_OPTIONS: list[tuple[str, int]] = [
+# A gateway that stops ends calls that reached it and that it has not looked at as CANCELLED, before any metadata
+# (grpc/grpc#41785); gRPC makes such a call once more, at the gateway that it finds next. One that a gateway looked at
+# ends otherwise, and is not repeated.
+SERVICE_CONFIG = {
+    "methodConfig": [
+        {
+            "name": [{"service": "fairlead.v1.Inference"}],
+            "retryPolicy": {
+                "maxAttempts": 2,
+                "initialBackoff": "0.1s",
+                "maxBackoff": "0.1s",
+                "backoffMultiplier": 1,
+                "retryableStatusCodes": ["CANCELLED"],
+            },
+        }
+    ]
+}
+CHANNEL_OPTIONS: list[tuple[str, int | str]] = [
     *OPTIONS,
     # Own connection per channel, so that a stalled peer stream never shares flow control with others.
     ("grpc.use_local_subchannel_pool", 1),
@@ -28,6 +47,8 @@ CHANNEL_OPTIONS: list[tuple[str, int]] = [
     ("grpc.min_reconnect_backoff_ms", 10_000),
     # A peer that has come back under another address is found at once; gRPC would ask for it every 30 s.
     ("grpc.dns_min_time_between_resolutions_ms", 500),
+    ("grpc.service_config", json.dumps(SERVICE_CONFIG)),
+    ("grpc.per_rpc_retry_buffer_size", MAX_MESSAGE_BYTES),  # of which a call that can be made again has 256 KiB else
 ]
 
 

@@ -132,17 +132,26 @@ def test_the_last_refusal_is_the_callers(address: str, peer: Peer) -> None:
     assert len(peer.requests) == 3
 
 
-def test_a_call_that_somebody_else_cancelled_is_made_again(address: str, peer: Peer) -> None:
-    peer.cancels = 3
+def test_a_call_that_somebody_else_cancelled_is_made_once_more_whatever_may_be_retried(
+    address: str, peer: Peer
+) -> None:
+    peer.cancels = 1
+    with SyncClient(address, retries=Retries(attempts=0)) as client:
+        assert client.generate("hi").text == "Hello"
+    assert len(peer.requests) == 2
+
+
+def test_a_call_that_somebody_else_keeps_cancelling_is_retried_as_a_refused_one(address: str, peer: Peer) -> None:
+    peer.cancels = 4
     with SyncClient(address, retries=Retries(attempts=1)) as client:
         with pytest.raises(Unavailable, match="the proxy is going away"):
             client.generate("hi")
         assert client.generate("hi").text == "Hello"
-    assert len(peer.requests) == 4
+    assert len(peer.requests) == 5
 
 
 def test_a_call_is_known_by_its_id_even_if_no_answer_came(address: str, peer: Peer) -> None:
-    peer.cancels = 1
+    peer.cancels = 2
     with SyncClient(address, retries=Retries(attempts=0)) as client, pytest.raises(Unavailable) as caught:
         client.generate("hi")
     assert caught.value.request_id == peer.metadata[0]["x-request-id"]
