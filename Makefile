@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test simulate-faults lint format protos build clean
+.PHONY: help setup demo up test attack simulate-faults lint format protos build clean
 SEEDS ?= 1000
+ATTACKS ?= --rounds 1000 --fuzzed 1000000 --calls 100000 --users 10000 --frames 20000
 
 help: ## show this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
@@ -29,6 +30,10 @@ up: setup ## start gateway, scheduler and workers on this machine, until Ctrl-C
 
 test: setup ## run the whole test suite
 	$(BIN)/pytest -q
+
+attack: setup ## attack real processes for hours, or as long as ATTACKS says, and write build/attacks.md
+	@mkdir -p build
+	$(BIN)/pytest tests/attacks --timeout 0 --report build/attacks.md $(ATTACKS)
 
 simulate-faults: setup ## break SEEDS=1000 small simulated systems at random and check every promise
 	$(BIN)/python -m simulation.rehearsal --seeds $(SEEDS)

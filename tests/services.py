@@ -42,9 +42,14 @@ class Process:
                 [sys.executable, "-m", module], stderr=stderr, env={**os.environ, **environment}
             )
 
+    @property
+    def log(self) -> str:
+        """All that it wrote, whatever form it has."""
+        return self._log.read_text()
+
     def lines(self) -> list[dict[str, Any]]:
         """Every complete log line so far."""
-        complete = self._log.read_text().rpartition("\n")[0].splitlines()
+        complete = self.log.rpartition("\n")[0].splitlines()
         return [json.loads(line) for line in complete if line.startswith("{")]
 
     def logged(self, message: str) -> list[dict[str, Any]]:
@@ -61,7 +66,7 @@ class Process:
         """Where it listens; waits until it does."""
 
         def listening() -> list[dict[str, Any]]:
-            assert self._popen.poll() is None, self._log.read_text()
+            assert self._popen.poll() is None, self.log
             return self.logged("listening")
 
         return f"127.0.0.1:{eventually(listening, 'the service listens')[0]['port']}"
@@ -73,8 +78,16 @@ class Process:
     @property
     def peak(self) -> int:
         """The most memory that it has had resident since `begin_peak`, in MiB."""
+        return self._memory("VmHWM")
+
+    @property
+    def resident(self) -> int:
+        """The memory that it has resident, in MiB."""
+        return self._memory("VmRSS")
+
+    def _memory(self, what: str) -> int:
         status = Path(f"/proc/{self._popen.pid}/status").read_text()
-        return int(status.partition("VmHWM:")[2].split()[0]) // 1024
+        return int(status.partition(f"{what}:")[2].split()[0]) // 1024
 
     def pause(self) -> None:
         """SIGSTOP: it stands still and knows nothing of it."""

@@ -2,13 +2,38 @@
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from tests.attacks.report import Report
+from tests.attacks.sizes import Sizes
 from tests.services import Process, Stack
 
 KEY = "the key of an honest tenant"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("attacks")
+    for size in fields(Sizes):
+        group.addoption(f"--{size.name}", type=int, default=size.default)
+    group.addoption("--report", type=Path, help="where the table of what was attacked is written")
+
+
+@pytest.fixture(scope="session")
+def sizes(pytestconfig: pytest.Config) -> Sizes:
+    # The options are not known where more than the attacks is run.
+    return Sizes(**{size.name: pytestconfig.getoption(size.name, size.default) for size in fields(Sizes)})
+
+
+@pytest.fixture(scope="session")
+def report(pytestconfig: pytest.Config) -> Iterator[Report]:
+    report = Report()
+    yield report
+    path = pytestconfig.getoption("report", None)
+    if path is not None:
+        report.write(path)
 
 
 @pytest.fixture
@@ -20,11 +45,11 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
     stack.close()
 
 
-def gateway_of(stack: Stack, directory: Path) -> Process:
+def gateway_of(stack: Stack, directory: Path, **settings: object) -> Process:
     """One that serves holders of KEY only."""
     keys = directory / "keys.yaml"
     keys.write_text(f"keys:\n  - {{hash: {hashlib.sha256(KEY.encode()).hexdigest()}, tenant: honest}}\n")
-    gateway = stack.start("gateway", scheduler=stack.addresses, keys=keys, throttle="none")
+    gateway = stack.start("gateway", scheduler=stack.addresses, keys=keys, throttle="none", **settings)
     gateway.wait_for("ready")
     return gateway
 

@@ -22,10 +22,25 @@ def field(name: bytes, value: bytes) -> bytes:
     return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
 
 
+def request_headers(method: str, *metadata: tuple[bytes, bytes]) -> bytes:
+    """The header block that begins a gRPC call of `method`."""
+    headers: Headers = (
+        (b":method", b"POST"),
+        (b":scheme", b"http"),
+        (b":path", method.encode()),
+        (b":authority", b"attacked"),
+        (b"te", b"trailers"),
+        (b"content-type", b"application/grpc"),
+        *metadata,
+    )
+    return b"".join(field(*header) for header in headers)
+
+
 class Connection(asyncio.Protocol):
     """Keeps to flow control and answers pings, so that nothing but the server's own limits ends its calls."""
 
-    def __init__(self) -> None:
+    def __init__(self, window: int) -> None:
+        self._window_of_answers = window
         self.ended: set[int] = set()  # streams that the server has ended
         self.sent = 0  # bytes of bodies
         self.is_lost = False
@@ -38,32 +53,24 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
 
     @classmethod
-    async def to(cls, address: str) -> Self:
-        """Connected to `address`, host:port."""
+    async def to(cls, address: str, window: int = 65_535) -> Self:
+        """Connected to `address`, host:port, and ready to take `window` bytes of each answer."""
         host, _, port = address.rpartition(":")
-        _, connection = await asyncio.get_running_loop().create_connection(cls, host, int(port))
+        _, connection = await asyncio.get_running_loop().create_connection(lambda: cls(window), host, int(port))
         return connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        transport.write(PREFACE + frame(SETTINGS, 0, 0, b""))
+        settings = struct.pack(">HI", INITIAL_WINDOW_SIZE, self._window_of_answers)
+        transport.write(PREFACE + frame(SETTINGS, 0, 0, settings))
 
     def begin(self, method: str, body: bytes, *metadata: tuple[bytes, bytes]) -> int:
         """Call `method` with `body`, as far as the server's windows allow, and never say that it has ended."""
-        headers: Headers = (
-            (b":method", b"POST"),
-            (b":scheme", b"http"),
-            (b":path", method.encode()),
-            (b":authority", b"attacked"),
-            (b"te", b"trailers"),
-            (b"content-type", b"application/grpc"),
-            *metadata,
-        )
         stream, self._next = self._next, self._next + 2
         self._windows[stream] = self._initial
         self._bodies[stream] = memoryview(body)
-        self._write(frame(HEADERS, END_HEADERS, stream, b"".join(field(*header) for header in headers)))
+        self._write(frame(HEADERS, END_HEADERS, stream, request_headers(method, *metadata)))
         self._push(stream)
         return stream
 

@@ -1,0 +1,51 @@
+"""What was attacked, how often, what came of it, and what it did to the memory of the processes."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.services import Process
+
+HEADER = ("attack", "count", "came of it", "memory before and after, MiB")
+
+
+@dataclass(slots=True)
+class Report:
+    """Rows of a Markdown table, one for each kind of attack."""
+
+    ends: dict[str, Counter[str]] = field(default_factory=dict)
+    memory: dict[str, str] = field(default_factory=dict)
+
+    def add(self, attack: str, ends: Counter[str], memory: object = "") -> None:
+        """How many attempts came to which end, and what it did to memory; adds to what there is of this attack."""
+        self.ends.setdefault(attack, Counter()).update(ends)
+        self.memory[attack] = str(memory)
+
+    def write(self, path: Path) -> None:
+        """As a file."""
+        rows = [HEADER, ("---",) * len(HEADER)]
+        for attack, ends in self.ends.items():
+            came_of_it = ", ".join(f"{end} {count:,}" for end, count in ends.most_common())
+            rows.append((attack, f"{ends.total():,}", came_of_it, self.memory[attack]))
+        path.write_text("".join(f"| {' | '.join(row)} |\n" for row in rows))
+
+
+class Memory:
+    """What services have resident, from now on until it is asked."""
+
+    def __init__(self, **processes: Process) -> None:
+        self._processes = processes
+        self._before = {name: process.resident for name, process in processes.items()}
+        for process in processes.values():
+            process.begin_peak()
+
+    @property
+    def grown(self) -> int:
+        """MiB by which the one that grew most has grown at its peak."""
+        return max(process.peak - self._before[name] for name, process in self._processes.items())
+
+    def __str__(self) -> str:
+        return ", ".join(
+            f"{name} {self._before[name]} → {process.resident} (peak {process.peak})"
+            for name, process in self._processes.items()
+        )

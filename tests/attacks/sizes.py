@@ -1,0 +1,14 @@
+"""How much each attack does: little in the test suite, as much as one asks for with `make attack`."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Each is an option of pytest: `pytest tests/attacks --fuzzed 1000000`."""
+
+    rounds: int = 2  # of faults
+    fuzzed: int = 800  # calls
+    calls: int = 300  # of many users
+    users: int = 150
+    frames: int = 3000  # of each flood
