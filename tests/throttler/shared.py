@@ -15,10 +15,10 @@ from throttler.core.oit import Oit
 from throttler.core.profiles import Profiles
 from throttler.core.quota import Account
 from throttler.core.throttle import Admitted, Caller
-from throttler.redis_store import ANSWER_SECONDS, RedisStore
+from throttler.redis_store import RedisStore
 from throttler.store import Store, decide
 
-DEADLINE = 20.0
+PATIENCE = 60.0  # seconds; most tests are about limits: a busy machine is not a Redis that is away
 
 
 @dataclass
@@ -114,7 +114,7 @@ async def on_redis(
     *,
     settle: float = 0.3,
     others: int = 0,
-    answer_seconds: float = ANSWER_SECONDS,
+    answer_seconds: float = PATIENCE,
 ) -> AsyncIterator[list[Gateway]]:
     """Gateways on a real Redis, each with its own connections, once all know of each other and of `others`."""
     gateways, links, stores = list[Gateway](), list[Redis](), list[RedisStore]()
@@ -149,7 +149,7 @@ async def on_redis(
 
 async def until(condition: Callable[[], object], what: str) -> None:
     """Return once `condition` holds; fails after a generous deadline."""
-    deadline = time.monotonic() + DEADLINE
+    deadline = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < deadline, f"not within {DEADLINE} s: {what}"
+        assert time.monotonic() < deadline, f"not within {PATIENCE} s: {what}"
         await asyncio.sleep(0.005)

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.redis_server import RedisServer
-from tests.throttler.shared import Gateway, in_memory, on_redis
+from tests.throttler.shared import Gateway, in_memory, on_redis, until
 from throttler.core.interactions import Interactions
 from throttler.core.profiles import Limits, Profiles
 from throttler.core.tokens import Key
+from throttler.lease_script import ACCOUNT
 
 Share = Callable[[int, Profiles, float], AbstractAsyncContextManager[list[Gateway]]]
 USER = Profiles(limits=Limits(user_per_minute=60, app_per_minute=1_000_000, kappa=2))
@@ -118,17 +119,26 @@ async def test_without_overload_nobody_waits_and_all_is_counted(share: Share) ->
         assert not await gateways[0].admits()
 
 
-async def test_the_limit_is_there_again_after_a_window(share: Share) -> None:
-    seconds, admitted = 4.0, list[float]()
-    async with share(2, USER, seconds) as gateways:
-        for pause in (0.0, seconds):
-            await asyncio.sleep(pause)  # the window itself is what is tested
-            for number in range(70):
-                arrived = time.monotonic()
-                admitted += [arrived] * await gateways[number % 2].admits()
-    assert len(admitted) >= 2 * 55
-    for first, last in zip(admitted, admitted[60:], strict=False):
-        assert last - first > seconds - 0.3, "61 within a window, but for how long a call may wait to be decided"
+@pytest.mark.parametrize(("pause", "again"), [(LONG - 1, 0), (LONG, 60)])
+async def test_the_limit_is_there_again_after_a_window_and_no_earlier(pause: float, again: int) -> None:
+    now = 1000.0
+    gateways = in_memory(2, USER, LONG, lambda: now)
+    for expected in (60, again):
+        assert sum([await gateways[number % 2].admits() for number in range(70)]) == expected
+        now += pause
+
+
+async def test_redis_forgets_an_account_whose_windows_have_passed_and_its_limit_is_there_again(
+    redis: RedisServer,
+) -> None:
+    redis.client.flushall()
+    few = Profiles(limits=Limits(user_per_minute=6, app_per_minute=1_000_000))
+    async with on_redis(redis.url, 2, few, 1.0) as gateways:
+        while await gateways[0].admits():
+            pass
+        assert redis.client.keys(ACCOUNT + "*")
+        await until(lambda: not redis.client.keys(ACCOUNT + "*"), "the account is forgotten")
+        assert await gateways[1].admits()
 
 
 CALLS_OF_TENANTS = st.lists(
