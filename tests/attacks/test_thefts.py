@@ -1,6 +1,7 @@
 """What interaction tokens, interactions and cached prefixes give to those whom they do not belong to: nothing."""
 
 import hashlib
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -27,10 +28,14 @@ def request_for(text: str, max_tokens: int = 1) -> inference_pb2.GenerateRequest
     return inference_pb2.GenerateRequest(prompt=common_pb2.Prompt(text=text), sampling=sampling, app="desk")
 
 
+def key_of(tenant: str) -> str:
+    return f"sk-{tenant}-0123456789"
+
+
 def identity(client: str) -> list[tuple[str, str]]:
     """The metadata of tenant/user."""
     tenant, _, user = client.partition("/")
-    return [("authorization", f"Bearer {tenant}"), ("x-fairlead-user", user)]
+    return [("authorization", f"Bearer {key_of(tenant)}"), ("x-fairlead-user", user)]
 
 
 class Cluster:
@@ -44,6 +49,11 @@ class Cluster:
     def generate(self, client: str, request: inference_pb2.GenerateRequest) -> list[inference_pb2.GenerateResponse]:
         """All responses."""
         return list(self._stub.Generate(request, timeout=60, metadata=identity(client)))
+
+    @property
+    def log(self) -> str:
+        """All that was ever logged, by anybody."""
+        return "".join(process.log for process in (self._gateway, self._stack.scheduler, *self._stack.workers.values()))
 
     def opened(self, client: str) -> bytes:
         """The token of a journey that `client` has begun."""
@@ -97,14 +107,20 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     keys, profiles = directory / "keys.yaml", directory / "profiles.yaml"
     profiles.write_text(f"limits: {{kappa: {KAPPA}, max_age: {MAX_AGE}}}\napps: {{desk: {{}}, notes: {{}}}}\n")
     entries = [
-        f"  - {{hash: {hashlib.sha256(tenant.encode()).hexdigest()}, tenant: {tenant}, names_users: true, "
+        f"  - {{hash: {hashlib.sha256(key_of(tenant).encode()).hexdigest()}, tenant: {tenant}, names_users: true, "
         "apps: [desk, notes]}\n"
         for tenant in ("acme", "zeta")
     ]
     keys.write_text("keys:\n" + "".join(entries))
-    stack = Stack(directory)
-    stack.worker("a", fake_step_seconds=0.02, max_running=1)
-    settings = {"keys": keys, "profiles": profiles, "throttle": "oit", "user_per_minute": USER_PER_MINUTE}
+    stack = Stack(directory, log_level="debug")
+    stack.worker("a", fake_step_seconds=0.02, max_running=1, log_level="debug")
+    settings = {
+        "keys": keys,
+        "profiles": profiles,
+        "throttle": "oit",
+        "user_per_minute": USER_PER_MINUTE,
+        "log_level": "debug",
+    }
     gateway = stack.start("gateway", scheduler=stack.addresses, **settings)
     gateway.wait_for("ready")
     with grpc.insecure_channel(gateway.address) as channel:
@@ -197,6 +213,22 @@ def test_invented_interactions_protect_nothing(cluster: Cluster, report: Report)
         ends = Counter("let in" if cluster.lets_in("zeta/inventor", id=f"{n}") else "refused" for n in range(10))
     assert ends["let in"] == USER_PER_MINUTE
     report.add("invented interaction ids (limit: 1 call a minute)", ends)
+
+
+def test_no_log_tells_prompts_outputs_or_keys(cluster: Cluster) -> None:
+    prompt = "The safe opens with 24680."
+    responses = cluster.generate(VICTIM, request_for(prompt, 40))
+    output = "".join(response.chunk.text for response in responses)
+    bad = inference_pb2.GenerateRequest(
+        prompt=common_pb2.Prompt(chat=common_pb2.Chat(messages=[common_pb2.ChatMessage(role=prompt, content=prompt)]))
+    )
+    with pytest.raises(grpc.RpcError, match="role"):
+        cluster.generate(VICTIM, bad)
+    with pytest.raises(grpc.RpcError, match="key"):
+        cluster.generate("24680/eve", request_for(prompt))
+    assert responses[0].accepted.request_id in cluster.log, "calls are logged"
+    for secret in ("24680", output[:20], json.dumps(output[:20])[1:-1], key_of("acme"), SECRET):
+        assert secret not in cluster.log
 
 
 def test_a_prompt_cannot_be_guessed_across_tenants(cluster: Cluster, report: Report) -> None:
