@@ -16,15 +16,16 @@ from multiprocessing import Pool
 
 from bench.machine import commit, processor
 from bench.scaling.crowd import Conversations
+from reproduction.dlpm_fig7 import CASES
+from reproduction.dlpm_system import A100, SCHEDULERS, system
+from reproduction.fairserve_workload import APPS, SYSTEMS, User, Users
+from reproduction.fairserve_workload import system as fairserve
+from reproduction.streams import Stream, Streams
+from reproduction.systems import slora
+from reproduction.vtc_synthetic import A10G, KV_TOKENS
 from simulation.cluster import Cluster
-from simulation.reproduction.dlpm_fig7 import CASES
-from simulation.reproduction.dlpm_system import A100, SCHEDULERS, system
-from simulation.reproduction.fairserve_workload import APPS, SYSTEMS, User, Users
-from simulation.reproduction.fairserve_workload import system as fairserve
-from simulation.reproduction.run import WorkloadSpec
-from simulation.reproduction.streams import Stream, Streams
-from simulation.reproduction.vtc_synthetic import A10G, KV_TOKENS
-from simulation.spec import ClusterSpec, WorkerSpec, slora
+from simulation.run import WorkloadSpec
+from simulation.spec import ClusterSpec, WorkerSpec
 
 WORKERS = 8
 TARGET = 50_000

@@ -9,13 +9,13 @@ from importlib.metadata import version
 # Read when gRPC is imported, that is below: what it would print beside our one line says the same at length.
 os.environ["GRPC_VERBOSITY"] = os.environ.get("GRPC_VERBOSITY", "NONE")
 
-from cli import calibrate, chat, drain, flush, generate, reproduce, simulate, status, top, trace, tune, up
+from cli import calibrate, chat, drain, flush, generate, simulate, status, top, trace, tune, up
 from cli.demo import command as demo
 from cli.service_process import StackError
 from fairlead.errors import FairleadError
 from serving.config import ConfigError
 
-VERBS = (up, generate, chat, status, top, trace, drain, flush, demo, reproduce, simulate, tune, calibrate)
+VERBS = (up, generate, chat, status, top, trace, drain, flush, demo, simulate, tune, calibrate)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -8,7 +8,7 @@ from cli.jobs import run_jobs
 from cli.pool_options import prepare, scenario, workload
 from cli.summary_table import times
 from fairlead.errors import InvalidRequest, listed
-from simulation.reproduction.run import Run, Scenario
+from simulation.run import Run, Scenario
 from simulation.what_if.baseline import Baseline, Isolation
 from simulation.what_if.clients import ClientRow, by_client
 from simulation.what_if.reasons import reasons

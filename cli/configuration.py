@@ -9,7 +9,7 @@ from cli.pool_options import scenario
 from fairlead.errors import InvalidRequest
 from local_worker.core.policies import POLICIES
 from serving.environment import Service, variable
-from simulation.reproduction.run import Scenario
+from simulation.run import Scenario
 from throttler.core.profiles import Limits
 from throttler.core.registry import THROTTLES
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 
 from cli.job_progress import JobProgress
 from fairlead.errors import FairleadError
-from simulation.reproduction.item import Job
+from simulation.job import Job
 
 LOOK_SECONDS = 0.25  # between two looks at how far the simulations are
 Ended = MutableSequence[int]  # shared between the processes: calls that have ended, by job

@@ -4,8 +4,8 @@ import argparse
 import math
 from pathlib import Path
 
+from cli.writing import can_draw
 from fairlead.errors import InvalidRequest
-from simulation.reproduction.writing import can_draw
 
 
 def whole(text: str) -> int:

@@ -13,7 +13,7 @@ from local_worker.config import MIN_SECRET, WorkerConfig
 from local_worker.core.limits import Admission
 from local_worker.sizes import SIZES
 from simulation.hardware import GPUS, MODELS
-from simulation.reproduction.run import Scenario
+from simulation.run import Scenario
 from simulation.spec import ADMISSIONS, ClusterSpec, WorkerSpec
 from simulation.step_time import Measured, Profile, profile
 from simulation.traces import Trace

@@ -10,14 +10,14 @@ from cli.objective import objective
 from cli.option_types import above_zero, whole, written_to
 from cli.pool_options import add_pool_options
 from cli.recommendation import alternatives, best_of, reasons_for
+from cli.report import Chart, Line, Report
 from cli.sizing import Sizing, cost
 from cli.summary_report import summary_report
 from cli.summary_table import clients_table, summary_table
+from cli.writing import write
 from global_scheduler.core.policies import POLICIES as ROUTES
-from simulation.reproduction.item import Chart, Line, Report
-from simulation.reproduction.measures import received
-from simulation.reproduction.run import Run, Scenario
-from simulation.reproduction.writing import write
+from simulation.measures import received
+from simulation.run import Run, Scenario
 from simulation.spec import LOCAL_POLICIES
 from simulation.what_if import clients
 from simulation.what_if.front import ranked

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from cli.comparison import Comparison
 from cli.objective import MOST_WORKERS, Objective, fewest
-from simulation.reproduction.run import Scenario
+from simulation.run import Scenario
 from simulation.what_if.summary import Summary
 
 HOUR = 3600.0

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from simulation.reproduction.item import Chart, Point, Report
+from cli.report import Chart, Point, Report
 from simulation.what_if.front import Unfairness, gap, pareto, slowdown
 from simulation.what_if.summary import HEADER, Summary
 

@@ -13,10 +13,10 @@ from cli.pool_options import add_pool_options
 from cli.recommendation import alternatives, best_of, reasons_for
 from cli.summary_report import summary_report
 from cli.summary_table import summary_table
+from cli.writing import write
 from fairlead.errors import InvalidRequest
 from global_scheduler.core.policies import POLICIES as ROUTES
 from local_worker.core.policies import POLICIES
-from simulation.reproduction.writing import write
 from simulation.what_if.front import ranked
 from simulation.what_if.summary import Summary
 from throttler.core.profiles import Limits

@@ -5,12 +5,10 @@ from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Fleet
 from global_scheduler.core.policies import PolicyConfig
 from serving.cost import WeightedTokens
-from simulation.spec import GLOBAL_POLICIES, ClusterSpec
+from simulation.spec import ClusterSpec
 
 
 def make_dispatcher(spec: ClusterSpec) -> Dispatcher:
     """Before any worker has come."""
-    policy = GLOBAL_POLICIES[spec.route](
-        PolicyConfig(spec.route_quantum_tokens, WeightedTokens(), spec.route_strict_paper)
-    )
+    policy = spec.routes[spec.route](PolicyConfig(spec.route_quantum_tokens, WeightedTokens(), spec.route_strict_paper))
     return Dispatcher(policy, BlockIndex(spec.index_blocks), Fleet(spec.stall_timeout))

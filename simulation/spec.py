@@ -2,45 +2,30 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import partial
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from global_scheduler.core.policies import POLICIES as ROUTES
 from global_scheduler.core.policies import Policy as RoutePolicy
 from global_scheduler.core.policies import PolicyConfig as RouteConfig
 from local_worker.core.limits import Admission
+from local_worker.core.limits import Limits as WorkerLimits
 from local_worker.core.policies import POLICIES, PolicyConfig, QueuePolicy
 from local_worker.core.policies.vtc_predict import VtcOracle
+from local_worker.core.prefix_cache import PrefixCache
 from serving.cost import Cost, parse_cost
-from simulation import slora_policies
-from simulation.baselines import PrebleFixed, SglangLpm
-from simulation.predictors import VtcHalfRight
-from simulation.prompts import BLOCK_TOKENS
+from simulation.decode_runs import RunBatcher
+from simulation.prompts import BLOCK_TOKENS, EOS
 from simulation.sliding_rpm import SlidingRpm
-from simulation.slora_cost import SloraProfiled
 from simulation.step_time import Measured, Profile, profile
 from throttler.core.profiles import Limits, Profiles
 from throttler.core.quota import Quota, Whole
 from throttler.core.registry import THROTTLES
 from throttler.core.throttle import Caller, Decision, Throttle
 
-# The registries', and what only a simulation has: policies that know the future, a measured system's own ones.
-LOCAL_POLICIES: Mapping[str, Callable[[PolicyConfig], QueuePolicy]] = {
-    **POLICIES,
-    "vtc-oracle": VtcOracle,
-    "vtc-half": VtcHalfRight,
-    "sglang-lpm": SglangLpm,
-    "slora-vtc": slora_policies.SloraVtc,
-    "slora-lcf": slora_policies.SloraLcf,
-    "slora-predict": slora_policies.SloraPredict,
-    "slora-oracle": slora_policies.SloraOracle,
-    "slora-half": slora_policies.SloraHalfRight,
-}
-MEASURED_COSTS: Mapping[str, Callable[[], Cost]] = {"slora-profiled": SloraProfiled}
-GLOBAL_POLICIES: Mapping[str, Callable[[RouteConfig], RoutePolicy]] = {**ROUTES, "preble-fixed": PrebleFixed}
-UNLIMITED = 1_000_000
-SLORA_NETWORK_SECONDS = 0.001  # three ways to the worker: from 2 to 6 ms its measured admissions are met equally well
+# The registries', and what only a simulation has: a policy that knows the future.
+LOCAL_POLICIES: Mapping[str, Callable[[PolicyConfig], QueuePolicy]] = {**POLICIES, "vtc-oracle": VtcOracle}
+GLOBAL_POLICIES: Mapping[str, Callable[[RouteConfig], RoutePolicy]] = {**ROUTES}
 
 
 class Admits(Protocol):
@@ -63,17 +48,11 @@ ADMISSIONS: Mapping[str, Callable[[Profiles], Admits]] = {
 }
 
 
-class Engine(StrEnum):
-    """Whose way of batching: this project's, which is SGLang's too, or S-LoRA's (simulation.slora)."""
-
-    FAIRLEAD = "fairlead"
-    SLORA = "slora"
-    SLORA_REVISED = "slora-revised"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSpec:
-    """One worker."""
+    """One worker. A subclass may know other policies, count another cost, batch in another way."""
+
+    policies: ClassVar = LOCAL_POLICIES
 
     profile: Profile | Measured = field(default_factory=lambda: profile("a100-80g", "llama-3.1-8b"))
     policy: str = "dlpm"
@@ -88,13 +67,11 @@ class WorkerSpec:
     max_waiting: int = 1_000_000
     admission: Admission = Admission.RESERVE
     strict_paper: bool = False
-    engine: Engine = Engine.FAIRLEAD
-    decode_run: int = 1  # decoding steps between two looks at the queue; S-LoRA has its own
+    decode_run: int = 1  # decoding steps between two looks at the queue
 
     def make_cost(self) -> Cost:
-        """The configured cost function, or a measured system's own; raises ValueError that says what is wrong."""
-        measured = MEASURED_COSTS.get(self.cost)
-        return parse_cost(self.cost) if measured is None else measured()
+        """The configured cost function; raises ValueError that says what is wrong."""
+        return parse_cost(self.cost)
 
     def make_policy(self) -> QueuePolicy:
         """A queue policy without history; raises KeyError for an unknown name."""
@@ -110,12 +87,31 @@ class WorkerSpec:
             block_tokens=self.block_tokens,
             strict_paper=self.strict_paper,
         )
-        return LOCAL_POLICIES[self.policy](config)
+        return self.policies[self.policy](config)
+
+    def make_batcher(self) -> RunBatcher:
+        """An empty queue, batch and cache."""
+        cache = PrefixCache(self.kv_tokens // self.block_tokens, self.block_tokens)
+        return RunBatcher(self.make_policy(), cache, self.make_cost(), self.limits, [EOS], self.decode_run)
+
+    @property
+    def limits(self) -> WorkerLimits:
+        """What the worker takes on."""
+        return WorkerLimits(
+            max_running=self.max_running,
+            token_budget=self.token_budget,
+            max_prompt_tokens=self.max_prompt_tokens,
+            max_waiting=self.max_waiting,
+            max_waiting_per_client=self.max_waiting,
+            admission=self.admission,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
     """A pool of equal workers behind one scheduler and one gateway. Times in seconds."""
+
+    routes: ClassVar = GLOBAL_POLICIES
 
     workers: int = 1
     worker: WorkerSpec = field(default_factory=WorkerSpec)
@@ -129,35 +125,3 @@ class ClusterSpec:
     event_lag_seconds: float = 0.0  # added to what workers tell the scheduler
     report_seconds: float = 0.25  # between load reports: as stale as the scheduler's view may be
     stall_timeout: float = 5.0
-
-
-def slora(
-    profile: Profile,
-    policy: str,
-    kv_tokens: int,
-    cost: str = "weighted-tokens",
-    limit: int | None = None,
-    engine: Engine = Engine.SLORA,
-) -> ClusterSpec:
-    """The system behind the VTC measurements; `limit` is its RPM's, without which nothing is refused."""
-    worker = WorkerSpec(
-        profile=profile,
-        policy=policy,
-        cost=cost,
-        kv_tokens=kv_tokens,
-        block_tokens=4,  # its pages held one token; small ones waste nearly as little
-        max_prompt_tokens=2048,
-        max_output_tokens=1024,
-        token_budget=kv_tokens,
-        admission=Admission.OPTIMISTIC,
-        strict_paper=True,
-        engine=engine,
-    )
-    limits = Limits(user_per_minute=limit or UNLIMITED, app_per_minute=UNLIMITED)
-    return ClusterSpec(
-        worker=worker,
-        route="round-robin",
-        throttle="sliding-rpm" if limit else "none",
-        limits=limits,
-        network_seconds=SLORA_NETWORK_SECONDS,
-    )

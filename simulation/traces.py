@@ -8,14 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairlead.errors import InvalidRequest
+from fairlead.errors import FairleadError, InvalidRequest
 from simulation.claude_code import APP, SharedPrefixes, sessions_beside
 from simulation.lineage import Lineage
 from simulation.openai_logs import read_openai_log
 from simulation.replay import Replay
 from simulation.rows import LONGEST, Blocks, Reading, Row
 from simulation.servegen import is_servegen, read_servegen
-from simulation.sources import SourceMissing
 from simulation.tables import Line, read_table
 
 BLOCK_TOKENS = {"mooncake_": 512, "claudecode_": 64, "agent_": 64}  # of published traces, by how their names begin
@@ -81,6 +80,10 @@ def _runs(line: Line) -> Iterator[range]:
         if not (first.isdecimal() and (length.isdecimal() if plus else True)):
             raise line.wrong("blocks", f"{run!r} is neither an id nor id+length")
         yield range(int(first), int(first) + int(length or 1))
+
+
+class SourceMissing(FairleadError):
+    """A folder or file of published data was not given, or does not hold what is needed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from local_worker.core.job_table import JobTable
 from local_worker.core.prefix_cache import Link
 from local_worker.core.request import Request
 from serving.sampling import Sampling
-from simulation.batchers import make_batcher
 from simulation.call import Call
 from simulation.clock import Clock
 from simulation.journal import Journal
@@ -65,7 +64,7 @@ class Worker:
         self.alive = True
         self.slowdown = 1.0
         self.stalled_until = 0.0
-        self.batcher = make_batcher(spec)
+        self.batcher = spec.make_batcher()
         self.jobs: JobTable[Session] = JobTable(self.batcher)
         self.tell: Callable[[Worker, News], None] = lambda worker, news: None
         self.entered: Callable[[Session, Request], None] = lambda session, request: None
@@ -139,7 +138,7 @@ class Worker:
         """Everything here is gone, the cache included."""
         self.life += 1
         self.alive = False
-        self.batcher = make_batcher(self.spec)
+        self.batcher = self.spec.make_batcher()
         self.jobs = JobTable(self.batcher)
         self._busy = False
 

@@ -20,7 +20,6 @@ from local_worker.core.batcher import Batcher
 from local_worker.core.request import Request
 from serving.cost import MICRO
 from serving.sampling import Sampling
-from simulation.batchers import make_batcher
 from simulation.prompts import CHAIN_SEED, Segments, digests_of
 from simulation.scheduler import make_dispatcher
 from simulation.spec import ADMISSIONS, ClusterSpec, WorkerSpec
@@ -93,7 +92,7 @@ class Crowd:
     """One worker. `service` is what the two who stay have received, `gap` the most that they were apart."""
 
     def __init__(self) -> None:
-        self.batcher: Batcher = make_batcher(WORKER)
+        self.batcher: Batcher = WORKER.make_batcher()
         self.service = dict.fromkeys(STAYING, 0)
         self._segments = Segments()
         self._arrivals = 0

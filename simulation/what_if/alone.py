@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from simulation.cluster import Cluster
+from simulation.job import Ended
 from simulation.journal import Counting, Journal
 from simulation.replay import Replay
-from simulation.reproduction.item import Ended
 from simulation.rows import Row
 from simulation.spec import ClusterSpec
 from simulation.what_if.fair_shares import FairShares

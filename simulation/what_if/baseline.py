@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from serving.metrics import jain_index
-from simulation.reproduction.item import Ended
-from simulation.reproduction.run import Record, Run
+from simulation.job import Ended
+from simulation.run import Record, Run
 from simulation.spec import ClusterSpec
 from simulation.traces import Trace
 from simulation.what_if.alone import Times, times_alone

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from simulation.reproduction.run import Record, Run
+from simulation.run import Record, Run
 from simulation.what_if.baseline import Baseline
 from simulation.what_if.waits import NAMES, Waits, waits_of
 

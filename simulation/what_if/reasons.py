@@ -3,7 +3,7 @@
 from collections import Counter
 
 from fairlead.outcomes import Outcome
-from simulation.reproduction.run import Run
+from simulation.run import Run
 from simulation.spec import ClusterSpec
 
 

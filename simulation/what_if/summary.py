@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from serving.cost import MICRO
-from simulation.reproduction.measures import hit_rate, service_rate, tokens_per_second
-from simulation.reproduction.run import Record, Run
+from simulation.measures import hit_rate, service_rate, tokens_per_second
+from simulation.run import Record, Run
 from simulation.what_if.baseline import Baseline
 from simulation.what_if.waits import NAMES, Waits, waits_of
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from simulation.reproduction.run import Record
+from simulation.run import Record
 from simulation.what_if.baseline import Baseline
 
 NAMES = ("TTFT mean s", "TTFT p99 s", "latency mean s", "latency p99 s", "slowdown mean", "slowdown p99")

@@ -14,10 +14,10 @@ import pytest
 from cli.job_progress import JobProgress
 from cli.jobs import SimulationFailed, run_jobs
 from fairlead.errors import InvalidRequest
+from reproduction.streams import Stream, Streams
+from simulation.job import Ended
 from simulation.progress import WIDTH, Bar
-from simulation.reproduction.item import Ended
-from simulation.reproduction.run import Scenario
-from simulation.reproduction.streams import Stream, Streams
+from simulation.run import Scenario
 from simulation.spec import ClusterSpec
 
 

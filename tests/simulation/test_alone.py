@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fairlead.errors import InvalidRequest
-from simulation.reproduction.run import Scenario
 from simulation.rows import Row
+from simulation.run import Scenario
 from simulation.spec import ClusterSpec, WorkerSpec
 from simulation.step_time import Coefficients, Measured
 from simulation.traces import Trace

@@ -3,8 +3,8 @@
 import pytest
 
 from fairlead.outcomes import Outcome
-from simulation.reproduction.run import Record, Run
 from simulation.rows import Row
+from simulation.run import Record, Run
 from simulation.spec import WorkerSpec
 from simulation.what_if.baseline import Baseline
 from simulation.what_if.fair_shares import Ask, FairShares, asks_of, window_of

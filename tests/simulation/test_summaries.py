@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.outcomes import Outcome
-from simulation.reproduction.run import Record, Run
+from simulation.run import Record, Run
 from simulation.spec import ClusterSpec
 from simulation.what_if.alone import Times
 from simulation.what_if.baseline import Baseline

@@ -1,0 +1,152 @@
+"""What the papers measure, computed from runs."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations
+from math import ceil
+from statistics import fmean, pvariance
+
+from serving.cost import MICRO, Cost, WeightedTokens
+from serving.metrics import jain_index, percentile
+from simulation.measures import received
+from simulation.run import Record, Run
+
+T = 30  # half the window, seconds (VTC section 5.1)
+MEASURED_SECONDS, POINTS = 600, 20  # of VTC's tables
+Curve = Sequence[float]
+
+
+def actual(run: Run, client: str) -> list[float]:
+    """Service by the workers' ledgers at the end of each second: cached input is free."""
+    known, curve, value = run.actual.get(client, {}), [], 0.0
+    for second in range(int(run.seconds) + 2):
+        value = known.get(second, value)
+        curve.append(value)
+    return curve
+
+
+def rate_around(curve: Curve, second: int) -> float:
+    """W(t - T, t + T) / 2T."""
+    return (curve[min(second + T, len(curve) - 1)] - curve[max(second - T, 0)]) / (2 * T)
+
+
+def gap(curves: Mapping[str, Curve]) -> list[float]:
+    """The largest difference of accumulated service between two clients, by second (VTC section 5.1)."""
+    return [max(values) - min(values) for values in zip(*curves.values(), strict=True)]
+
+
+def gap_since(curves: Mapping[str, Curve], start: int) -> list[float]:
+    """The same of what was received after second `start`: the theorems speak of intervals in which all are backlogged,
+    and before there is a queue whoever sends more gets more."""
+    return gap({client: [max(value - curve[start], 0.0) for value in curve] for client, curve in curves.items()})
+
+
+def all_backlogged(run: Run) -> list[tuple[int, int]]:
+    """From which second to which every client had a request in the queue all the time (VTC Definition 4.1)."""
+    common = [(0.0, run.seconds)]
+    for client in run.clients:
+        waiting = _merged((r.arrival, r.ended if r.admitted is None else r.admitted) for r in run.of(client))
+        common = [(max(a, c), min(b, d)) for a, b in common for c, d in waiting if max(a, c) < min(b, d)]
+    return [(ceil(a), int(b)) for a, b in common if ceil(a) < int(b)]
+
+
+def _merged(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Those that overlap, as one."""
+    merged: list[tuple[float, float]] = []
+    for start, stop in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], stop)
+        else:
+            merged.append((start, stop))
+    return merged
+
+
+def gap_within(curves: Mapping[str, Curve], start: int, stop: int) -> float:
+    """The largest difference of what two clients received in any part of these seconds (VTC Theorem 4.4)."""
+    apart = [
+        [a - b for a, b in zip(first[start : stop + 1], second[start : stop + 1], strict=True)]
+        for first, second in combinations(curves.values(), 2)
+    ]
+    return max(max(values) - min(values) for values in apart)
+
+
+def service_difference(run: Run, cost: Cost | None = None) -> tuple[float, float, float]:
+    """Maximum, mean and variance of VTC's service difference (section 5.1): the sum over clients of what they get less
+    than the client that gets most, or less than they ask for if that is smaller.
+
+    As the authors computed Tables 2 to 6: rates in 19 windows of a minute, evenly over ten minutes; a request's whole
+    service comes evenly between its first and last token. What is got is counted in `cost`, what is asked for always in
+    weighted tokens; refused requests do neither. Their published measurements give the printed figures.
+    """
+    answered = [r for r in run.records if r.first is not None and r.ended > r.first]
+    price, clients = cost or WeightedTokens(), run.clients
+    spread = [(r, r.first or 0.0, _service(r, price) / (r.ended - (r.first or 0.0))) for r in answered]
+    differences = []
+    for number in range(1, POINTS):
+        start = number * (MEASURED_SECONDS - T) / POINTS
+        stop = start + 2 * T
+        got, asked = dict.fromkeys(clients, 0.0), dict.fromkeys(clients, 0.0)
+        for record, first, rate in spread:
+            got[record.client] += rate * max(min(stop, record.ended) - max(start, first), 0.0) / (2 * T)
+            if start <= record.arrival <= stop:
+                asked[record.client] += _service(record, WeightedTokens()) / (2 * T)
+        most = max(got.values())
+        differences.append(sum(min(most - got[client], abs(asked[client] - got[client])) for client in clients))
+    return max(differences), fmean(differences), pvariance(differences)
+
+
+def _service(record: Record, price: Cost) -> float:
+    """What an answered request costs in all."""
+    extend = price.extend(record.input_tokens, 0)
+    return (extend + price.decode(record.output_tokens, record.input_tokens, 0)) / MICRO
+
+
+def response_times(records: Iterable[Record], seconds: float) -> tuple[list[float], list[float]]:
+    """Mean first-token latency of the calls that arrived within T of a time, where there are any."""
+    waits = sorted((record.arrival, record.first - record.arrival) for record in records if record.first is not None)
+    xs, ys = [], []
+    for time in range(0, int(seconds) + 1, T // 3):
+        near = [wait for arrival, wait in waits if time - T <= arrival < time + T]
+        if near:
+            xs.append(float(time))
+            ys.append(fmean(near))
+    return xs, ys
+
+
+def mean_wait(records: Iterable[Record]) -> float:
+    """Mean first-token latency; raises StatisticsError when nobody was answered."""
+    return fmean(record.first - record.arrival for record in records if record.first is not None)
+
+
+def common_span(run: Run) -> tuple[float, float] | None:
+    """When all clients are active: from the last one's first arrival to the first one's last end."""
+    start = max(min(record.arrival for record in run.of(client)) for client in run.clients)
+    stop = min(max(record.ended for record in run.of(client)) for client in run.clients)
+    return (start, stop) if start < stop else None
+
+
+def fairness(run: Run) -> float:
+    """Jain's index of service rates while all clients are active (DLPM section 6.1); 1 when they never are."""
+    span = common_span(run)
+    if span is None:
+        return 1.0
+    curves = (received(run, client) for client in run.clients)
+    return jain_index([curve[int(span[1])] - curve[int(span[0])] for curve in curves])
+
+
+def program_times(run: Run, client: str) -> list[float]:
+    """Seconds from the first arrival to the last end of each of the client's interactions."""
+    spans: dict[str, tuple[float, float]] = {}
+    for record in run.of(client):
+        begin, end = spans.get(record.interaction, (record.arrival, record.ended))
+        spans[record.interaction] = min(begin, record.arrival), max(end, record.ended)
+    return [end - begin for begin, end in spans.values()]
+
+
+def over(run: Run, clients: Iterable[str], times: Callable[[Run, str], list[float]], percent: float) -> float:
+    """Mean over `clients` of a percentile of their `times` (DLPM Figure 7)."""
+    return fmean(percentile(times(run, client), percent) for client in clients)
+
+
+def first_token_times(run: Run, client: str) -> list[float]:
+    """First-token latencies."""
+    return [record.first - record.arrival for record in run.of(client) if record.first is not None]

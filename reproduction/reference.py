@@ -1,0 +1,115 @@
+"""Published measurements to hold the simulator against: one file per scheduler and workload, one row per request.
+
+The folder's own README describes the columns. Every run is simulated with the arrivals and lengths that were measured.
+"""
+
+import csv
+import gzip
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from reproduction.systems import slora
+from simulation.call import Call
+from simulation.prompts import Segments
+from simulation.spec import ClusterSpec
+from simulation.step_time import Profile
+from simulation.traces import SourceMissing
+
+POLICIES = {
+    "FCFS": "fcfs",
+    "LCF": "slora-lcf",
+    "LShare": "fcfs",  # RPM in front of FCFS
+    "VTC": "slora-vtc",
+    "VTC_predict": "slora-predict",
+    "VTC_oracle": "slora-oracle",
+    "VTC_pred_50": "slora-half",
+}
+# Workloads that were run again with the revised code (fair_bench/REVISION.md of the authors' code).
+REVISED = frozenset({"overload", "overload-multi", "overload-weighted", "real"})
+FRESH = "real"  # for the Arena trace the server was started anew
+FIRST_SECONDS = 1.1  # what its first prompt took longer, in the fitted runs
+A10G_KV_TOKENS = 10_000
+PROFILED = "_profile"
+SUFFIX = ".csv.gz"
+EXTRA_TOKENS = 2  # what the tokenizer adds: 41, not 42, prompts of "256" tokens fit where 10,833 tokens may enter
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measured request, seconds; `latency` None when it was refused."""
+
+    client: str
+    arrival: float
+    input_tokens: int
+    output_tokens: int
+    first_token: float
+    latency: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One measured run. `pool` names GPU and model, `limit` is RPM's."""
+
+    name: str
+    scheduler: str
+    workload: str
+    pool: str
+    kv_tokens: int
+    limit: int | None
+    rows: tuple[Row, ...]
+
+    def calls(self) -> list[Call]:
+        """The same requests; no two share a prefix. In "overload-weighted", too, all clients were treated alike."""
+        segments = Segments()
+        return [
+            Call(
+                number=number,
+                client=row.client,
+                prompt=segments.fresh(row.input_tokens + EXTRA_TOKENS),
+                output_tokens=row.output_tokens,
+                arrival=row.arrival,
+            )
+            for number, row in enumerate(self.rows)
+        ]
+
+    def spec(self, profile: Profile) -> ClusterSpec:
+        """The measured system on `profile`."""
+        policy = POLICIES[self.scheduler.removesuffix(PROFILED)]
+        cost = "slora-profiled" if self.scheduler.endswith(PROFILED) else "weighted-tokens"
+        revised = self.workload in REVISED and policy != "fcfs"
+        if self.workload == FRESH:
+            profile = replace(profile, first_seconds=FIRST_SECONDS)
+        return slora(profile, policy, self.kv_tokens, cost, self.limit, revised)
+
+
+def run_names(folder: Path) -> list[str]:
+    """Of the runs in the folder's manifest, in its order; raises SourceMissing."""
+    manifest = folder / "MANIFEST.json"
+    if not manifest.is_file():
+        raise SourceMissing(f"no measurements in {folder}: there is no MANIFEST.json")
+    return [str(entry["file"]).removesuffix(SUFFIX) for entry in json.loads(manifest.read_text())]
+
+
+def read_run(folder: Path, name: str) -> Run:
+    """One of these."""
+    with gzip.open(folder / f"{name}{SUFFIX}", "rt") as file:
+        rows = tuple(_row(row) for row in csv.DictReader(file))
+    parts = name.split("__")
+    if parts[0] == "sec6.4":
+        scheduler = parts[2].rpartition("-")[0]
+        return Run(name, scheduler, parts[3], "a100-80g llama-2-13b", int(parts[1]), None, rows)
+    limit = int(parts[1].removeprefix("rpm")) if parts[0] == "LShare" else None
+    return Run(name, parts[0], parts[-1], "a10g llama-2-7b", A10G_KV_TOKENS, limit, rows)
+
+
+def _row(row: dict[str, str]) -> Row:
+    latency = float(row["latency_s"])
+    return Row(
+        client=row["client"],
+        arrival=float(row["arrival_s"]),
+        input_tokens=int(row["input_tokens"]),
+        output_tokens=int(row["output_tokens"]),
+        first_token=float(row["first_token_s"]),
+        latency=None if latency < 0 else latency,
+    )

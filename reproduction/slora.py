@@ -1,0 +1,172 @@
+"""How the engine behind the VTC measurements batches (S-LoRA, on LightLLM; VTC section 5.1).
+
+It is the measured system's own admission around a policy of ours: new requests enter from the tenth decoding step on,
+by an estimate of the most memory that the batch will ever need, and a prefill runs alone while the others wait.
+Three more of its habits were read in its published code (github.com/Ying1123/VTC-artifact, slora/server/router) and
+found in the measured admissions: room for an adapter is set aside for every client in the batch although none is
+loaded; arrivals are read only when a step begins, after the decision who enters and after the step was paid for, or
+when somebody has ended; and in the revised code everybody in the batch pays once more whenever somebody ends.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+
+from local_worker.core.batch import Slice, StepResult
+from local_worker.core.batcher import Advance, Plan
+from local_worker.core.limits import Limits
+from local_worker.core.policies.client_queues import ClientQueues
+from local_worker.core.policies.fcfs import Fcfs
+from local_worker.core.policies.protocol import QueuePolicy
+from local_worker.core.prefix_cache import PrefixCache
+from local_worker.core.request import Request
+from reproduction.outlook import Outlook, Size
+from reproduction.slora_policies import SloraVtc
+from serving.cost import Cost
+from simulation.decode_runs import RunBatcher, left_of
+
+DECODES_BETWEEN_PREFILLS = 10
+PREFILL_SHARE = 6  # at most 1/6 of the memory, or the longest request, in new prompts at a time
+LONGEST_REQUEST = 3072
+ADAPTER_TOKENS = 32  # four pages per rank, of rank 8
+
+
+class SloraBatcher(RunBatcher):
+    """Needs optimistic admission with pages given as tokens come; the estimate keeps it from ever retracting."""
+
+    def __init__(
+        self,
+        policy: QueuePolicy,
+        cache: PrefixCache,
+        cost: Cost,
+        limits: Limits,
+        eos_token_ids: Collection[int],
+        capacity: int,
+    ) -> None:
+        super().__init__(policy, cache, cost, limits, eos_token_ids, DECODES_BETWEEN_PREFILLS)
+        self._capacity = capacity  # tokens
+        self._prefill_limit = max(self._capacity // PREFILL_SHARE, LONGEST_REQUEST)
+        self._decodes = 0
+        self._prefill = 0
+        self._due = True
+        self._unread: list[tuple[Request, float]] = []  # arrivals that the queue does not know yet, and when they came
+        self._queues = ClientQueues()
+        self._clients: dict[str, None] = {}  # ever seen
+
+    def submit(self, request: Request, now: float) -> Request | None:
+        """See Batcher; nobody gives way."""
+        self._check(request)
+        self._unread.append((request, now))
+        return None
+
+    def _read(self) -> None:
+        for request, since in self._unread:
+            super().submit(request, since)
+            self._queues.add(request)
+            self._clients[request.client] = None
+        self._unread.clear()
+
+    def abort(self, request: Request) -> None:
+        """See Batcher."""
+        if request in self._waiting:
+            self._queues.remove(request)
+        self._unread = [entry for entry in self._unread if entry[0] is not request]
+        super().abort(request)
+
+    def plan(self, now: float) -> Plan | None:
+        """The prompts that enter, alone; without such, a decoding step."""
+        if not self._running:
+            self._read()
+        self._due = not self._running or self._decodes >= DECODES_BETWEEN_PREFILLS
+        self._prefill = 0
+        plan = super().plan(now)
+        if plan is not None:
+            self._begin(plan)
+        return plan
+
+    def _begin(self, plan: Plan) -> None:
+        """A decoding step is paid for when it begins, by the authors' counters; then those who came meanwhile are read:
+        what they are lifted to includes it."""
+        if isinstance(self.policy, SloraVtc) and not _computes_prompts(plan):
+            for piece in plan.batch.slices:
+                self.policy.pay_latest(piece.request)
+        self._read()
+
+    def _slices(self) -> Iterator[Slice]:
+        slices = list(super()._slices())
+        prompts = [piece for piece in slices if piece.start < piece.request.prompt_tokens]
+        yield from prompts or slices
+
+    def admit(self, request: Request) -> int | None:
+        """Gate: see the module's first lines."""
+        if not self._due or self._prefill + request.prompt_tokens > self._prefill_limit:
+            return None
+        if not self._fits(request, self._outlook(), 0):
+            return None
+        extend = super().admit(request)
+        if extend is not None:
+            self._prefill += request.prompt_tokens
+            self._queues.remove(request)
+        return extend
+
+    def _outlook(self) -> Outlook:
+        running = self._running
+        sizes = [(left_of(r) - 1, len(r.tokens)) if r.output_tokens else _entering(r) for r in running]
+        return Outlook(sizes, {request.client for request in running})
+
+    def _fits(self, request: Request, outlook: Outlook, steps: int) -> bool:
+        """After so many more steps."""
+        clients = len(outlook.clients) + (request.client not in outlook.clients)
+        return outlook.most(_entering(request), steps) < self._capacity - ADAPTER_TOKENS * clients
+
+    def _steps(self, plan: Plan) -> int:
+        """Until somebody ends, might enter, or might be read: what a newcomer is lifted to changes with every step."""
+        if not (isinstance(self.policy, Fcfs) or len(self._queues.clients) == len(self._clients)):
+            return 1
+        end = min(left_of(piece.request) for piece in plan.batch.slices)
+        if not self._due:
+            return max(1, min(end, DECODES_BETWEEN_PREFILLS - self._decodes - 1))
+        if not self._waiting:
+            return 1
+        heads, outlook = [self._queues.first(client) for client in self._queues.clients], self._outlook()
+        return next((n for n in range(1, end) if any(self._fits(head, outlook, n) for head in heads)), end)
+
+    def commit(self, plan: Plan, result: StepResult) -> list[Advance]:
+        """See Batcher."""
+        self._decodes = 0 if _computes_prompts(plan) else self._decodes + 1
+        return self._committed(super().commit(plan, result))
+
+    def commit_run(self, plan: Plan, tokens: Sequence[Sequence[int]]) -> list[Advance]:
+        """See RunBatcher."""
+        self._decodes += max(len(run) for run in tokens)
+        return self._committed(super().commit_run(plan, tokens))
+
+    def _committed(self, advances: list[Advance]) -> list[Advance]:
+        if any(advance.finish is not None for advance in advances):
+            self._read()
+        return advances
+
+
+class RevisedSloraBatcher(SloraBatcher):
+    """As of the authors' revision, under one of their counters: see the module's first lines."""
+
+    def _retire(self, request: Request) -> None:
+        assert isinstance(self.policy, SloraVtc)
+        self.policy.pay_latest(request)
+        super()._retire(request)
+
+    def _committed(self, advances: list[Advance]) -> list[Advance]:
+        assert isinstance(self.policy, SloraVtc)
+        if any(advance.finish is not None for advance in advances):
+            for advance in advances:
+                if advance.finish is None:
+                    self.policy.pay_latest(advance.request)
+        return super()._committed(advances)
+
+
+def _computes_prompts(plan: Plan) -> bool:
+    """All slices do, or none."""
+    piece = plan.batch.slices[0]
+    return piece.start < piece.request.prompt_tokens
+
+
+def _entering(request: Request) -> Size:
+    return request.sampling.max_tokens - 1, request.prompt_tokens + 1

@@ -1,0 +1,108 @@
+"""The counters of the measured system, where they differ from the paper that describes them (VTC Algorithm 2).
+
+Read in the authors' published code (github.com/Ying1123/VTC-artifact, slora/server/router/*_req_queue.py) and held
+against the order of admissions in their measurements: a client that comes back to an empty queue is not lifted, ties go
+to the client that was seen first, and a token is paid when the step after the one that made it begins.
+"""
+
+import random
+
+from local_worker.core.policies.protocol import PolicyConfig
+from local_worker.core.policies.vtc import Vtc
+from local_worker.core.request import Request
+from serving.cost import charge
+
+WEIGHT_OF_OLD = 4  # of five: the prediction is a moving average, in parts of a token, not the mean of the last five
+
+
+class SloraVtc(Vtc):
+    """See the module."""
+
+    def __init__(self, config: PolicyConfig) -> None:
+        super().__init__(config)
+        self._seen: dict[str, int] = {}  # clients in order of their first requests
+
+    @property
+    def bound_micro(self) -> None:
+        """None is claimed."""
+
+    def arrived(self, request: Request) -> None:
+        """See QueuePolicy."""
+        self._seen.setdefault(request.client, len(self._seen))
+        super().arrived(request)
+
+    def _joining(self, client: str) -> int:
+        least = self._ranks.least()
+        return max(self._counter(client), 0 if least is None else self._counter(least))
+
+    def _rank(self, client: str) -> None:
+        self._ranks.put(client, (self._counter(client), self._seen[client]))
+
+    def generated(self, request: Request, tokens: int) -> None:
+        """Of several decoding steps in one, what the second and later ones paid when they began."""
+        self._pay(request, request.output_tokens - tokens, request.output_tokens - 1)
+
+    def pay_latest(self, request: Request) -> None:
+        """For the token that `request` made last: who calls it, and when, says reproduction.slora."""
+        self._pay(request, request.output_tokens - 1, request.output_tokens)
+
+    def _pay(self, request: Request, start: int, stop: int) -> None:
+        if stop > start:
+            self._charge(request, self._charging.output(request, start, stop))
+
+
+class SloraLcf(SloraVtc):
+    """No lift at all."""
+
+    def _joining(self, client: str) -> int:
+        return self._counter(client)
+
+
+class SloraPredict(SloraVtc):
+    """Pays for the predicted output at admission (VTC Algorithm 3)."""
+
+    def __init__(self, config: PolicyConfig) -> None:
+        super().__init__(config)
+        self._average: dict[str, float] = {}
+        self._predicted: dict[Request, float] = {}  # of running requests
+
+    def _predict(self, request: Request) -> float:
+        return self._average.get(request.client, 0.0)
+
+    def _until(self, request: Request, predicted: float) -> int:
+        """Cost of so many output tokens: a part of a token costs that part of it."""
+        whole = int(predicted)
+        part = self._charging.output(request, whole, whole + 1) * (predicted - whole)
+        return self._charging.output(request, 0, whole) + round(part)
+
+    def _entry_cost(self, request: Request, tokens: int) -> int:
+        predicted = self._predicted[request] = self._predict(request)
+        return super()._entry_cost(request, tokens) + self._until(request, predicted)
+
+    def _pay(self, request: Request, start: int, stop: int) -> None:
+        """Each token beyond the prediction, in full also where the prediction ends within it."""
+        super()._pay(request, max(start, int(self._predicted[request])), stop)
+
+    def finished(self, request: Request) -> None:
+        """What was predicted and did not come is given back."""
+        predicted, made = self._predicted.pop(request), request.output_tokens
+        if predicted > made:
+            surplus = self._until(request, predicted) - self._until(request, made)
+            self._add(request.client, -charge(surplus, request.weight))
+        old = self._average.get(request.client, made)
+        self._average[request.client] = (WEIGHT_OF_OLD * old + made) / (WEIGHT_OF_OLD + 1)
+        super().finished(request)
+
+
+class SloraOracle(SloraPredict):
+    """Knows each output's length."""
+
+    def _predict(self, request: Request) -> float:
+        return request.sampling.max_tokens
+
+
+class SloraHalfRight(SloraPredict):
+    """Predicts anything within 50 % of the real length, evenly."""
+
+    def _predict(self, request: Request) -> float:
+        return request.sampling.max_tokens * random.Random(int(request.id)).uniform(0.5, 1.5)

@@ -1,0 +1,94 @@
+"""The systems that the papers measured: their policies, costs and batching, where they are not this project's."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from local_worker.core.limits import Admission
+from local_worker.core.prefix_cache import PrefixCache
+from reproduction import slora_policies
+from reproduction.baselines import PrebleFixed, SglangLpm
+from reproduction.predictors import VtcHalfRight
+from reproduction.slora import RevisedSloraBatcher, SloraBatcher
+from reproduction.slora_cost import SloraProfiled
+from serving.cost import Cost
+from simulation.decode_runs import RunBatcher
+from simulation.prompts import EOS
+from simulation.spec import GLOBAL_POLICIES, LOCAL_POLICIES, ClusterSpec, WorkerSpec
+from simulation.step_time import Profile
+from throttler.core.profiles import Limits
+
+COSTS: Mapping[str, Callable[[], Cost]] = {"slora-profiled": SloraProfiled}
+UNLIMITED = 1_000_000
+SLORA_NETWORK_SECONDS = 0.001  # three ways to the worker: from 2 to 6 ms its measured admissions are met equally well
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredWorker(WorkerSpec):
+    """A worker with the measured systems' policies and costs."""
+
+    policies: ClassVar = {
+        **LOCAL_POLICIES,
+        "vtc-half": VtcHalfRight,
+        "sglang-lpm": SglangLpm,
+        "slora-vtc": slora_policies.SloraVtc,
+        "slora-lcf": slora_policies.SloraLcf,
+        "slora-predict": slora_policies.SloraPredict,
+        "slora-oracle": slora_policies.SloraOracle,
+        "slora-half": slora_policies.SloraHalfRight,
+    }
+
+    def make_cost(self) -> Cost:
+        """A measured system's own cost, or one that every worker knows; raises ValueError that says what is wrong."""
+        return COSTS[self.cost]() if self.cost in COSTS else WorkerSpec.make_cost(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SloraWorker(MeasuredWorker):
+    """S-LoRA's batching (reproduction.slora), as it was measured first or after its revision."""
+
+    is_revised: bool = False
+
+    def make_batcher(self) -> RunBatcher:
+        """Its pages held one token. Ours are larger, for speed: what rounding up takes is added."""
+        cache = PrefixCache(self.kv_tokens // self.block_tokens + self.max_running, self.block_tokens)
+        batcher = RevisedSloraBatcher if self.is_revised else SloraBatcher
+        return batcher(self.make_policy(), cache, self.make_cost(), self.limits, [EOS], self.kv_tokens)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredPool(ClusterSpec):
+    """A pool with the measured systems' routing."""
+
+    routes: ClassVar = {**GLOBAL_POLICIES, "preble-fixed": PrebleFixed}
+
+
+def slora(
+    profile: Profile,
+    policy: str,
+    kv_tokens: int,
+    cost: str = "weighted-tokens",
+    limit: int | None = None,
+    is_revised: bool = False,
+) -> ClusterSpec:
+    """The system behind the VTC measurements; `limit` is its RPM's, without which nothing is refused."""
+    worker = SloraWorker(
+        profile=profile,
+        policy=policy,
+        cost=cost,
+        kv_tokens=kv_tokens,
+        block_tokens=4,  # its pages held one token; small ones waste nearly as little
+        max_prompt_tokens=2048,
+        max_output_tokens=1024,
+        token_budget=kv_tokens,
+        admission=Admission.OPTIMISTIC,
+        is_revised=is_revised,
+    )
+    limits = Limits(user_per_minute=limit or UNLIMITED, app_per_minute=UNLIMITED)
+    return ClusterSpec(
+        worker=worker,
+        route="round-robin",
+        throttle="sliding-rpm" if limit else "none",
+        limits=limits,
+        network_seconds=SLORA_NETWORK_SECONDS,
+    )
