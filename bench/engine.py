@@ -28,8 +28,9 @@ from bench.machine import describe, memory_bandwidth
 from bench.shapes import RANDOM, SHAPES, random_model
 from fairlead.token_ids import pack_ids
 from local_worker.core.batch import Pending, StepResult
-from local_worker.core.batcher import Advance, Batcher, Plan
+from local_worker.core.batcher import Batcher
 from local_worker.core.limits import Limits
+from local_worker.core.plan import Advance, Plan
 from local_worker.core.policies import POLICIES, PolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request

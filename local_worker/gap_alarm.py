@@ -39,7 +39,7 @@ class GapAlarm:
             "cost": self._config.cost,
             "admission": self._config.admission,
             "bound_micro": batcher.policy.bound_micro,
-            "segments": batcher.history.segments(),
+            "segments": batcher.ledger.history.segments(),
         }
         # Clients' names are in it: for this user's eyes only, under a name that nobody can lay in wait at.
         with tempfile.NamedTemporaryFile(

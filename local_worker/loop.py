@@ -12,9 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from local_worker.core.batch import Engine, Pending
-from local_worker.core.batcher import Batcher, Plan
+from local_worker.core.batcher import Batcher
 from local_worker.core.job import Job
 from local_worker.core.job_table import JobTable
+from local_worker.core.plan import Plan
 from local_worker.outbox import Outbox, Sink, make_outbox
 
 log = logging.getLogger(__name__)

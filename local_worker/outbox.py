@@ -145,18 +145,18 @@ def _request_end(job: Job[Sink]) -> scheduler_pb2.RequestEnd:
 
 def _load(batcher: Batcher, step_seconds: float) -> scheduler_pb2.Load:
     """How loaded the worker is; without services."""
-    prompt_tokens, cached_tokens = batcher.prompt_tokens
+    ledger = batcher.ledger
     return scheduler_pb2.Load(
         running=batcher.running,
         waiting=batcher.waiting,
-        kv_tokens_used=batcher.kv_tokens_used,
+        kv_tokens_used=batcher.cache.tokens_used,
         step_seconds=step_seconds,
         fairness_gap=batcher.fairness_gap / MICRO,
         fairness_bound=(batcher.policy.bound_micro or 0) / MICRO,
         service_rate=batcher.service_rate / MICRO,
-        recomputed_tokens=batcher.recomputed_tokens,
-        prompt_tokens=prompt_tokens,
-        cached_tokens=cached_tokens,
+        recomputed_tokens=ledger.recomputed_tokens,
+        prompt_tokens=ledger.prompt_tokens,
+        cached_tokens=ledger.cached_tokens,
     )
 
 

@@ -11,8 +11,8 @@ when somebody has ended; and in the revised code everybody in the batch pays onc
 from collections.abc import Collection, Iterator, Sequence
 
 from local_worker.core.batch import Slice, StepResult
-from local_worker.core.batcher import Advance, Plan
 from local_worker.core.limits import Limits
+from local_worker.core.plan import Advance, Plan
 from local_worker.core.policies.client_queues import ClientQueues
 from local_worker.core.policies.fcfs import Fcfs
 from local_worker.core.policies.protocol import QueuePolicy

@@ -31,7 +31,7 @@ class Books:
         for request in worker.batcher.queue:
             if request.prepaid:
                 self._prepaid[worker.name, worker.life, request.client] = None
-        for account in worker.batcher.accounts:
+        for account in worker.batcher.ledger.accounts:
             balance = policy.balance(account.client)
             if policy.balance_range_micro is not None:
                 least, most = policy.balance_range_micro

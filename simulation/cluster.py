@@ -134,7 +134,7 @@ class Cluster:
             batcher, now = worker.batcher, self.clock.now
             oldest = batcher.oldest_queued_at
             queued = 0.0 if oldest is None else now - oldest
-            load = Load(batcher.running, batcher.waiting, batcher.kv_tokens_used, queued)
+            load = Load(batcher.running, batcher.waiting, batcher.cache.tokens_used, queued)
             member = self.members[worker.name]
             self.clock.after(self.spec.network_seconds, lambda: self.dispatcher.reported(member, load, self.clock.now))
         if not self.idle or self.clock.now == 0:

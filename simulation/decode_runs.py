@@ -7,8 +7,9 @@ which a request makes several tokens: nobody can enter before its end, and who e
 from collections.abc import Collection, Sequence
 
 from local_worker.core.batch import Slice
-from local_worker.core.batcher import Advance, Batcher, Plan
+from local_worker.core.batcher import Batcher
 from local_worker.core.limits import Limits
+from local_worker.core.plan import Advance, Plan
 from local_worker.core.policies.protocol import QueuePolicy
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request

@@ -6,9 +6,9 @@ from functools import partial
 
 from fairlead.outcomes import Outcome
 from local_worker.core.batch import StepResult
-from local_worker.core.batcher import Plan
 from local_worker.core.job import Ended, Job, JobEvents
 from local_worker.core.job_table import JobTable
+from local_worker.core.plan import Plan
 from local_worker.core.prefix_cache import Link
 from local_worker.core.request import Request
 from serving.sampling import Sampling

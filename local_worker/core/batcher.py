@@ -11,47 +11,25 @@ commit. What a request is given beyond its end, in a step that was planned befor
 pages go to others at once, since steps compute in the order of their plans.
 """
 
-import heapq
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import repeat
-from typing import NamedTuple
 
-from fairlead.errors import ClientLimit, QueueFull, TooLong
 from fairlead.outcomes import FinishReason
 from local_worker.core.batch import Batch, Slice, StepResult, TokenLogprobs
-from local_worker.core.crowd import Crowd
-from local_worker.core.history import History
+from local_worker.core.deadlines import Deadlines
 from local_worker.core.in_flight import InFlight
 from local_worker.core.ledger import Account, Ledger
 from local_worker.core.limits import Admission, Limits
 from local_worker.core.live_gap import LiveGap
+from local_worker.core.plan import Advance, Plan
 from local_worker.core.policies.protocol import QueuePolicy
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
 from local_worker.core.room import Room
 from local_worker.core.service_rate import ServiceRate
+from local_worker.core.step_budget import behind, shares
+from local_worker.core.waiting_queue import WaitingQueue
 from serving.cost import Cost
-
-RETRY_SECONDS = 1.0
-SPARE_DEADLINES = 16  # of requests that have left, remembered without need
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """One step: what to compute, and who has just entered the running batch, for the first time or again."""
-
-    batch: Batch
-    admitted: tuple[Request, ...]
-
-
-class Advance(NamedTuple):
-    """One request's next tokens, one from an engine's step; `finish` when the last of them ends the output."""
-
-    request: Request
-    tokens: Sequence[int]
-    finish: FinishReason | None
-    logprobs: TokenLogprobs | None = None  # of the last token, when the caller asked
 
 
 class Batcher:
@@ -64,14 +42,13 @@ class Batcher:
         self.cache = cache
         self._limits = limits
         self._eos = frozenset(eos_token_ids)
-        self._ledger = Ledger(cost)
+        self.ledger = Ledger(cost)
         self._gap = LiveGap()
         self._rate = ServiceRate()
-        self._waiting: dict[Request, float] = {}  # request -> when it was queued
-        self._crowd = Crowd()
+        self._waiting = WaitingQueue(limits)
         self._held = Room(cache.pages)
         self._running: dict[Request, None] = {}
-        self._deadlines: list[tuple[float, int, Request]] = []  # a heap; of some that have left already
+        self._deadlines = Deadlines()
         self._step_left = 0  # tokens that the step being planned can still compute
         self._in_flight = InFlight()
 
@@ -86,16 +63,6 @@ class Batcher:
         return len(self._waiting)
 
     @property
-    def recomputed_tokens(self) -> int:
-        """Tokens computed once more because of retractions and lost workers, since the start."""
-        return self._ledger.recomputed_tokens
-
-    @property
-    def prompt_tokens(self) -> tuple[int, int]:
-        """Of admitted requests since the start, and how many of these the prefix cache held."""
-        return self._ledger.prompt_tokens, self._ledger.cached_tokens
-
-    @property
     def fairness_gap(self) -> int:
         """See LiveGap: to be compared with the policy's `bound_micro`."""
         return self._gap.worst
@@ -108,31 +75,16 @@ class Batcher:
     @property
     def queue(self) -> Collection[Request]:
         """Waiting requests, the longest waiting first."""
-        return self._waiting.keys()
-
-    @property
-    def accounts(self) -> Collection[Account]:
-        """What each client received and has under way."""
-        return self._ledger.accounts
-
-    @property
-    def history(self) -> History:
-        """See History: what the gap came from."""
-        return self._ledger.history
-
-    @property
-    def kv_tokens_used(self) -> int:
-        """Capacity of the pages that running requests reference."""
-        return self.cache.referenced * self.cache.block_tokens
+        return self._waiting.requests
 
     @property
     def oldest_queued_at(self) -> float | None:
         """When the longest-waiting request was queued."""
-        return next(iter(self._waiting.values()), None)
+        return self._waiting.oldest_since
 
     def take_changed_accounts(self) -> Iterator[tuple[Account, int]]:
         """The accounts that changed since the last call, each with the client's balance."""
-        return ((account, self.policy.balance(account.client)) for account in self._ledger.take_changed())
+        return ((account, self.policy.balance(account.client)) for account in self.ledger.take_changed())
 
     def submit(self, request: Request, now: float) -> Request | None:
         """Queue `request`; raises TooLong, ClientLimit or QueueFull and then has changed nothing.
@@ -140,39 +92,21 @@ class Batcher:
         Returns the request that gave way to it, when the queue was full.
         """
         self._check(request)
-        displaced = None
-        if self.waiting >= self._limits.max_waiting:
-            displaced = self._crowd.giving_way_to(request)
-            if displaced is None:
-                message = f"{self.waiting} requests are waiting; the limit is {self._limits.max_waiting}"
-                raise QueueFull(message, RETRY_SECONDS)
+        displaced = self._waiting.giving_way_to(request)
+        if displaced is not None:
             self.abort(displaced)
-        self._waiting[request] = now
-        self._crowd.add(request)
-        if request.deadline is not None:
-            self._expect(request.deadline, request)
+        self._waiting.add(request, now)
+        self._deadlines.add(request)
         self.cache.match(request)
         self.policy.arrived(request)
         self._held.arrived(request)
-        self._ledger.arrived(request)
+        self.ledger.arrived(request)
         self._gap.watch(request.client)
         return displaced
 
     def _check(self, request: Request) -> None:
-        limits, capacity = self._limits, self.cache.pages * self.cache.block_tokens
-        # What earlier attempts generated came out of the output's budget: it is no longer prompt.
-        prompt_tokens = request.prompt_tokens - request.seed_position
-        if prompt_tokens > limits.max_prompt_tokens:
-            message = f"at most {limits.max_prompt_tokens} prompt tokens, got {prompt_tokens}"
-            raise TooLong(message, "prompt")
-        if request.budget > capacity:
-            message = f"{request.prompt_tokens} prompt tokens and max_tokens {request.sampling.max_tokens}"
-            message += f" make {request.budget}; the KV cache holds {capacity}"
-            raise TooLong(message, "sampling.max_tokens")
-        mine = self._ledger.waiting(request.client)
-        if mine >= limits.max_waiting_per_client:
-            message = f"the client has {mine} requests waiting; the limit is {limits.max_waiting_per_client}"
-            raise ClientLimit(message, RETRY_SECONDS)
+        self._limits.check_size(request, self.cache.pages * self.cache.block_tokens)
+        self._waiting.check_client(self.ledger.waiting(request.client))
 
     def match(self, request: Request) -> int:
         """Gate: prompt tokens that the cache holds."""
@@ -191,26 +125,25 @@ class Batcher:
         """
         if self.closed:
             return None
-        extend = self.cache.admit(request, self._needed(request))
+        extend = self.cache.admit(request, self._limits.tokens_on_entry(request, self.cache.block_tokens))
         if extend is None:
             return None
         self._step_left -= extend
-        del self._waiting[request]
-        self._crowd.discard(request)
+        self._waiting.remove(request)
         self._running[request] = None
         self._held.entered(request)
         if not request.retractions:
             request.cached = request.computed
         if request.paid:
-            self._ledger.readmitted(request, extend)
+            self.ledger.readmitted(request, extend)
             return 0
         request.paid = True
-        self._ledger.admitted(request)
+        self.ledger.admitted(request)
         return extend
 
     def reserve(self, request: Request) -> range:
         """Gate: room for output that has not been charged, as far as it is beyond the client's share."""
-        needed = self._needed(request)
+        needed = self._limits.tokens_on_entry(request, self.cache.block_tokens)
         fresh = 0 if request in self._running else self.cache.pages_for(needed) - request.matched
         beyond = self._held.beyond(request.client, fresh) * self.cache.block_tokens
         start = max(request.reserved, request.output_tokens)
@@ -218,15 +151,8 @@ class Batcher:
         if stop <= start:
             return range(start, start)
         ahead = range(start, stop)
-        self._ledger.reserved(request, ahead)
+        self.ledger.reserved(request, ahead)
         return ahead
-
-    def _needed(self, request: Request) -> int:
-        """Tokens that must fit on entry. Headroom doubles with each retraction: nobody is thrown out for ever."""
-        if self._limits.admission is Admission.RESERVE:
-            return request.budget
-        headroom = self.cache.block_tokens << request.retractions
-        return min(request.budget, len(request.tokens) + headroom)
 
     def plan(self, now: float) -> Plan | None:
         """Admit what the policy chooses, then slice; None when nothing is to be computed, or not before a commit.
@@ -241,11 +167,11 @@ class Batcher:
             # Nobody enters in the step in which somebody had to leave: it would have to leave again soon.
             self._make_room(now)
         elif self._waiting and len(self._running) < self._limits.max_running:
-            self._step_left = self._limits.token_budget - sum(map(_behind, self._running))
+            self._step_left = self._limits.token_budget - sum(map(behind, self._running))
             if not self.closed:
                 admitted = self.policy.select(self)
-        self._gap.observe(self._ledger.backlogged)
-        self._rate.observe(self._ledger.weighted, bool(self._running), now)
+        self._gap.observe(self.ledger.backlogged)
+        self._rate.observe(self.ledger.weighted, bool(self._running), now)
         slices = tuple(self._slices())
         if not slices:
             return None
@@ -271,27 +197,13 @@ class Batcher:
         self.cache.release(request)
         request.computed = 0
         request.retractions += 1
-        self._waiting[request] = now
+        self._waiting.put_back(request, now)
         self.cache.match(request)
         self.policy.retracted(request)
-        self._ledger.retracted(request)
+        self.ledger.retracted(request)
 
     def _slices(self) -> Iterator[Slice]:
-        """Decoding requests first, one token each; what is left of the budget goes to prompts, oldest first."""
-        prompts = []
-        left = self._limits.token_budget
-        for request in self._running:
-            missing = _behind(request)
-            if missing == 1:
-                yield self._slice(request, 1)
-                left -= 1
-            elif missing > 1:
-                prompts.append((request, missing))
-        for request, missing in prompts:
-            if left <= 0:
-                return
-            yield self._slice(request, min(missing, left))
-            left -= missing
+        return (self._slice(request, tokens) for request, tokens in shares(self._running, self._limits.token_budget))
 
     def _slice(self, request: Request, tokens: int) -> Slice:
         stop = request.computed + tokens
@@ -318,7 +230,7 @@ class Batcher:
     def _advance(self, request: Request, tokens: Sequence[int], logprobs: TokenLogprobs | None = None) -> Advance:
         """`request` has `tokens` more, which it holds already."""
         self.policy.generated(request, len(tokens))
-        self._ledger.generated(request, len(tokens))
+        self.ledger.generated(request, len(tokens))
         finish = self._finish(request, tokens[-1])
         if finish is not None:
             self._retire(request)
@@ -344,47 +256,32 @@ class Batcher:
     def abort(self, request: Request) -> None:
         """Give `request` up, waiting or running; does nothing when it is neither."""
         if request in self._waiting:
-            del self._waiting[request]
-            self._crowd.discard(request)
+            self._waiting.remove(request)
+            self._deadlines.discard(request)
             self.policy.withdrawn(request)
             self._held.left(request)
-            self._ledger.withdrawn(request)
+            self.ledger.withdrawn(request)
         elif request in self._running:
             self._retire(request)
 
     def expired(self, now: float) -> list[Request]:
         """Give up every request whose deadline has passed."""
-        late = []
-        while (deadline := self.next_deadline()) is not None and deadline <= now:
-            late.append(heapq.heappop(self._deadlines)[2])
-            self.abort(late[-1])
+        late = self._deadlines.take_passed(now)
+        for request in late:
+            self.abort(request)
         return late
-
-    def _expect(self, deadline: float, request: Request) -> None:
-        """Those who left stay in the heap until their deadlines, or until they are the greater part of it."""
-        if len(self._deadlines) > 2 * (len(self._waiting) + len(self._running)) + SPARE_DEADLINES:
-            self._deadlines = [entry for entry in self._deadlines if self._is_here(entry[2])]
-            heapq.heapify(self._deadlines)
-        heapq.heappush(self._deadlines, (deadline, request.arrival, request))
-
-    def _is_here(self, request: Request) -> bool:
-        return request in self._waiting or request in self._running
 
     def next_deadline(self) -> float | None:
         """When `expired` has something to do at the earliest."""
-        while self._deadlines:
-            deadline, _, request = self._deadlines[0]
-            if self._is_here(request):
-                return deadline
-            heapq.heappop(self._deadlines)
-        return None
+        return self._deadlines.next()
 
     def _retire(self, request: Request) -> None:
         del self._running[request]
+        self._deadlines.discard(request)
         self.cache.release(request)
         self.policy.finished(request)
         self._held.left(request)
-        self._ledger.finished(request)
+        self.ledger.finished(request)
 
     def check_invariants(self) -> None:
         """Raise AssertionError unless queue, batch, pages and accounts agree."""
@@ -392,13 +289,9 @@ class Batcher:
         assert not both, f"waiting and running: {both}"
         assert self.policy.waiting == len(self._waiting), f"policy {self.policy.waiting}, batcher {len(self._waiting)}"
         self._in_flight.check_invariants(self._running)
-        self._crowd.check_invariants()
+        self._waiting.check_invariants()
+        self._deadlines.check_invariants()
         self._rate.check_invariants()
-        self._held.check_invariants(self._waiting, self._running)
+        self._held.check_invariants(self.queue, self._running)
         self.cache.check_invariants(list(self._running))
         self.policy.check_invariants()
-
-
-def _behind(request: Request) -> int:
-    """Tokens of a running request that are still to be computed."""
-    return request.due - request.computed

@@ -1,5 +1,8 @@
 """Who has to give way when the queue is full: requests that no interaction protects and that never ran."""
 
+from collections.abc import Iterator
+from itertools import chain
+
 from local_worker.core.request import Request
 
 
@@ -10,6 +13,10 @@ class Crowd:
         self._queues: dict[str, dict[Request, None]] = {}
         self._levels: dict[int, dict[str, None]] = {}  # queue length -> the clients with it, the earliest there first
         self._longest = 0
+
+    def __iter__(self) -> Iterator[Request]:
+        """Who may have to give way, by client."""
+        return chain.from_iterable(self._queues.values())
 
     def giving_way_to(self, request: Request) -> Request | None:
         """The newest request of the client with most of them; None when that is the one who asks, or there is nobody.

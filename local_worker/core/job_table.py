@@ -10,8 +10,9 @@ from typing import Generic
 from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason, Outcome
 from local_worker.core.batch import StepResult
-from local_worker.core.batcher import Advance, Batcher, Plan
+from local_worker.core.batcher import Batcher
 from local_worker.core.job import Ended, Job, JobEvents, Owner, Started, Tokens
+from local_worker.core.plan import Advance, Plan
 from local_worker.core.request import Request
 
 

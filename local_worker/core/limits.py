@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fairlead.errors import TooLong
+from local_worker.core.request import Request
+
 
 class Admission(StrEnum):
     """For how much of its output a request is given pages when it enters."""
@@ -21,3 +24,23 @@ class Limits:
     max_waiting: int
     max_waiting_per_client: int
     admission: Admission = Admission.RESERVE
+
+    def check_size(self, request: Request, capacity: int) -> None:
+        """Raise TooLong for what can never be served, where the KV cache holds `capacity` tokens."""
+        # What earlier attempts generated came out of the output's budget: it is no longer prompt.
+        prompt_tokens = request.prompt_tokens - request.seed_position
+        if prompt_tokens > self.max_prompt_tokens:
+            raise TooLong(f"at most {self.max_prompt_tokens} prompt tokens, got {prompt_tokens}", "prompt")
+        if request.budget > capacity:
+            message = f"{request.prompt_tokens} prompt tokens and max_tokens {request.sampling.max_tokens}"
+            message += f" make {request.budget}; the KV cache holds {capacity}"
+            raise TooLong(message, "sampling.max_tokens")
+
+    def tokens_on_entry(self, request: Request, block_tokens: int) -> int:
+        """Return for how many tokens there must be pages when `request` enters the running batch.
+
+        Under optimistic admission the headroom doubles with each retraction: nobody is thrown out for ever.
+        """
+        if self.admission is Admission.RESERVE:
+            return request.budget
+        return min(request.budget, len(request.tokens) + (block_tokens << request.retractions))

@@ -44,6 +44,11 @@ class PrefixCache:
         """Pages that running requests use."""
         return self.pages - len(self._free) - len(self._idle)
 
+    @property
+    def tokens_used(self) -> int:
+        """Capacity, in tokens, of the pages that running requests use."""
+        return self.referenced * self.block_tokens
+
     def match(self, request: Request) -> int:
         """Prompt tokens that the cache holds now; never all of them, since one must be computed to go on.
 

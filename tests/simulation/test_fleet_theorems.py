@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from local_worker.core.batcher import Plan
+from local_worker.core.plan import Plan
 from serving.cost import MICRO
 from simulation.call import Call
 from simulation.cluster import Cluster
@@ -87,7 +87,7 @@ class Observer:
         worker.batcher.plan = observed  # type: ignore[method-assign]
 
     def backlogged(self, client: str) -> bool:
-        return all(worker.batcher._ledger.waiting(client) for worker in self.cluster.workers.values())
+        return all(worker.batcher.ledger.waiting(client) for worker in self.cluster.workers.values())
 
     def observe(self) -> None:
         """`gap[f, g]`: the most that g got more than f in any interval in which f was backlogged."""
@@ -161,10 +161,10 @@ def test_a_newcomer_waits_for_a_bounded_service_of_others(asks: list[Ask], worke
     newest = calls[-1]
 
     def look(worker: Worker) -> None:
-        waits = newest.worker == worker.name and worker.batcher._ledger.waiting("newcomer")
+        waits = newest.worker == worker.name and worker.batcher.ledger.waiting("newcomer")
         if waits:
             for client in CLIENTS:
-                account = worker.batcher._ledger._accounts.get(client)
+                account = worker.batcher.ledger._accounts.get(client)
                 served.append((worker.name, client, account.service if account else 0))
 
     for worker in cluster.workers.values():
@@ -199,7 +199,7 @@ def gap_until_one_is_done(cluster: Cluster) -> int:
 
     def look(_: Worker) -> None:
         nonlocal worst
-        waiting = {c: sum(w.batcher._ledger.waiting(c) for w in cluster.workers.values()) for c in "fh"}
+        waiting = {c: sum(w.batcher.ledger.waiting(c) for w in cluster.workers.values()) for c in "fh"}
         if all(waiting.values()):
             served = cluster.journal._totals
             worst = max(worst, abs(served.get("h", 0) - served.get("f", 0)))

@@ -12,8 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from fairlead.errors import ClientLimit, QueueFull, TooLong
 from fairlead.outcomes import FinishReason
 from local_worker.core.batch import Batch, Done, Slice, StepResult
-from local_worker.core.batcher import Batcher, Plan
+from local_worker.core.batcher import Batcher
 from local_worker.core.limits import Admission
+from local_worker.core.plan import Plan
 from local_worker.core.policies import POLICIES
 from local_worker.core.request import Request
 from serving.client_table import MOST_IDLE
@@ -255,7 +256,7 @@ def histories(
             request.client, request.weight = client, weights[client]
             batcher.submit(request, 0.0)
         plan = batcher.plan(0.0)
-        waiting = Counter(request.client for request in batcher._waiting)
+        waiting = Counter(request.client for request in batcher.queue)
         if plan is not None:
             launched.append(plan)
         if len(launched) > (ahead if plan is not None else 0):
@@ -350,7 +351,7 @@ def test_what_a_policy_charges_is_the_service_given(
     rows = histories(batcher, arrivals, ahead=ahead, used=used)
     for client in "abc":
         assert batcher.policy.balance(client) == rows[-1][client][0]
-    for account in batcher.accounts:
+    for account in batcher.ledger.accounts:
         assert account.weighted == account.service or used != [1000]
         assert account.weighted >= account.service
 
@@ -457,10 +458,10 @@ def test_the_printed_bound_is_false_under_optimistic_admission_and_the_wider_one
     waiting = make_request([2] * prompt, arrival=1, sampling=Sampling(max_tokens=4, ignore_eos=True))  # c1
     batcher.submit(waiting, 0.0)
     before = lead = serve_step(batcher)["c0"]
-    while waiting in batcher._waiting:
+    while waiting in batcher.queue:
         lead = serve_step(batcher).get("c0", lead)
     lead -= before
-    assert batcher.recomputed_tokens == 0
+    assert batcher.ledger.recomputed_tokens == 0
     printed = 2 * (prompt + 2 * pages * BLOCK + QUANTUM) * MICRO
     assert lead > printed
     assert batcher.policy.bound_micro is not None
@@ -478,7 +479,7 @@ def test_a_step_takes_in_no_more_than_it_can_compute_and_siblings_find_the_prefi
         assert sum(piece.stop - piece.start for piece in plan.batch.slices) <= 16
         batcher.commit(plan, tokens_for(plan.batch))
         batcher.check_invariants()
-    assert batcher.prompt_tokens == (12 * 17, 11 * 16)
+    assert (batcher.ledger.prompt_tokens, batcher.ledger.cached_tokens) == (12 * 17, 11 * 16)
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -497,7 +498,7 @@ def test_retraction_charges_service_once_and_accounts_recomputed_work_apart(name
         service |= {account.client: account.service for account, _ in batcher.take_changed_accounts()}
         batcher.check_invariants()
     assert sum(request.retractions for request in requests) > 0
-    assert batcher.recomputed_tokens > 0
+    assert batcher.ledger.recomputed_tokens > 0
     assert requests[0].retractions == 0, "the oldest running request is never retracted"
     assert all(request.output_tokens == 30 for request in requests)
     expected = sum(7 - request.cached + 2 * 30 for request in requests) * MICRO
@@ -586,7 +587,7 @@ def test_a_barrier_that_enters_late_goes_beyond_the_printed_range_and_stays_in_o
     for _ in range(700):
         if large.output_tokens or large.prepaid:
             for client in "acde":
-                if not batcher._ledger.waiting(client):
+                if not batcher.ledger.waiting(client):
                     submit(client, 1, 200)
         serve_step(batcher)
         least = min(least, batcher.policy.balance("b"))
@@ -600,16 +601,16 @@ def test_a_client_that_gives_up_barriers_does_not_move_the_gap() -> None:
     batcher, submit = crowded(pages=128, longest_prompt=400, longest_output=64, quantum=64)
     large, given_up = submit("g", 390, 4), 0
     while given_up < 30:
-        while batcher._ledger.waiting("f") < 40:
+        while batcher.ledger.waiting("f") < 40:
             submit("f", 8, 4)
-        while batcher._ledger.waiting("g") < 10:
+        while batcher.ledger.waiting("g") < 10:
             submit("g", 8, 4)
         serve_step(batcher)
         if large.prepaid:
             assert large.reserved == 4, "what its output has room for, and what that costs, is kept from the others"
             batcher.abort(large)
             given_up += 1
-        if large not in batcher._waiting:
+        if large not in batcher.queue:
             large = submit("g", 390, 4)
     assert 390 * given_up * MICRO > 3 * (batcher.policy.bound_micro or 0)
     assert batcher.fairness_gap <= (batcher.policy.bound_micro or 0)
@@ -625,7 +626,7 @@ def test_a_request_that_has_ended_is_forgotten_before_its_deadline() -> None:
         request.deadline = 1000.0
         batcher.submit(request, 0.0)
         batcher.abort(request)
-    assert len(batcher._deadlines) < 40
+    batcher.check_invariants()  # that few are remembered is one of them
     assert batcher.next_deadline() == 1.0
     assert batcher.expired(2.0) == [here]
     assert batcher.next_deadline() is None

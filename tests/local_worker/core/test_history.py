@@ -32,7 +32,7 @@ class Exact:
         self._leads: dict[tuple[str, str], tuple[int, int]] = {}
 
     def look(self) -> None:
-        ledger = self._batcher._ledger
+        ledger = self._batcher.ledger
         for pair in self.worst:
             if any(not ledger.waiting(client) for client in pair):
                 self._leads.pop(pair, None)
@@ -47,7 +47,7 @@ def busy(admission: Admission, cost: str, segment: int, ahead: int = 0) -> tuple
     """A batcher after many random requests."""
     rng = random.Random(5)
     batcher = make_batcher(pages=48, max_running=6, policy="dlpm", admission=admission, cost=COSTS[cost]())
-    batcher._ledger.history = History(segment)
+    batcher.ledger.history = History(segment)
     exact, driver = Exact(batcher), Driver(batcher, FakeEngine(100, 0.0, ahead))
     for arrival in range(150):
         sampling = Sampling(max_tokens=rng.randrange(1, 20), ignore_eos=True)
@@ -78,7 +78,7 @@ class Boastful(Dlpm):
 
 
 def record(batcher: Batcher, cost: str) -> dict[str, object]:
-    written: dict[str, object] = json.loads(json.dumps({"cost": cost, "segments": batcher.history.segments()}))
+    written: dict[str, object] = json.loads(json.dumps({"cost": cost, "segments": batcher.ledger.history.segments()}))
     return written
 
 
@@ -88,7 +88,7 @@ def record(batcher: Batcher, cost: str) -> dict[str, object]:
 def test_a_replay_finds_every_service_and_no_smaller_gap(admission: Admission, cost: str, ahead: int) -> None:
     batcher, exact = busy(admission, cost, 1_000_000, ahead)
     (replayed,) = replay(record(batcher, cost))
-    accounts = batcher._ledger._accounts
+    accounts = batcher.ledger._accounts
     assert replayed.weighted == {client: accounts[client].weighted for client in CLIENTS}
     for pair, gap in exact.worst.items():
         # The replay looks between the admissions of one step too, where the other has not looked.
@@ -97,11 +97,11 @@ def test_a_replay_finds_every_service_and_no_smaller_gap(admission: Admission, c
 
 def test_a_long_history_is_bounded_and_its_last_part_can_be_read() -> None:
     batcher, _ = busy(Admission.OPTIMISTIC, "weighted-tokens", segment=300)
-    segments = list(batcher.history.segments())
+    segments = list(batcher.ledger.history.segments())
     assert len(segments) == 2
     assert len(segments[0]["events"]) < 900
     last = replay(record(batcher, "weighted-tokens"))[-1]
-    accounts = batcher._ledger._accounts
+    accounts = batcher.ledger._accounts
     assert last.weighted
     assert last.weighted == {client: accounts[client].weighted for client in last.weighted}
     assert not last.requests, "all have left"

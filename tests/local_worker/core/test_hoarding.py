@@ -88,8 +88,8 @@ def given(policy: str, admission: Admission, hoarders: dict[str, int], leaves: L
         quantum_tokens=QUANTUM,
     )
     Crowd(batcher, hoarders, leaves).run()
-    neighbours = sum(account.service for account in batcher.accounts if account.client in NEIGHBOURS)
-    charged = sum(account.weighted for account in batcher.accounts if account.client in hoarders)
+    neighbours = sum(account.service for account in batcher.ledger.accounts if account.client in NEIGHBOURS)
+    charged = sum(account.weighted for account in batcher.ledger.accounts if account.client in hoarders)
     return neighbours // MICRO, charged // MICRO
 
 

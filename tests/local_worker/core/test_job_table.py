@@ -10,10 +10,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from fairlead.outcomes import FinishReason, Outcome
 from local_worker.core.batch import StepResult
-from local_worker.core.batcher import Plan
 from local_worker.core.job import Job
 from local_worker.core.job_table import JobTable
 from local_worker.core.output_text import OutputText
+from local_worker.core.plan import Plan
 from local_worker.core.request import Request
 from local_worker.tokenizer import ByteTokenizer
 from serving.sampling import Sampling

@@ -33,8 +33,8 @@ def test_it_is_the_exact_gap(name: str, arrivals: list[tuple[str, int, int, int,
 
     def observed(now: float) -> object:
         made = plan(now)
-        waiting = Counter(request.client for request in batcher._waiting)
-        accounts = batcher._ledger._accounts
+        waiting = Counter(request.client for request in batcher.queue)
+        accounts = batcher.ledger._accounts
         rows.append({c: (accounts[c].weighted if c in accounts else 0, waiting[c] > 0) for c in "abc"})
         return made
 

@@ -23,7 +23,7 @@ def test_counters_of_backlogged_clients_stay_within_u(arrivals: list[tuple[str, 
 
     def observed(now: float) -> object:
         made = plan(now)
-        counters = [batcher.policy.balance(request.client) for request in batcher._waiting]
+        counters = [batcher.policy.balance(request.client) for request in batcher.queue]
         spreads.append(max(counters, default=0) - min(counters, default=0))
         return made
 

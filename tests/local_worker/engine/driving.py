@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 from fairlead.token_ids import pack_ids
 from local_worker.core.batch import Engine, Pending
-from local_worker.core.batcher import Batcher, Plan
+from local_worker.core.batcher import Batcher
 from local_worker.core.limits import Admission, Limits
+from local_worker.core.plan import Plan
 from local_worker.core.policies import POLICIES, PolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request

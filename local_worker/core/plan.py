@@ -1,0 +1,26 @@
+"""What a batcher decides for one step, and what comes of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fairlead.outcomes import FinishReason
+from local_worker.core.batch import Batch, TokenLogprobs
+from local_worker.core.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One step: what to compute, and who has just entered the running batch, for the first time or again."""
+
+    batch: Batch
+    admitted: tuple[Request, ...]
+
+
+class Advance(NamedTuple):
+    """One request's next tokens, one from an engine's step; `finish` when the last of them ends the output."""
+
+    request: Request
+    tokens: Sequence[int]
+    finish: FinishReason | None
+    logprobs: TokenLogprobs | None = None  # of the last token, when the caller asked

@@ -1,0 +1,57 @@
+"""The waiting queue: who is refused, who gives way, and that nobody gives way who does not wait."""
+
+import pytest
+
+from fairlead.errors import ClientLimit, QueueFull
+from local_worker.core.limits import Limits
+from local_worker.core.request import Request
+from local_worker.core.waiting_queue import WaitingQueue
+from tests.local_worker.engine.driving import make_request
+
+LIMITS = Limits(max_running=1, token_budget=1, max_prompt_tokens=9, max_waiting=3, max_waiting_per_client=2)
+
+
+def request_of(client: str, arrival: int) -> Request:
+    request = make_request([1], arrival=arrival)
+    request.client = client
+    return request
+
+
+def full() -> tuple[WaitingQueue, list[Request]]:
+    """Two of a, one of b."""
+    queue, requests = WaitingQueue(LIMITS), [request_of("a", 0), request_of("b", 1), request_of("a", 2)]
+    for since, request in enumerate(requests):
+        assert queue.giving_way_to(request) is None
+        queue.add(request, float(since))
+    return queue, requests
+
+
+def test_a_full_queue_names_who_gives_way_and_changes_nothing() -> None:
+    queue, requests = full()
+    assert queue.giving_way_to(request_of("c", 3)) is requests[2]
+    assert [*queue.requests] == requests
+    with pytest.raises(QueueFull, match="3 requests are waiting; the limit is 3"):
+        queue.giving_way_to(request_of("a", 3))
+    queue.check_invariants()
+
+
+def test_a_client_has_a_limit_of_its_own() -> None:
+    queue, _ = full()
+    queue.check_client(1)
+    with pytest.raises(ClientLimit, match="2 requests waiting; the limit is 2"):
+        queue.check_client(2)
+
+
+def test_who_comes_back_from_the_batch_never_gives_way() -> None:
+    queue, requests = full()
+    for request in requests:
+        queue.remove(request)
+    assert queue.oldest_since is None
+    queue.put_back(requests[0], 7.0)
+    for request in requests[1:]:
+        queue.add(request, 8.0)
+    assert (queue.oldest_since, [*queue.requests]) == (7.0, requests)
+    assert queue.giving_way_to(request_of("c", 3)) is requests[1]
+    queue.remove(requests[1])
+    assert (requests[1] in queue, len(queue)) == (False, 2)
+    queue.check_invariants()
