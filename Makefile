@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test attack simulate-faults lint format protos build clean
+.PHONY: help setup demo up test test-fast attack simulate-faults lint format protos build clean
 SEEDS ?= 1000
 ATTACKS ?= --rounds 1000 --fuzzed 1000000 --calls 100000 --users 10000 --frames 20000
 
@@ -30,6 +30,9 @@ up: setup ## start gateway, scheduler and workers on this machine, until Ctrl-C
 
 test: setup ## run the whole test suite
 	$(BIN)/pytest -q
+
+test-fast: setup ## run the tests that start no services and load no model
+	$(BIN)/pytest -q -m "not e2e and not model"
 
 attack: setup ## attack real processes for hours, or as long as ATTACKS says, and write build/attacks.md
 	@mkdir -p build

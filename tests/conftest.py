@@ -18,6 +18,19 @@ from tests.services import SECRET, Process, StartService
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-machine")
 
+# Fixtures that start services: tests that use them are marked `e2e`, and need not say so themselves.
+STARTING_SERVICES = {
+    "start_service", "stack", "pair", "cluster", "gateway", "shared", "shared_channel", "exposed", "attacked", "served",
+}  # fmt: skip
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their markers
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests that start services."""
+    for item in items:
+        if isinstance(item, pytest.Function) and STARTING_SERVICES.intersection(item.fixturenames):
+            item.add_marker(pytest.mark.e2e)
+
 
 @pytest.fixture
 def start_service(tmp_path: Path) -> Iterator[StartService]:

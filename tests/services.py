@@ -18,16 +18,20 @@ from serving.rpc.channel import secret_metadata
 
 SECRET = "a secret for tests only"
 DEADLINE = 120.0
+# Seconds between two looks: soon for what is about to happen, seldom for what takes a service's start.
+SHORTEST_PAUSE = 0.01
+LONGEST_PAUSE = 0.1
 SERVICES = {"gateway": Service.GATEWAY, "global_scheduler": Service.SCHEDULER, "local_worker": Service.WORKER}
 
 
 def eventually(condition: Callable[[], Any], what: str) -> Any:
     """The first true value of `condition`; fails after a generous deadline."""
-    end = time.monotonic() + DEADLINE
+    end, pause = time.monotonic() + DEADLINE, SHORTEST_PAUSE
     while time.monotonic() < end:
         if value := condition():
             return value
-        time.sleep(0.01)
+        time.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)
     raise AssertionError(f"not within {DEADLINE} s: {what}")
 
 
@@ -36,6 +40,8 @@ class Process:
 
     def __init__(self, module: str, log: Path, settings: dict[str, object]) -> None:
         self._log = log
+        self._lines: list[dict[str, Any]] = []
+        self._read = 0  # bytes of the log that `_lines` holds
         environment = {variable(SERVICES[module], key): str(value) for key, value in settings.items()}
         with log.open("wb") as stderr:
             self._popen = subprocess.Popen(

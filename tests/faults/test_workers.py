@@ -99,6 +99,7 @@ def test_frozen_and_awake_again(stack: Stack, gateway: Process, stub: Inference)
     assert_all_completed(load)
 
 
+@pytest.mark.e2e
 def test_talking_but_without_steps(tmp_path: Path) -> None:
     stack = Stack(tmp_path, step_timeout=0.5)
     try:

@@ -1,12 +1,15 @@
 """A Redis that wants a password, and one that speaks TLS only."""
 
+import contextlib
 import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from redis.asyncio import Redis
 from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as Late
 
 from serving.redis_access import open_redis
 from tests.redis_server import RedisServer
@@ -52,14 +55,21 @@ def secured(tmp_path: Path, authority: Path) -> Iterator[tuple[RedisServer, int]
     server.kill()
 
 
+async def answer(link: Redis) -> bool:
+    """To a ping, however long a busy machine takes for the handshake."""
+    while True:
+        with contextlib.suppress(Late):
+            return bool(await link.ping())
+
+
 async def test_password_and_tls(secured: tuple[RedisServer, int], authority: Path) -> None:
     _, port = secured
     async with open_redis(f"rediss://127.0.0.1:{port}", "sesame", str(authority)) as link:
-        assert await link.ping()
+        assert await answer(link)
     for password, authorities in (("", str(authority)), ("wrong", str(authority)), ("sesame", "")):
         async with open_redis(f"rediss://127.0.0.1:{port}", password, authorities) as link:
             with pytest.raises((RedisError, OSError)):
-                await link.ping()
+                await answer(link)
 
 
 def test_a_url_that_is_none() -> None:
