@@ -7,19 +7,18 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from weakref import WeakValueDictionary
 
-from fairlead.errors import Cancelled, FairleadError
+from fairlead.errors import FairleadError
 from fairlead.outcomes import Outcome
 from fairlead.rpc.status import REQUEST_ID_METADATA
 from fairlead.token_ids import TOKEN_BYTES
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
 from gateway.call import Call
-from gateway.core.coalescer import TOKENS
-from gateway.session import Work
 from gateway.streams import Streams
 from gateway.tenants import Identity, Tenants
 from gateway.throttling import Throttling
 from gateway.upstream.cluster import Cluster
 from gateway.validation import app_name, check_interaction, check_length, check_prompt, check_sampling
+from gateway.work import Admitted, Work
 from serving.cost import within_limits
 from serving.names import MAX_NAME
 from serving.sampling import Sampling
@@ -68,8 +67,8 @@ class Admission:
         key = Key(identity.client, app, request.interaction.id)
         self._throttling.end(key, request.interaction.token)
 
-    async def admit(self, receive: Receive, metadata: Metadata, call: Call) -> Work:
-        """The work to dispatch for a GenerateRequest; raises the FairleadError that refuses it.
+    async def admit(self, receive: Receive, metadata: Metadata, call: Call) -> Admitted:
+        """A GenerateRequest that is let in; raises the FairleadError that refuses it.
 
         Its message is received when it is known who calls. What must be undone is in `call.cleanup`.
         """
@@ -89,6 +88,16 @@ class Admission:
         in_interaction = await self._throttling.check(identity.tenant, key, request.interaction.token, overloaded)
         self._streams.open(identity.client, in_interaction)
         call.cleanup.callback(self._streams.close, identity.client)
+        return Admitted(
+            request=request, identity=identity, model=model, sampling=sampling, in_interaction=in_interaction
+        )
+
+    async def encode(self, admitted: Admitted, call: Call) -> Work:
+        """The work to dispatch: the prompt is tokenized, and the call counted in its interaction.
+
+        Raises FairleadError: TooLong, and what tokenizing it raises. What must be undone is in `call.cleanup`.
+        """
+        request, identity, model, sampling = admitted.request, admitted.identity, admitted.model, admitted.sampling
         to_encode = worker_pb2.EncodeRequest(
             prompt=request.prompt,
             client=identity.client,
@@ -97,9 +106,9 @@ class Admission:
         )
         encoded = await self._in_turn(identity.client, to_encode, model.name, call.deadline)
         check_length(len(encoded.token_ids) // TOKEN_BYTES, sampling.max_tokens, model)
-        if call.outcome is not None:  # its caller left meanwhile, and what it counted in is undone
-            raise Cancelled("the caller is gone")
-        token = self._enter(key, request.interaction, call) if request.HasField("interaction") else b""
+        token = b""
+        if request.HasField("interaction"):
+            token = self._enter(Key(identity.client, call.app, call.interaction), request.interaction, call)
         norm = self._norm(identity, call)
         call.timings.admitted = time.time_ns()
         return Work(
@@ -112,12 +121,11 @@ class Admission:
             system_tokens=encoded.system_tokens,
             sampling=sampling,
             weight=within_limits(identity.share * norm),
-            in_interaction=in_interaction,
+            in_interaction=admitted.in_interaction,
             interaction_token=token,
             cache_scope=to_encode.cache_scope,
             public_tokens=encoded.public_tokens,
             deadline=call.deadline,
-            tokens_per_message=1 if request.streaming == inference_pb2.STREAMING_EACH_TOKEN else TOKENS,
         )
 
     def _examine(

@@ -7,27 +7,23 @@ import secrets
 import time
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import Any
 
 import grpc
 
-from fairlead.errors import Cancelled, FairleadError, Internal, InvalidRequest
-from fairlead.outcomes import Outcome
+from fairlead.errors import FairleadError
 from fairlead.rpc.status import request_id_metadata, to_status
 from fairlead.v1 import inference_pb2
 from gateway.admission import Admission, Receive
 from gateway.call import Call
+from gateway.driver import CallDriver, reason
 from gateway.journal import Journal
-from gateway.reader import Reader
-from gateway.session import Session
 from gateway.upstream.cluster import Cluster
+from gateway.work import Admitted, Work
 from serving.rpc.bodies import Bodies
 from serving.rpc.incoming import only
 from serving.wire import parsed
 
 log = logging.getLogger(__name__)
-# The two ends' clocks and timers differ by a little: a cancellation this close to the deadline is the deadline's.
-DEADLINE_SLACK = 0.05
 
 
 class InferenceService:
@@ -41,56 +37,26 @@ class InferenceService:
         self._journal = journal
         self._bodies = bodies
         self._reader_seconds = reader_seconds
-        self._farewells: set[asyncio.Task[None]] = set()
 
     async def Generate(
         self, _messages: object, context: grpc.aio.ServicerContext
     ) -> AsyncIterator[inference_pb2.GenerateResponse]:
         """See inference.proto."""
-        running = RunningCall(self._journal, context.time_remaining())
-        request_id = running.call.request_id
+        call = _new_call(context.time_remaining())
         # Not in the initial metadata: sent with nothing else they would cost a write of their own, and Accepted, the
         # first message, says it too.
-        context.set_trailing_metadata(request_id_metadata(request_id))
-        writer = asyncio.current_task()
-        assert writer is not None
-        gave_up = partial(self._leave, running, context, writer)
-        reader = Reader(self._reader_seconds, lambda: running.is_complete, gave_up)
+        context.set_trailing_metadata(request_id_metadata(call.request_id))
+        front = GrpcFront(context, self._admission, self._request(context), call.request_id)
+        driver = CallDriver(front, self._cluster, self._journal, call, self._reader_seconds)
         # A generator that is suspended in a write learns of a cancellation only when it is collected; this is at once.
-        context.add_done_callback(lambda _: running.gone())
-        context.add_done_callback(lambda _: reader.gone())
+        context.add_done_callback(lambda _: driver.gone())
         try:
-            work = await self._admission.admit(self._request(context), context.invocation_metadata(), running.call)
-            running.session = Session(self._cluster, work, running.call)
-            async for response in running.session.responses():
-                if response.HasField("finished"):
-                    running.end(Outcome.COMPLETED)
-                reader.writing()
+            async for response in driver.messages():
                 yield response
-                reader.written()
-        except FairleadError as error:
-            running.end(error.outcome, _reason(error))
-            status = to_status(error, request_id)
-        except Exception as error:
-            log.exception("call failed", extra={"request_id": request_id})
-            running.end(Outcome.INTERNAL, repr(error))
-            status = to_status(Internal("internal error of the gateway; see its log"), request_id)
-        else:
-            return
         finally:
-            running.gone()
-            reader.gone()
-        # Not where the error is handled: abort raises, and the one would keep the other, with the request, in memory.
-        await context.abort_with_status(status)
-
-    def _leave(self, running: "RunningCall", context: grpc.aio.ServicerContext, writer: asyncio.Task[Any]) -> None:
-        """End a call that nobody reads, for its `writer`, which is suspended in a write."""
-        error = Cancelled(f"nothing was read for {self._reader_seconds:g} s")
-        running.end(error.outcome, error.message)
-        farewell = asyncio.create_task(_abort(context, error, running.call.request_id))
-        self._farewells.add(farewell)
-        farewell.add_done_callback(self._farewells.discard)
-        asyncio.get_running_loop().call_soon(writer.cancel)  # after the status is under way, or there will be none
+            driver.gone()
+        if front.status is not None:
+            await context.abort_with_status(front.status)
 
     async def EndInteraction(
         self, _messages: object, context: grpc.aio.ServicerContext
@@ -125,37 +91,38 @@ class InferenceService:
         return partial(only, self._bodies.receive, context)
 
 
-class RunningCall:
-    """A call between its arrival and its one outcome."""
+class GrpcFront:
+    """A caller over gRPC; to be made in the task that writes to it."""
 
-    def __init__(self, journal: Journal, time_remaining: float | None) -> None:
-        self._journal = journal
-        self._clock = asyncio.get_running_loop().time
-        deadline = None if time_remaining is None else self._clock() + time_remaining
-        self.call = Call(request_id=_new_id(), deadline=deadline)
-        self.call.timings.received = time.time_ns()
-        self.session: Session | None = None
+    def __init__(
+        self, context: grpc.aio.ServicerContext, admission: Admission, receive: Receive, request_id: str
+    ) -> None:
+        self.status: grpc.Status | None = None  # with which the call is to end
+        self._context = context
+        self._admission = admission
+        self._receive = receive
+        self._request_id = request_id
+        self._writer = asyncio.current_task()
+        self._aborting: asyncio.Task[None] | None = None
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether all that its caller is to read is there."""
-        return self.call.outcome is not None or (self.session is not None and self.session.is_complete)
+    async def admit(self, call: Call) -> Admitted:
+        """See Front."""
+        return await self._admission.admit(self._receive, self._context.invocation_metadata(), call)
 
-    def end(self, outcome: Outcome, message: str = "") -> None:
-        """Set the outcome; later ones are ignored."""
-        call = self.call
-        if call.outcome is not None:
-            return
-        call.outcome, call.message = outcome, message
-        if self.session is not None:
-            self.session.close()
-        self._journal.ended(call)
-        call.cleanup.close()
+    async def encode(self, admitted: Admitted, call: Call) -> Work:
+        """See Front."""
+        return await self._admission.encode(admitted, call)
 
-    def gone(self) -> None:
-        """The call is over for gRPC: if nothing ended it before, the caller or its deadline did."""
-        late = self.call.deadline is not None and self._clock() >= self.call.deadline - DEADLINE_SLACK
-        self.end(Outcome.DEADLINE_EXCEEDED if late else Outcome.CANCELLED)
+    def refuse(self, error: FairleadError) -> None:
+        """See Front."""
+        self.status = to_status(error, self._request_id)
+
+    def hang_up(self, error: FairleadError) -> None:
+        """See Front."""
+        assert self._writer is not None
+        self._aborting = asyncio.create_task(_abort(self._context, to_status(error, self._request_id)))
+        # After the status is under way, or there will be none.
+        asyncio.get_running_loop().call_soon(self._writer.cancel)
 
 
 def add_inference_to_server(service: InferenceService, server: grpc.aio.Server) -> None:
@@ -174,9 +141,9 @@ def add_inference_to_server(service: InferenceService, server: grpc.aio.Server) 
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("fairlead.v1.Inference", handlers),))
 
 
-async def _abort(context: grpc.aio.ServicerContext, error: FairleadError, request_id: str) -> None:
+async def _abort(context: grpc.aio.ServicerContext, status: grpc.Status) -> None:
     with contextlib.suppress(grpc.aio.AbortError):
-        await context.abort_with_status(to_status(error, request_id))
+        await context.abort_with_status(status)
 
 
 async def _refuse(context: grpc.aio.ServicerContext, error: FairleadError) -> None:
@@ -184,14 +151,16 @@ async def _refuse(context: grpc.aio.ServicerContext, error: FairleadError) -> No
     request_id = _new_id()
     log.info(
         "request refused",
-        extra={"request_id": request_id, "outcome": error.outcome.name, "reason": _reason(error)},
+        extra={"request_id": request_id, "outcome": error.outcome.name, "reason": reason(error)},
     )
     await context.abort_with_status(to_status(error, request_id))
 
 
-def _reason(error: FairleadError) -> str:
-    """What the log says: a bad request's message may hold what it said, so only the field's name."""
-    return error.field if isinstance(error, InvalidRequest) else error.message
+def _new_call(time_remaining: float | None) -> Call:
+    deadline = None if time_remaining is None else asyncio.get_running_loop().time() + time_remaining
+    call = Call(request_id=_new_id(), deadline=deadline)
+    call.timings.received = time.time_ns()
+    return call
 
 
 def _new_id() -> str:

@@ -123,7 +123,7 @@ class CallMachine:
             case Placed():
                 return (self._submit(event),)
             case Failed():
-                return self._conclude(event.error, now)
+                return self._failed(event.error, now)
         assert_never(event)
 
     def _told_by_worker(self, event: Started | Completed | Ended | Lost, now: float) -> Sequence[Command]:
@@ -137,6 +137,11 @@ class CallMachine:
             case Lost():
                 return self._lost(event, now)
         assert_never(event)
+
+    def _failed(self, error: FairleadError, now: float) -> Sequence[Command]:
+        if self.state in (CallState.DECIDING, CallState.ENCODING, CallState.PLACING):
+            return self._conclude(error, now)
+        return self._give_up(error)
 
     def _place(self) -> Place:
         self.state = CallState.PLACING
@@ -174,9 +179,9 @@ class CallMachine:
         return self._conclude(Finished(completed.finish_reason), now)
 
     def _ended(self, ended: Ended, now: float) -> Sequence[Command]:
-        self.service = self._service_before + ended.service
         if ended.outcome is Outcome.UNAVAILABLE:
             return self._lost(Lost(), now)
+        self.service = self._service_before + ended.service
         return self._conclude(error_for(ended.outcome, ended.message), now)
 
     def _lost(self, lost: Lost, now: float) -> Sequence[Command]:
@@ -224,7 +229,7 @@ class CallMachine:
         return (self._end(self._conclusion),)
 
     def _end(self, error: FairleadError) -> End:
-        self.state, self.outcome = CallState.ENDED, error.outcome
+        self.state, self.outcome, self._conclusion = CallState.ENDED, error.outcome, None
         return End(error)
 
     def _written(self, now: float) -> Sequence[Command]:
@@ -283,7 +288,6 @@ class CallMachine:
         assert (self.outcome is not None) == is_over, f"{self.state} with outcome {self.outcome}"
         assert self._service_before <= self.service, f"{self.service} charged, {self._service_before} before"
         assert self._is_accepted or self._writing_since is None, "a message before the first"
-        assert self._is_accepted == self.attempts.charged, "accepted is whoever has been charged"
 
 
 def _too_late() -> DeadlineExceeded:

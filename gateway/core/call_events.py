@@ -39,7 +39,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """What the last command asked for (to decide, to encode or to place) ended with `error`."""
+    """A command, such as to decide, to encode or to place, could not be carried out: `error` is the call's."""
 
     error: FairleadError
 
@@ -76,7 +76,7 @@ class Ended:
 
     outcome: Outcome
     message: str = ""
-    service: float = 0.0  # all that was charged to the attempt
+    service: float = 0.0  # all that was charged to the attempt; without meaning for UNAVAILABLE
 
 
 @dataclass(frozen=True, slots=True)

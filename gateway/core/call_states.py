@@ -4,7 +4,7 @@ Rules that the table does not show:
 
 - A call has one outcome. It is recorded on entering FINISHING (completed; the last message is being written) or ENDED.
 - What the caller has not been told yet is sent before an end that the call reaches by itself. A caller that is gone,
-  does not read, or has waited until its deadline ends the call at once, wherever it is.
+  does not read, or has waited until its deadline ends the call at once, wherever it is; so does a defect.
 - A lost attempt leads back to PLACING, until MAX_ATTEMPTS in a row have brought no token.
 - An ended call ignores everything, except that it gives a placement back that comes too late.
 """
@@ -74,6 +74,7 @@ TRANSITIONS: Mapping[CallState, Mapping[type[Event], Targets]] = {
         Tick: (PLACING, ENDED),
     },
     QUEUED: {
+        Failed: (ENDED,),
         Started: (RUNNING,),
         Ended: (PLACING, FLUSHING, ENDED),
         Lost: (PLACING, FLUSHING, ENDED),
@@ -82,6 +83,7 @@ TRANSITIONS: Mapping[CallState, Mapping[type[Event], Targets]] = {
         Tick: (QUEUED, ENDED),
     },
     RUNNING: {
+        Failed: (ENDED,),
         Started: (RUNNING,),
         Tokens: (RUNNING,),
         Completed: (FLUSHING, FINISHING),
@@ -91,7 +93,7 @@ TRANSITIONS: Mapping[CallState, Mapping[type[Event], Targets]] = {
         Cancelled: (ENDED,),
         Tick: (RUNNING, ENDED),
     },
-    FLUSHING: {Written: (FLUSHING, FINISHING, ENDED), Cancelled: (ENDED,), Tick: (FLUSHING, ENDED)},
-    FINISHING: {Written: (ENDED,), Cancelled: (ENDED,), Tick: (FINISHING, ENDED)},
+    FLUSHING: {Failed: (ENDED,), Written: (FLUSHING, FINISHING, ENDED), Cancelled: (ENDED,), Tick: (FLUSHING, ENDED)},
+    FINISHING: {Failed: (ENDED,), Written: (ENDED,), Cancelled: (ENDED,), Tick: (FINISHING, ENDED)},
     ENDED: dict.fromkeys(EVENTS, (ENDED,)),
 }

@@ -69,9 +69,13 @@ class CallHistories(RuleBasedStateMachine):
     """Plays caller, admission, scheduler and workers; knows nothing of the machine but what it commands."""
 
     @initialize(
-        deadline=st.none() | st.floats(0.0, 30.0), tokens=st.integers(1, 4), service=st.sampled_from([0.0, 2.5, 7.0])
+        deadline=st.none() | st.floats(0.0, 30.0),
+        tokens=st.integers(1, 4),
+        service=st.sampled_from([0.0, 2.5, 7.0]),
+        undisturbed=st.integers(0, 25),
     )
-    def begins(self, deadline: float | None, tokens: int, service: float) -> None:
+    def begins(self, deadline: float | None, tokens: int, service: float, undisturbed: int) -> None:
+        self.undisturbed = undisturbed  # events before something may break the call off
         self.machine = CallMachine(READER_SECONDS)
         self.now = 0.0
         self.deadline, self.tokens_per_message, self.prompt_service = deadline, tokens, service
@@ -104,6 +108,7 @@ class CallHistories(RuleBasedStateMachine):
         elif self.held_since is None:
             self.held_since = self.now
         self.machine.check_invariants()
+        self.undisturbed -= 1
 
     def carry_out(self, command: Command) -> None:
         match command:
@@ -230,7 +235,14 @@ class CallHistories(RuleBasedStateMachine):
         self.writing_since = None
         self.tell(Written())
 
-    @precondition(lambda self: not self.gone)
+    @precondition(lambda self: self.undisturbed <= 0 and self.asked is None)
+    @rule()
+    def the_gateway_fails(self) -> None:
+        if self.end is None:
+            self.concluded = Outcome.INTERNAL
+        self.tell(Failed(Internal("bug")))
+
+    @precondition(lambda self: self.undisturbed <= 0 and not self.gone)
     @rule()
     def goes_away(self) -> None:
         self.gone = True

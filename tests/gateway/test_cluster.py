@@ -8,16 +8,23 @@ from typing import Any
 
 import grpc
 import pytest
+from opentelemetry.metrics import get_meter
 
-from fairlead.errors import Internal, Unavailable
+from fairlead.errors import FairleadError, Internal, Unavailable
+from fairlead.outcomes import Outcome
 from fairlead.token_ids import pack_ids
-from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc, worker_pb2
+from fairlead.v1 import inference_pb2, scheduler_pb2, scheduler_pb2_grpc, worker_pb2
 from gateway.call import Call
-from gateway.session import Session, Work
+from gateway.driver import CallDriver
+from gateway.journal import Journal
+from gateway.metrics import CallMetrics
+from gateway.tenants import Identity
 from gateway.upstream.cluster import Cluster, Placement
 from gateway.upstream.placements import Decision
+from gateway.work import Admitted, Work
 from serving.rpc.server import Server
 from serving.sampling import Sampling
+from serving.telemetry.traces import Traces
 from tests.gateway.scripted_worker import SECRET, ScriptedWorker
 
 MODEL = scheduler_pb2.ModelInfo(name="m")
@@ -115,24 +122,41 @@ def request(request_id: str = "r", excluded: tuple[str, ...] = ()) -> scheduler_
     return scheduler_pb2.DispatchRequest(request_id=request_id, attempt=1, model="m", excluded=excluded)
 
 
-def work(request_id: str) -> Work:
-    return Work(
-        request_id=request_id,
-        client="ann",
-        model="m",
-        token_ids=pack_ids([1, 2]),
-        digests=b"",
-        revision="",
-        system_tokens=0,
-        sampling=Sampling(max_tokens=4),
-        weight=1.0,
-        in_interaction=False,
-        interaction_token=b"",
-        cache_scope="",
-        public_tokens=0,
-        deadline=None,
-        tokens_per_message=1,
-    )
+class Impatient:
+    """A front whose request is let in and tokenized at once."""
+
+    async def admit(self, call: Call) -> Admitted:
+        return Admitted(
+            request=inference_pb2.GenerateRequest(),
+            identity=Identity("ann", "default", 1.0),
+            model=MODEL,
+            sampling=Sampling(max_tokens=4),
+            in_interaction=False,
+        )
+
+    async def encode(self, admitted: Admitted, call: Call) -> Work:
+        return Work(
+            request_id=call.request_id,
+            client="ann",
+            model="m",
+            token_ids=pack_ids([1, 2]),
+            digests=b"",
+            revision="",
+            system_tokens=0,
+            sampling=admitted.sampling,
+            weight=1.0,
+            in_interaction=False,
+            interaction_token=b"",
+            cache_scope="",
+            public_tokens=0,
+            deadline=None,
+        )
+
+    def refuse(self, error: FairleadError) -> None:
+        assert error.outcome is Outcome.CANCELLED
+
+    def hang_up(self, error: FairleadError) -> None:
+        raise AssertionError("nothing is being written")
 
 
 async def test_requests_of_a_tick_share_a_message_and_replies_find_their_request(linked: Linked) -> None:
@@ -164,10 +188,11 @@ async def test_a_cancelled_request_is_withdrawn(linked: Linked) -> None:
 
 
 async def test_a_call_that_goes_before_its_worker_was_reached_is_withdrawn(linked: Linked) -> None:
-    session = Session(linked.cluster, work("r"), Call(request_id="r", deadline=None))
+    journal = Journal(Traces(), CallMetrics(get_meter("test")))
+    driver = CallDriver(Impatient(), linked.cluster, journal, Call(request_id="r", deadline=None), 60.0)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         mute.setblocking(False)
-        waiting = asyncio.ensure_future(anext(session.responses()))
+        waiting = asyncio.ensure_future(anext(driver.messages()))
         await linked.scheduler.batches.get()
         address = f"127.0.0.1:{mute.getsockname()[1]}"
         reply = scheduler_pb2.DispatchReply(request_id="r", attempt=1, worker="a", address=address)
@@ -175,7 +200,7 @@ async def test_a_call_that_goes_before_its_worker_was_reached_is_withdrawn(linke
         connection, _ = await asyncio.get_running_loop().sock_accept(mute)
         with connection:
             waiting.cancel()
-            session.close()
+            driver.gone()
             assert (await linked.scheduler.batches.get()).withdrawals[0].request_id == "r"
 
 

@@ -16,11 +16,11 @@ from gateway.call import Call
 from gateway.journal import Journal
 from gateway.metrics import CallMetrics
 from gateway.service import InferenceService, add_inference_to_server
-from gateway.session import Work
 from gateway.streams import Streams
 from gateway.tenants import CACHE_SCOPES, Tenants
 from gateway.throttling import Throttling
 from gateway.upstream.cluster import Cluster
+from gateway.work import Work
 from serving.rpc.server import Server
 from serving.telemetry.traces import Traces
 from throttler.core.profiles import Profiles
@@ -86,7 +86,10 @@ def admitted(admission: Admission, user: str, prompt: str | common_pb2.Prompt) -
     async def receive() -> bytes:
         return request.SerializeToString()
 
-    return asyncio.create_task(admission.admit(receive, [("x-fairlead-user", user)], call))
+    async def work() -> Work:
+        return await admission.encode(await admission.admit(receive, [("x-fairlead-user", user)], call), call)
+
+    return asyncio.create_task(work())
 
 
 async def test_a_clients_long_prompts_are_tokenized_one_after_the_other(

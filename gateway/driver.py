@@ -1,0 +1,277 @@
+"""Carries out what a call's state machine commands, on gRPC links and the event loop, and tells it what comes of it."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+from typing import Protocol
+
+from fairlead.errors import FairleadError, Internal, InvalidRequest
+from fairlead.outcomes import FinishReason, Outcome
+from fairlead.token_ids import TOKEN_BYTES
+from fairlead.v1 import inference_pb2, scheduler_pb2, worker_pb2
+from gateway.call import Call
+from gateway.core import call_commands as commands
+from gateway.core import call_events as events
+from gateway.core.call import CallMachine
+from gateway.core.coalescer import Chunk
+from gateway.journal import Journal
+from gateway.responses import accepted, chunk, finished
+from gateway.upstream import workers
+from gateway.upstream.cluster import Cluster, Placement
+from gateway.work import Admitted, Work
+from serving.wire import sampling_to_proto
+
+log = logging.getLogger(__name__)
+MIN_TIMEOUT = 0.001  # seconds; 0 on the wire is none
+
+
+class Front(Protocol):
+    """One caller, behind whatever protocol it speaks; the last two are called once at most, and with the call's end."""
+
+    async def admit(self, call: Call) -> Admitted:
+        """Its request, let in; raises the FairleadError that refuses it."""
+
+    async def encode(self, admitted: Admitted, call: Call) -> Work:
+        """The request with its prompt tokenized; raises FairleadError."""
+
+    def refuse(self, error: FairleadError) -> None:
+        """The call ends with `error`, once `messages` is exhausted."""
+
+    def hang_up(self, error: FairleadError) -> None:
+        """End the call with `error` though the last of `messages` has not been taken."""
+
+
+class CallDriver:
+    """One call. Whatever is decided about it, its machine decides."""
+
+    def __init__(self, front: Front, cluster: Cluster, journal: Journal, call: Call, reader_seconds: float) -> None:
+        self._front = front
+        self._cluster = cluster
+        self._journal = journal
+        self._call = call
+        self._machine = CallMachine(reader_seconds)
+        self._loop = asyncio.get_running_loop()
+        self._asking: asyncio.Task[None] | None = None  # Decide, Encode or Place is being carried out
+        self._admitted: Admitted | None = None
+        self._work: Work | None = None
+        self._placement: Placement | None = None
+        self._attempt: workers.Attempt | None = None
+        self._message: inference_pb2.GenerateResponse | None = None  # to be written next
+        self._stirred = asyncio.Event()  # there is a message, or the call has ended
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0
+
+    async def messages(self) -> AsyncIterator[inference_pb2.GenerateResponse]:
+        """What the caller is to be written. A message is taken when the next one is asked for."""
+        self._tell(events.Arrived(self._call.deadline))
+        while True:
+            await self._stirred.wait()
+            self._stirred.clear()
+            while self._message is not None:
+                message, self._message = self._message, None
+                yield message
+                self._tell(events.Written())
+            if self._machine.outcome is not None:
+                return
+
+    def gone(self) -> None:
+        """The caller is gone; without effect on a call that has ended."""
+        self._tell(events.Cancelled())
+
+    def _tell(self, event: events.Event) -> None:
+        """One step. An error in it is ours: it ends this call, and nothing else."""
+        try:
+            self._handle(event)
+        except Exception:
+            self._handle(self._defect())
+        self._arm()
+
+    def _receive(self, message: workers.Event) -> None:
+        """From the worker, as it comes."""
+        try:
+            self._handle(self._event(message))
+        except Exception:
+            self._handle(self._defect())
+        self._arm()
+
+    def _handle(self, event: events.Event) -> None:
+        for command in self._machine.handle(event, self._loop.time()):
+            self._carry_out(command)
+
+    def _defect(self) -> events.Failed:
+        log.exception("call failed", extra={"request_id": self._call.request_id})
+        return events.Failed(Internal("internal error of the gateway; see its log"))
+
+    def _arm(self) -> None:
+        """Have one timer that fires no later than the machine wants; one that fires earlier does no harm."""
+        due = self._machine.next_deadline()
+        if self._timer is not None and (due is None or due < self._timer_due):
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None and due is not None:
+            self._timer, self._timer_due = self._loop.call_at(due, self._tick), due
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._tell(events.Tick())
+
+    def _carry_out(self, command: commands.Command) -> None:
+        match command:
+            case commands.Send():
+                self._message = self._response(command.message)
+                self._stirred.set()
+            case commands.Decide():
+                self._ask(self._decide)
+            case commands.Encode():
+                self._ask(self._encode)
+            case commands.Place():
+                self._ask(partial(self._place, command))
+            case commands.Submit():
+                self._submit(command)
+            case commands.Abort():
+                if self._attempt is not None:
+                    self._attempt.abort()
+            case commands.Withdraw():
+                self._cluster.withdraw(self._call.request_id, command.attempt)
+            case commands.End():
+                self._end(command.error)
+            case commands.HangUp():
+                self._front.hang_up(command.error)
+
+    def _ask(self, answer: Callable[[], Awaitable[events.Event]]) -> None:
+        self._asking = asyncio.create_task(self._answer(answer))
+
+    async def _answer(self, answer: Callable[[], Awaitable[events.Event]]) -> None:
+        try:
+            event = await answer()
+        except FairleadError as error:
+            event = events.Failed(error.with_traceback(None))  # whose frames would hold the request, and the error
+        except Exception:
+            event = self._defect()
+        self._asking = None
+        self._tell(event)
+
+    async def _decide(self) -> events.Decided:
+        self._admitted = await self._front.admit(self._call)
+        return events.Decided(self._admitted.tokens_per_message)
+
+    async def _encode(self) -> events.Encoded:
+        assert self._admitted is not None
+        self._work, self._admitted = await self._front.encode(self._admitted, self._call), None
+        self._call.usage.prompt_tokens = len(self._work.token_ids) // TOKEN_BYTES
+        self._call.usage.system_tokens = self._work.system_tokens
+        return events.Encoded()
+
+    async def _place(self, place: commands.Place) -> events.Placed:
+        work, call = self._work, self._call
+        assert work is not None
+        request = scheduler_pb2.DispatchRequest(
+            request_id=work.request_id,
+            attempt=place.attempt,
+            client=work.client,
+            model=work.model,
+            digests=work.digests,
+            revision=work.revision,
+            prompt_tokens=call.usage.prompt_tokens,
+            excluded=place.excluded,
+            weight=work.weight,
+        )
+        placement = self._placement = await self._cluster.place(request)
+        call.worker, call.matched_tokens = placement.worker, placement.matched_tokens
+        call.worker_instance, call.scheduler = placement.instance, placement.scheduler
+        call.timings.dispatched = call.timings.dispatched or placement.selected_at
+        return events.Placed(placement.instance)
+
+    def _submit(self, submit: commands.Submit) -> None:
+        work = self._work
+        assert work is not None
+        assert self._placement is not None
+        sampling = replace(
+            work.sampling,
+            max_tokens=work.sampling.max_tokens - submit.output_tokens,
+            min_tokens=max(0, work.sampling.min_tokens - submit.output_tokens),
+        )
+        submission = worker_pb2.Submit(
+            request_id=work.request_id,
+            attempt=submit.attempt,
+            client=work.client,
+            token_ids=work.token_ids + submit.generated,
+            generated_tokens=submit.output_tokens,
+            sampling=sampling_to_proto(sampling),
+            weight=work.weight,
+            system_tokens=work.system_tokens,
+            in_interaction=work.in_interaction,
+            charged=submit.charged,
+            cache_scope=work.cache_scope,
+            public_tokens=work.public_tokens,
+            timeout_seconds=0.0 if work.deadline is None else max(MIN_TIMEOUT, work.deadline - self._loop.time()),
+        )
+        self._attempt = self._placement.link.submit(submission, self._receive)
+
+    def _event(self, message: workers.Event) -> events.Event:
+        """What a worker's message says; when it came is noted in the call's timings."""
+        timings = self._call.timings
+        match message:
+            case worker_pb2.Tokens():
+                timings.first_token = timings.first_token or time.time_ns()
+                return events.Tokens(message.token_ids, message.text, message.service, message.logprobs)
+            case worker_pb2.Started():
+                timings.scheduled = timings.scheduled or time.time_ns()
+                return events.Started(message.cached_tokens, message.service)
+            case workers.Lost():
+                return events.Lost(self._cluster.was_away())
+            case worker_pb2.Ended():
+                return self._ended(message)
+
+    def _ended(self, ended: worker_pb2.Ended) -> events.Completed | events.Ended:
+        outcome = Outcome(ended.outcome)
+        if outcome is not Outcome.UNAVAILABLE:
+            self._merge(ended)
+        if outcome is not Outcome.COMPLETED:
+            return events.Ended(outcome, ended.message, ended.usage.service)
+        self._call.finish_reason = FinishReason(ended.finish_reason)
+        return events.Completed(self._call.finish_reason, ended.usage.service, ended.text)
+
+    def _merge(self, ended: worker_pb2.Ended) -> None:
+        if self._machine.attempts.number == 1:
+            self._call.timings.MergeFrom(ended.timings)
+        else:  # what the last worker began, an earlier one had begun before
+            self._call.timings.finished = ended.timings.finished
+
+    def _response(self, message: commands.Accepted | Chunk | commands.Finished) -> inference_pb2.GenerateResponse:
+        match message:
+            case Chunk():
+                return chunk(message)
+            case commands.Accepted():
+                assert self._work is not None
+                self._note_usage()
+                return accepted(self._call, self._work.interaction_token)
+            case commands.Finished():
+                return finished(self._call)
+
+    def _note_usage(self) -> None:
+        machine, usage = self._machine, self._call.usage
+        usage.cached_tokens, usage.output_tokens = machine.cached_tokens, machine.output_tokens
+        usage.service = machine.service
+
+    def _end(self, error: FairleadError | None) -> None:
+        call = self._call
+        call.outcome = Outcome.COMPLETED if error is None else error.outcome
+        call.message = "" if error is None else reason(error)
+        call.attempts = self._machine.attempts.number
+        self._note_usage()
+        if self._asking is not None:
+            self._asking.cancel()
+        if error is not None:
+            self._front.refuse(error)
+            self._stirred.set()
+        self._journal.ended(call)
+        call.cleanup.close()
+
+
+def reason(error: FairleadError) -> str:
+    """What the log says: a bad request's message may hold what it said, so only the field's name."""
+    return error.field if isinstance(error, InvalidRequest) else error.message

@@ -1,0 +1,42 @@
+"""What a caller is sent, as messages of inference.proto."""
+
+from collections.abc import Sequence
+from typing import cast
+
+from fairlead.v1 import common_pb2, inference_pb2
+from gateway.call import Call
+from gateway.core.coalescer import Chunk
+
+
+def accepted(call: Call, interaction_token: bytes) -> inference_pb2.GenerateResponse:
+    """A worker has begun with `call`; the token is for the next call of its interaction."""
+    return inference_pb2.GenerateResponse(
+        accepted=inference_pb2.Accepted(
+            request_id=call.request_id,
+            model=call.model,
+            worker=call.worker,
+            prompt_tokens=call.usage.prompt_tokens,
+            cached_tokens=call.usage.cached_tokens,
+            interaction_token=interaction_token,
+            app=call.app,
+        )
+    )
+
+
+def chunk(chunk: Chunk) -> inference_pb2.GenerateResponse:
+    """Some of the output."""
+    token_ids = common_pb2.TokenIds(packed=chunk.token_ids)
+    logprobs = cast("Sequence[common_pb2.TokenLogprobs]", chunk.logprobs)  # as the worker's message carried them
+    return inference_pb2.GenerateResponse(
+        chunk=inference_pb2.TokenChunk(text=chunk.text, token_ids=token_ids, logprobs=logprobs)
+    )
+
+
+def finished(call: Call) -> inference_pb2.GenerateResponse:
+    """The output of `call` is complete."""
+    reason = cast("common_pb2.FinishReason", call.finish_reason)  # the values are the same
+    return inference_pb2.GenerateResponse(
+        finished=inference_pb2.Finished(
+            outcome=common_pb2.OUTCOME_COMPLETED, finish_reason=reason, usage=call.usage, timings=call.timings
+        )
+    )
