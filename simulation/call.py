@@ -25,6 +25,7 @@ class Call:
     weight: int = WEIGHT_ONE
     patience: float | None = None  # seconds until the client cancels it
     deadline: float | None = None  # when it is to have ended
+    read_seconds: float = 0.0  # that its client takes for each message
     outcome: Outcome | None = None  # gateway
     worker: str = ""  # gateway: of the last attempt
     attempts: int = 0  # gateway

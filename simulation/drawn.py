@@ -104,6 +104,8 @@ def draw_spec(rng: random.Random, load: Load) -> ClusterSpec:
         event_lag_seconds=rng.choice([0.0, 0.2]),
         report_seconds=rng.choice([0.05, 0.5]),
         stall_timeout=1.0,
+        tokens_per_message=rng.choice([1, 4]),
+        reader_seconds=1.0,
     )
 
 
@@ -120,6 +122,7 @@ class Programs:
         self._system_share = rng.choice([0, 1])
         self._cancelled = rng.choice([0.0, 0.0, 0.2])
         self._late = rng.choice([0.0, 0.0, 0.2])
+        self._slow = rng.choice([0.0, 0.0, 0.2])
         self._calls = 0
 
     def workload(self) -> ClosedLoop:
@@ -159,4 +162,5 @@ class Programs:
             weight=self._weights[client],
             patience=rng.expovariate(1.0) if rng.random() < self._cancelled else None,
             deadline=arrival + rng.expovariate(1.0) if rng.random() < self._late else None,
+            read_seconds=rng.expovariate(2.0) if rng.random() < self._slow else 0.0,
         )

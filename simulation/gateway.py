@@ -1,10 +1,17 @@
-"""The gateway's part: throttle, place, receive, place again; every call ends exactly once."""
+"""The gateway's driver under virtual time: it carries out what the calls' machines command."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 
+from fairlead.errors import Unavailable, error_for
 from fairlead.outcomes import Outcome
-from gateway.core.attempts import Attempts
+from fairlead.token_ids import pack_ids
+from gateway.core import call_commands as commands
+from gateway.core import call_events as events
+from gateway.core.call import CallMachine
+from gateway.core.coalescer import Chunk
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.policies import Request
 from local_worker.core.job import JobEvents
@@ -24,6 +31,18 @@ TENANT = "tenant"  # all clients are users of one: they share the limits of its 
 OVERLOAD_SECONDS = 0.1  # between looks at the pool
 
 
+@dataclass(slots=True, eq=False)
+class OpenCall:
+    """A call that has not ended, and what is known of it outside its machine."""
+
+    call: Call
+    machine: CallMachine
+    is_protected: bool = False
+    is_entered: bool = False  # counted in its interaction
+    session: Session | None = None  # the attempt that is at a worker
+    tick_at: float = field(default=math.inf)  # of the earliest tick that is planned
+
+
 class Gateway:
     """`done` is called once per call, at its end."""
 
@@ -35,6 +54,7 @@ class Gateway:
         workers: dict[str, Worker],
         done: Callable[[Call], None],
     ) -> None:
+        self._spec = spec
         self._delay = spec.network_seconds
         self._clock = clock
         self._dispatcher = dispatcher
@@ -47,29 +67,104 @@ class Gateway:
         self.streaming = dict.fromkeys(workers, True)  # whether the stream to each worker stands
         self._overloaded = False
         self._looked_at = -OVERLOAD_SECONDS
-        self._protected: dict[Call, bool] = {}
-        self._sessions: dict[Call, Session] = {}  # the current attempt of each call
-        self._attempts: dict[Call, Attempts] = {}  # of each admitted call
+        self._open: dict[Call, OpenCall] = {}
 
     def arrived(self, call: Call) -> None:
         """A client's call."""
-        now = self._clock.now
+        opened = self._open[call] = OpenCall(call, CallMachine(self._spec.reader_seconds))
+        if call.patience is not None:
+            self._clock.after(call.patience, partial(self._tell_open, call, events.Cancelled()))
+        self._tell(opened, events.Arrived(call.deadline))
+
+    def told(self, news: JobEvents[Session]) -> None:
+        """What happened at a worker; events of older attempts are ignored."""
+        for started in news.started:
+            self._tell_of(started.job.owner, events.Started(started.job.request.cached))
+        for advance in news.tokens:
+            self._tell_of(advance.job.owner, events.Tokens(pack_ids(advance.tokens)))
+        for end in news.ended:
+            completed = end.outcome is Outcome.COMPLETED
+            self._tell_of(end.job.owner, events.Completed(end.reason) if completed else events.Ended(end.outcome))
+
+    def lost(self, worker: Worker) -> None:
+        """The stream to `worker` broke, or the worker stalls: its calls are placed anew."""
+        for opened in [opened for opened in self._open.values() if opened.session and opened.session.worker is worker]:
+            assert opened.session is not None
+            self._clock.after(self._delay, partial(worker.abort, opened.session))
+            self._tell_of(opened.session, events.Lost())
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError when an account, a window or a call is impossible."""
+        self._throttle.check_invariants()
+        self._interactions.check_invariants()
+        for opened in self._open.values():
+            opened.machine.check_invariants()
+
+    def _tell_open(self, call: Call, event: events.Event) -> None:
+        """Tell what may come after the call's end."""
+        opened = self._open.get(call)
+        if opened is not None:
+            self._tell(opened, event)
+
+    def _tell_of(self, session: Session, event: events.Event) -> None:
+        opened = self._open.get(session.call)
+        if opened is None or opened.session is not session:
+            return
+        if isinstance(event, events.Completed | events.Ended | events.Lost):
+            opened.session = None
+        self._tell(opened, event)
+
+    def _tell(self, opened: OpenCall, event: events.Event) -> None:
+        for command in opened.machine.handle(event, self._clock.now):
+            self._carry_out(opened, command)
+        due = opened.machine.next_deadline()
+        if due is not None and due < opened.tick_at:
+            opened.tick_at = due
+            self._clock.at(due, partial(self._tick, opened.call))
+
+    def _tick(self, call: Call) -> None:
+        opened = self._open.get(call)
+        if opened is not None:
+            opened.tick_at = math.inf
+            self._tell(opened, events.Tick())
+
+    def _carry_out(self, opened: OpenCall, command: commands.Command) -> None:
+        match command:
+            case commands.Send():
+                self._send(opened, command)
+            case commands.Decide():
+                self._tell(opened, self._decide(opened))
+            case commands.Encode():
+                self._tell(opened, events.Encoded())
+            case commands.Place():
+                opened.call.attempts = command.attempt
+                self._clock.after(self._delay, partial(self._place, opened, command))
+            case commands.Submit():
+                self._submit(opened, command)
+            case commands.Abort():
+                self._abort(opened)
+            case commands.Withdraw():
+                self._dispatcher.withdrawn(str(opened.call.number), command.attempt)
+            case commands.End():
+                self._end(opened, Outcome.COMPLETED if command.error is None else command.error.outcome)
+            case commands.HangUp():
+                pass  # who does not read notices nothing
+
+    def _decide(self, opened: OpenCall) -> events.Decided | events.Failed:
+        call, now = opened.call, self._clock.now
         key = Key(call.client, call.app, call.interaction)
         token = self._interaction_tokens.get(key, b"")
         continues = bool(call.interaction) and self._interactions.continues(key, token, now)
         caller = Caller(TENANT, call.client, call.app)
         decision = self._throttle.admit(caller, continues, self._is_overloaded(), now)
         if isinstance(decision, Rejected):
-            self._end(call, decision.outcome)
-            return
+            return events.Failed(error_for(decision.outcome, decision.message, retry_after=decision.retry_after))
         if call.interaction:
             self._interactions.admitted(key, token, now)
             self._interaction_tokens[key] = self._interactions.token(key)
-        self._protected[call] = decision.protected
-        self._attempts[call] = Attempts()
-        if call.patience is not None:
-            self._clock.after(call.patience, partial(self._cancelled, call))
-        self._place(call)
+            opened.is_entered = True
+        opened.is_protected = decision.protected
+        return events.Decided(self._spec.tokens_per_message)
 
     def _is_overloaded(self) -> bool:
         if self._clock.now - self._looked_at >= OVERLOAD_SECONDS:
@@ -77,129 +172,84 @@ class Gateway:
             self._overloaded = self._dispatcher.overloaded(self._clock.now).get(MODEL, False)
         return self._overloaded
 
-    def _place(self, call: Call) -> None:
-        attempts = self._attempts[call]
-        attempts.begin()
-        call.attempts = attempts.number
-        self._clock.after(self._delay, partial(self._dispatch, call))
-
-    def _dispatch(self, call: Call) -> None:
+    def _place(self, opened: OpenCall, place: commands.Place) -> None:
+        call = opened.call
         if call.outcome is not None:
             return
-        attempts = self._attempts[call]
-        prompt = [*call.prompt, *call.answer[: call.received]] if call.received else call.prompt
         if not call.digests:
             call.digests = digests_of(call.prompt, next(iter(self._workers.values())).spec.block_tokens)
         request = Request(
             request_id=str(call.number),
-            attempt=attempts.number,
+            attempt=place.attempt,
             client=call.client,
             model=MODEL,
             digests=pack_digests(call.digests),
-            prompt_tokens=len(prompt),
+            prompt_tokens=call.prompt_tokens + opened.machine.output_tokens,
             weight=call.weight,
-            excluded=tuple(attempts.tried),
+            excluded=place.excluded,
         )
         assignment = self._dispatcher.dispatch(request, self._clock.now)
         if assignment is None:
-            self._end(call, Outcome.UNAVAILABLE)
+            self._tell(opened, events.Failed(Unavailable(f"no live worker serves model {MODEL!r}")))
             return
         identity = assignment.member.identity
-        attempts.placed(identity.instance)
         call.worker = identity.worker
-        session = Session(
-            call,
-            attempts.number,
-            self._workers[call.worker],
-            in_interaction=self._protected[call],
-            generated=call.received,
-            charged=attempts.charged,
-        )
-        self._sessions[call] = session
-        self._clock.after(2 * self._delay, partial(self._submit, session))
+        self._tell(opened, events.Placed(identity.instance))
 
-    def _submit(self, session: Session) -> None:
+    def _submit(self, opened: OpenCall, submit: commands.Submit) -> None:
+        session = opened.session = Session(
+            opened.call,
+            submit.attempt,
+            self._workers[opened.call.worker],
+            in_interaction=opened.is_protected,
+            generated=submit.output_tokens,
+            charged=submit.charged,
+        )
+        self._clock.after(2 * self._delay, partial(self._reach, session))
+
+    def _reach(self, session: Session) -> None:
         if self.streaming[session.worker.name]:
             session.worker.submit(session)
-        elif self._is_current(session):
-            self._place_again(session)
-
-    def told(self, events: JobEvents[Session]) -> None:
-        """What happened at a worker; events of older attempts are ignored."""
-        for started in events.started:
-            session = started.job.owner
-            if self._is_current(session):
-                self._attempts[session.call].entered()
-                session.call.cached_tokens = started.job.request.cached
-        for advance in events.tokens:
-            session = advance.job.owner
-            if self._is_current(session):
-                self._receive(session.call, advance.tokens)
-        for end in events.ended:
-            session = end.job.owner
-            if not self._is_current(session):
-                continue
-            if end.outcome is Outcome.UNAVAILABLE:
-                self._place_again(session)
-            else:
-                self._end(session.call, end.outcome)
-
-    def _is_current(self, session: Session) -> bool:
-        return self._sessions.get(session.call) is session
-
-    def _receive(self, call: Call, tokens: Sequence[int]) -> None:
-        expected = call.answer[call.received : call.received + len(tokens)]
-        assert [*tokens] == [*expected], f"call {call.number}: tokens {tokens} at {call.received}, not {expected}"
-        if not call.received:
-            call.first_token_at = self._clock.now
-        call.received += len(tokens)
-        self._attempts[call].advanced()
-
-    def lost(self, worker: Worker) -> None:
-        """The stream to `worker` broke, or the worker stalls: its calls are placed anew."""
-        for session in [s for s in self._sessions.values() if s.worker is worker]:
-            self._clock.after(self._delay, partial(worker.abort, session))
-            self._place_again(session)
-
-    def _place_again(self, session: Session) -> None:
-        call = session.call
-        del self._sessions[call]
-        if not self._attempts[call].started:
-            self._dispatcher.withdrawn(str(call.number), session.attempt)
-        if self._attempts[call].exhausted:
-            self._end(call, Outcome.UNAVAILABLE)
         else:
-            self._place(call)
+            self._tell_of(session, events.Lost())
 
-    def _cancelled(self, call: Call) -> None:
-        """By its client; what it has had stays charged."""
-        if call.outcome is not None:
-            return
-        session = self._sessions.get(call)
-        if session is not None:
-            if not self._attempts[call].started:
-                self._dispatcher.withdrawn(str(call.number), session.attempt)
-            self._clock.after(2 * self._delay, partial(session.worker.abort, session))  # not before it is submitted
-        self._end(call, Outcome.CANCELLED)
+    def _abort(self, opened: OpenCall) -> None:
+        session, opened.session = opened.session, None
+        assert session is not None
+        self._clock.after(2 * self._delay, partial(session.worker.abort, session))  # not before it is submitted
 
-    def _end(self, call: Call, outcome: Outcome) -> None:
+    def _send(self, opened: OpenCall, send: commands.Send) -> None:
+        if isinstance(send.message, commands.Accepted):
+            opened.call.cached_tokens = send.message.cached_tokens
+        if opened.call.read_seconds:
+            self._clock.after(opened.call.read_seconds, partial(self._read, opened, send))
+        else:
+            self._read(opened, send)
+
+    def _read(self, opened: OpenCall, send: commands.Send) -> None:
+        """The client takes a message."""
+        if isinstance(send.message, Chunk) and opened.call.outcome is None:
+            self._receive(opened.call, send.message)
+        self._tell(opened, events.Written())
+
+    def _receive(self, call: Call, chunk: Chunk) -> None:
+        expected = call.answer[call.received : call.received + chunk.tokens]
+        assert chunk.token_ids == pack_ids(expected), f"call {call.number}: wrong tokens at {call.received}"
+        if call.first_token_at is None:
+            call.first_token_at = self._clock.now
+        call.received += chunk.tokens
+
+    def _end(self, opened: OpenCall, outcome: Outcome) -> None:
+        call = opened.call
         assert call.outcome is None, f"call {call.number} ends twice: {call.outcome}, {outcome}"
         if outcome is Outcome.COMPLETED:
             assert call.received == call.output_tokens, f"call {call.number}: {call.received} of {call.output_tokens}"
         call.outcome, call.ended_at = outcome, self._clock.now
-        self._sessions.pop(call, None)
-        self._attempts.pop(call, None)
-        if self._protected.pop(call, None) is not None and call.interaction:
+        del self._open[call]
+        if opened.is_entered:
             key = Key(call.client, call.app, call.interaction)
             self._interactions.finished(key, end=call.last, now=self._clock.now)
         self._done(call)
-
-    def check_invariants(self) -> None:
-        """Raise AssertionError when an account or a window is impossible."""
-        self._throttle.check_invariants()
-        self._interactions.check_invariants()
-        for attempts in self._attempts.values():
-            attempts.check_invariants()
 
 
 def placed_request(session: Session) -> Request:

@@ -125,3 +125,5 @@ class ClusterSpec:
     event_lag_seconds: float = 0.0  # added to what workers tell the scheduler
     report_seconds: float = 0.25  # between load reports: as stale as the scheduler's view may be
     stall_timeout: float = 5.0
+    tokens_per_message: int = 1  # to clients; a gateway's default is 4
+    reader_seconds: float = 60.0  # a client that leaves its last messages unread for so long is given up

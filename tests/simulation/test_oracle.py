@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 
+from gateway.core import call
 from gateway.core.attempts import Attempts
 from global_scheduler.core.policies import Choice
 from global_scheduler.core.policies import Request as Placed
@@ -11,7 +12,6 @@ from global_scheduler.core.policies.doubleq import DoubleQ
 from local_worker.core.policies.dlpm import Dlpm
 from local_worker.core.policies.vtc import Vtc
 from local_worker.core.request import Request
-from simulation import gateway
 from simulation.rehearsal import rehearse
 from simulation.spec import ADMISSIONS, GLOBAL_POLICIES, LOCAL_POLICIES, _alone
 from throttler.core.oit import Oit
@@ -193,5 +193,5 @@ class Forgetful(Attempts):
 
 @pytest.mark.parametrize("attempts", [Generous, Forgetful])
 def test_a_prompt_that_is_charged_never_or_twice(attempts: type[Attempts], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway, "Attempts", attempts)
+    monkeypatch.setattr(call, "Attempts", attempts)
     complains("for its prompt, due is one of")
