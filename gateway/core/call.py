@@ -89,11 +89,11 @@ class CallMachine:
         """When a Tick is due if nothing else happens before; None: never."""
         if self.state is CallState.ENDED:
             return None
-        times = (
-            None if self.state is CallState.FINISHING else self._deadline,
-            self._coalescer.due if self._writing_since is None else self._patience_ends(),
-        )
-        return min((time for time in times if time is not None), default=None)
+        deadline = None if self.state is CallState.FINISHING else self._deadline
+        due = self._coalescer.due if self._writing_since is None else self._patience_ends()
+        if deadline is None or due is None:
+            return due if deadline is None else deadline
+        return min(deadline, due)
 
     def _handle(self, event: Event, now: float) -> Sequence[Command]:
         match event:  # the most frequent first
