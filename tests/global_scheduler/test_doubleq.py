@@ -246,6 +246,18 @@ def test_a_prefix_is_left_where_requests_wait_for_it_beside_idle_workers() -> No
     assert placements == {False: list("aaabbb"), True: list("aaaaaa")}
 
 
+def test_a_prompt_that_was_aborted_before_its_first_token_is_held_nowhere() -> None:
+    made, (a, _) = dispatcher()
+    prompt = {"prompt_tokens": 20, "digests": pack_digests([7])}
+    for name, output_tokens, matched_then in (("aborted", 0, 0), ("answered", 1, 16)):
+        assert placed(made.dispatch(request(name, excluded=("b",), **prompt), 0)) == "a"
+        made.ended(a, name, 1, True, output_tokens)
+        probe = made.dispatch(request(f"after {name}", excluded=("b",), **prompt), 0)
+        assert probe is not None
+        assert probe.matched_tokens == matched_then
+        made.withdrawn(f"after {name}", 1)
+
+
 def test_models_have_separate_accounts() -> None:
     made, _ = dispatcher(workers=("a",))
     other = made.attached(identity("n1", model="n"), (), 0)

@@ -6,33 +6,54 @@ from global_scheduler.core.fleet import Load, Member
 from global_scheduler.core.overload import Overload
 from tests.global_scheduler.driving import dispatcher, identity
 
-PRESSED = [
-    Load(waiting=1, kv_tokens_used=900),
-    Load(waiting=1, running=10),
-    Load(queue_seconds=1.0),
-]
+# Of a worker with 1,000 tokens of KV cache and 10 places: each enters the overload by one measure alone, just stays in
+# it at four fifths of that measure's limit, and leaves it below.
+ENTERS_STAYS_LEAVES = {
+    "tokens": (
+        Load(waiting=1, kv_tokens_used=899),
+        Load(waiting=1, kv_tokens_used=900),
+        Load(kv_tokens_used=800),
+        Load(kv_tokens_used=799),
+    ),
+    "places": (Load(waiting=1, running=9), Load(waiting=1, running=10), Load(running=8), Load(running=7)),
+    "seconds": (
+        Load(queue_seconds=0.99),
+        Load(queue_seconds=1.0),
+        Load(queue_seconds=0.8),
+        Load(queue_seconds=0.79),
+    ),
+}
 
 
-@pytest.mark.parametrize("load", PRESSED)
-def test_overload_begins_and_ends_with_hysteresis(load: Load) -> None:
+@pytest.mark.parametrize("loads", ENTERS_STAYS_LEAVES.values(), ids=ENTERS_STAYS_LEAVES)
+def test_overload_begins_and_ends_with_hysteresis(loads: tuple[Load, ...]) -> None:
     overload, member = Overload(), Member(0, identity("a"), reported_at=0)
-    member.load = Load(kv_tokens_used=1000, running=9)
-    assert not overload.update([member], now=0), "nobody waits"
-    member.load = load
-    assert overload.update([member], now=0)
-    member.load = Load(kv_tokens_used=850)
-    assert overload.update([member], now=0), "above the lower threshold"
-    member.load = Load(kv_tokens_used=799, running=7, queue_seconds=0.7)
-    assert not overload.update([member], now=0)
+    decisions = []
+    for load in (*loads, loads[2]):
+        member.load = load
+        decisions.append(overload.update([member], now=0))
+    assert decisions == [False, True, True, False, False]
 
 
-def test_the_worst_tenth_decides_and_stale_is_unknown() -> None:
-    members = [Member(slot, identity(str(slot)), reported_at=0) for slot in range(20)]
-    members[0].load = Load(queue_seconds=9)
-    assert not Overload().update(members, now=0)
-    members[1].load = Load(queue_seconds=9)
-    assert Overload().update(members, now=1.0)
-    assert not Overload().update(members, now=1.1)
+def test_a_full_worker_for_which_nobody_waits_is_not_overloaded() -> None:
+    member = Member(0, identity("a"), reported_at=0)
+    member.load = Load(kv_tokens_used=1000, running=10)
+    assert not Overload().update([member], now=0)
+
+
+@pytest.mark.parametrize(("workers", "decide"), [(1, 1), (10, 1), (11, 2), (20, 2), (21, 3)])
+def test_the_worst_tenth_decides_rounded_up(workers: int, decide: int) -> None:
+    members = [Member(slot, identity(str(slot)), reported_at=0) for slot in range(workers)]
+    for pressed, member in enumerate(members, start=1):
+        member.load = Load(queue_seconds=9)
+        assert Overload().update(members, now=0) == (pressed >= decide), f"{pressed} of {workers}"
+
+
+def test_a_worker_whose_report_is_old_is_unknown() -> None:
+    member = Member(0, identity("a"), reported_at=0)
+    member.load = Load(queue_seconds=9)
+    assert Overload().update([member], now=1.0)
+    assert not Overload().update([member], now=1.1)
 
 
 def test_a_worker_that_drains_with_a_queue_overloads_nobody() -> None:

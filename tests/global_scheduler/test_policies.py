@@ -27,6 +27,8 @@ class TestEveryPolicy:
         assert placed(made.dispatch(request("2", model="n"), 0)) == other.identity.worker
         made.reported(b, Load(draining=True), 0)
         assert [placed(made.dispatch(request(str(n)), 0)) for n in range(3, 6)] == ["a", "a", "a"]
+        made.reported(b, Load(stalled_seconds=31), 0)
+        assert [placed(made.dispatch(request(str(n)), 0)) for n in range(7, 10)] == ["a", "a", "a"], "makes no steps"
         assert made.dispatch(request("6", model="nobody's"), 0) is None
         made.check_invariants()
 

@@ -57,6 +57,15 @@ def test_an_account_of_twice_the_weight_is_charged_half() -> None:
     assert weight_thousandths(1e-9) == 1
 
 
+def test_a_charge_is_rounded_down_to_a_millionth() -> None:
+    assert [charge(micro, 3000) for micro in range(7)] == [0, 0, 0, 1, 1, 1, 2]
+
+
+def test_a_weight_is_rounded_to_the_nearest_thousandth() -> None:
+    assert [weight_thousandths(weight) for weight in (0.0014, 0.0016, 0.1 + 0.2, 1.9996)] == [1, 2, 300, 2000]
+    assert weight_thousandths(0.29) == 290, "which in floating point is a little less"
+
+
 NAMED = {
     "weighted-tokens": WeightedTokens(1, 2),
     "weighted-tokens:3,4": WeightedTokens(3, 4),

@@ -45,6 +45,24 @@ def test_any_gateway_continues_by_token_and_the_first_one_catches_up() -> None:
     assert call(a, token, 1012.0, 1013.0)[0] == 2
 
 
+@pytest.mark.parametrize("in_flight", [0, 1], ids=["idle", "in flight"])
+def test_a_token_ahead_of_a_gateways_own_record_counts(in_flight: int) -> None:
+    limits = Limits(max_calls=4, idle_ttl=10.0, max_age=100.0)
+    a, b = gateway(limits=limits), gateway(limits=limits)
+    _, token = call(a, b"", 0.0, 0.0)
+    for _ in range(in_flight):
+        a.admitted(KEY, token, 0.0)
+    for expected in (1, 2):
+        stage, token = call(b, token, 1.0, 1.0)
+        assert stage == expected
+    assert a.admitted(KEY, token, 2.0) == 3, "three calls were admitted before, two of them elsewhere"
+    for _ in range(in_flight):
+        assert a.finished(KEY, end=False, now=2.0) is None
+    closed = a.finished(KEY, end=False, now=2.0)
+    assert closed is not None
+    assert (closed.reason, closed.calls) == (Close.CALLS, 4)
+
+
 @pytest.mark.parametrize("part", ["client", "app", "id"])
 def test_a_token_of_another_interaction_protects_nothing(part: str) -> None:
     _, token = call(gateway(), b"", 0.0, 1.0)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from throttler.core.leases import Answer, Ask, Leases
+from throttler.core.leases import MOST_PATIENCE, RECALL_AGAIN, Answer, Ask, Leases
 from throttler.core.ledger import Ledger
 from throttler.core.quota import Account
 from throttler.core.windows import SlidingWindow
@@ -196,3 +196,32 @@ def test_parts_of_gateways_that_left_are_taken_over_only_after_a_while() -> None
     assert leases.allowance(account, now + 2 * SECONDS) == 40
     leases.heard(6, now + 2 * SECONDS)
     assert leases.allowance(account, now + 2 * SECONDS) == 20, "newcomers reduce it at once"
+
+
+@pytest.mark.parametrize(("used", "kept"), [(0, 0), (4, 10), (5, 10), (15, 15), (16, 16), (18, 18)])
+def test_a_gateway_that_is_asked_to_give_back_keeps_half_of_what_it_has_not_used(used: int, kept: int) -> None:
+    leases = Leases(SECONDS)
+    leases.restore(0.0)
+    leases.answered(leases.ask(ACCOUNT, 0, 1, 0.0), Answer(16, recalled=False), 0.0, 0.0)
+    assert leases.recalled(ACCOUNT, used, 1.0) == (used < 16)
+    assert leases.allowance(ACCOUNT, 1.0) == (kept if used < 16 else 16)
+    assert [due.key for due in leases.take_due()] == [ACCOUNT.key] * (used < 16), "the ledger hears of it"
+    leases.check_invariants()
+
+
+def test_a_refusal_is_remembered_for_twice_as_long_each_time() -> None:
+    leases, now = Leases(SECONDS), 0.0
+    leases.restore(now)
+
+    def patience(capacity: int) -> float:
+        """For which part of a window it does not ask again after an answer of `capacity`, having used 10."""
+        nonlocal now
+        leases.answered(leases.ask(ACCOUNT, 10, 1, now), Answer(capacity, recalled=False), now, now)
+        steps = next(n for n in range(1000) if leases.may_grow(ACCOUNT, 10, now + n * SECONDS * RECALL_AGAIN))
+        now += steps * SECONDS * RECALL_AGAIN
+        return steps * RECALL_AGAIN
+
+    doubled = [RECALL_AGAIN * 2**times for times in range(6)]
+    assert [patience(10) for _ in range(8)] == [*doubled, MOST_PATIENCE, MOST_PATIENCE]
+    assert patience(11) == 0.0, "more than it has used is no refusal"
+    assert patience(10) == RECALL_AGAIN, "the count begins anew"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from local_worker.core.policies import POLICIES, PolicyConfig, QueuePolicy
@@ -190,6 +190,19 @@ def test_conformance_nothing_is_lost_and_the_withdrawn_are_not_served(
 
 
 @pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("in_interaction", [False, True], ids=["plain", "in an interaction"])
+def test_conformance_a_retracted_request_is_back_in_the_place_of_its_arrival(name: str, in_interaction: bool) -> None:
+    driver = Driver(ALL[name](CONFIG))
+    for _ in range(3):
+        driver.arrive("a", 0, 4, in_interaction=in_interaction)
+    first, second = driver.select(8)
+    driver.retract(second)
+    driver.retract(first)
+    driver.check()
+    assert [request.arrival for request in driver.select(12)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("name", ALL)
 @settings(max_examples=100, deadline=None)
 @given(history=WITH_RETRACTION)
 def test_conformance_an_empty_batch_takes_something_that_fits(name: str, history: list[tuple[Any, ...]]) -> None:
@@ -321,9 +334,23 @@ MODELS: dict[str, Callable[[], NaiveVtc | NaiveDrr]] = {
 }
 
 
+# Two clients owe for long outputs. The first of them has a request that waits, and does not fit after five rounds, in
+# which the other, who waits for nothing, has paid.
+ROUNDS_FOR_DEBTORS: list[tuple[Any, ...]] = [
+    *(("arrive", client, 0, 4, 1000, False) for client in "ba"),
+    ("select", 90),
+    ("generate", 0, 30),
+    ("generate", 1, 25),
+    ("finish", 1),
+    ("arrive", "b", 0, 4, 1000, False),
+    ("select", 0),
+]
+
+
 @pytest.mark.parametrize("name", MODELS)
 @settings(max_examples=300, deadline=None)
 @given(history=HISTORY)
+@example(ROUNDS_FOR_DEBTORS)
 def test_each_policy_is_its_pseudo_code(name: str, history: list[tuple[Any, ...]]) -> None:
     policy = ALL[name](CONFIG)
     driver, model = Driver(policy), MODELS[name]()
@@ -391,20 +418,38 @@ def test_dlpm_lets_a_large_request_be_passed_a_bounded_number_of_times() -> None
     assert 0 < passed < 1000
 
 
-def admissions_until_cold(config: PolicyConfig, most: int) -> int | None:
-    """A client's cold request waits; at each step a hot one of the same client arrives, and one request fits."""
-    driver = Driver(ALL["dlpm"](config))
-    cold = driver.arrive("a", 0, 4)
-    for admissions in range(most):
+def cold_admissions(driver: Driver, cold: list[Request], steps: int) -> list[int]:
+    """Cold requests of client a wait; at each step a hot one of it arrives, and one request fits.
+
+    Returns the steps at which cold ones were admitted.
+    """
+    admitted = []
+    for step in range(steps):
         driver.arrive("a", 16, 4)
-        if driver.select(4) == [cold]:
-            return admissions
-    return None
+        if driver.select(4)[0] in cold:
+            admitted.append(step)
+    return admitted
 
 
 def test_dlpm_promotes_a_clients_earliest_request_when_its_own_admissions_passed_it_over() -> None:
-    assert admissions_until_cold(CONFIG, 3 * MAX_PASSED) == MAX_PASSED
-    assert admissions_until_cold(replace(CONFIG, strict_paper=True), 3 * MAX_PASSED) is None
+    driver = Driver(ALL["dlpm"](CONFIG))
+    cold = [driver.arrive("a", 0, 4) for _ in range(3)]
+    every = MAX_PASSED + 1
+    assert cold_admissions(driver, cold, 3 * every) == [every - 1, 2 * every - 1, 3 * every - 1], "then counts anew"
+
+
+def test_dlpm_counts_anew_when_the_earliest_request_is_withdrawn() -> None:
+    driver = Driver(ALL["dlpm"](CONFIG))
+    cold = [driver.arrive("a", 0, 4) for _ in range(2)]
+    assert cold_admissions(driver, cold, MAX_PASSED) == []
+    driver.waiting.remove(cold[0])
+    driver.policy.withdrawn(cold[0])
+    assert cold_admissions(driver, cold, MAX_PASSED + 1) == [MAX_PASSED]
+
+
+def test_the_printed_form_promotes_nobody() -> None:
+    driver = Driver(ALL["dlpm"](replace(CONFIG, strict_paper=True)))
+    assert cold_admissions(driver, [driver.arrive("a", 0, 4)], 3 * MAX_PASSED) == []
 
 
 ROOMY = replace(CONFIG, quantum_tokens=1000)  # one round lasts
