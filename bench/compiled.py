@@ -22,9 +22,9 @@ from transformers import AttentionInterface
 from bench.engine import OPTIONS, PROMPT_TOKENS, Case, Figure, Run, drive, load, measure
 from bench.machine import describe
 from local_worker.engine.attention import PagedAttention
-from local_worker.engine.model_files import BUILT_IN
 from local_worker.engine.packed import PackedLinear
 from local_worker.engine.runner import TransformersEngine
+from serving.model_name import BUILT_IN
 
 ATTENTION = "fairlead_opaque"
 FULL = 0  # the window of an attention without one

@@ -34,10 +34,11 @@ from local_worker.core.plan import Advance, Plan
 from local_worker.core.policies import POLICIES, PolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
-from local_worker.engine.model_files import BUILT_IN, resolve
+from local_worker.engine.model_files import resolve
 from local_worker.engine.runner import EngineOptions, TransformersEngine
 from serving.blocks import chain, unpack_digests
 from serving.cost import WeightedTokens
+from serving.model_name import BUILT_IN
 from serving.sampling import Sampling
 
 BLOCK = 16

@@ -21,12 +21,13 @@ from local_worker.core.batch import Batch, Done, StepResult
 from local_worker.core.job import Job
 from local_worker.core.output_text import OutputText
 from local_worker.engine.kv import LayerShape, PagedKV
-from local_worker.engine.model_files import BUILT_IN, resolve
+from local_worker.engine.model_files import resolve
 from local_worker.engine.packing import Inputs
 from local_worker.engine.page_tables import PageTables
 from local_worker.loop import EngineLoop
 from local_worker.outbox import Outbox
 from local_worker.tokenizer import HuggingFaceTokenizer
+from serving.model_name import BUILT_IN
 
 STEPS = 400
 PARTS = ("plan", "pack", "commit", "texts", "messages and delivery", "whole")

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from cli.limit_options import NAMES, READ_BY
 from cli.pool_options import scenario
 from fairlead.errors import InvalidRequest
-from local_worker.core.policies import POLICIES
 from serving.environment import Service, variable
 from simulation.run import Scenario
+from simulation.spec import SERVED_POLICIES
 from throttler.core.profiles import Limits
 from throttler.core.registry import THROTTLES
 
@@ -58,7 +58,7 @@ class Configuration:
         if throttle in THROTTLES and throttle != "none":
             by_service[Service.GATEWAY] = gateway
         lines = [_setting(service, options) for service, options in by_service.items()]
-        if self.policy not in POLICIES:
+        if self.policy not in SERVED_POLICIES:
             lines[0] = f"no worker has the policy {self.policy}: it exists in simulations alone"
         if throttle not in THROTTLES:
             lines.append(f"no gateway has the throttle {throttle}: it exists in simulations alone")

@@ -3,28 +3,18 @@
 import argparse
 import os
 import sys
-from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from cli.option_types import above_zero, make_folder, whole
 from fairlead.errors import InvalidRequest
-from local_worker.config import MIN_SECRET, WorkerConfig
-from local_worker.core.limits import Admission
-from local_worker.sizes import SIZES
+from serving.config import ConfigError, cost_function
 from simulation.hardware import GPUS, MODELS
 from simulation.run import Scenario
-from simulation.spec import ADMISSIONS, ClusterSpec, WorkerSpec
+from simulation.spec import ADMISSIONS, SERVED, Admission, ClusterSpec, WorkerSpec
 from simulation.step_time import Measured, Profile, profile
 from simulation.traces import Trace
 from throttler.core.profiles import Limits
 
-ON_GPU = SIZES["cuda"]
-# What a real one does.
-WORKER: dict[str, Any] = {field.name: field.default for field in fields(WorkerConfig)} | {
-    "max_running": ON_GPU.max_running,
-    "token_budget": ON_GPU.token_budget,
-}
 GPU, MODEL = "a100-80g", "llama-3.1-8b"
 LONGEST_PROMPT = 65_536  # a worker's own default follows its model, which a profile of step times does not name
 BYTES = 1e9
@@ -58,9 +48,14 @@ def add_pool_options(parser: argparse.ArgumentParser) -> None:
         ("token_budget", "most tokens computed per step"),
         ("block_tokens", "tokens per KV page"),
     ):
-        add(f"--{name.replace('_', '-')}", type=whole, default=WORKER[name], help=f"{text} (default: %(default)s)")
-    add("--admission", default=WORKER["admission"], choices=tuple(Admission), help="default: %(default)s")
-    add("--cost", default=WORKER["cost"], help="what service costs (default: %(default)s)")
+        add(
+            f"--{name.replace('_', '-')}",
+            type=whole,
+            default=getattr(SERVED, name),
+            help=f"{text} (default: %(default)s)",
+        )
+    add("--admission", default=SERVED.admission, choices=tuple(Admission), help="default: %(default)s")
+    add("--cost", default=SERVED.cost, help="what service costs (default: %(default)s)")
     add("--throttle", default="none", choices=sorted(ADMISSIONS), help="default: %(default)s")
     add("--decode-run", type=whole, default=1, help="decoding steps between two looks at the queue")
     add("--out", type=Path, default=Path("simulation-results"), help="folder for CSV and SVG files")
@@ -86,26 +81,29 @@ def scenario(
 ) -> Scenario:
     """One configuration of the pool; raises ConfigError for what no worker would start with."""
     times = _step_times(args)
-    own = {
-        "quantum_tokens": client_quantum,
-        "kv_tokens": _kv_tokens(args, times),
-        "block_tokens": args.block_tokens,
-        "max_prompt_tokens": args.max_prompt_tokens,
-        "max_running": args.max_running,
-        "token_budget": args.token_budget,
-        "admission": Admission(args.admission),
-        "cost": args.cost,
-    }
-    WorkerConfig(secret="-" * MIN_SECRET, **own)
+    kv_tokens = _kv_tokens(args, times)
+    worker = WorkerSpec(
+        profile=times,
+        policy=local,
+        cost=args.cost,
+        quantum_tokens=client_quantum,
+        kv_tokens=kv_tokens,
+        block_tokens=args.block_tokens,
+        max_running=args.max_running,
+        token_budget=args.token_budget,
+        max_prompt_tokens=args.max_prompt_tokens,
+        max_output_tokens=kv_tokens,  # like a worker's: as long as fits
+        admission=Admission(args.admission),
+        decode_run=args.decode_run,
+    )
+    cost_function(worker.cost)
+    try:
+        worker.check()
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
     spec = ClusterSpec(
         workers=args.workers,
-        worker=WorkerSpec(
-            profile=times,
-            policy=local,
-            decode_run=args.decode_run,
-            max_output_tokens=own["kv_tokens"],  # like a worker's: as long as fits
-            **own,
-        ),
+        worker=worker,
         route=across,
         route_quantum_tokens=worker_quantum,
         throttle=args.throttle,

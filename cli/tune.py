@@ -16,7 +16,7 @@ from cli.summary_table import summary_table
 from cli.writing import write
 from fairlead.errors import InvalidRequest
 from global_scheduler.core.policies import POLICIES as ROUTES
-from local_worker.core.policies import POLICIES
+from simulation.spec import SERVED_POLICIES
 from simulation.what_if.front import ranked
 from simulation.what_if.summary import Summary
 from throttler.core.profiles import Limits
@@ -33,7 +33,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     add_pool_options(parser)
     add_limit_options(parser, wholes, {name: ",".join(map(str, values)) for name, values in LIMITS.items()})
     parser.add_argument(
-        "--policy", default=",".join(POLICIES), help="local policies to try, comma-separated (default: %(default)s)"
+        "--policy",
+        default=",".join(SERVED_POLICIES),
+        help="local policies to try, comma-separated (default: %(default)s)",
     )
     parser.add_argument(
         "--route", help=f"global policies to try (default: {','.join(ROUTES)}; with one worker doubleq)"
@@ -73,7 +75,7 @@ class Search:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._args = args
-        self._policies = policy_names("--policy", args.policy, POLICIES)
+        self._policies = policy_names("--policy", args.policy, SERVED_POLICIES)
         default = ",".join(ROUTES) if args.workers > 1 else "doubleq"
         self._routes = policy_names("--route", args.route or default, ROUTES)
         self._limits = _limits(args)

@@ -10,7 +10,7 @@ from types import FrameType
 
 from cli import endpoint
 from cli.stack import Stack
-from local_worker.engine import model_files
+from serving import model_name
 from serving.config import ConfigError
 
 CHECK_SECONDS = 0.5
@@ -26,7 +26,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument(
         "--workers", type=_at_least_one, default=min(2, os.cpu_count() or 1), help="how many (default: %(default)s)"
     )
-    parser.add_argument("--model", default=model_files.BUILT_IN, help="built-in name, path or hub id")
+    parser.add_argument("--model", default=model_name.BUILT_IN, help="built-in name, path or hub id")
     parser.add_argument("--engine", default="transformers", choices=("transformers", "fake"), help="what computes")
     parser.add_argument("--listen", default="127.0.0.1:7000", help="the gateway's address (default: %(default)s)")
     parser.add_argument("--log-dir", type=Path, help="folder for the services' logs (default: a new temporary one)")
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C, SIGTERM or the last worker has drained; raises StackError when a service fails."""
     if args.engine != "fake":
         try:
-            model_files.check(args.model)
+            model_name.check(args.model)
         except OSError as error:
             raise ConfigError(f"--model {args.model}: {error}") from error
     log_dir = args.log_dir or Path(tempfile.mkdtemp(prefix="fairlead-logs-"))

@@ -3,10 +3,12 @@
 import os
 from dataclasses import dataclass
 
+from local_worker.core.device_sizes import check_sizes
 from local_worker.core.limits import Admission
 from local_worker.core.policies import POLICIES
-from serving.config import addresses, check_listeners, cost_function, option, require
+from serving.config import ConfigError, addresses, check_listeners, cost_function, option, require
 from serving.cost import MAX_WEIGHT
+from serving.model_name import BUILT_IN
 from serving.rpc.mutual import Membership, membership
 
 MIN_SECRET = 16
@@ -22,7 +24,6 @@ POSITIVE = (
     "max_waiting",
     "max_waiting_per_client",
 )
-DEFAULT_MODEL = "smollm2-135m-instruct"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,7 @@ class WorkerConfig:
         "transformers", "what computes: a model, or a deterministic stand-in", choices=("transformers", "fake")
     )
     fake_step_seconds: float = option(0.0, "seconds that a step of the fake engine takes")
-    model: str = option(DEFAULT_MODEL, "the built-in model's name, a local path or a hub id")
+    model: str = option(BUILT_IN, "the built-in model's name, a local path or a hub id")
     served_name: str = option("", "the name that requests use; default: the last part of the model's path or id")
     device: str = option("auto", "where the model runs", choices=("auto", "cpu", "cuda"))
     dtype: str = option(
@@ -101,16 +102,15 @@ class WorkerConfig:
             0 < self.least_weight <= MAX_WEIGHT,
             f"least_weight: must be above 0 and at most {MAX_WEIGHT}, got {self.least_weight}",
         )
-        running = self.max_running or 1
-        require(
-            self.token_budget is None or self.token_budget > running,
-            f"token_budget: must be above max_running ({running}), since a full batch that decodes leaves no "
-            f"token for prompts otherwise; got {self.token_budget}",
-        )
-        require(
-            self.kv_tokens is None or (self.kv_tokens > 0 and self.kv_tokens % self.block_tokens == 0),
-            f"kv_tokens: must be a positive multiple of block_tokens ({self.block_tokens}), got {self.kv_tokens}",
-        )
+        try:
+            check_sizes(
+                max_running=self.max_running,
+                token_budget=self.token_budget,
+                kv_tokens=self.kv_tokens,
+                block_tokens=self.block_tokens,
+            )
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
         require(0 < self.memory_fraction < 1, f"memory_fraction: must be between 0 and 1, got {self.memory_fraction}")
         require(
             self.advertise != "" or self.listen.rpartition(":")[0] not in WILDCARDS,

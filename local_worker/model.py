@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from local_worker.config import WorkerConfig
 from local_worker.core.batch import Engine
+from local_worker.core.device_sizes import SIZES
 from local_worker.engine.model_files import folder_of, log_once, resolve, revision
-from local_worker.sizes import SIZES, max_running
+from local_worker.sizes import max_running
 from local_worker.tokenizer import ByteTokenizer, HuggingFaceTokenizer, Tokenizer
 from serving.config import ConfigError, require
 from serving.process import log_step

@@ -1,31 +1,8 @@
-"""How much a worker takes on where its options do not say: what suits its device, its model and its memory.
-
-A fairness bound is counted in tokens that the KV cache holds (docs/fairness.md). With these defaults it is a useful
-number on either kind of device: some minutes of its work at most.
-"""
-
-from dataclasses import dataclass
+"""A worker's limits: what its options say, and what suits its device where they do not."""
 
 from local_worker.config import WorkerConfig
+from local_worker.core.device_sizes import SIZES
 from local_worker.core.limits import Admission, Limits
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceSizes:
-    """What a device of one kind takes on at a time."""
-
-    most_kv_tokens: int | None  # None: as many as its memory holds
-    max_running: int  # requests
-    token_budget: int  # tokens per step
-
-
-SIZES = {
-    # What a CPU lacks is speed, not memory: a cache as large as its memory allows holds an hour of its output.
-    "cpu": DeviceSizes(most_kv_tokens=4096, max_running=32, token_budget=256),
-    # Up to about so many requests a decode step takes hardly longer, and from about so many tokens a prompt computes at
-    # full speed.
-    "cuda": DeviceSizes(most_kv_tokens=None, max_running=128, token_budget=2048),
-}
 
 
 def max_running(config: WorkerConfig, device: str) -> int:

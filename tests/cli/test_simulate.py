@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from cli.__main__ import main
 from cli.limit_options import NAMES, READ_BY
 from cli.objective import MOST_WORKERS, fewest
-from cli.pool_options import WORKER
-from simulation.spec import ADMISSIONS
+from local_worker.config import WorkerConfig
+from local_worker.sizes import limits
+from simulation.spec import ADMISSIONS, SERVED
 from simulation.step_time import Coefficients, Measured, profile
 from tests.cli.commands import Command
 from tests.cli.workload import WORD, requests, write_log
@@ -127,7 +128,15 @@ def test_the_workers_own_options_and_defaults(capsys: pytest.CaptureFixture[str]
     said = " ".join(capsys.readouterr().out.split())
     for name in ("max_running", "token_budget", "block_tokens"):
         assert f"--{name.replace('_', '-')}" in said
-        assert f"(default: {WORKER[name]})" in said
+        assert f"(default: {getattr(SERVED, name)})" in said
+
+
+def test_the_simulated_worker_has_the_real_ones_defaults() -> None:
+    real = WorkerConfig(secret="s" * 16)
+    taken = limits(real, "cuda", 8192)
+    for name in ("block_tokens", "admission", "cost", "quantum_tokens"):
+        assert getattr(SERVED, name) == getattr(real, name)
+    assert (SERVED.max_running, SERVED.token_budget) == (taken.max_running, taken.token_budget)
 
 
 def test_options_of_the_worker_change_what_is_simulated(tmp_path: Path) -> None:
