@@ -256,7 +256,7 @@ def test_without_matplotlib_the_numbers_are_written(
 
 def test_clients_are_drawn_whatever_they_are_called(tmp_path: Path) -> None:
     trace = tmp_path / "mine.csv"
-    trace.write_text("arrival_s,client,input_tokens,output_tokens\n0,_u,64,5\n1,_u,64,5\n")
+    trace.write_text("arrival_s,client,input_tokens,output_tokens\n0,_u,64,5\n1,ann,64,5\n")
     assert simulate(str(trace), tmp_path / "out") == 0
     assert "client _u" in (tmp_path / "out" / "dlpm+doubleq.svg").read_text()
 
