@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.__main__ import main
+from reproduction.__main__ import main
 from reproduction.agreement import compare, simulate
 from reproduction.fitted import SLORA
 from reproduction.reference import read_run, run_names
@@ -106,7 +106,7 @@ def test_the_command_writes_the_table(tmp_path: Path, capsys: pytest.CaptureFixt
     measure(tmp_path, "VTC__overload", faithful)
     out = tmp_path / "out"
     options = ["--reference", str(tmp_path), "--out", str(out), "--processes", "1"]
-    assert main(["reproduce", "vtc-measured", *options]) == 0
+    assert main(["vtc-measured", *options]) == 0
     assert (
         "| predicted: total time | within 5 % | 1 of 1 pairs; worst 0.0% | yes | in all pairs |"
         in capsys.readouterr().out
@@ -119,7 +119,7 @@ def test_the_command_writes_the_table(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_a_crowded_pair_is_held_against_itself_with_jitter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     measure(tmp_path, "VTC__real", late)
     options = ["--reference", str(tmp_path), "--out", str(tmp_path), "--processes", "1"]
-    assert main(["reproduce", "vtc-measured", *options]) == 0
+    assert main(["vtc-measured", *options]) == 0
     rows = [line for line in capsys.readouterr().out.splitlines() if "8 or 27 clients" in line]
     assert len(rows) == 5
     assert "as many as by jitter alone: 0 and 0 of 1" in rows[-1]
@@ -129,5 +129,5 @@ def test_a_crowded_pair_is_held_against_itself_with_jitter(tmp_path: Path, capsy
 
 
 def test_an_unknown_item_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["reproduce", "vtc-fig99"]) == 1
+    assert main(["vtc-fig99"]) == 1
     assert "vtc-fig99" in capsys.readouterr().err
