@@ -72,7 +72,7 @@ class Preparing:
         """See Engine."""
         self.prepare(batch)
         self.steps += 1
-        places = (piece.request.arrival * 31 + piece.stop for piece in batch.slices if piece.samples)
+        places = (piece.request * 31 + piece.stop for piece in batch.slices if piece.samples)
         return Done(StepResult(tuple(self._text[place % len(self._text)] for place in places)))
 
 

@@ -46,7 +46,7 @@ def _fake(config: WorkerConfig) -> Model:
     from local_worker.engine.fake import FakeEngine
 
     tokenizer = ByteTokenizer()
-    engine = FakeEngine(tokenizer.vocab_size, config.fake_step_seconds)
+    engine = FakeEngine(tokenizer.vocab_size, config.fake_step_seconds, config.block_tokens)
     kv_tokens = config.kv_tokens or FAKE_KV_TOKENS
     return Model(engine, tokenizer, tokenizer.vocab_size, kv_tokens, kv_tokens, revision="fake", device="cpu")
 

@@ -8,9 +8,9 @@ loaded; arrivals are read only when a step begins, after the decision who enters
 when somebody has ended; and in the revised code everybody in the batch pays once more whenever somebody ends.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
-from local_worker.core.batch import Slice, StepResult
+from local_worker.core.batch import StepResult
 from local_worker.core.limits import Limits
 from local_worker.core.plan import Advance, Plan
 from local_worker.core.policies.client_queues import ClientQueues
@@ -86,14 +86,13 @@ class SloraBatcher(RunBatcher):
         """A decoding step is paid for when it begins, by the authors' counters; then those who came meanwhile are read:
         what they are lifted to includes it."""
         if isinstance(self.policy, SloraVtc) and not _computes_prompts(plan):
-            for piece in plan.batch.slices:
-                self.policy.pay_latest(piece.request)
+            for request in plan.requests:
+                self.policy.pay_latest(request)
         self._read()
 
-    def _slices(self) -> Iterator[Slice]:
-        slices = list(super()._slices())
-        prompts = [piece for piece in slices if piece.start < piece.request.prompt_tokens]
-        yield from prompts or slices
+    def _shares(self) -> list[tuple[Request, int]]:
+        shares = super()._shares()
+        return [(request, tokens) for request, tokens in shares if request.computed < request.prompt_tokens] or shares
 
     def admit(self, request: Request) -> int | None:
         """Gate: see the module's first lines."""
@@ -121,7 +120,7 @@ class SloraBatcher(RunBatcher):
         """Until somebody ends, might enter, or might be read: what a newcomer is lifted to changes with every step."""
         if not (isinstance(self.policy, Fcfs) or len(self._queues.clients) == len(self._clients)):
             return 1
-        end = min(left_of(piece.request) for piece in plan.batch.slices)
+        end = min(map(left_of, plan.requests))
         if not self._due:
             return max(1, min(end, DECODES_BETWEEN_PREFILLS - self._decodes - 1))
         if not self._waiting:
@@ -165,7 +164,7 @@ class RevisedSloraBatcher(SloraBatcher):
 def _computes_prompts(plan: Plan) -> bool:
     """All slices do, or none."""
     piece = plan.batch.slices[0]
-    return piece.start < piece.request.prompt_tokens
+    return piece.start < piece.prompt_tokens
 
 
 def _entering(request: Request) -> Size:

@@ -32,9 +32,11 @@ class RunBatcher(Batcher):
         self._decode_run = decode_run
 
     def _slice(self, request: Request, tokens: int) -> Slice:
-        """Without the pages, which only a real engine looks at."""
+        """Without tokens and pages, which only a real engine looks at."""
         stop = request.computed + tokens
-        return Slice(request, request.computed, stop, (), stop == len(request.tokens))
+        samples = stop == len(request.tokens)
+        sampling, prompt_tokens = request.sampling, request.prompt_tokens
+        return Slice(request.arrival, (), request.computed, stop, (), samples, sampling, prompt_tokens)
 
     def lengths(self, plan: Plan) -> list[int]:
         """Tokens that each slice's request will make in this run; all 1 while prompts are computed."""
@@ -42,10 +44,10 @@ class RunBatcher(Batcher):
         steps = self._steps(plan)
         if steps == 1 or any(piece.stop - piece.start > 1 for piece in slices):
             return [1] * len(slices)
-        lengths = [min(steps, left_of(piece.request)) for piece in slices]
+        lengths = [min(steps, left_of(request)) for request in plan.requests]
         if all(
-            self.cache.extend(piece.request, len(piece.request.tokens) + length - 1)
-            for piece, length in zip(slices, lengths, strict=True)
+            self.cache.extend(request, len(request.tokens) + length - 1)
+            for request, length in zip(plan.requests, lengths, strict=True)
         ):
             return lengths
         return [1] * len(slices)
@@ -57,8 +59,8 @@ class RunBatcher(Batcher):
         """Take in a run of decoding steps, `tokens` per slice."""
         self._in_flight.landed()
         advances = []
-        for piece, run in zip(plan.batch.slices, tokens, strict=True):
-            if (request := piece.request) in self._running:
+        for request, run in zip(plan.requests, tokens, strict=True):
+            if request in self._running:
                 request.tokens.extend(run)
                 request.computed = len(request.tokens) - 1
                 self.cache.publish(request, request.computed)

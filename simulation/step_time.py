@@ -132,7 +132,7 @@ class StepTime:
         tokens = context = pairs = sequences = 0
         prefill = False
         for piece, steps in zip(batch.slices, lengths, strict=True):
-            prefill = prefill or piece.start < piece.request.prompt_tokens
+            prefill = prefill or piece.start < piece.prompt_tokens
             length = piece.stop - piece.start
             sequences += steps
             tokens += length * steps

@@ -168,12 +168,11 @@ class Worker:
             self._clock.at(self.stalled_until, partial(self._commit, life, plan, lengths))
             return
         self._journal.steps += max(lengths)
-        slices = plan.batch.slices
-        runs = [self._sample(piece.request, n) for piece, n in zip(slices, lengths, strict=True)]
+        runs = [self._sample(request, n) for request, n in zip(plan.requests, lengths, strict=True)]
         if max(lengths) > 1:
             self.jobs.advance(self.batcher.commit_run(plan, runs), self._clock.now)
         else:
-            tokens = [run[0] for piece, run in zip(slices, runs, strict=True) if piece.samples]
+            tokens = [run[0] for piece, run in zip(plan.batch.slices, runs, strict=True) if piece.samples]
             self.jobs.commit(plan, StepResult(tuple(tokens)), self._clock.now)
         for account, _ in self.batcher.take_changed_accounts():
             self._journal.served(self.name, life, account, self._clock.now)

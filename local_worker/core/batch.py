@@ -1,4 +1,6 @@
-"""The contract between the core and an engine: a frozen batch in, its sampled tokens out.
+"""The contract between the core and an engine: a batch in, its sampled tokens out.
+
+A batch is plain data and complete: an engine needs nothing else of a request, and may be in another process.
 
 An engine may run ahead: the next batch is launched before the tokens of the last one are known to the host. What such a
 batch lacks, the engine takes from where it sampled it.
@@ -7,24 +9,35 @@ batch lacks, the engine takes from where it sampled it.
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from local_worker.core.request import Request
+from serving.sampling import Sampling
 
 
 class Slice(NamedTuple):  # one per request and step: a frozen dataclass takes three times as long to make
-    """Tokens `[start, stop)` of one request, to be computed in one step.
+    """Positions `[start, stop)` of one request, to be computed in one step, and what it takes to sample the next token.
 
-    Keys and values of `[0, start)` are already in `pages`; those of the slice are written there by the step.
-    Page i holds tokens `[i * B, (i + 1) * B)`. With `samples`, the slice ends at the request's last token and the step
-    samples the next one. Where `source` is k, the slice is one token that the host does not know yet: the k-th that the
-    batch before samples.
+    Keys and values of `[0, start)` are already in `pages`; those of the slice are written there by the step. Page i
+    holds positions `[i * B, (i + 1) * B)`. With `samples`, the slice ends at the request's last token and the step
+    samples the next one. Where `source` is k, the slice is one token that the host does not know yet: the k-th that
+    the batch before samples; then `tokens` is empty. The first `prompt_tokens` positions were there when the
+    request came to this worker; the last `seed_position` of these are output of earlier attempts.
     """
 
-    request: Request
+    request: int  # its number in order of arrival
+    tokens: tuple[int, ...]  # at the positions
     start: int
     stop: int
     pages: tuple[int, ...]
     samples: bool
+    sampling: Sampling
+    prompt_tokens: int
+    seed_position: int = 0
     source: int | None = None
+    context: tuple[int, ...] = ()  # known tokens at `[0, stop)`, where penalties need them; otherwise empty
+
+    @property
+    def output_tokens(self) -> int:
+        """Tokens that this worker generated before the one that the slice samples, unknown ones included."""
+        return self.stop - self.prompt_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +95,4 @@ class Engine(Protocol):
         """How many steps may be under way while the next is planned: 0, or 1 where it computes beside its caller."""
 
     def launch(self, batch: Batch) -> Pending:
-        """Begin to compute the batch; at most `ahead` are unfinished before. Raises as `Pending.wait` does.
-
-        Reads the requests' records, and nothing of them later than this call.
-        """
+        """Begin to compute the batch; at most `ahead` are unfinished before. Raises as `Pending.wait` does."""

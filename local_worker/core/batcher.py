@@ -27,7 +27,7 @@ from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
 from local_worker.core.room import Room
 from local_worker.core.service_rate import ServiceRate
-from local_worker.core.step_budget import behind, shares
+from local_worker.core.slicing import behind, shares, slice_of
 from local_worker.core.waiting_queue import WaitingQueue
 from serving.cost import Cost
 
@@ -172,12 +172,13 @@ class Batcher:
                 admitted = self.policy.select(self)
         self._gap.observe(self.ledger.backlogged)
         self._rate.observe(self.ledger.weighted, bool(self._running), now)
-        slices = tuple(self._slices())
-        if not slices:
+        shares = self._shares()
+        if not shares:
             return None
-        batch = Batch(slices)
-        self._in_flight.launched(batch)
-        return Plan(batch, tuple(admitted))
+        batch = Batch(tuple(self._slice(request, tokens) for request, tokens in shares))
+        plan = Plan(batch, tuple(request for request, _ in shares), tuple(admitted))
+        self._in_flight.launched(plan)
+        return plan
 
     def _have_pages(self) -> bool:
         """For what everybody running is to compute: those who reserved theirs lack none."""
@@ -202,13 +203,12 @@ class Batcher:
         self.policy.retracted(request)
         self.ledger.retracted(request)
 
-    def _slices(self) -> Iterator[Slice]:
-        return (self._slice(request, tokens) for request, tokens in shares(self._running, self._limits.token_budget))
+    def _shares(self) -> list[tuple[Request, int]]:
+        """Who computes how many tokens in the step that is planned."""
+        return list(shares(self._running, self._limits.token_budget))
 
     def _slice(self, request: Request, tokens: int) -> Slice:
-        stop = request.computed + tokens
-        source = self._in_flight.source(request)
-        return Slice(request, request.computed, stop, tuple(request.pages), stop == request.due, source)
+        return slice_of(request, tokens, self._in_flight.source(request))
 
     def commit(self, plan: Plan, result: StepResult) -> list[Advance]:
         """Take in the tokens of the earliest plan without a commit. Who has left meanwhile is passed over: neither
@@ -216,8 +216,8 @@ class Batcher:
         self._in_flight.landed()
         sampled = iter(zip(result.tokens, result.logprobs or repeat(None), strict=False))
         advances = []
-        for piece in plan.batch.slices:
-            request, made = piece.request, next(sampled) if piece.samples else None
+        for request, piece in plan.parts:
+            made = next(sampled) if piece.samples else None
             if request not in self._running:
                 continue
             self.cache.publish(request, piece.stop)
@@ -248,7 +248,7 @@ class Batcher:
         A step that was launched after it has computed on what this one left: it has failed too.
         """
         self._in_flight.landed()
-        failed = [piece.request for piece in plan.batch.slices if piece.request in self._running]
+        failed = [request for request in plan.requests if request in self._running]
         for request in failed:
             self._retire(request)
         return failed

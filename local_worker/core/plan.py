@@ -1,11 +1,11 @@
 """What a batcher decides for one step, and what comes of it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from fairlead.outcomes import FinishReason
-from local_worker.core.batch import Batch, TokenLogprobs
+from local_worker.core.batch import Batch, Slice, TokenLogprobs
 from local_worker.core.request import Request
 
 
@@ -14,7 +14,13 @@ class Plan:
     """One step: what to compute, and who has just entered the running batch, for the first time or again."""
 
     batch: Batch
+    requests: tuple[Request, ...]  # the k-th slice of the batch is of the k-th request
     admitted: tuple[Request, ...]
+
+    @property
+    def parts(self) -> Iterator[tuple[Request, Slice]]:
+        """Each request with its slice."""
+        return zip(self.requests, self.batch.slices, strict=True)
 
 
 class Advance(NamedTuple):

@@ -1,6 +1,7 @@
 """A deterministic stand-in for a model: no torch, no weights, the same contract. For fast tests and rehearsals."""
 
 import time
+from collections import defaultdict
 
 import xxhash
 
@@ -15,21 +16,31 @@ WINDOW = 64
 class FakeEngine:
     """The next token is a function of the last tokens and the position, whatever else is in the batch."""
 
-    def __init__(self, vocab_size: int, step_seconds: float, ahead: int = 0) -> None:
+    def __init__(self, vocab_size: int, step_seconds: float, block_tokens: int, ahead: int = 0) -> None:
         self.ahead = ahead
         self.vocab_size = vocab_size
         self._step_seconds = step_seconds
+        self._block_tokens = block_tokens
+        self._pages: defaultdict[int, list[int]] = defaultdict(lambda: [0] * block_tokens)  # a model's keys and values
         self._sampled: tuple[int, ...] = ()
 
     def launch(self, batch: Batch) -> Done:
         """See Engine; takes `step_seconds`, as a model would."""
         if self._step_seconds:
             time.sleep(self._step_seconds)
+        for piece in batch.slices:
+            self._write(piece)
         self._sampled = tuple(self._next(piece) for piece in batch.slices if piece.samples)
         return Done(StepResult(self._sampled))
 
+    def _write(self, piece: Slice) -> None:
+        tokens = piece.tokens if piece.source is None else (self._sampled[piece.source],)
+        for at, token in enumerate(tokens, start=piece.start):
+            self._pages[piece.pages[at // self._block_tokens]][at % self._block_tokens] = token
+
     def _next(self, piece: Slice) -> int:
-        last = piece.request.tokens[max(0, piece.stop - WINDOW) : piece.stop]
-        if piece.source is not None:
-            last.append(self._sampled[piece.source])
+        first = max(0, piece.stop - WINDOW) // self._block_tokens
+        pages = piece.pages[first : -(-piece.stop // self._block_tokens)]
+        known = [token for page in pages for token in self._pages[page]]
+        last = known[: piece.stop - first * self._block_tokens][-WINDOW:]
         return FIRST + xxhash.xxh3_64_intdigest(pack_ids(last), piece.stop) % COUNT

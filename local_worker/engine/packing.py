@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import torch
 
 from local_worker.core.batch import Slice
-from local_worker.core.request import Request
 from local_worker.engine.kv import PagedKV
 from local_worker.engine.transfer import upload
 from serving.sampling import Sampling
@@ -47,8 +46,8 @@ class Inputs:
         self.rows.copy_(other.rows)
 
 
-def _known(piece: Slice) -> list[int]:
-    return piece.request.tokens[piece.start : piece.stop] if piece.source is None else [0]
+def _known(piece: Slice) -> tuple[int, ...]:
+    return piece.tokens if piece.source is None else (0,)
 
 
 def _slots(piece: Slice, block: int) -> list[int]:
@@ -66,14 +65,5 @@ def _is_prefill(piece: Slice) -> bool:
 
 def lone_slice(tokens: Sequence[int], start: int, pages: Sequence[int], *, samples: bool) -> Slice:
     """`tokens` from `start` on, of a request that belongs to nobody: for checks and padding."""
-    request = Request(
-        id="",
-        client="",
-        tokens=list(tokens),
-        prompt_tokens=len(tokens),
-        digests=[],
-        chain_seed=0,
-        sampling=Sampling(max_tokens=1),
-        arrival=0,
-    )
-    return Slice(request, start, len(tokens), tuple(pages), samples)
+    stop = len(tokens)
+    return Slice(0, tuple(tokens[start:]), start, stop, tuple(pages), samples, Sampling(max_tokens=1), stop)

@@ -16,7 +16,7 @@ class Sampled:
 
     def __init__(self, tokens: torch.Tensor, logits: torch.Tensor, slices: Sequence[Slice]) -> None:
         self.tokens = tokens
-        asked = [piece.request.sampling.logprobs for piece in slices]
+        asked = [piece.sampling.logprobs for piece in slices]
         self._alternatives = asked if any(count is not None for count in asked) else []
         self._download = Download(tokens, *self._logprobs(logits))
 

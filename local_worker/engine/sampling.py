@@ -31,8 +31,8 @@ def choose(
     whole: list[int] = []
     cut: list[int] = []
     for row, piece in enumerate(slices):
-        if not piece.request.sampling.is_greedy:
-            (cut if piece.request.sampling.is_truncated else whole).append(row)
+        if not piece.sampling.is_greedy:
+            (cut if piece.sampling.is_truncated else whole).append(row)
     for rows, draw in ((whole, _draw), (cut, _draw_truncated)):
         if rows:
             [at] = upload([rows], logits.device)
@@ -50,30 +50,25 @@ def adjust(
         return logits
     adjusted = logits.clone()
     for row in rows:
-        sampling = slices[row].request.sampling
+        sampling = slices[row].sampling
         if sampling.has_penalties:
             adjusted[row] = _penalised(adjusted[row], slices[row], before)
-        if _output_tokens(slices[row]) < sampling.min_tokens:
+        if slices[row].output_tokens < sampling.min_tokens:
             ends = [*sampling.stop_token_ids, *(() if sampling.ignore_eos else eos_token_ids)]
             adjusted[row].index_fill_(0, upload([ends], logits.device)[0], -torch.inf)
     return adjusted
 
 
 def _is_adjusted(piece: Slice) -> bool:
-    return piece.request.sampling.has_penalties or _output_tokens(piece) < piece.request.sampling.min_tokens
-
-
-def _output_tokens(piece: Slice) -> int:
-    """Tokens generated before the one that the slice samples, those included that the host does not know yet."""
-    return piece.stop - piece.request.prompt_tokens
+    return piece.sampling.has_penalties or piece.output_tokens < piece.sampling.min_tokens
 
 
 def _penalised(logits: torch.Tensor, piece: Slice, before: torch.Tensor) -> torch.Tensor:
     """Repetition penalty over prompt and output (CTRL, arXiv 1909.05858), presence and frequency over the output."""
-    request, sampling = piece.request, piece.request.sampling
-    counts = _counts(request.all_output, piece, before, logits)
+    sampling = piece.sampling
+    counts = _counts(piece.context[piece.prompt_tokens - piece.seed_position :], piece, before, logits)
     if sampling.repetition_penalty != 1:
-        seen = _counts(request.tokens, piece, before, logits) > 0
+        seen = _counts(piece.context, piece, before, logits) > 0
         penalty = sampling.repetition_penalty
         logits = torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
     return logits - sampling.presence_penalty * (counts > 0) - sampling.frequency_penalty * counts
@@ -97,7 +92,7 @@ def _draw(logits: torch.Tensor, slices: Sequence[Slice]) -> torch.Tensor:
 def _draw_truncated(logits: torch.Tensor, slices: Sequence[Slice]) -> torch.Tensor:
     """[rows, vocabulary] to [rows]."""
     vocabulary = logits.shape[1]
-    samplings = [piece.request.sampling for piece in slices]
+    samplings = [piece.sampling for piece in slices]
     temperatures, uniforms, top_k, top_p, min_p = _columns(
         [
             (_temperature(piece), _uniform(piece), _top_k(sampling, vocabulary), sampling.top_p, sampling.min_p)
@@ -113,13 +108,13 @@ def _draw_truncated(logits: torch.Tensor, slices: Sequence[Slice]) -> torch.Tens
 
 
 def _temperature(piece: Slice) -> float:
-    return piece.request.sampling.temperature
+    return piece.sampling.temperature
 
 
 def _uniform(piece: Slice) -> float:
     """In [0, 1), from the seed and the token's position in the whole output."""
-    position = piece.request.seed_position + _output_tokens(piece)
-    digest = xxhash.xxh3_64_intdigest(position.to_bytes(8, "little"), piece.request.sampling.seed)
+    position = piece.seed_position + piece.output_tokens
+    digest = xxhash.xxh3_64_intdigest(position.to_bytes(8, "little"), piece.sampling.seed)
     return (digest >> (64 - UNIFORM_BITS)) / (1 << UNIFORM_BITS)
 
 

@@ -40,7 +40,7 @@ class Failing(FakeEngine):
     def __init__(
         self, ahead: int, waits: Sequence[BaseException | None] = (), launches: Sequence[BaseException | None] = ()
     ) -> None:
-        super().__init__(257, 0.0, ahead)
+        super().__init__(257, 0.0, BLOCK, ahead)
         self.waits = list(waits)
         self.launches = list(launches)
 
@@ -161,7 +161,7 @@ def test_a_step_that_cannot_be_launched_costs_nothing_of_the_one_under_way() -> 
 
 def everything(ahead: int) -> Listener:
     """Prompts longer than a step, shared prefixes, outputs of all lengths, a stop string."""
-    listener = Listener(FakeEngine(257, 0.0, ahead))
+    listener = Listener(FakeEngine(257, 0.0, BLOCK, ahead))
     for number in range(12):
         sampling = Sampling(max_tokens=1 + 7 * number, ignore_eos=True)
         prompt = [1] * (3 * BLOCK) + [number] * (1 + 17 * number)
@@ -183,7 +183,7 @@ def test_what_callers_get_does_not_depend_on_running_ahead() -> None:
 
 @AHEAD
 def test_a_request_that_is_aborted_in_a_step_under_way_ends_once(ahead: int) -> None:
-    listener = listening(FakeEngine(257, 0.0, ahead))
+    listener = listening(FakeEngine(257, 0.0, BLOCK, ahead))
     listener.submit(make_request([1], sampling=Sampling(max_tokens=2000, ignore_eos=True)))
     while not listener.tokens:
         listener.hear()

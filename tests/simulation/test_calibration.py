@@ -35,9 +35,9 @@ def timed(of: Coefficients, prompts: Sequence[int]) -> list[Timing]:
     while (plan := batcher.plan(now)) is not None:
         slices = plan.batch.slices
         now += steps(plan.batch, [1] * len(slices))
-        for piece in slices:
+        for request, piece in plan.parts:
             if piece.samples:
-                tokens[piece.request.id].append(now)
+                tokens[request.id].append(now)
         batcher.commit(plan, StepResult((3,) * sum(piece.samples for piece in slices)))
     return [
         Timing(length, OUTPUT, len(prompts), first, (last - first) / (OUTPUT - 1))

@@ -40,7 +40,7 @@ class Device:
     def _inputs(self, piece: Slice) -> list[int]:
         if piece.source is not None:
             return [self._sampled[piece.source]]
-        return piece.request.tokens[piece.start : piece.stop]
+        return [*piece.tokens]
 
     def _context(self, piece: Slice) -> list[int]:
         return [self._slots[piece.pages[at // BLOCK], at % BLOCK] for at in range(piece.stop)]

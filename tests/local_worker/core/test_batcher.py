@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from fairlead.errors import ClientLimit, QueueFull, TooLong
 from fairlead.outcomes import FinishReason
-from local_worker.core.batch import Batch, Done, Slice, StepResult
+from local_worker.core.batch import Done, Slice, StepResult
 from local_worker.core.batcher import Batcher
 from local_worker.core.limits import Admission
 from local_worker.core.plan import Plan
@@ -28,9 +28,9 @@ PAGES = 16
 PROMPT = st.lists(st.integers(0, 1), min_size=1, max_size=18)
 
 
-def tokens_for(batch: Batch) -> StepResult:
+def tokens_for(plan: Plan) -> StepResult:
     """A pseudo-engine: a function of the tokens so far; sometimes the end-of-sequence token."""
-    return StepResult(tuple((sum(p.request.tokens) * 7 + p.stop) % (EOS + 1) for p in batch.slices if p.samples))
+    return StepResult(tuple((sum(r.tokens) * 7 + piece.stop) % (EOS + 1) for r, piece in plan.parts if piece.samples))
 
 
 class BatcherMachine(RuleBasedStateMachine):
@@ -75,18 +75,20 @@ class BatcherMachine(RuleBasedStateMachine):
             assert self.steps or not self.batcher.waiting, "work-conserving: an idle worker has nobody waiting"
             return
         pieces = plan.batch.slices
-        assert len({piece.request for piece in pieces}) == len(pieces)
+        assert len({*plan.requests}) == len(pieces) == len(plan.requests)
         prefill = sum(p.stop - p.start for p in pieces if p.stop - p.start > 1)
         assert prefill <= 7
-        for piece in pieces:
-            entered = piece.request in plan.admitted or piece.request.retractions
-            assert entered or piece.start == before[piece.request][0]
-            self.check(piece)
+        for request, piece in plan.parts:
+            entered = request in plan.admitted or request.retractions
+            assert entered or piece.start == before[request][0]
+            self.check(request, piece)
         self.steps.append((plan, self.device.launch(plan.batch)))
 
-    def check(self, piece: Slice) -> None:
-        request, known = piece.request, len(piece.request.tokens)
-        sampling = [other.request for plan, _ in self.steps for other in plan.batch.slices if other.samples]
+    def check(self, request: Request, piece: Slice) -> None:
+        known = len(request.tokens)
+        sampling = [other for plan, _ in self.steps for other, each in plan.parts if each.samples]
+        assert piece.request == request.arrival
+        assert piece.tokens == tuple(() if request in sampling else request.tokens[piece.start : piece.stop])
         assert piece.start < piece.stop == request.computed < request.budget
         assert len(piece.pages) * BLOCK >= piece.stop
         assert piece.samples == (piece.stop == known + (request in sampling))
@@ -261,7 +263,7 @@ def histories(
             launched.append(plan)
         if len(launched) > (ahead if plan is not None else 0):
             done = launched.popleft()
-            batcher.commit(done, tokens_for(done.batch))
+            batcher.commit(done, tokens_for(done))
         for request in [each for each in batcher._running if each.output_tokens >= used[each.arrival % len(used)]]:
             batcher.abort(request)
         for account, _ in batcher.take_changed_accounts():
@@ -434,7 +436,7 @@ def serve_step(batcher: Batcher) -> dict[str, int]:
     """One step; the service of the clients that received some, in all."""
     plan = batcher.plan(0.0)
     assert plan is not None
-    batcher.commit(plan, tokens_for(plan.batch))
+    batcher.commit(plan, tokens_for(plan))
     return {account.client: account.service for account, _ in batcher.take_changed_accounts()}
 
 
@@ -477,7 +479,7 @@ def test_a_step_takes_in_no_more_than_it_can_compute_and_siblings_find_the_prefi
         batcher.submit(make_request(prompt, arrival=number, sampling=Sampling(max_tokens=3)), 0.0)
     while (plan := batcher.plan(0.0)) is not None:
         assert sum(piece.stop - piece.start for piece in plan.batch.slices) <= 16
-        batcher.commit(plan, tokens_for(plan.batch))
+        batcher.commit(plan, tokens_for(plan))
         batcher.check_invariants()
     assert (batcher.ledger.prompt_tokens, batcher.ledger.cached_tokens) == (12 * 17, 11 * 16)
 
@@ -494,7 +496,7 @@ def test_retraction_charges_service_once_and_accounts_recomputed_work_apart(name
     oldest_first: list[Request] = []
     service: dict[str, int] = {}
     while (plan := batcher.plan(0.0)) is not None:
-        oldest_first += [advance.request for advance in batcher.commit(plan, tokens_for(plan.batch)) if advance.finish]
+        oldest_first += [advance.request for advance in batcher.commit(plan, tokens_for(plan)) if advance.finish]
         service |= {account.client: account.service for account, _ in batcher.take_changed_accounts()}
         batcher.check_invariants()
     assert sum(request.retractions for request in requests) > 0

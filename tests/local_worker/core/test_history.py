@@ -48,7 +48,7 @@ def busy(admission: Admission, cost: str, segment: int, ahead: int = 0) -> tuple
     rng = random.Random(5)
     batcher = make_batcher(pages=48, max_running=6, policy="dlpm", admission=admission, cost=COSTS[cost]())
     batcher.ledger.history = History(segment)
-    exact, driver = Exact(batcher), Driver(batcher, FakeEngine(100, 0.0, ahead))
+    exact, driver = Exact(batcher), Driver(batcher, FakeEngine(100, 0.0, BLOCK, ahead))
     for arrival in range(150):
         sampling = Sampling(max_tokens=rng.randrange(1, 20), ignore_eos=True)
         request = make_request([rng.randrange(9)] * rng.randrange(1, 40), arrival=arrival, sampling=sampling)

@@ -168,7 +168,7 @@ class JobTableMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def commit(self, data: st.DataObject) -> None:
         plan = self.plans.popleft()
-        sampling = [piece.request for piece in plan.batch.slices if piece.samples]
+        sampling = [request for request, piece in plan.parts if piece.samples]
         tokens = data.draw(st.lists(TOKENS, min_size=len(sampling), max_size=len(sampling)))
         for request, token in zip(sampling, tokens, strict=True):
             if self.lives[request].end is None:
@@ -182,9 +182,9 @@ class JobTableMachine(RuleBasedStateMachine):
         while self.plans:
             plan = self.plans.popleft()
             self.table.fail(plan, self.now)
-            for piece in plan.batch.slices:
-                if self.lives[piece.request].end is None:
-                    self.lives[piece.request].end = (Outcome.INTERNAL, None)
+            for request in plan.requests:
+                if self.lives[request].end is None:
+                    self.lives[request].end = (Outcome.INTERNAL, None)
 
     @invariant()
     def tells_what_happened(self) -> None:

@@ -1,10 +1,11 @@
 """Drives a real engine through the real batcher, as the engine loop does."""
 
+import pickle
 from collections import deque
 from collections.abc import Sequence
 
 from fairlead.token_ids import pack_ids
-from local_worker.core.batch import Engine, Pending
+from local_worker.core.batch import Batch, Engine, Pending
 from local_worker.core.batcher import Batcher
 from local_worker.core.limits import Admission, Limits
 from local_worker.core.plan import Plan
@@ -75,6 +76,12 @@ def make_request(
     )
 
 
+def elsewhere(batch: Batch) -> Batch:
+    """The batch as it arrives at another process: all that an engine may look at."""
+    copy: Batch = pickle.loads(pickle.dumps(batch))
+    return copy
+
+
 class Driver:
     """Plans, launches and commits as the engine loop does; with an engine that runs ahead, one step behind."""
 
@@ -87,7 +94,7 @@ class Driver:
         """One plan, if there is one, and at most one commit; False when there is nothing to do."""
         plan = self.batcher.plan(0.0)
         if plan is not None:
-            self._steps.append((plan, self._engine.launch(plan.batch)))
+            self._steps.append((plan, self._engine.launch(elsewhere(plan.batch))))
         if len(self._steps) > (self._engine.ahead if plan is not None else 0):
             done, pending = self._steps.popleft()
             self.batcher.commit(done, pending.wait())

@@ -40,7 +40,6 @@ from transformers import (
 
 from local_worker.core.batch import Batch, Done, TokenLogprobs
 from local_worker.core.limits import Admission
-from local_worker.core.request import Request
 from local_worker.engine.attention import Attention, UnsupportedModel
 from local_worker.engine.packed import PackedLinear, pack
 from local_worker.engine.runner import EngineOptions, TransformersEngine
@@ -258,7 +257,7 @@ def test_every_way_of_sampling_gives_the_same_when_the_engine_runs_ahead() -> No
             make_request(text, arrival=number, sampling=Sampling(max_tokens=12, **ways[number]))
             for number, text in enumerate(texts)
         ]
-        return run(batcher, recorder, requests), [recorder.found[request] for request in requests]
+        return run(batcher, recorder, requests), [recorder.found[request.arrival] for request in requests]
 
     plain, plain_logprobs = outputs(0)
     ahead, ahead_logprobs = outputs(1)
@@ -278,7 +277,7 @@ class LogprobRecorder:
 
     def __init__(self, engine: TransformersEngine) -> None:
         self.ahead = engine.ahead
-        self.found: dict[Request, list[TokenLogprobs | None]] = defaultdict(list)
+        self.found: dict[int, list[TokenLogprobs | None]] = defaultdict(list)
         self._engine = engine
 
     def launch(self, batch: Batch) -> Done:
@@ -334,7 +333,7 @@ class Recorder(TransformersEngine):
     def record(self, batch: Batch) -> dict[int, torch.Tensor]:
         with torch.inference_mode():
             logits = self._logits(batch.slices)
-        rows = [piece.request.arrival for piece in batch.slices if piece.samples]
+        rows = [piece.request for piece in batch.slices if piece.samples]
         return dict(zip(rows, logits, strict=True))
 
 

@@ -27,7 +27,19 @@ def sample(logits: torch.Tensor, requests: Sequence[Request], eos: Sequence[int]
 
 
 def last_slice(request: Request) -> Slice:
-    return Slice(request, len(request.tokens) - 1, len(request.tokens), (), samples=True)
+    stop = len(request.tokens)
+    return Slice(
+        request.arrival,
+        tuple(request.tokens[-1:]),
+        stop - 1,
+        stop,
+        (),
+        True,
+        request.sampling,
+        request.prompt_tokens,
+        request.seed_position,
+        context=tuple(request.tokens),
+    )
 
 
 def frequencies(**parameters: float) -> list[float]:

@@ -1,7 +1,8 @@
-"""How a step's budget of tokens is shared out among the requests that run."""
+"""How a step's budget of tokens is shared out among the requests that run, and what each one's slice says."""
 
 from collections.abc import Iterable, Iterator
 
+from local_worker.core.batch import Slice
 from local_worker.core.request import Request
 
 
@@ -26,3 +27,23 @@ def shares(running: Iterable[Request], budget: int) -> Iterator[tuple[Request, i
             return
         yield request, min(missing, budget)
         budget -= missing
+
+
+def slice_of(request: Request, tokens: int, source: int | None) -> Slice:
+    """Return the slice of the next `tokens` that `request` computes; `source` says where an unknown one comes from."""
+    start = request.computed
+    stop = start + tokens
+    samples = stop == request.due
+    return Slice(
+        request.arrival,
+        () if source is not None else tuple(request.tokens[start:stop]),
+        start,
+        stop,
+        tuple(request.pages),
+        samples,
+        request.sampling,
+        request.prompt_tokens,
+        request.seed_position,
+        source,
+        tuple(request.tokens[:stop]) if samples and request.is_penalised else (),
+    )
