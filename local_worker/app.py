@@ -11,11 +11,13 @@ from typing import Any
 from fairlead.v1 import scheduler_pb2, worker_pb2, worker_pb2_grpc
 from local_worker import sizes
 from local_worker.attachment import Attachment
+from local_worker.backend import Backend
 from local_worker.config import WorkerConfig
 from local_worker.core.batcher import Batcher
 from local_worker.core.limits import Admission, Limits
 from local_worker.core.policies import POLICIES, PolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
+from local_worker.engine_backend import EngineBackend
 from local_worker.gap_alarm import GapAlarm
 from local_worker.inventory import Inventory
 from local_worker.loop import EngineLoop
@@ -65,9 +67,7 @@ class Worker:
         self._loop_end: asyncio.Future[None] = self._event_loop.create_future()
         limits = sizes.limits(config, model.device, model.longest)
         self._batcher = make_batcher(config, model, limits)
-        self._engine_loop = EngineLoop(
-            self._batcher, model.engine, self._hand_over, self._loop_died, GapAlarm(config).check
-        )
+        loop = EngineLoop(self._batcher, model.engine, self._hand_over, self._loop_died, GapAlarm(config).check)
         prompts = Prompts(
             model.tokenizer,
             model.vocab_size,
@@ -77,8 +77,9 @@ class Worker:
             model.revision,
             limits.max_prompt_tokens,
         )
-        self._service = WorkerService(prompts, self._engine_loop)
-        tokenizer = TokenizerService(prompts, Turns("tokenizer"))
+        self._backend: Backend = EngineBackend(prompts, loop)
+        self._service = WorkerService(self._backend)
+        tokenizer = TokenizerService(self._backend, Turns("tokenizer"))
         member = config.member
         self._server = Server(
             config.listen,
@@ -98,14 +99,14 @@ class Worker:
         self._metrics = Metrics(WORKER, config.metrics, os.environ, hello.instance)
         policy = self._batcher.policy
         self._measured = WorkerMetrics(self._metrics.meter, hello.model, lambda: policy.balance_range_micro)
-        self._inventory = Inventory(hello, lambda: self._engine_loop.stepping_since)
+        self._inventory = Inventory(hello, lambda: self._backend.stepping_since)
         self._attachments = [
             Attachment(
                 scheduler=address,
                 secret=config.secret,
                 inventory=self._inventory,
                 drain=self.begin_drain,
-                flush=self._engine_loop.flush_cache,
+                flush=self._backend.flush_cache,
                 member=member,
             )
             for address in config.schedulers
@@ -116,7 +117,7 @@ class Worker:
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`, then drain."""
         self._stop = stop
-        self._engine_loop.start()
+        self._backend.start()
         await self._metrics.start()
         await self._server.start()
         log.info(
@@ -136,7 +137,7 @@ class Worker:
         finally:
             for task in (*attaching, measuring):
                 task.cancel()
-            self._engine_loop.stop()
+            self._backend.stop()
             await self._metrics.shutdown()
 
     def begin_drain(self) -> None:

@@ -1,0 +1,136 @@
+"""The worker's gRPC side over a backend that schedules by itself: all that it needs of one is the port."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import grpc
+import pytest
+
+from fairlead.errors import InvalidRequest
+from fairlead.outcomes import FinishReason, Outcome
+from fairlead.prompt import as_prompt
+from fairlead.v1 import worker_pb2, worker_pb2_grpc
+from local_worker.backend import Backend
+from local_worker.outbox import Outbox, Sink
+from local_worker.service import TokenizerService, WorkerService
+from local_worker.turns import Turns
+from serving.rpc.channel import secret_metadata
+from serving.rpc.server import Server
+
+SECRET = "a secret of the worker's tests"
+WAIT = 60
+STAYS = b"stay"
+
+
+class Echo:
+    """Answers a prompt with itself, at once; `STAYS` is never answered."""
+
+    stepping_since = None
+
+    def __init__(self) -> None:
+        self.service = WorkerService(self)
+        self.here: dict[tuple[Sink, str, int], None] = {}
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def flush_cache(self) -> None: ...
+
+    def encode(self, request: worker_pb2.EncodeRequest) -> worker_pb2.EncodeResponse:
+        return worker_pb2.EncodeResponse(token_ids=request.prompt.text.encode())
+
+    def submit(self, sink: Sink, submit: worker_pb2.Submit) -> None:
+        if not submit.token_ids:
+            raise InvalidRequest("must hold at least 1 token, got 0", "token_ids")
+        key = sink, submit.request_id, submit.attempt
+        self.here[key] = None
+        if submit.token_ids != STAYS:
+            asyncio.get_running_loop().call_soon(self._end, key, Outcome.COMPLETED, submit.token_ids)
+
+    def abort(self, sink: Sink, request_id: str, attempt: int) -> None:
+        if (sink, request_id, attempt) in self.here:
+            self._end((sink, request_id, attempt), Outcome.CANCELLED, b"")
+
+    def abort_all(self, sink: Sink) -> None:
+        for owner, request_id, attempt in list(self.here):
+            if owner == sink:
+                self.abort(sink, request_id, attempt)
+
+    def _end(self, key: tuple[Sink, str, int], outcome: Outcome, tokens: bytes) -> None:
+        del self.here[key]
+        sink, request_id, attempt = key
+        events = worker_pb2.StepEvents()
+        if tokens:
+            events.tokens.add(request_id=request_id, attempt=attempt, token_ids=tokens, text=tokens.decode())
+        events.ended.add(
+            request_id=request_id, attempt=attempt, outcome=outcome.value, finish_reason=FinishReason.STOP.value
+        )
+        self.service.deliver(Outbox(events={sink: events}))
+
+
+@pytest.fixture
+async def channel() -> AsyncIterator[tuple[Echo, grpc.aio.Channel]]:
+    echo = Echo()
+    backend: Backend = echo
+    server = Server("127.0.0.1:0")
+    server.add(worker_pb2_grpc.add_WorkerServicer_to_server, echo.service, "fairlead.v1.Worker", SECRET)
+    tokenizer = TokenizerService(backend, Turns("tokenizer"))
+    server.add(worker_pb2_grpc.add_TokenizerServicer_to_server, tokenizer, "fairlead.v1.Tokenizer", SECRET)
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as opened:
+        yield echo, opened
+    await server.stop(0)
+
+
+async def next_events(call: grpc.aio.StreamStreamCall) -> worker_pb2.StepEvents:
+    async with asyncio.timeout(WAIT):
+        events: worker_pb2.StepEvents = await call.read()
+    return events
+
+
+async def test_requests_pass_through_the_port_and_drain_waits_for_the_last(
+    channel: tuple[Echo, grpc.aio.Channel],
+) -> None:
+    echo, opened = channel
+    metadata = secret_metadata(SECRET)
+    ask = worker_pb2.EncodeRequest(prompt=as_prompt("tell"), client="a")
+    encoded = await worker_pb2_grpc.TokenizerStub(opened).Encode(ask, metadata=metadata, timeout=WAIT)
+    call = worker_pb2_grpc.WorkerStub(opened).Session(metadata=metadata)
+    submits = [
+        worker_pb2.Submit(request_id="told", attempt=1, token_ids=encoded.token_ids),
+        worker_pb2.Submit(request_id="empty", attempt=1),
+        worker_pb2.Submit(request_id="stays", attempt=2, token_ids=STAYS),
+    ]
+    await call.write(worker_pb2.SessionCommands(submits=submits))
+    heard = {
+        end.request_id: (events, end)
+        for events in [await next_events(call), await next_events(call)]
+        for end in events.ended
+    }
+    assert heard["told"][0].tokens[0].text == "tell"
+    assert Outcome(heard["told"][1].outcome) is Outcome.COMPLETED
+    assert "must hold at least 1 token" in heard["empty"][1].message
+
+    drained = asyncio.create_task(echo.service.drain())
+    await call.write(worker_pb2.SessionCommands(submits=submits[:1]))
+    assert "draining" in (await next_events(call)).ended[0].message
+    assert not drained.done()
+    await call.write(worker_pb2.SessionCommands(aborts=[worker_pb2.Abort(request_id="stays", attempt=2)]))
+    (end,) = (await next_events(call)).ended
+    assert (end.request_id, Outcome(end.outcome)) == ("stays", Outcome.CANCELLED)
+    async with asyncio.timeout(WAIT):
+        await drained
+
+
+async def test_requests_of_a_broken_stream_are_aborted(channel: tuple[Echo, grpc.aio.Channel]) -> None:
+    echo, opened = channel
+    call = worker_pb2_grpc.WorkerStub(opened).Session(metadata=secret_metadata(SECRET))
+    submit = worker_pb2.Submit(request_id="stays", attempt=1, token_ids=STAYS)
+    other = worker_pb2.Submit(request_id="told", attempt=1, token_ids=b"tell")
+    await call.write(worker_pb2.SessionCommands(submits=[submit, other]))
+    assert [end.request_id for end in (await next_events(call)).ended] == ["told"]
+    call.cancel()
+    async with asyncio.timeout(WAIT):
+        await echo.service.drain()
+    assert not echo.here
