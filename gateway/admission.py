@@ -3,16 +3,17 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from fairlead.errors import FairleadError
 from fairlead.outcomes import Outcome
-from fairlead.rpc.status import REQUEST_ID_METADATA
 from fairlead.token_ids import TOKEN_BYTES
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
 from gateway.call import Call
+from gateway.credentials import Credentials
 from gateway.streams import Streams
 from gateway.tenants import Identity, Tenants
 from gateway.throttling import Throttling
@@ -24,14 +25,12 @@ from serving.names import MAX_NAME
 from serving.sampling import Sampling
 from serving.telemetry.records import CHAT, TEXT_COMPLETION
 from serving.telemetry.spans import remote
-from serving.wire import parsed
 from throttler.core.expectations import Subject
 from throttler.core.tokens import Key
 
 LONG_PROMPT = 16 * 1024  # bytes; shorter ones are tokenized within milliseconds
-TRACEPARENT = "traceparent"
-Metadata = Iterable[tuple[str, str | bytes]]
-Receive = Callable[[], Awaitable[bytes]]
+Request = TypeVar("Request")
+Receive = Callable[[], Awaitable[Request]]  # reads and parses the call's request; raises InvalidRequest
 
 
 class Admission:
@@ -54,30 +53,33 @@ class Admission:
         # By client, as long as one of its calls has the turn or waits for it.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    def identify(self, metadata: Metadata) -> Identity:
+    def identify(self, credentials: Credentials) -> Identity:
         """Who calls; raises Unauthenticated or PermissionDenied."""
-        return self._tenants.identify(metadata, time.monotonic())
+        return self._tenants.identify(credentials, time.monotonic())
 
-    async def end_interaction(self, receive: Receive, metadata: Metadata) -> None:
+    async def end_interaction(
+        self, receive: Receive[inference_pb2.EndInteractionRequest], credentials: Credentials
+    ) -> None:
         """The caller's word that an interaction is over; raises Unauthenticated, PermissionDenied or InvalidRequest."""
-        identity = self.identify(metadata)
-        request = parsed(inference_pb2.EndInteractionRequest.FromString, await receive())
+        identity = self.identify(credentials)
+        request = await receive()
         app = self._app(identity, app_name(request.app))
         check_interaction(request.interaction)
         key = Key(identity.client, app, request.interaction.id)
         self._throttling.end(key, request.interaction.token)
 
-    async def admit(self, receive: Receive, metadata: Metadata, call: Call) -> Admitted:
-        """A GenerateRequest that is let in; raises the FairleadError that refuses it.
+    async def admit(
+        self, receive: Receive[inference_pb2.GenerateRequest], credentials: Credentials, call: Call
+    ) -> Admitted:
+        """A request that is let in; raises the FairleadError that refuses it.
 
-        Its message is received when it is known who calls. What must be undone is in `call.cleanup`.
+        It is received, and parsed, when it is known who calls. What must be undone is in `call.cleanup`.
         """
-        identity = self.identify(metadata)
-        call.client, call.traceparent = identity.client, traceparent(metadata)
-        call.caller_request_id = caller_request_id(metadata)
-        data = await receive()
+        identity = self.identify(credentials)
+        call.client, call.traceparent = identity.client, traceparent(credentials.traceparent)
+        call.caller_request_id = caller_request_id(credentials.request_id)
         try:
-            request = parsed(inference_pb2.GenerateRequest.FromString, data)
+            request = await receive()
             call.operation = CHAT if request.prompt.WhichOneof("kind") == "chat" else TEXT_COMPLETION
             model, sampling = self._examine(request, identity, call)
         except FairleadError:
@@ -186,17 +188,14 @@ def begins_publicly(prompt: common_pb2.Prompt, public_system: str) -> bool:
     return bool(public_system) and first is not None and (first.role, first.content) == ("system", public_system)
 
 
-def traceparent(metadata: Metadata) -> str:
+def traceparent(given: str) -> str:
     """The caller's, if it gave one that stands for a span; it is kept as long as the call is remembered."""
-    given = str(dict(metadata).get(TRACEPARENT, ""))
     return given if remote(given) is not None else ""
 
 
-def caller_request_id(metadata: Metadata) -> str:
+def caller_request_id(given: str) -> str:
     """The caller's own id of the call, if it gave one that can be shown; kept beside ours, never in its place."""
-    given = dict(metadata).get(REQUEST_ID_METADATA, "")
-    valid = isinstance(given, str) and len(given) <= MAX_NAME and given.isascii() and given.isprintable()
-    return str(given) if valid else ""
+    return given if len(given) <= MAX_NAME and given.isascii() and given.isprintable() else ""
 
 
 def check_request(request: inference_pb2.GenerateRequest, model: scheduler_pb2.ModelInfo) -> Sampling:

@@ -1,24 +1,22 @@
 """The public gRPC service: calls in, responses and rich statuses out."""
 
 import asyncio
-import contextlib
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator
-from functools import partial
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import grpc
 
 from fairlead.errors import FairleadError
 from fairlead.rpc.status import request_id_metadata, to_status
 from fairlead.v1 import inference_pb2
-from gateway.admission import Admission, Receive
+from gateway.admission import Admission, Request
 from gateway.call import Call
 from gateway.driver import CallDriver, reason
+from gateway.grpc_front import GrpcFront, shown
 from gateway.journal import Journal
 from gateway.upstream.cluster import Cluster
-from gateway.work import Admitted, Work
 from serving.rpc.bodies import Bodies
 from serving.rpc.incoming import only
 from serving.wire import parsed
@@ -46,7 +44,8 @@ class InferenceService:
         # Not in the initial metadata: sent with nothing else they would cost a write of their own, and Accepted, the
         # first message, says it too.
         context.set_trailing_metadata(request_id_metadata(call.request_id))
-        front = GrpcFront(context, self._admission, self._request(context), call.request_id)
+        receive = self._request(context, inference_pb2.GenerateRequest.FromString)
+        front = GrpcFront(context, self._admission, receive, call.request_id)
         driver = CallDriver(front, self._cluster, self._journal, call, self._reader_seconds)
         # A generator that is suspended in a write learns of a cancellation only when it is collected; this is at once.
         context.add_done_callback(lambda _: driver.gone())
@@ -63,7 +62,8 @@ class InferenceService:
     ) -> inference_pb2.EndInteractionResponse:
         """See inference.proto."""
         try:
-            await self._admission.end_interaction(self._request(context), context.invocation_metadata())
+            receive = self._request(context, inference_pb2.EndInteractionRequest.FromString)
+            await self._admission.end_interaction(receive, shown(context.invocation_metadata()))
         except FairleadError as error:
             await _refuse(context, error)
         return inference_pb2.EndInteractionResponse()
@@ -73,8 +73,8 @@ class InferenceService:
     ) -> inference_pb2.ListModelsResponse:
         """See inference.proto."""
         try:
-            self._admission.identify(context.invocation_metadata())
-            parsed(inference_pb2.ListModelsRequest.FromString, await self._request(context)())
+            self._admission.identify(shown(context.invocation_metadata()))
+            await self._request(context, inference_pb2.ListModelsRequest.FromString)()
         except FairleadError as error:
             await _refuse(context, error)
         members = self._cluster.members
@@ -86,43 +86,15 @@ class InferenceService:
         ]
         return inference_pb2.ListModelsResponse(models=models)
 
-    def _request(self, context: grpc.aio.ServicerContext) -> Receive:
-        """Reads the call's only message."""
-        return partial(only, self._bodies.receive, context)
+    def _request(
+        self, context: grpc.aio.ServicerContext, parse: Callable[[bytes], Request]
+    ) -> Callable[[], Awaitable[Request]]:
+        """Reads the call's only message, when it is called, and parses it."""
 
+        async def receive() -> Request:
+            return parsed(parse, await only(self._bodies.receive, context))
 
-class GrpcFront:
-    """A caller over gRPC; to be made in the task that writes to it."""
-
-    def __init__(
-        self, context: grpc.aio.ServicerContext, admission: Admission, receive: Receive, request_id: str
-    ) -> None:
-        self.status: grpc.Status | None = None  # with which the call is to end
-        self._context = context
-        self._admission = admission
-        self._receive = receive
-        self._request_id = request_id
-        self._writer = asyncio.current_task()
-        self._aborting: asyncio.Task[None] | None = None
-
-    async def admit(self, call: Call) -> Admitted:
-        """See Front."""
-        return await self._admission.admit(self._receive, self._context.invocation_metadata(), call)
-
-    async def encode(self, admitted: Admitted, call: Call) -> Work:
-        """See Front."""
-        return await self._admission.encode(admitted, call)
-
-    def refuse(self, error: FairleadError) -> None:
-        """See Front."""
-        self.status = to_status(error, self._request_id)
-
-    def hang_up(self, error: FairleadError) -> None:
-        """See Front."""
-        assert self._writer is not None
-        self._aborting = asyncio.create_task(_abort(self._context, to_status(error, self._request_id)))
-        # After the status is under way, or there will be none.
-        asyncio.get_running_loop().call_soon(self._writer.cancel)
+        return receive
 
 
 def add_inference_to_server(service: InferenceService, server: grpc.aio.Server) -> None:
@@ -139,11 +111,6 @@ def add_inference_to_server(service: InferenceService, server: grpc.aio.Server) 
         ),
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("fairlead.v1.Inference", handlers),))
-
-
-async def _abort(context: grpc.aio.ServicerContext, status: grpc.Status) -> None:
-    with contextlib.suppress(grpc.aio.AbortError):
-        await context.abort_with_status(status)
 
 
 async def _refuse(context: grpc.aio.ServicerContext, error: FairleadError) -> None:

@@ -9,11 +9,12 @@ Without a file everybody is the tenant `default`, which may name users.
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from fairlead.errors import InvalidRequest, PermissionDenied, Unauthenticated, listed
+from gateway.credentials import Credentials
 from serving.config import require
 from serving.cost import MAX_WEIGHT
 from serving.document import Entry, read, text_of
@@ -135,11 +136,10 @@ class Tenants:
                 account.keep_users(self._accounts[digest])
         self._accounts, self._open = other._accounts, other._open
 
-    def identify(self, metadata: Iterable[tuple[str, str | bytes]], now: float) -> Identity:
+    def identify(self, credentials: Credentials, now: float) -> Identity:
         """Who calls; raises Unauthenticated, PermissionDenied or InvalidRequest. `now` in seconds."""
-        values = {key: value for key, value in metadata if isinstance(value, str)}
-        account = self._open or self._authenticate(values.get(AUTHORIZATION, ""))
-        return account.identify(values.get(USER, ""), now)
+        account = self._open or self._authenticate(credentials.authorization)
+        return account.identify(credentials.user, now)
 
     def _authenticate(self, authorization: str) -> _Account:
         scheme, _, key = authorization.partition(" ")

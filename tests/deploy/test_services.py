@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.app import GatewayConfig
+from gateway.credentials import Credentials
 from gateway.tenants import Tenants
 from global_scheduler.app import SchedulerConfig
 from local_worker.config import WorkerConfig
@@ -123,7 +124,7 @@ def test_liveness_does_not_depend_on_readiness(render: Render) -> None:
 
 def test_evaluation_keys_are_read() -> None:
     tenants = Tenants.load(str(ROOT / EVALUATION / "evaluation-keys.yaml"))
-    identity = tenants.identify([("authorization", "Bearer evaluation-only")], now=0.0)
+    identity = tenants.identify(Credentials(authorization="Bearer evaluation-only"), now=0.0)
     assert identity.tenant == "evaluation"
 
 

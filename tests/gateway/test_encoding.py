@@ -13,6 +13,7 @@ from fairlead.prompt import as_chat, as_prompt
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc, scheduler_pb2, worker_pb2, worker_pb2_grpc
 from gateway.admission import LONG_PROMPT, Admission
 from gateway.call import Call
+from gateway.credentials import Credentials
 from gateway.journal import Journal
 from gateway.metrics import CallMetrics
 from gateway.service import InferenceService, add_inference_to_server
@@ -83,11 +84,11 @@ def admitted(admission: Admission, user: str, prompt: str | common_pb2.Prompt) -
     request = inference_pb2.GenerateRequest(prompt=as_prompt(prompt) if isinstance(prompt, str) else prompt)
     call = Call(request_id=user, deadline=None)
 
-    async def receive() -> bytes:
-        return request.SerializeToString()
+    async def receive() -> inference_pb2.GenerateRequest:
+        return request
 
     async def work() -> Work:
-        return await admission.encode(await admission.admit(receive, [("x-fairlead-user", user)], call), call)
+        return await admission.encode(await admission.admit(receive, Credentials(user=user), call), call)
 
     return asyncio.create_task(work())
 

@@ -4,6 +4,8 @@ from pathlib import Path
 import pytest
 
 from fairlead.errors import FairleadError, InvalidRequest, PermissionDenied, Unauthenticated
+from gateway.credentials import Credentials
+from gateway.grpc_front import shown
 from gateway.tenants import Identity, Tenant, Tenants
 from serving.config import ConfigError
 
@@ -29,7 +31,7 @@ def metadata(key: str, user: str = "") -> list[tuple[str, str | bytes]]:
 
 
 def identify(tenants: Tenants, given: list[tuple[str, str | bytes]], now: float = 0.0) -> Identity:
-    return tenants.identify(given, now)
+    return tenants.identify(shown(given), now)
 
 
 def test_keys_name_tenants_and_users(tenants: Tenants) -> None:
@@ -179,3 +181,8 @@ def test_a_wrong_file_is_refused_by_name(tmp_path: Path, text: str, message: str
     with pytest.raises(ConfigError, match=message) as raised:
         Tenants.load(str(path))
     assert str(path) in str(raised.value)
+
+
+def test_credentials_over_grpc_are_the_metadata_that_is_text() -> None:
+    given = [("authorization", "Bearer k"), ("x-fairlead-user", "ann"), ("traceparent", b"\xff"), ("x-request-id", "7")]
+    assert shown(given) == Credentials(authorization="Bearer k", user="ann", request_id="7")

@@ -160,6 +160,6 @@ def test_a_collector_that_is_away_changes_nothing(stack: Stack, monkeypatch: pyt
 
 def test_only_a_traceparent_that_stands_for_a_span_is_kept() -> None:
     above = f"00-{'ab' * 16}-{'cd' * 8}-01"
-    assert traceparent([("traceparent", above)]) == above
-    for wrong in ("j" * 7000, f"00-{'0' * 32}-{'cd' * 8}-01", above + "-" + "x" * 7000, b"\xff"):
-        assert traceparent([("traceparent", wrong)]) == ""
+    assert traceparent(above) == above
+    for wrong in ("j" * 7000, f"00-{'0' * 32}-{'cd' * 8}-01", above + "-" + "x" * 7000, ""):
+        assert traceparent(wrong) == ""

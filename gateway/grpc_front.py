@@ -1,0 +1,72 @@
+"""One front: callers over gRPC, which show their credentials in the call's metadata."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+
+import grpc
+
+from fairlead.errors import FairleadError
+from fairlead.rpc.status import REQUEST_ID_METADATA, to_status
+from fairlead.v1 import inference_pb2
+from gateway.admission import Admission, Receive
+from gateway.call import Call
+from gateway.credentials import Credentials
+from gateway.tenants import AUTHORIZATION, USER
+from gateway.work import Admitted, Work
+
+TRACEPARENT = "traceparent"
+
+
+class GrpcFront:
+    """A caller over gRPC; to be made in the task that writes to it."""
+
+    def __init__(
+        self,
+        context: grpc.aio.ServicerContext,
+        admission: Admission,
+        receive: Receive[inference_pb2.GenerateRequest],
+        request_id: str,
+    ) -> None:
+        self.status: grpc.Status | None = None  # with which the call is to end
+        self._context = context
+        self._admission = admission
+        self._receive = receive
+        self._request_id = request_id
+        self._writer = asyncio.current_task()
+        self._aborting: asyncio.Task[None] | None = None
+
+    async def admit(self, call: Call) -> Admitted:
+        """See Front."""
+        return await self._admission.admit(self._receive, shown(self._context.invocation_metadata()), call)
+
+    async def encode(self, admitted: Admitted, call: Call) -> Work:
+        """See Front."""
+        return await self._admission.encode(admitted, call)
+
+    def refuse(self, error: FairleadError) -> None:
+        """See Front."""
+        self.status = to_status(error, self._request_id)
+
+    def hang_up(self, error: FairleadError) -> None:
+        """See Front."""
+        assert self._writer is not None
+        self._aborting = asyncio.create_task(_abort(self._context, to_status(error, self._request_id)))
+        # After the status is under way, or there will be none.
+        asyncio.get_running_loop().call_soon(self._writer.cancel)
+
+
+def shown(metadata: Iterable[tuple[str, str | bytes]]) -> Credentials:
+    """The caller's credentials; binary metadata holds none."""
+    values = {key: value for key, value in metadata if isinstance(value, str)}
+    return Credentials(
+        authorization=values.get(AUTHORIZATION, ""),
+        user=values.get(USER, ""),
+        traceparent=values.get(TRACEPARENT, ""),
+        request_id=values.get(REQUEST_ID_METADATA, ""),
+    )
+
+
+async def _abort(context: grpc.aio.ServicerContext, status: grpc.Status) -> None:
+    with contextlib.suppress(grpc.aio.AbortError):
+        await context.abort_with_status(status)
