@@ -42,7 +42,19 @@ from gateway.core.call_events import (
     Tokens,
     Written,
 )
-from gateway.core.call_states import TRANSITIONS, CallState
+from gateway.core.call_states import (
+    DECIDING,
+    ENCODING,
+    ENDED,
+    FINISHING,
+    FLUSHING,
+    NEW,
+    PLACING,
+    QUEUED,
+    RUNNING,
+    TRANSITIONS,
+    CallState,
+)
 from gateway.core.coalescer import Chunk, Coalescer
 
 # Seconds. The two ends' clocks differ by a little: a cancellation this close to the deadline is the deadline's.
@@ -60,7 +72,7 @@ class CallMachine:
     """
 
     def __init__(self, reader_seconds: float) -> None:
-        self.state = CallState.NEW
+        self.state: CallState = NEW
         self.outcome: Outcome | None = None
         self.attempts = Attempts()
         self.cached_tokens = 0  # prompt tokens that the first attempt to start had not to compute
@@ -81,15 +93,15 @@ class CallMachine:
         targets = TRANSITIONS[self.state].get(type(event))
         if targets is None:
             raise IllegalEvent(f"a call that is {self.state} cannot be told {event}")
-        commands = self._late(event) if self.state is CallState.ENDED else self._handle(event, now)
+        commands = self._late(event) if self.state is ENDED else self._handle(event, now)
         assert self.state in targets, f"{type(event).__name__} led to {self.state}, the table says {targets}"
         return commands
 
     def next_deadline(self) -> float | None:
         """When a Tick is due if nothing else happens before; None: never."""
-        if self.state is CallState.ENDED:
+        if self.state is ENDED:
             return None
-        deadline = None if self.state is CallState.FINISHING else self._deadline
+        deadline = None if self.state is FINISHING else self._deadline
         due = self._coalescer.due if self._writing_since is None else self._patience_ends()
         if deadline is None or due is None:
             return due if deadline is None else deadline
@@ -113,10 +125,10 @@ class CallMachine:
     def _before_output(self, event: Arrived | Decided | Encoded | Placed | Failed, now: float) -> Sequence[Command]:
         match event:
             case Arrived():
-                self.state, self._deadline = CallState.DECIDING, event.deadline
+                self.state, self._deadline = DECIDING, event.deadline
                 return (Decide(),)
             case Decided():
-                self.state, self._coalescer = CallState.ENCODING, Coalescer(event.tokens_per_message)
+                self.state, self._coalescer = ENCODING, Coalescer(event.tokens_per_message)
                 return (Encode(),)
             case Encoded():
                 return (self._place(),)
@@ -139,24 +151,24 @@ class CallMachine:
         assert_never(event)
 
     def _failed(self, error: FairleadError, now: float) -> Sequence[Command]:
-        if self.state in (CallState.DECIDING, CallState.ENCODING, CallState.PLACING):
+        if self.state in (DECIDING, ENCODING, PLACING):
             return self._conclude(error, now)
         return self._give_up(error)
 
     def _place(self) -> Place:
-        self.state = CallState.PLACING
+        self.state = PLACING
         self.attempts.begin()
         return Place(self.attempts.number, tuple(self.attempts.tried))
 
     def _submit(self, placed: Placed) -> Submit:
-        self.state = CallState.QUEUED
+        self.state = QUEUED
         self.attempts.placed(placed.instance)
         return Submit(self.attempts.number, b"".join(self._generated), self.output_tokens, self.attempts.charged)
 
     def _started(self, started: Started, now: float) -> Sequence[Command]:
         if self.attempts.started:  # the worker took it out of its batch and in again
             return ()
-        self.state = CallState.RUNNING
+        self.state = RUNNING
         self.attempts.entered()
         self.service = self._service_before + started.service
         if self._is_accepted:
@@ -208,13 +220,13 @@ class CallMachine:
         return self._send(chunk, now)
 
     def _send_due(self, now: float) -> Sequence[Command]:
-        if self._writing_since is None and self._coalescer.ready(now):
-            return (self._send_chunk(now),)
-        return ()
+        if self._writing_since is not None or not self._coalescer.ready(now):
+            return ()
+        return (self._send_chunk(now),)
 
     def _conclude(self, conclusion: Finished | FairleadError, now: float) -> Sequence[Command]:
         """The call's end is known: the caller is told what is still held, then the conclusion."""
-        self.state, self._conclusion = CallState.FLUSHING, conclusion
+        self.state, self._conclusion = FLUSHING, conclusion
         return self._flush(now)
 
     def _flush(self, now: float) -> Sequence[Command]:
@@ -223,21 +235,21 @@ class CallMachine:
         if self._coalescer.due is not None:
             return (self._send_chunk(now),)
         if isinstance(self._conclusion, Finished):
-            self.state, self.outcome = CallState.FINISHING, Outcome.COMPLETED
+            self.state, self.outcome = FINISHING, Outcome.COMPLETED
             return (End(None), self._send(self._conclusion, now))
         assert self._conclusion is not None
         return (self._end(self._conclusion),)
 
     def _end(self, error: FairleadError) -> End:
-        self.state, self.outcome, self._conclusion = CallState.ENDED, error.outcome, None
+        self.state, self.outcome, self._conclusion = ENDED, error.outcome, None
         return End(error)
 
     def _written(self, now: float) -> Sequence[Command]:
         self._writing_since = None
-        if self.state is CallState.FLUSHING:
+        if self.state is FLUSHING:
             return self._flush(now)
-        if self.state is CallState.FINISHING:
-            self.state = CallState.ENDED
+        if self.state is FINISHING:
+            self.state = ENDED
             return ()
         return self._send_due(now)
 
@@ -247,7 +259,7 @@ class CallMachine:
 
     def _tick(self, now: float) -> Sequence[Command]:
         patience_ends = self._patience_ends()
-        if self._deadline is not None and now >= self._deadline and self.state is not CallState.FINISHING:
+        if self._deadline is not None and now >= self._deadline and self.state is not FINISHING:
             return self._give_up(_too_late())
         if patience_ends is not None and now >= patience_ends:
             return self._give_up(CallerGone(f"nothing was read for {self._reader_seconds:g} s"))
@@ -255,7 +267,7 @@ class CallMachine:
 
     def _patience_ends(self) -> float | None:
         """When a caller that does not take its message is given up; None: it may take its time."""
-        if self._writing_since is None or self.state not in (CallState.FLUSHING, CallState.FINISHING):
+        if self._writing_since is None or self.state not in (FLUSHING, FINISHING):
             return None
         return self._writing_since + self._reader_seconds
 
@@ -267,10 +279,10 @@ class CallMachine:
 
     def _abandon(self, error: FairleadError) -> Sequence[Command]:
         """End the call now, whatever is under way."""
-        if self.state is CallState.FINISHING:
-            self.state = CallState.ENDED
+        if self.state is FINISHING:
+            self.state = ENDED
             return ()
-        if self.state in (CallState.QUEUED, CallState.RUNNING):
+        if self.state in (QUEUED, RUNNING):
             return (Abort(self.attempts.number), *self._withdrawals(), self._end(error))
         return (self._end(error),)
 
@@ -284,7 +296,7 @@ class CallMachine:
         assert generated == self.output_tokens, f"{generated} tokens kept, {self.output_tokens} counted"
         held = self._coalescer.count
         assert self._sent_tokens + held == generated, f"{self._sent_tokens} sent and {held} held of {generated} tokens"
-        is_over = self.state in (CallState.FINISHING, CallState.ENDED)
+        is_over = self.state in (FINISHING, ENDED)
         assert (self.outcome is not None) == is_over, f"{self.state} with outcome {self.outcome}"
         assert self._service_before <= self.service, f"{self.service} charged, {self._service_before} before"
         assert self._is_accepted or self._writing_since is None, "a message before the first"

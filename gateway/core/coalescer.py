@@ -49,12 +49,12 @@ class Coalescer:
 
     def take(self) -> Chunk:
         """The next message: everything that is held, but a token that is to go at once goes alone."""
-        count = 1 if self._wanted == 1 else len(self._ids)
-        ids, self._ids = self._ids[:count], self._ids[count:]
-        text, self._text = self._text[:count], self._text[count:]
-        logprobs, self._logprobs = self._logprobs[:count], self._logprobs[count:]
-        self.count = sum(len(held) for held in self._ids) // TOKEN_BYTES
+        ids, text, logprobs = self._ids, self._text, self._logprobs
+        taken = 1 if self._wanted == 1 else len(ids)
+        self._ids, self._text, self._logprobs = ids[taken:], text[taken:], logprobs[taken:]
+        chunk = Chunk(b"".join(ids[:taken]), "".join(text[:taken]), logprobs[:taken])
         self._wanted = self._tokens
+        self.count -= chunk.tokens
         if not self._ids:
             self.due = None
-        return Chunk(b"".join(ids), "".join(text), logprobs)
+        return chunk
