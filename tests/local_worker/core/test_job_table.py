@@ -12,6 +12,7 @@ from fairlead.outcomes import FinishReason, Outcome
 from local_worker.core.batch import StepResult
 from local_worker.core.job import Job
 from local_worker.core.job_table import JobTable
+from local_worker.core.limits import Admission
 from local_worker.core.output_text import OutputText
 from local_worker.core.plan import Plan
 from local_worker.core.request import Request
@@ -23,7 +24,7 @@ EOS = 256
 LONGEST_PROMPT = 12
 MOST_WAITING = 4
 OWNERS = st.sampled_from(["gateway-1", "gateway-2"])
-TOKENS = st.sampled_from([*b"ab\xc3\xa9", EOS])
+TOKENS = st.sampled_from([*b"abab\xc3\xa9" * 3, EOS])
 STOPS = st.lists(st.sampled_from(["aa", "ab", "bé", "abab"]), max_size=2).map(tuple)
 
 
@@ -165,15 +166,24 @@ class JobTableMachine(RuleBasedStateMachine):
                 self.lives[request].has_started = True
 
     @precondition(lambda self: self.plans)
-    @rule(data=st.data())
-    def commit(self, data: st.DataObject) -> None:
+    @rule(tokens=st.lists(TOKENS, min_size=3, max_size=3))
+    def commit(self, tokens: list[int]) -> None:
         plan = self.plans.popleft()
         sampling = [request for request, piece in plan.parts if piece.samples]
-        tokens = data.draw(st.lists(TOKENS, min_size=len(sampling), max_size=len(sampling)))
-        for request, token in zip(sampling, tokens, strict=True):
+        for request, token in zip(sampling, tokens, strict=False):
             if self.lives[request].end is None:
                 self.lives[request].sample(token)
-        self.table.commit(plan, StepResult(tuple(tokens)), self.now)
+        self.table.commit(plan, StepResult(tuple(tokens[: len(sampling)])), self.now)
+        self.tells_what_happened()
+
+    @rule(tokens=st.lists(st.lists(TOKENS, min_size=3, max_size=3), min_size=1, max_size=9))
+    def run(self, tokens: list[list[int]]) -> None:
+        """Step after step: few outputs would come to their ends otherwise."""
+        for step in tokens:
+            if not self.plans:
+                self.plan()
+            if self.plans:
+                self.commit(step)
 
     @precondition(lambda self: self.plans)
     @rule()
@@ -221,6 +231,23 @@ class JobTableMachine(RuleBasedStateMachine):
 
 TestJobTable = JobTableMachine.TestCase
 TestJobTable.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_who_comes_back_from_a_retraction_does_not_start_twice() -> None:
+    batcher = make_batcher(pages=4, admission=Admission.OPTIMISTIC)
+    table: JobTable[str] = JobTable(batcher)
+    for number in range(2):
+        request = make_request([number] * 4, arrival=number, sampling=Sampling(max_tokens=9, ignore_eos=True))
+        table.submit(Job("gateway", request, 1, OutputText(ByteTokenizer().decoder()), 0.0), 0.0)
+    entered: list[str] = []
+    while (plan := table.plan(1.0)) is not None:
+        entered += [request.id for request in plan.admitted]
+        table.commit(plan, StepResult((97,) * sum(piece.samples for piece in plan.batch.slices)), 2.0)
+    events = table.take_events()
+    assert sorted(entered) == ["r0", "r1", "r1"]
+    assert [started.job.request.id for started in events.started] == ["r0", "r1"]
+    assert [end.reason for end in events.ended] == [FinishReason.LENGTH] * 2
+    table.check_invariants()
 
 
 def test_what_earlier_attempts_generated_is_no_text_of_this_one() -> None:
