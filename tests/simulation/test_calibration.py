@@ -133,9 +133,8 @@ def test_a_running_worker_is_timed_or_the_reason_is_one_line(
         stack.worker("a", max_prompt_tokens=32)
         stack.await_workers(stub)
         assert main(command) == 1
-        assert capsys.readouterr().err == (
-            "fairlead: 2 prompt lengths are needed, but prompt: at most 32 prompt tokens, got 64\n"
-        )
+        problem = "fairlead: 2 prompt lengths are needed, but prompt: at most 32 prompt tokens, got 64 (request "
+        assert capsys.readouterr().err.startswith(problem)
         stack.workers.pop("a").kill()
         stack.await_workers(stub)
         stack.worker("b", max_prompt_tokens=100, fake_step_seconds=0.004)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-# Where the Dockerfiles put the virtual environment, and where this checkout stands instead of being installed.
-PREFIX, CHECKOUT = "/opt/fairlead", "/opt/checkout"
-BASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# Where this test's virtual environment stands in for the base image's Python, and this checkout for the image's folder.
+PREFIX, APP = "/opt/fairlead", "/app"
+BASE_PATH = f"{PREFIX}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # $1 = the new root, then pairs of source and mount point up to "--", then the command.
 ENTER = """
 set -eu
@@ -51,7 +51,7 @@ class Container:
             return await asyncio.create_subprocess_exec(
                 *("ip", "netns", "exec", self.netns, "sh", "-c", ENTER, "enter", str(root), *pairs, "--"),
                 *self.command,
-                env={**image_environment(), **self.environment, "PYTHONPATH": CHECKOUT},
+                env={**image_environment(), **self.environment},
                 cwd="/",
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
@@ -59,7 +59,7 @@ class Container:
             )
 
     def _mounts(self) -> dict[str, Path]:
-        python = {PREFIX: Path(sys.prefix), CHECKOUT: ROOT}
+        python = {PREFIX: Path(sys.prefix), APP: ROOT}
         base = os.path.realpath(sys.base_prefix)
         if not base.startswith("/usr"):
             python[base] = Path(base)
@@ -67,7 +67,7 @@ class Container:
 
 
 def image_environment() -> dict[str, str]:
-    """What the images set, from the last stage of a Dockerfile."""
+    """What the base image and the last stage of a Dockerfile set."""
     text = (ROOT / "deploy/docker/Dockerfile.control-plane").read_text()
     pairs = re.findall(r"(\w+)=(\S+)", " ".join(re.findall(r"^ENV (.*)$", text.rpartition("\nFROM ")[2], re.MULTILINE)))
-    return {name: value.replace("$PATH", BASE_PATH) for name, value in pairs}
+    return {"PATH": BASE_PATH} | {name: value.replace("$PATH", BASE_PATH) for name, value in pairs}

@@ -63,7 +63,7 @@ class Crowd:
         for _ in range(STEPS):
             plan = self._batcher.plan(0.0)
             if plan is not None:
-                self._batcher.commit(plan, tokens_for(plan.batch))
+                self._batcher.commit(plan, tokens_for(plan))
             for request in [each for each in self._here if self._over(each)]:
                 self._batcher.abort(request)
                 self._here.remove(request)
@@ -72,7 +72,7 @@ class Crowd:
     def _over(self, request: Request) -> bool:
         if request.output_tokens >= request.sampling.max_tokens:
             return True
-        runs = request in self._batcher._running
+        runs = request not in self._batcher.queue
         return request.client in self._hoarders and self._leaves(request, runs)
 
 
