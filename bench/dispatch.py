@@ -86,7 +86,7 @@ class Fairlead:
         made = POLICIES[policy](PolicyConfig(QUANTUM, WeightedTokens()))
         self._dispatcher = Dispatcher(made, BlockIndex(most_blocks), Fleet(1e9))
         names = [f"w{number}" for number in range(workers)]
-        identities = [Identity(name, "1", f"{name}:1", "m", BLOCK, 1 << 20, 32) for name in names]
+        identities = [Identity(name, "1", f"{name}:1", {"m": ""}, BLOCK, 1 << 20, 32) for name in names]
         self._members = [self._dispatcher.attached(identity, (), 0.0) for identity in identities]
         self._requests = 0
 

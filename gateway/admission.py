@@ -103,10 +103,11 @@ class Admission:
         to_encode = worker_pb2.EncodeRequest(
             prompt=request.prompt,
             client=identity.client,
+            model=model.name,
             cache_scope=self._cache_scope(identity),
             public_system=begins_publicly(request.prompt, self._throttling.profiles.app(call.app).public_system),
         )
-        encoded = await self._in_turn(identity.client, to_encode, model.name, call.deadline)
+        encoded = await self._in_turn(to_encode, call.deadline)
         check_length(len(encoded.token_ids) // TOKEN_BYTES, sampling.max_tokens, model)
         token = b""
         if request.HasField("interaction"):
@@ -152,15 +153,13 @@ class Admission:
     def _app(self, identity: Identity, named: str) -> str:
         return identity.app(named, self._throttling.profiles.apps)
 
-    async def _in_turn(
-        self, client: str, request: worker_pb2.EncodeRequest, model: str, deadline: float | None
-    ) -> worker_pb2.EncodeResponse:
+    async def _in_turn(self, request: worker_pb2.EncodeRequest, deadline: float | None) -> worker_pb2.EncodeResponse:
         """Tokenize. A client's long prompts go one after the other: workers need not hold all of them."""
         if request.ByteSize() <= LONG_PROMPT:
-            return await self._cluster.encode(model, request, deadline)
-        turn = self._turns.setdefault(client, asyncio.Lock())
+            return await self._cluster.encode(request, deadline)
+        turn = self._turns.setdefault(request.client, asyncio.Lock())
         async with turn:
-            return await self._cluster.encode(model, request, deadline)
+            return await self._cluster.encode(request, deadline)
 
     def _enter(self, key: Key, interaction: inference_pb2.Interaction, call: Call) -> bytes:
         """Count the call in its interaction; returns the token for the next one."""

@@ -205,6 +205,7 @@ class CallDriver:
             system_tokens=work.system_tokens,
             in_interaction=work.in_interaction,
             charged=submit.charged,
+            model=work.model,
             cache_scope=work.cache_scope,
             public_tokens=work.public_tokens,
             timeout_seconds=0.0 if work.deadline is None else max(MIN_TIMEOUT, work.deadline - self._loop.time()),

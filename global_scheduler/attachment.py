@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 from fairlead.v1 import scheduler_pb2
 from global_scheduler.core.fleet import Member
+from serving.wire import served_models
 
 
 class Attachment:
@@ -12,8 +13,9 @@ class Attachment:
 
     def __init__(self, hello: scheduler_pb2.Hello, member: Member) -> None:
         self.member = member
+        models = served_models(hello)
         self.view = scheduler_pb2.Member(
-            worker=hello.worker, instance=hello.instance, address=hello.address, model=hello.model
+            worker=hello.worker, instance=hello.instance, address=hello.address, model=models[0], models=models
         )
         self._leaving = False
         self._commands: asyncio.Queue[scheduler_pb2.WorkerCommand | None] = asyncio.Queue()

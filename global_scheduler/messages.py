@@ -2,13 +2,16 @@
 
 from collections.abc import Iterable, Iterator
 
-from fairlead.errors import InvalidRequest
+from fairlead.errors import InvalidRequest, listed
 from fairlead.v1 import scheduler_pb2
 from global_scheduler.core.fleet import Identity, Load
 from global_scheduler.core.policies import Request
 from global_scheduler.core.standings import Service
 from serving.blocks import DIGEST_BYTES, Run
 from serving.cost import MAX_WEIGHT, weight_thousandths
+from serving.wire import served_models
+
+SHARED = ("block_tokens", "kv_tokens", "max_running")  # of a worker, whichever model a request is for
 
 
 def request_from(message: scheduler_pb2.DispatchRequest) -> Request:
@@ -28,13 +31,16 @@ def request_from(message: scheduler_pb2.DispatchRequest) -> Request:
     )
 
 
-def accepted_from(message: scheduler_pb2.AcceptedRequest, model: str) -> Request:
-    """A request that a worker has, wherever it was placed. Its blocks come as the worker's news."""
+def accepted_from(message: scheduler_pb2.AcceptedRequest, identity: Identity) -> Request:
+    """A request that the worker `identity` has, wherever it was placed. Its blocks come as the worker's news."""
+    served = list(identity.revisions)
+    if message.model and message.model not in served:
+        raise InvalidRequest(f"unknown model {message.model!r}; {identity.worker} serves {listed(served)}", "model")
     return Request(
         request_id=message.request_id,
         attempt=message.attempt,
         client=message.client,
-        model=model,
+        model=message.model or served[0],
         digests=b"",
         prompt_tokens=message.prompt_tokens,
         weight=_weight(message.weight, "accepted.weight"),
@@ -42,22 +48,37 @@ def accepted_from(message: scheduler_pb2.AcceptedRequest, model: str) -> Request
 
 
 def identity_from(hello: scheduler_pb2.Hello) -> Identity:
-    """Who a worker is."""
-    model = hello.model
+    """Who a worker is, and what it serves."""
+    models = served_models(hello)
+    for model in models:
+        _check_model(model, models[0])
     identity = Identity(
         worker=hello.worker,
         instance=hello.instance,
         address=hello.address,
-        model=model.name,
-        block_tokens=model.block_tokens,
-        kv_tokens=model.kv_tokens,
-        max_running=model.max_running,
-        revision=model.revision,
+        revisions={model.name: model.revision for model in models},
+        block_tokens=models[0].block_tokens,
+        kv_tokens=models[0].kv_tokens,
+        max_running=models[0].max_running,
     )
-    for name in Identity.__slots__:
-        if not getattr(identity, name) and name != "revision":
+    if len(identity.revisions) < len(models):
+        names = listed([model.name for model in models])
+        raise InvalidRequest(f"each must have a name of its own, got {names}", "hello.models.name")
+    for name in ("worker", "instance", "address"):
+        if not getattr(identity, name):
             raise InvalidRequest("must be given", f"hello.{name}")
     return identity
+
+
+def _check_model(model: scheduler_pb2.ModelInfo, first: scheduler_pb2.ModelInfo) -> None:
+    for name in ("name", *SHARED):
+        if not getattr(model, name):
+            raise InvalidRequest("must be given", f"hello.models.{name}")
+    for name in SHARED:
+        one, other = getattr(first, name), getattr(model, name)
+        if one != other:
+            problem = f"must be the same of all models of a worker, got {one} ({first.name}) and {other} ({model.name})"
+            raise InvalidRequest(problem, f"hello.models.{name}")
 
 
 def load_from(message: scheduler_pb2.Load) -> Load:

@@ -43,7 +43,9 @@ class SchedulerMetrics:
     def _set(self, state: scheduler_pb2.ClusterState, standings: Standings) -> None:
         self._epoch.set(state.epoch)
         members = Counter(
-            (member.model.name, "draining" if member.load.draining else "serving") for member in state.members
+            (model.name, "draining" if member.load.draining else "serving")
+            for member in state.members
+            for model in member.models
         )
         overloaded = {pool.model: pool.overloaded for pool in state.pools}
         self._models |= overloaded.keys()

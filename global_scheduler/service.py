@@ -244,7 +244,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
     def _accepted(self, member: Member, messages: Iterable[scheduler_pb2.AcceptedRequest]) -> None:
         for message in messages:
             try:
-                request = accepted_from(message, member.identity.model)
+                request = accepted_from(message, member.identity)
             except InvalidRequest as error:  # no reason to lose the worker, and all its other requests
                 log.error("request is malformed", extra={"request_id": message.request_id, "error": error.message})
             else:

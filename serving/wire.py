@@ -1,12 +1,12 @@
 """Conversions between generated messages and the pure types."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from google.protobuf.message import DecodeError
 
 from fairlead.errors import InvalidRequest
-from fairlead.v1 import common_pb2
+from fairlead.v1 import common_pb2, scheduler_pb2
 from serving.sampling import Sampling
 
 M = TypeVar("M")
@@ -20,6 +20,11 @@ def parsed(parse: Callable[[bytes], M], data: bytes) -> M:
         return parse(data)
     except DecodeError as error:
         raise InvalidRequest("the request is no valid message: malformed, or text that is not UTF-8") from error
+
+
+def served_models(worker: scheduler_pb2.Hello | scheduler_pb2.Member) -> Sequence[scheduler_pb2.ModelInfo]:
+    """Return every model that `worker` serves; of one whose version knows of one model only, that one."""
+    return worker.models or [worker.model]
 
 
 def sampling_from_proto(message: common_pb2.SamplingParams) -> Sampling:

@@ -75,7 +75,13 @@ class Cluster:
             return
         spec = worker.spec
         identity = Identity(
-            worker.name, f"{worker.name}.{worker.life}", "", MODEL, spec.block_tokens, spec.kv_tokens, spec.max_running
+            worker.name,
+            f"{worker.name}.{worker.life}",
+            "",
+            {MODEL: ""},
+            spec.block_tokens,
+            spec.kv_tokens,
+            spec.max_running,
         )
         worker.batcher.cache.take_events()
         snapshot = runs(worker.batcher.cache.snapshot())

@@ -122,7 +122,7 @@ class Cells(Dispatcher):
                 str(cell),
                 "",
                 "",
-                identity.model,
+                identity.revisions,
                 identity.block_tokens,
                 self._size * identity.kv_tokens,
                 self._size * identity.max_running,

@@ -66,7 +66,7 @@ def schedule(users: int) -> Dispatcher:
     """Each user's one call is placed, accepted and ended."""
     dispatcher = make_dispatcher(replace(ClusterSpec(), index_blocks=10_000))
     members = [
-        dispatcher.attached(Identity(f"worker-{number}", "", "", "model", 16, 100_000, 256), (), 0.0)
+        dispatcher.attached(Identity(f"worker-{number}", "", "", {"model": ""}, 16, 100_000, 256), (), 0.0)
         for number in range(4)
     ]
     for number in range(users):

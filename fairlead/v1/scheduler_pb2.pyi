@@ -97,20 +97,22 @@ class WorkerReport(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping[str, _Any]]] = ..., load: _Optional[_Union[Load, _Mapping[str, _Any]]] = ..., progress: _Optional[_Union[Progress, _Mapping[str, _Any]]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("worker", "instance", "address", "model", "cached", "requests")
+    __slots__ = ("worker", "instance", "address", "model", "cached", "requests", "models")
     WORKER_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     CACHED_FIELD_NUMBER: _ClassVar[int]
     REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    MODELS_FIELD_NUMBER: _ClassVar[int]
     worker: str
     instance: str
     address: str
     model: ModelInfo
     cached: _containers.RepeatedCompositeFieldContainer[BlockRun]
     requests: _containers.RepeatedCompositeFieldContainer[AcceptedRequest]
-    def __init__(self, worker: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., model: _Optional[_Union[ModelInfo, _Mapping[str, _Any]]] = ..., cached: _Optional[_Iterable[_Union[BlockRun, _Mapping[str, _Any]]]] = ..., requests: _Optional[_Iterable[_Union[AcceptedRequest, _Mapping[str, _Any]]]] = ...) -> None: ...
+    models: _containers.RepeatedCompositeFieldContainer[ModelInfo]
+    def __init__(self, worker: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., model: _Optional[_Union[ModelInfo, _Mapping[str, _Any]]] = ..., cached: _Optional[_Iterable[_Union[BlockRun, _Mapping[str, _Any]]]] = ..., requests: _Optional[_Iterable[_Union[AcceptedRequest, _Mapping[str, _Any]]]] = ..., models: _Optional[_Iterable[_Union[ModelInfo, _Mapping[str, _Any]]]] = ...) -> None: ...
 
 class BlockRun(_message.Message):
     __slots__ = ("parent", "digests")
@@ -121,18 +123,20 @@ class BlockRun(_message.Message):
     def __init__(self, parent: _Optional[int] = ..., digests: _Optional[bytes] = ...) -> None: ...
 
 class AcceptedRequest(_message.Message):
-    __slots__ = ("request_id", "attempt", "client", "prompt_tokens", "weight")
+    __slots__ = ("request_id", "attempt", "client", "prompt_tokens", "weight", "model")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     attempt: int
     client: str
     prompt_tokens: int
     weight: float
-    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., client: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., weight: _Optional[float] = ...) -> None: ...
+    model: str
+    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., client: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., weight: _Optional[float] = ..., model: _Optional[str] = ...) -> None: ...
 
 class ModelInfo(_message.Message):
     __slots__ = ("name", "max_model_tokens", "vocab_size", "block_tokens", "kv_tokens", "max_running", "policy", "max_prompt_tokens", "cost", "admission", "revision", "longest_token")
@@ -273,18 +277,20 @@ class ClusterState(_message.Message):
     def __init__(self, members: _Optional[_Iterable[_Union[Member, _Mapping[str, _Any]]]] = ..., pools: _Optional[_Iterable[_Union[Pool, _Mapping[str, _Any]]]] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class Member(_message.Message):
-    __slots__ = ("worker", "instance", "address", "model", "load")
+    __slots__ = ("worker", "instance", "address", "model", "load", "models")
     WORKER_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     LOAD_FIELD_NUMBER: _ClassVar[int]
+    MODELS_FIELD_NUMBER: _ClassVar[int]
     worker: str
     instance: str
     address: str
     model: ModelInfo
     load: Load
-    def __init__(self, worker: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., model: _Optional[_Union[ModelInfo, _Mapping[str, _Any]]] = ..., load: _Optional[_Union[Load, _Mapping[str, _Any]]] = ...) -> None: ...
+    models: _containers.RepeatedCompositeFieldContainer[ModelInfo]
+    def __init__(self, worker: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., model: _Optional[_Union[ModelInfo, _Mapping[str, _Any]]] = ..., load: _Optional[_Union[Load, _Mapping[str, _Any]]] = ..., models: _Optional[_Iterable[_Union[ModelInfo, _Mapping[str, _Any]]]] = ...) -> None: ...
 
 class Pool(_message.Message):
     __slots__ = ("model", "overloaded")

@@ -16,7 +16,7 @@ class SessionCommands(_message.Message):
     def __init__(self, submits: _Optional[_Iterable[_Union[Submit, _Mapping[str, _Any]]]] = ..., aborts: _Optional[_Iterable[_Union[Abort, _Mapping[str, _Any]]]] = ...) -> None: ...
 
 class Submit(_message.Message):
-    __slots__ = ("request_id", "attempt", "client", "token_ids", "generated_tokens", "sampling", "weight", "in_interaction", "cache_scope", "timeout_seconds", "system_tokens", "charged", "public_tokens")
+    __slots__ = ("request_id", "attempt", "client", "token_ids", "generated_tokens", "sampling", "weight", "in_interaction", "cache_scope", "timeout_seconds", "system_tokens", "charged", "public_tokens", "model")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
@@ -30,6 +30,7 @@ class Submit(_message.Message):
     SYSTEM_TOKENS_FIELD_NUMBER: _ClassVar[int]
     CHARGED_FIELD_NUMBER: _ClassVar[int]
     PUBLIC_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     attempt: int
     client: str
@@ -43,7 +44,8 @@ class Submit(_message.Message):
     system_tokens: int
     charged: bool
     public_tokens: int
-    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., client: _Optional[str] = ..., token_ids: _Optional[bytes] = ..., generated_tokens: _Optional[int] = ..., sampling: _Optional[_Union[_common_pb2.SamplingParams, _Mapping[str, _Any]]] = ..., weight: _Optional[float] = ..., in_interaction: _Optional[bool] = ..., cache_scope: _Optional[str] = ..., timeout_seconds: _Optional[float] = ..., system_tokens: _Optional[int] = ..., charged: _Optional[bool] = ..., public_tokens: _Optional[int] = ...) -> None: ...
+    model: str
+    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., client: _Optional[str] = ..., token_ids: _Optional[bytes] = ..., generated_tokens: _Optional[int] = ..., sampling: _Optional[_Union[_common_pb2.SamplingParams, _Mapping[str, _Any]]] = ..., weight: _Optional[float] = ..., in_interaction: _Optional[bool] = ..., cache_scope: _Optional[str] = ..., timeout_seconds: _Optional[float] = ..., system_tokens: _Optional[int] = ..., charged: _Optional[bool] = ..., public_tokens: _Optional[int] = ..., model: _Optional[str] = ...) -> None: ...
 
 class Abort(_message.Message):
     __slots__ = ("request_id", "attempt")
@@ -112,16 +114,18 @@ class Ended(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., outcome: _Optional[_Union[_common_pb2.Outcome, str]] = ..., finish_reason: _Optional[_Union[_common_pb2.FinishReason, str]] = ..., message: _Optional[str] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping[str, _Any]]] = ..., timings: _Optional[_Union[_common_pb2.Timings, _Mapping[str, _Any]]] = ..., text: _Optional[str] = ...) -> None: ...
 
 class EncodeRequest(_message.Message):
-    __slots__ = ("prompt", "cache_scope", "public_system", "client")
+    __slots__ = ("prompt", "cache_scope", "public_system", "client", "model")
     PROMPT_FIELD_NUMBER: _ClassVar[int]
     CACHE_SCOPE_FIELD_NUMBER: _ClassVar[int]
     PUBLIC_SYSTEM_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
     prompt: _common_pb2.Prompt
     cache_scope: str
     public_system: bool
     client: str
-    def __init__(self, prompt: _Optional[_Union[_common_pb2.Prompt, _Mapping[str, _Any]]] = ..., cache_scope: _Optional[str] = ..., public_system: _Optional[bool] = ..., client: _Optional[str] = ...) -> None: ...
+    model: str
+    def __init__(self, prompt: _Optional[_Union[_common_pb2.Prompt, _Mapping[str, _Any]]] = ..., cache_scope: _Optional[str] = ..., public_system: _Optional[bool] = ..., client: _Optional[str] = ..., model: _Optional[str] = ...) -> None: ...
 
 class EncodeResponse(_message.Message):
     __slots__ = ("token_ids", "digests", "system_tokens", "public_tokens", "revision")

@@ -70,11 +70,9 @@ class Cluster:
         """Close the links to workers."""
         await self._workers.close()
 
-    async def encode(
-        self, model: str, request: worker_pb2.EncodeRequest, deadline: float | None
-    ) -> worker_pb2.EncodeResponse:
-        """Tokenize at any worker of `model`; raises InvalidRequest, DeadlineExceeded, Unavailable without any."""
-        return await self._workers.encode(self.members.serving(model), request, deadline)
+    async def encode(self, request: worker_pb2.EncodeRequest, deadline: float | None) -> worker_pb2.EncodeResponse:
+        """Tokenize at any worker of the model; raises InvalidRequest, DeadlineExceeded, Unavailable without any."""
+        return await self._workers.encode(self.members.serving(request.model), request, deadline)
 
     async def place(self, request: scheduler_pb2.DispatchRequest) -> Placement:
         """The scheduler's choice. While none leads, the least loaded of the last known members; where the leader has no

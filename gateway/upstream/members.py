@@ -4,12 +4,15 @@ from collections.abc import Callable, Collection, Mapping
 
 from fairlead.errors import InvalidRequest, Unavailable, listed
 from fairlead.v1 import scheduler_pb2
+from serving.wire import served_models
 
 CLIPPED = 128  # characters of an unknown model's name that an error repeats
 
 
 class Members:
     """Live workers by name, each model's workers and limits, and which models' pools are overloaded.
+
+    A worker that serves several models is among the workers of each.
 
     Of every worker that the leader has told of, its word is taken. Those that only an earlier leader told of are
     inherited: they may still have to attach to this one.
@@ -52,7 +55,8 @@ class Members:
         """For tests."""
         assert not self._told.keys() & self._inherited.keys()
         assert self._by_worker == self._told | self._inherited
-        assert sum(map(len, self._pools.values())) == len(self._by_worker)
+        served = sum(len(served_models(member)) for member in self._by_worker.values())
+        assert sum(map(len, self._pools.values())) == served
         assert self._pools.keys() == self._limits.keys()
 
     def forget_overload(self) -> None:
@@ -100,10 +104,13 @@ class Members:
     def _pool(self) -> None:
         self._by_worker = dict(sorted((self._inherited | self._told).items()))
         pools: dict[str, list[scheduler_pb2.Member]] = {}
+        infos: dict[str, list[scheduler_pb2.ModelInfo]] = {}
         for member in self._by_worker.values():
-            pools.setdefault(member.model.name, []).append(member)
+            for info in served_models(member):
+                pools.setdefault(info.name, []).append(member)
+                infos.setdefault(info.name, []).append(info)
         self._pools = dict(sorted(pools.items()))
-        self._limits = {model: _smallest([m.model for m in members]) for model, members in pools.items()}
+        self._limits = {model: _smallest(of_workers) for model, of_workers in infos.items()}
 
 
 def _smallest(infos: list[scheduler_pb2.ModelInfo]) -> scheduler_pb2.ModelInfo:

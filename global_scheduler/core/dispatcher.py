@@ -60,7 +60,8 @@ class Dispatcher:
         member = self._fleet.at(slot)
         self._fleet.booked(member, 1)
         # A worker of another revision will hold these tokens under other digests.
-        expected = member.identity.revision == request.revision and self._index.expect(slot, request.digests)
+        is_same = member.identity.revisions[request.model] == request.revision
+        expected = is_same and self._index.expect(slot, request.digests)
         matched = blocks * member.identity.block_tokens
         assignment = self._assignments[key] = Assignment(request, member, matched, expected, source)
         self._unaccepted.setdefault(source, {})[key] = None
@@ -148,12 +149,14 @@ class Dispatcher:
         return self._fleet.live(now)
 
     def overloaded(self, now: float) -> dict[str, bool]:
-        """Each live pool's overload, by model. A queue at a worker that drains, or rests, is none of the pool's."""
+        """Return each live pool's overload, by model. A worker counts in the pool of each of its models, since their
+        requests wait in one queue; a worker that drains, or rests, counts in none."""
         pools: dict[str, list[Member]] = {}
         for member in self._fleet.live(now):
-            pool = pools.setdefault(member.identity.model, [])
-            if not member.load.draining:
-                pool.append(member)
+            for model in member.identity.revisions:
+                pool = pools.setdefault(model, [])
+                if not member.load.draining:
+                    pool.append(member)
         self._overload = {model: self._overload.get(model) or Overload() for model in sorted(pools)}
         return {model: overload.update(pools[model], now) for model, overload in self._overload.items()}
 

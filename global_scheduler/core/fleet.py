@@ -1,7 +1,7 @@
 """The workers attached to the scheduler."""
 
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from global_scheduler.core.queues import Queues
@@ -9,16 +9,15 @@ from global_scheduler.core.queues import Queues
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a worker says once, when it attaches."""
+    """What a worker says once, when it attaches. The models that it serves share its KV cache and its batch."""
 
     worker: str
     instance: str
     address: str
-    model: str
+    revisions: Mapping[str, str]  # of each model, by its name; workers that do not say have one in common, empty
     block_tokens: int
     kv_tokens: int
     max_running: int
-    revision: str = ""  # of the model; workers that do not say have one in common
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class Member:
 
 
 class Fleet:
-    """Members by name and slot; sets of them are bitmasks by slot.
+    """Members by name and slot; sets of them are bitmasks by slot. A member is in the pool of each of its models.
 
     A member is stale, and to be given up, once it has been silent for more than `stall_timeout` seconds. One that says
     that its requests have made no step for `step_timeout` seconds stays, in case it recovers, but counts as absent.
@@ -68,18 +67,20 @@ class Fleet:
         assert identity.worker not in self._members, f"{identity.worker} is attached already"
         slot = next(slot for slot in range(len(self._members) + 1) if slot not in self._by_slot)
         member = self._members[identity.worker] = self._by_slot[slot] = Member(slot, identity, now)
-        self._pools[identity.model] = self._pools.get(identity.model, 0) | 1 << slot
+        for model in identity.revisions:
+            self._pools[model] = self._pools.get(model, 0) | 1 << slot
         self.queues.join(slot, identity.max_running)
         self.reported(member, member.load, now)
         return member
 
     def remove(self, member: Member) -> None:
         """The member's slot becomes free."""
-        bit, model = 1 << member.slot, member.identity.model
+        bit = 1 << member.slot
         del self._members[member.identity.worker], self._by_slot[member.slot]
-        self._pools[model] &= ~bit
-        if not self._pools[model]:
-            del self._pools[model]
+        for model in member.identity.revisions:
+            self._pools[model] &= ~bit
+            if not self._pools[model]:
+                del self._pools[model]
         self._fresh.pop(member, None)
         self._available &= ~bit
         self.waiting &= ~bit
@@ -156,7 +157,8 @@ class Fleet:
             assert self._by_slot[member.slot] is member, f"{name} is not in slot {member.slot}"
             length = self.queues.length(member.slot)
             assert member.outstanding == length, f"{name}: {member.outstanding} outstanding, a queue of {length}"
-            pools[member.identity.model] = pools.get(member.identity.model, 0) | 1 << member.slot
+            for model in member.identity.revisions:
+                pools[model] = pools.get(model, 0) | 1 << member.slot
             available = self._is_available(member)
             assert bool(member.load.waiting) == bool(self.waiting >> member.slot & 1), f"{name}: waiting"
             assert available == bool(self._available >> member.slot & 1), f"{name}: available is not {available}"

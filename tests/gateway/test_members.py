@@ -13,9 +13,14 @@ from gateway.upstream.members import Members
 WORKERS = st.frozensets(st.sampled_from("abc"))
 
 
-def member(worker: str, model: str = "m", context: int = 100, *, draining: bool = False) -> scheduler_pb2.Member:
-    info = scheduler_pb2.ModelInfo(name=model, max_model_tokens=context, kv_tokens=1000, vocab_size=10)
-    return scheduler_pb2.Member(worker=worker, model=info, load=scheduler_pb2.Load(draining=draining))
+def member(worker: str, *models: str, context: int = 100, draining: bool = False) -> scheduler_pb2.Member:
+    """A worker of `models`, by default of `m` alone."""
+    infos = [
+        scheduler_pb2.ModelInfo(name=model, max_model_tokens=context, kv_tokens=1000, vocab_size=10)
+        for model in models or ("m",)
+    ]
+    load = scheduler_pb2.Load(draining=draining)
+    return scheduler_pb2.Member(worker=worker, model=infos[0], models=infos, load=load)
 
 
 def state(*members: scheduler_pb2.Member, overloaded: str = "") -> scheduler_pb2.ClusterState:
@@ -124,6 +129,28 @@ def test_a_model_is_as_large_as_its_smallest_worker() -> None:
     members = Members()
     members.hear(state(member("a", context=100), member("b", context=50)))
     assert members.resolve("m").max_model_tokens == 50
+
+
+def test_a_worker_of_several_models_is_a_member_of_each_ones_pool() -> None:
+    members = Members()
+    members.hear(state(member("a", "m", "n", context=50), member("b", "n"), member("c", "m", draining=True)))
+    pools = {model: [known.worker for known in pool] for model, pool in members.pools().items()}
+    assert pools == {"m": ["a", "c"], "n": ["a", "b"]}
+    assert [known.worker for known in members.serving("m")] == ["a"]
+    assert members.resolve("n").max_model_tokens == 50, "as large as at the smaller of its workers"
+    members.check_invariants()
+    members.hear(state(member("b", "n")))
+    assert list(members.pools()) == ["n"]
+    assert members.resolve("").max_model_tokens == 100
+
+
+def test_a_scheduler_that_knows_of_one_model_per_worker_is_understood() -> None:
+    members = Members()
+    older = member("a")
+    older.ClearField("models")
+    members.hear(state(older))
+    assert [known.worker for known in members.serving("m")] == ["a"]
+    members.check_invariants()
 
 
 def test_names_of_models() -> None:

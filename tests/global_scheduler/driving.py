@@ -13,10 +13,10 @@ CONFIG = PolicyConfig(QUANTUM, WeightedTokens())
 STALL = 5
 
 
-def identity(worker: str, model: str = "m", instance: str = "", max_running: int = 10) -> Identity:
-    return Identity(
-        worker, instance or worker, f"{worker}:1", model, block_tokens=16, kv_tokens=1000, max_running=max_running
-    )
+def identity(worker: str, *models: str, instance: str = "", max_running: int = 10) -> Identity:
+    """A worker of `models`, by default of `m` alone."""
+    revisions = dict.fromkeys(models or ("m",), "")
+    return Identity(worker, instance or worker, f"{worker}:1", revisions, 16, kv_tokens=1000, max_running=max_running)
 
 
 def request(name: str, **fields: Any) -> Request:

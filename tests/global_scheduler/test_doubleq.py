@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -18,19 +19,26 @@ from tests.global_scheduler.driving import CONFIG, QUANTUM, dispatcher, identity
 
 CLIENTS, WORKERS = "xyz", "abcd"
 CAPACITY = {"a": 10, "b": 10, "c": 20, "d": 10}
-MODEL = {"a": "m", "b": "m", "c": "m", "d": "n"}
+MODELS = "mn"
+SERVED = {"a": "m", "b": "mn", "c": "m", "d": "n"}  # at first
 # Chains with shared beginnings: a digest is its whole prefix, as in the real block chain.
 CHAINS = st.lists(st.integers(0, 1), max_size=4).map(
     lambda path: tuple(int("1" + "".join(map(str, path[: n + 1])), 2) for n in range(len(path)))
 )
 
 
-class NaiveWorker:
-    """One attachment. `q` by client: what is absent has never been used and is a full quantum."""
+def chain_of(model: str, chain: tuple[int, ...]) -> tuple[int, ...]:
+    """The same tokens, as `model` knows them."""
+    return tuple(digest + (MODELS.index(model) << 8) for digest in chain)
 
-    def __init__(self, member: Member) -> None:
+
+class NaiveWorker:
+    """One attachment. `q` by client and model: what is absent has never been used and is a full quantum."""
+
+    def __init__(self, member: Member, models: str) -> None:
         self.member = member
-        self.q: dict[str, int] = {}
+        self.models = models
+        self.q: dict[tuple[str, str], int] = {}
         self.s = 0
         self.held: set[int] = set()
         self.expected: list[tuple[int, ...]] = []
@@ -43,7 +51,8 @@ class NaiveWorker:
 
 
 class DispatchMachine(RuleBasedStateMachine):
-    """Requests of three clients for two models; workers drain, are excluded, die and come back; gateways die."""
+    """Requests of three clients for two models, of which a worker may serve both; workers drain, are excluded, die and
+    come back, with other models perhaps; gateways die."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,14 +60,18 @@ class DispatchMachine(RuleBasedStateMachine):
         self.dispatcher = Dispatcher(self.policy, BlockIndex(1000), Fleet(stall_timeout=5))
         self.workers: dict[str, NaiveWorker] = {}
         for name in WORKERS:
-            self.joins(name)
-        # Request -> client, worker, input tokens, chain if placed here, the asking gateway until a worker confirms.
-        self.running: dict[str, tuple[str, str, int, tuple[int, ...] | None, int]] = {}
+            self.joins(name, SERVED[name])
+        # Request -> client and model, worker, input tokens, chain if placed here, the asking gateway until a worker
+        # confirms.
+        self.running: dict[str, tuple[tuple[str, str], str, int, tuple[int, ...] | None, int]] = {}
         self.count = 0
 
-    def joins(self, name: str) -> None:
-        who = identity(name, MODEL[name], max_running=CAPACITY[name])
-        self.workers[name] = NaiveWorker(self.dispatcher.attached(who, (), now=0))
+    def joins(self, name: str, models: str) -> None:
+        who = identity(name, *models, max_running=CAPACITY[name])
+        self.workers[name] = NaiveWorker(self.dispatcher.attached(who, (), now=0), models)
+
+    def pool(self, model: str) -> dict[str, NaiveWorker]:
+        return {name: worker for name, worker in sorted(self.workers.items()) if model in worker.models}
 
     def name(self) -> str:
         self.count += 1
@@ -73,8 +86,8 @@ class DispatchMachine(RuleBasedStateMachine):
         source=st.integers(1, 2),
     )
     def arrived(self, client: str, model: str, tokens: int, chain: tuple[int, ...], excluded: str, source: int) -> None:
-        pool = {name: worker for name, worker in sorted(self.workers.items()) if MODEL[name] == model}
-        candidates = {n: w for n, w in pool.items() if not w.draining and n not in excluded}
+        account, chain = (client, model), chain_of(model, chain)
+        candidates = {n: w for n, w in self.pool(model).items() if not w.draining and n not in excluded}
         asked = request(
             self.name(),
             client=client,
@@ -87,23 +100,21 @@ class DispatchMachine(RuleBasedStateMachine):
         if not candidates:
             assert assignment is None
             return
-        expected = self.select(client, chain, pool, candidates)
+        expected = self.select(account, chain, candidates)
         worker = self.workers[expected]
         assert placed(assignment) == expected
         assert assignment is not None
         assert assignment.matched_tokens == 16 * worker.matches(chain)
-        worker.q[client] = worker.q.get(client, QUANTUM) - tokens
+        worker.q[account] = worker.q.get(account, QUANTUM) - tokens
         worker.s += 1
         worker.expected.append(chain)
-        self.running[asked.request_id] = (client, expected, tokens, chain, source)
+        self.running[asked.request_id] = (account, expected, tokens, chain, source)
 
-    def select(
-        self, client: str, chain: tuple[int, ...], pool: dict[str, NaiveWorker], candidates: dict[str, NaiveWorker]
-    ) -> str:
+    def select(self, account: tuple[str, str], chain: tuple[int, ...], candidates: dict[str, NaiveWorker]) -> str:
         """SELECTWORKER."""
         longest = max(worker.matches(chain) for worker in candidates.values())
-        self.replenish(client, pool, candidates)
-        available = [name for name, worker in candidates.items() if worker.q.get(client, QUANTUM) > 0]
+        self.replenish(account, candidates)
+        available = [name for name, worker in candidates.items() if worker.q.get(account, QUANTUM) > 0]
         sticky = [name for name in available if candidates[name].matches(chain) == longest]
         chosen, shortest = min(sticky or available, key=self.order), min(available, key=self.order)
         length, other = self.workers[chosen].s, self.workers[shortest].s
@@ -112,12 +123,12 @@ class DispatchMachine(RuleBasedStateMachine):
             return shortest
         return chosen
 
-    def replenish(self, client: str, pool: dict[str, NaiveWorker], candidates: dict[str, NaiveWorker]) -> None:
+    def replenish(self, account: tuple[str, str], candidates: dict[str, NaiveWorker]) -> None:
         """Lines 4 to 6."""
-        while not any(worker.q.get(client, QUANTUM) > 0 for worker in candidates.values()):
-            for worker in pool.values():
-                if worker.q.get(client, QUANTUM) <= 0:
-                    worker.q[client] += QUANTUM
+        while not any(worker.q.get(account, QUANTUM) > 0 for worker in candidates.values()):
+            for worker in self.pool(account[1]).values():
+                if worker.q.get(account, QUANTUM) <= 0:
+                    worker.q[account] += QUANTUM
 
     def order(self, name: str) -> tuple[Fraction, int]:
         worker = self.workers[name]
@@ -127,12 +138,12 @@ class DispatchMachine(RuleBasedStateMachine):
     @rule(pick=st.integers(0, 1000), output=st.integers(0, 200))
     def ended(self, pick: int, output: int) -> None:
         name = sorted(self.running)[pick % len(self.running)]
-        client, at, _, chain, _ = self.running.pop(name)
+        account, at, _, chain, _ = self.running.pop(name)
         worker = self.workers[at]
-        self.dispatcher.accepted(worker.member, request(name, client=client, model=MODEL[at]), 0)
+        self.dispatcher.accepted(worker.member, request(name, client=account[0], model=account[1]), 0)
         self.dispatcher.ended(worker.member, name, 1, True, output)
         worker.s -= 1
-        worker.q[client] -= 2 * output
+        worker.q[account] -= 2 * output
         if chain is not None:
             worker.expected.remove(chain)
             if output:
@@ -152,10 +163,10 @@ class DispatchMachine(RuleBasedStateMachine):
             self.undone(name)
 
     def undone(self, name: str) -> None:
-        client, at, tokens, chain, _ = self.running.pop(name)
+        account, at, tokens, chain, _ = self.running.pop(name)
         worker = self.workers[at]
         worker.s -= 1
-        worker.q[client] = min(QUANTUM, worker.q[client] + max(0, tokens - KEPT_TOKENS))
+        worker.q[account] = min(QUANTUM, worker.q[account] + max(0, tokens - KEPT_TOKENS))
         if chain is not None:
             worker.expected.remove(chain)
 
@@ -163,9 +174,9 @@ class DispatchMachine(RuleBasedStateMachine):
     @rule(pick=st.integers(0, 1000))
     def accepted(self, pick: int) -> None:
         name = sorted(self.running)[pick % len(self.running)]
-        client, at, tokens, chain, _ = self.running[name]
-        self.dispatcher.accepted(self.workers[at].member, request(name, client=client, model=MODEL[at]), 0)
-        self.running[name] = (client, at, tokens, chain, 0)
+        (client, model), at, tokens, chain, _ = self.running[name]
+        self.dispatcher.accepted(self.workers[at].member, request(name, client=client, model=model), 0)
+        self.running[name] = ((client, model), at, tokens, chain, 0)
 
     @rule(source=st.integers(1, 2))
     def a_gateway_died(self, source: int) -> None:
@@ -173,17 +184,19 @@ class DispatchMachine(RuleBasedStateMachine):
         for name in [name for name, entry in self.running.items() if entry[4] == source]:
             self.undone(name)
 
-    @rule(at=st.sampled_from(WORKERS), client=st.sampled_from(CLIENTS), tokens=st.integers(1, 250))
-    def placed_by_somebody_else(self, at: str, client: str, tokens: int) -> None:
+    @rule(
+        at=st.sampled_from(WORKERS), pick=st.integers(0, 1), client=st.sampled_from(CLIENTS), tokens=st.integers(1, 250)
+    )
+    def placed_by_somebody_else(self, at: str, pick: int, client: str, tokens: int) -> None:
         """A gateway that was alone, or a scheduler that this one stands by for."""
         worker, name = self.workers[at], self.name()
-        asked = request(name, client=client, model=MODEL[at], prompt_tokens=tokens)
+        account = client, worker.models[pick % len(worker.models)]
+        asked = request(name, client=client, model=account[1], prompt_tokens=tokens)
         self.dispatcher.accepted(worker.member, asked, 0)
-        pool = {name: other for name, other in self.workers.items() if MODEL[name] == MODEL[at]}
-        self.replenish(client, pool, {n: w for n, w in pool.items() if n == at or not w.draining})
-        worker.q[client] = worker.q.get(client, QUANTUM) - tokens
+        self.replenish(account, {n: w for n, w in self.pool(account[1]).items() if n == at or not w.draining})
+        worker.q[account] = worker.q.get(account, QUANTUM) - tokens
         worker.s += 1
-        self.running[name] = (client, at, tokens, None, 0)
+        self.running[name] = (account, at, tokens, None, 0)
 
     @rule(at=st.sampled_from(WORKERS), turns=st.booleans(), waiting=st.integers(0, 2))
     def reports(self, at: str, turns: bool, waiting: int) -> None:
@@ -192,15 +205,16 @@ class DispatchMachine(RuleBasedStateMachine):
         worker.draining, worker.waiting = worker.draining != turns, waiting
         self.dispatcher.reported(worker.member, Load(draining=worker.draining, waiting=waiting), 0)
 
-    @rule(at=st.sampled_from(WORKERS))
-    def dies_and_comes_back(self, at: str) -> None:
+    @rule(at=st.sampled_from(WORKERS), models=st.sampled_from(["m", "n", "mn"]))
+    def dies_and_comes_back(self, at: str, models: str) -> None:
         self.dispatcher.lost(self.workers[at].member)
-        self.joins(at)
+        self.joins(at, models)
         self.running = {name: entry for name, entry in self.running.items() if entry[1] != at}
 
-    @rule(at=st.sampled_from(WORKERS), chain=CHAINS)
-    def cached(self, at: str, chain: tuple[int, ...]) -> None:
+    @rule(at=st.sampled_from(WORKERS), pick=st.integers(0, 1), chain=CHAINS)
+    def cached(self, at: str, pick: int, chain: tuple[int, ...]) -> None:
         worker = self.workers[at]
+        chain = chain_of(worker.models[pick % len(worker.models)], chain)
         worker.held |= set(chain)
         self.dispatcher.progressed(worker.member, runs(zip(chain, (0, *chain), strict=False)), b"")
 
@@ -218,9 +232,9 @@ class DispatchMachine(RuleBasedStateMachine):
         self.dispatcher.check_invariants()
         for name, worker in self.workers.items():
             assert worker.member.outstanding == worker.s, name
-            for client in CLIENTS:
-                balance = self.policy.balance(client, MODEL[name], worker.member.slot)
-                assert balance == worker.q.get(client, QUANTUM) * MICRO, (name, client)
+            for account in product(CLIENTS, MODELS):
+                balance = self.policy.balance(*account, worker.member.slot)
+                assert balance == worker.q.get(account, QUANTUM) * MICRO, (name, account)
 
 
 TestDispatch = DispatchMachine.TestCase
@@ -260,7 +274,7 @@ def test_a_prompt_that_was_aborted_before_its_first_token_is_held_nowhere() -> N
 
 def test_models_have_separate_accounts() -> None:
     made, _ = dispatcher(workers=("a",))
-    other = made.attached(identity("n1", model="n"), (), 0)
+    other = made.attached(identity("n1", "n"), (), 0)
     made.dispatch(request("1", prompt_tokens=1000), 0)
     assert placed(made.dispatch(request("2", model="n"), 0)) == other.identity.worker
     policy = made.policy

@@ -22,7 +22,7 @@ STEPS = st.lists(
 class TestEveryPolicy:
     def test_never_chooses_who_is_no_candidate(self, policy: str) -> None:
         made, (_, b) = dispatcher(policy, ("a", "b"))
-        other = made.attached(identity("other", model="n"), (), 0)
+        other = made.attached(identity("other", "n"), (), 0)
         assert placed(made.dispatch(request("1", excluded=("a",)), 0)) == "b"
         assert placed(made.dispatch(request("2", model="n"), 0)) == other.identity.worker
         made.reported(b, Load(draining=True), 0)
@@ -161,7 +161,7 @@ def test_preble_exploits_a_long_match_explores_with_a_short_one_and_rebalances()
 
 def test_a_worker_of_another_revision_is_not_believed_to_hold_a_prefix() -> None:
     deciding, _ = dispatcher(workers=())
-    member = deciding.attached(replace(identity("a"), revision="r1"), (), now=0)
+    member = deciding.attached(replace(identity("a"), revisions={"m": "r1"}), (), now=0)
     for number, (revision, matched) in enumerate([("r2", 0), ("r2", 0), ("r1", 0), ("r1", 16)]):
         chain = pack_digests([1 if revision == "r1" else 2])
         asked = request(str(number), digests=chain, revision=revision, prompt_tokens=20)

@@ -98,6 +98,69 @@ async def test_membership_follows_the_workers_stream(channel: grpc.aio.Channel) 
     assert [r.worker for r in await dispatch(gateway, request("3"))] == [""]
 
 
+def info(model: str, **fields: Any) -> pb.ModelInfo:
+    return pb.ModelInfo(**({"name": model, "block_tokens": 16, "kv_tokens": 1000, "max_running": 8} | fields))
+
+
+async def test_a_worker_of_two_models_gets_the_requests_of_both(channel: grpc.aio.Channel) -> None:
+    """Beside one of a version that knows of one model only."""
+    stub = scheduler_pb2_grpc.SchedulerStub(channel)
+    watch = stub.Watch(pb.WatchRequest(), metadata=METADATA)
+    gateway = stub.Dispatch(metadata=METADATA)
+    both = stub.Attach(metadata=METADATA)
+    await both.write(hello("both", model=info("m"), models=[info("m", revision="r1"), info("n", revision="r2")]))
+    assert (await both.read()).HasField("attached")
+    older = await attach(channel, "older")
+    state = await until(watch, lambda s: len(s.members) == 2)
+    served = {member.worker: [model.name for model in member.models] for member in state.members}
+    assert served == {"both": ["m", "n"], "older": ["m"]}
+    assert [(member.model.name, member.worker) for member in state.members] == [("m", "both"), ("m", "older")]
+    assert [pool.model for pool in state.pools] == ["m", "n"]
+
+    alone = {"model": "n", "revision": "r2"}
+    replies = await dispatch(gateway, request("1", **alone), request("2", **alone))
+    assert [(reply.worker, reply.matched_tokens) for reply in replies] == [("both", 0), ("both", 48)]
+    # A standby hears of requests by model; one that its worker does not serve is nobody's.
+    accepted = [
+        pb.AcceptedRequest(request_id=model, attempt=1, client="bob", prompt_tokens=9, weight=1, model=model)
+        for model in ("n", "nobody's")
+    ]
+    await both.write(pb.WorkerReport(progress=pb.Progress(accepted=accepted)))
+    await both.write(pb.WorkerReport(load=pb.Load(waiting=7)))
+    await until(watch, lambda s: any(member.load.waiting == 7 for member in s.members))
+    admin = scheduler_pb2_grpc.AdminStub(channel)
+    assert (await admin.Status(pb.StatusRequest(), metadata=METADATA)).placed_by_others == 1
+
+    both.cancel()
+    await until(watch, lambda s: [member.worker for member in s.members] == ["older"])
+    last = await dispatch(gateway, request("3"), request("4", **alone))
+    assert [(reply.worker, reply.unplaced) for reply in last] == [
+        ("older", pb.UNPLACED_UNSPECIFIED),
+        ("", pb.UNPLACED_NO_WORKER),
+    ]
+    older.cancel()
+
+
+@pytest.mark.parametrize(
+    ("models", "problem"),
+    [
+        ([info("m"), info("")], "hello.models.name: must be given"),
+        ([info("m"), info("m")], "hello.models.name: each must have a name of its own, got m, m"),
+        (
+            [info("m"), info("n", kv_tokens=9)],
+            r"hello.models.kv_tokens: must be the same of all models of a worker, got 1000 \(m\) and 9 \(n\)",
+        ),
+    ],
+)
+async def test_models_that_cannot_be_of_one_worker_are_refused(
+    channel: grpc.aio.Channel, models: list[pb.ModelInfo], problem: str
+) -> None:
+    call = scheduler_pb2_grpc.SchedulerStub(channel).Attach(metadata=METADATA)
+    await call.write(hello(models=models))
+    with pytest.raises(grpc.aio.AioRpcError, match=problem):
+        await call.read()
+
+
 async def test_load_reaches_watchers_and_service_the_operator(channel: grpc.aio.Channel) -> None:
     worker = await attach(channel)
     watch = scheduler_pb2_grpc.SchedulerStub(channel).Watch(pb.WatchRequest(), metadata=METADATA)

@@ -1,0 +1,103 @@
+"""Which workers may take a request, where a worker may serve several models."""
+
+from dataclasses import dataclass, field
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from global_scheduler.core.fleet import Fleet, Load, Member
+from global_scheduler.core.overload import QUEUE_SECONDS
+from tests.global_scheduler.driving import STALL, dispatcher, identity, placed, request
+
+MODELS = ("m", "n", "o")
+NAMES = st.sampled_from("abcde")
+SERVED = st.frozensets(st.sampled_from(MODELS), min_size=1)
+STEP_TIMEOUT = 30.0
+LOADS = st.builds(Load, draining=st.booleans(), stalled_seconds=st.sampled_from([0.0, STEP_TIMEOUT, STEP_TIMEOUT + 1]))
+
+
+@dataclass
+class NaiveWorker:
+    """One attachment."""
+
+    member: Member
+    models: frozenset[str]
+    reported_at: float
+    load: Load = field(default_factory=Load)
+
+    def takes(self, model: str, excluded: frozenset[str], now: float) -> bool:
+        load, instance = self.load, self.member.identity.instance
+        is_live = now - self.reported_at <= STALL and load.stalled_seconds <= STEP_TIMEOUT
+        return is_live and model in self.models and not load.draining and instance not in excluded
+
+
+class Fleets(RuleBasedStateMachine):
+    """Workers of any models come, report, fall silent and go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fleet = Fleet(STALL, STEP_TIMEOUT)
+        self.workers: dict[str, NaiveWorker] = {}
+        self.now = 0.0
+        self.instances = 0
+
+    @rule(name=NAMES, models=SERVED)
+    def attaches(self, name: str, models: frozenset[str]) -> None:
+        if name in self.workers:
+            self.fleet.remove(self.workers.pop(name).member)
+        self.instances += 1
+        who = identity(name, *sorted(models), instance=f"{name}{self.instances}")
+        self.workers[name] = NaiveWorker(self.fleet.attach(who, self.now), models, self.now)
+
+    @precondition(lambda self: self.workers)
+    @rule(name=NAMES)
+    def leaves(self, name: str) -> None:
+        if name in self.workers:
+            self.fleet.remove(self.workers.pop(name).member)
+
+    @rule(name=NAMES, load=LOADS)
+    def reports(self, name: str, load: Load) -> None:
+        if name in self.workers:
+            worker = self.workers[name]
+            worker.load, worker.reported_at = load, self.now
+            self.fleet.reported(worker.member, load, self.now)
+
+    @rule(seconds=st.sampled_from([0.5, STALL, STALL + 1]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+
+    @rule(model=st.sampled_from([*MODELS, "nobody's"]), names=st.frozensets(NAMES))
+    def a_request_comes(self, model: str, names: frozenset[str]) -> None:
+        excluded = frozenset(self.workers[name].member.identity.instance for name in names if name in self.workers)
+        expected = [worker for worker in self.workers.values() if worker.takes(model, excluded, self.now)]
+        candidates = self.fleet.candidates(model, excluded, self.now)
+        assert candidates == sum(1 << worker.member.slot for worker in expected)
+
+    @invariant()
+    def is_sound(self) -> None:
+        self.fleet.check_invariants()
+
+
+TestFleets = Fleets.TestCase
+TestFleets.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+def test_a_worker_of_two_models_has_one_queue_for_both() -> None:
+    made, _ = dispatcher("least-loaded", ())
+    for name, models in (("both", "mn"), ("one", "n")):
+        made.attached(identity(name, *models), (), 0)
+    of_m = [placed(made.dispatch(request(f"m{number}"), 0)) for number in range(3)]
+    assert of_m == ["both"] * 3
+    of_n = [placed(made.dispatch(request(f"n{number}", model="n"), 0)) for number in range(4)]
+    assert of_n == ["one", "one", "one", "both"], "requests of the other model count"
+
+
+def test_a_pressed_worker_counts_in_the_pool_of_each_of_its_models() -> None:
+    made, _ = dispatcher(workers=())
+    shared, other = made.attached(identity("both", "m", "n"), (), 0), made.attached(identity("one", "o"), (), 0)
+    made.reported(shared, Load(queue_seconds=QUEUE_SECONDS), 0)
+    assert made.overloaded(0) == {"m": True, "n": True, "o": False}
+    made.reported(other, Load(queue_seconds=QUEUE_SECONDS), 0)
+    made.lost(shared)
+    assert made.overloaded(0) == {"o": True}
