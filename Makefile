@@ -6,6 +6,8 @@ READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo up test test-fast attack simulate-faults lint format protos build clean
+# One process of tests for each core, up to four; each computes with one thread, or they would take turns at every core.
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist worksteal
 SEEDS ?= 1000
 ATTACKS ?= --rounds 1000 --fuzzed 1000000 --calls 100000 --users 10000 --frames 20000
 
@@ -29,10 +31,10 @@ up: setup ## start gateway, scheduler and workers on this machine, until Ctrl-C
 	$(BIN)/fairlead up
 
 test: setup ## run the whole test suite
-	$(BIN)/pytest -q
+	$(PYTEST)
 
 test-fast: setup ## run the tests that start no services and load no model
-	$(BIN)/pytest -q -m "not e2e and not model"
+	$(PYTEST) -m "not e2e and not model"
 
 attack: setup ## attack real processes for hours, or as long as ATTACKS says, and write build/attacks.md
 	@mkdir -p build

@@ -11,7 +11,12 @@ from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc as
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as rpc
 
 from tests.otlp import MetricsReceiver, Receiver
-from tests.seed import pytest_configure, pytest_sessionstart, pytest_terminal_summary  # noqa: F401 - hooks
+from tests.seed import (  # noqa: F401 - hooks
+    pytest_configure,
+    pytest_configure_node,
+    pytest_sessionstart,
+    pytest_terminal_summary,
+)
 from tests.services import SECRET, Process, StartService
 
 # How fast an example runs says something about the machine and its other load, nothing about the code.

@@ -7,16 +7,17 @@ from pathlib import Path
 
 import redis
 
+from tests.lock import exclusively
 from tests.services import eventually
 
 
 def installed() -> str:
     """The path of redis-server, from the distribution's package if it is not there yet."""
+    if shutil.which("redis-server") is None:
+        with exclusively():
+            subprocess.run(["apt-get", "update", "-qq"], check=True)
+            subprocess.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", "redis-server"], check=True)
     path = shutil.which("redis-server")
-    if path is None:
-        subprocess.run(["apt-get", "update", "-qq"], check=True)
-        subprocess.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", "redis-server"], check=True)
-        path = shutil.which("redis-server")
     assert path is not None, "redis-server is not installed, and the package brings none"
     return path
 

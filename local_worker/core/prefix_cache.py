@@ -219,12 +219,10 @@ class PrefixCache:
             for page in request.pages:
                 uses[page] += 1
         assert uses == self._references, f"references {self._references} but uses {uses}"
-        free = sorted(self._free)
-        assert len(set(free)) == len(free), f"a page is free twice: {free}"
-        for page in range(self.pages):
-            states = (page in free, page in self._idle, self._references[page] > 0)
-            assert sum(states) == 1, f"page {page}: (free, idle, referenced) = {states}"
-            assert not (page in free and page in self._blocks), f"page {page} is free and published"
+        kept = sorted([*self._free, *self._idle, *(page for page, count in enumerate(uses) if count)])
+        assert kept == list(range(self.pages)), f"each of {self.pages} pages is free, idle or referenced, not {kept}"
+        both = self._blocks.keys() & self._free
+        assert not both, f"pages {both} are free and published"
         assert self._by_digest == {block.digest: page for page, block in self._blocks.items()}
         for page, block in self._blocks.items():
             if block.parent is not None:

