@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
+import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from functools import partial
 from typing import Protocol
 
 from fairlead.errors import FairleadError, Internal, InvalidRequest
@@ -26,6 +26,7 @@ from serving.wire import sampling_to_proto
 
 log = logging.getLogger(__name__)
 MIN_TIMEOUT = 0.001  # seconds; 0 on the wire is none
+Question = commands.Decide | commands.Encode | commands.Place
 
 
 class Front(Protocol):
@@ -54,81 +55,83 @@ class CallDriver:
         self._call = call
         self._machine = CallMachine(reader_seconds)
         self._loop = asyncio.get_running_loop()
-        self._asking: asyncio.Task[None] | None = None  # Decide, Encode or Place is being carried out
+        self._question: Question | None = None  # not begun with
+        self._answering: asyncio.Task[None] | None = None
         self._admitted: Admitted | None = None
         self._work: Work | None = None
         self._placement: Placement | None = None
         self._attempt: workers.Attempt | None = None
         self._message: inference_pb2.GenerateResponse | None = None  # to be written next
-        self._stirred = asyncio.Event()  # there is a message, or the call has ended
+        self._waiting: asyncio.Future[None] | None = None  # for a message, or for the call's end
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_due = 0.0
+        self._timer_due = math.inf
 
     async def messages(self) -> AsyncIterator[inference_pb2.GenerateResponse]:
         """What the caller is to be written. A message is taken when the next one is asked for."""
         self._tell(events.Arrived(self._call.deadline))
         while True:
-            await self._stirred.wait()
-            self._stirred.clear()
             while self._message is not None:
                 message, self._message = self._message, None
                 yield message
                 self._tell(events.Written())
             if self._machine.outcome is not None:
                 return
+            self._waiting = self._loop.create_future()
+            await self._waiting
 
     def gone(self) -> None:
-        """The caller is gone; without effect on a call that has ended."""
+        """The caller is gone; without effect on a call that has ended. Every call is told so: no timer outlives it."""
         self._tell(events.Cancelled())
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _tell(self, event: events.Event) -> None:
         """One step. An error in it is ours: it ends this call, and nothing else."""
         try:
-            self._handle(event)
+            self._step(event)
         except Exception:
-            self._handle(self._defect())
-        self._arm()
+            self._step(self._defect())
 
     def _receive(self, message: workers.Event) -> None:
         """From the worker, as it comes."""
         try:
-            self._handle(self._event(message))
+            self._step(self._event(message))
         except Exception:
-            self._handle(self._defect())
-        self._arm()
+            self._step(self._defect())
 
-    def _handle(self, event: events.Event) -> None:
-        for command in self._machine.handle(event, self._loop.time()):
+    def _step(self, event: events.Event) -> None:
+        machine = self._machine
+        for command in machine.handle(event, self._loop.time()):
             self._carry_out(command)
+        due = machine.next_deadline()
+        if due is not None and due < self._timer_due:
+            self._arm(due)
 
     def _defect(self) -> events.Failed:
         log.exception("call failed", extra={"request_id": self._call.request_id})
         return events.Failed(Internal("internal error of the gateway; see its log"))
 
-    def _arm(self) -> None:
+    def _arm(self, due: float) -> None:
         """Have one timer that fires no later than the machine wants; one that fires earlier does no harm."""
-        due = self._machine.next_deadline()
-        if self._timer is not None and (due is None or due < self._timer_due):
+        if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-        if self._timer is None and due is not None:
-            self._timer, self._timer_due = self._loop.call_at(due, self._tick), due
+        self._timer, self._timer_due = self._loop.call_at(due, self._tick), due
 
     def _tick(self) -> None:
-        self._timer = None
+        self._timer, self._timer_due = None, math.inf
         self._tell(events.Tick())
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
 
     def _carry_out(self, command: commands.Command) -> None:
         match command:
             case commands.Send():
                 self._message = self._response(command.message)
-                self._stirred.set()
-            case commands.Decide():
-                self._ask(self._decide)
-            case commands.Encode():
-                self._ask(self._encode)
-            case commands.Place():
-                self._ask(partial(self._place, command))
+                self._wake()
+            case commands.Decide() | commands.Encode() | commands.Place():
+                self._ask(command)
             case commands.Submit():
                 self._submit(command)
             case commands.Abort():
@@ -141,18 +144,31 @@ class CallDriver:
             case commands.HangUp():
                 self._front.hang_up(command.error)
 
-    def _ask(self, answer: Callable[[], Awaitable[events.Event]]) -> None:
-        self._asking = asyncio.create_task(self._answer(answer))
+    def _ask(self, question: Question) -> None:
+        self._question = question
+        if self._answering is None:
+            self._answering = asyncio.create_task(self._answer_all())
 
-    async def _answer(self, answer: Callable[[], Awaitable[events.Event]]) -> None:
+    async def _answer_all(self) -> None:
+        """An answer mostly leads to the next question: all of them in one task."""
+        while self._question is not None:
+            question, self._question = self._question, None
+            self._tell(await self._answer(question))
+        self._answering = None
+
+    async def _answer(self, question: Question) -> events.Event:
         try:
-            event = await answer()
+            match question:
+                case commands.Decide():
+                    return await self._decide()
+                case commands.Encode():
+                    return await self._encode()
+                case commands.Place():
+                    return await self._place(question)
         except FairleadError as error:
-            event = events.Failed(error.with_traceback(None))  # whose frames would hold the request, and the error
+            return events.Failed(error.with_traceback(None))  # whose frames would hold the request, and the error
         except Exception:
-            event = self._defect()
-        self._asking = None
-        self._tell(event)
+            return self._defect()
 
     async def _decide(self) -> events.Decided:
         self._admitted = await self._front.admit(self._call)
@@ -217,7 +233,8 @@ class CallDriver:
         timings = self._call.timings
         match message:
             case worker_pb2.Tokens():
-                timings.first_token = timings.first_token or time.time_ns()
+                if not timings.first_token:
+                    timings.first_token = time.time_ns()
                 return events.Tokens(message.token_ids, message.text, message.service, message.logprobs)
             case worker_pb2.Started():
                 timings.scheduled = timings.scheduled or time.time_ns()
@@ -264,11 +281,11 @@ class CallDriver:
         call.message = "" if error is None else reason(error)
         call.attempts = self._machine.attempts.number
         self._note_usage()
-        if self._asking is not None:
-            self._asking.cancel()
+        if self._answering is not None:
+            self._answering.cancel()
         if error is not None:
             self._front.refuse(error)
-            self._stirred.set()
+            self._wake()
         self._journal.ended(call)
         call.cleanup.close()
 

@@ -24,12 +24,13 @@ def accepted(call: Call, interaction_token: bytes) -> inference_pb2.GenerateResp
 
 
 def chunk(chunk: Chunk) -> inference_pb2.GenerateResponse:
-    """Some of the output."""
-    token_ids = common_pb2.TokenIds(packed=chunk.token_ids)
-    logprobs = cast("Sequence[common_pb2.TokenLogprobs]", chunk.logprobs)  # as the worker's message carried them
-    return inference_pb2.GenerateResponse(
-        chunk=inference_pb2.TokenChunk(text=chunk.text, token_ids=token_ids, logprobs=logprobs)
-    )
+    """Some of the output. Filled in place: to build the messages first and copy them costs five times as much."""
+    response = inference_pb2.GenerateResponse()
+    filled = response.chunk
+    filled.text, filled.token_ids.packed = chunk.text, chunk.token_ids
+    if chunk.logprobs:
+        filled.logprobs.extend(cast("Sequence[common_pb2.TokenLogprobs]", chunk.logprobs))  # as the worker sent them
+    return response
 
 
 def finished(call: Call) -> inference_pb2.GenerateResponse:

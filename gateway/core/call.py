@@ -4,13 +4,14 @@ The output of a request depends only on prompt, seed and position, and a worker 
 an attempt that is given the tokens so far goes on exactly where the lost one stopped.
 """
 
-from collections.abc import Sequence
-from typing import assert_never
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 from fairlead.errors import Cancelled as CallerGone
 from fairlead.errors import DeadlineExceeded, FairleadError, Unavailable, error_for
 from fairlead.outcomes import Outcome
 from fairlead.token_ids import TOKEN_BYTES
+from gateway.core import call_events as events
 from gateway.core.attempts import MAX_ATTEMPTS, Attempts
 from gateway.core.call_commands import (
     Abort,
@@ -25,22 +26,6 @@ from gateway.core.call_commands import (
     Send,
     Submit,
     Withdraw,
-)
-from gateway.core.call_events import (
-    Arrived,
-    Cancelled,
-    Completed,
-    Decided,
-    Encoded,
-    Ended,
-    Event,
-    Failed,
-    Lost,
-    Placed,
-    Started,
-    Tick,
-    Tokens,
-    Written,
 )
 from gateway.core.call_states import (
     DECIDING,
@@ -88,13 +73,14 @@ class CallMachine:
         self._writing_since: float | None = None
         self._conclusion: Finished | FairleadError | None = None  # to be told once everything else is
 
-    def handle(self, event: Event, now: float) -> Sequence[Command]:
+    def handle(self, event: events.Event, now: float) -> Sequence[Command]:
         """What is to be done about `event`, in order; raises IllegalEvent, and then nothing has changed."""
-        targets = TRANSITIONS[self.state].get(type(event))
+        kind = type(event)
+        targets = TRANSITIONS[self.state].get(kind)
         if targets is None:
             raise IllegalEvent(f"a call that is {self.state} cannot be told {event}")
-        commands = self._late(event) if self.state is ENDED else self._handle(event, now)
-        assert self.state in targets, f"{type(event).__name__} led to {self.state}, the table says {targets}"
+        commands = self._late(event) if self.state is ENDED else self._HANDLERS[kind](self, event, now)
+        assert self.state in targets, f"{kind.__name__} led to {self.state}, the table says {targets}"
         return commands
 
     def next_deadline(self) -> float | None:
@@ -107,65 +93,34 @@ class CallMachine:
             return due if deadline is None else deadline
         return min(deadline, due)
 
-    def _handle(self, event: Event, now: float) -> Sequence[Command]:
-        match event:  # the most frequent first
-            case Tokens():
-                return self._tokens(event, now)
-            case Written():
-                return self._written(now)
-            case Tick():
-                return self._tick(now)
-            case Started() | Completed() | Ended() | Lost():
-                return self._told_by_worker(event, now)
-            case Cancelled():
-                return self._cancelled(now)
-            case _:
-                return self._before_output(event, now)
+    def _arrived(self, arrived: events.Arrived, now: float) -> Sequence[Command]:
+        self.state, self._deadline = DECIDING, arrived.deadline
+        return (Decide(),)
 
-    def _before_output(self, event: Arrived | Decided | Encoded | Placed | Failed, now: float) -> Sequence[Command]:
-        match event:
-            case Arrived():
-                self.state, self._deadline = DECIDING, event.deadline
-                return (Decide(),)
-            case Decided():
-                self.state, self._coalescer = ENCODING, Coalescer(event.tokens_per_message)
-                return (Encode(),)
-            case Encoded():
-                return (self._place(),)
-            case Placed():
-                return (self._submit(event),)
-            case Failed():
-                return self._failed(event.error, now)
-        assert_never(event)
+    def _decided(self, decided: events.Decided, now: float) -> Sequence[Command]:
+        self.state, self._coalescer = ENCODING, Coalescer(decided.tokens_per_message)
+        return (Encode(),)
 
-    def _told_by_worker(self, event: Started | Completed | Ended | Lost, now: float) -> Sequence[Command]:
-        match event:
-            case Started():
-                return self._started(event, now)
-            case Completed():
-                return self._completed(event, now)
-            case Ended():
-                return self._ended(event, now)
-            case Lost():
-                return self._lost(event, now)
-        assert_never(event)
+    def _encoded(self, encoded: events.Encoded, now: float) -> Sequence[Command]:
+        return (self._place(),)
 
-    def _failed(self, error: FairleadError, now: float) -> Sequence[Command]:
+    def _placed(self, placed: events.Placed, now: float) -> Sequence[Command]:
+        self.state = QUEUED
+        self.attempts.placed(placed.instance)
+        generated = b"".join(self._generated)
+        return (Submit(self.attempts.number, generated, self.output_tokens, self.attempts.charged),)
+
+    def _failed(self, failed: events.Failed, now: float) -> Sequence[Command]:
         if self.state in (DECIDING, ENCODING, PLACING):
-            return self._conclude(error, now)
-        return self._give_up(error)
+            return self._conclude(failed.error, now)
+        return self._give_up(failed.error)
 
     def _place(self) -> Place:
         self.state = PLACING
         self.attempts.begin()
         return Place(self.attempts.number, tuple(self.attempts.tried))
 
-    def _submit(self, placed: Placed) -> Submit:
-        self.state = QUEUED
-        self.attempts.placed(placed.instance)
-        return Submit(self.attempts.number, b"".join(self._generated), self.output_tokens, self.attempts.charged)
-
-    def _started(self, started: Started, now: float) -> Sequence[Command]:
+    def _started(self, started: events.Started, now: float) -> Sequence[Command]:
         if self.attempts.started:  # the worker took it out of its batch and in again
             return ()
         self.state = RUNNING
@@ -176,7 +131,7 @@ class CallMachine:
         self._is_accepted, self.cached_tokens = True, started.cached_tokens
         return (self._send(Accepted(started.cached_tokens), now),)
 
-    def _tokens(self, tokens: Tokens, now: float) -> Sequence[Command]:
+    def _tokens(self, tokens: events.Tokens, now: float) -> Sequence[Command]:
         self.attempts.advanced()
         self.output_tokens += len(tokens.token_ids) // TOKEN_BYTES
         self.service = self._service_before + tokens.service
@@ -184,19 +139,19 @@ class CallMachine:
         self._coalescer.add(tokens.token_ids, tokens.text, now, tokens.logprobs)
         return self._send_due(now)
 
-    def _completed(self, completed: Completed, now: float) -> Sequence[Command]:
+    def _completed(self, completed: events.Completed, now: float) -> Sequence[Command]:
         self.service = self._service_before + completed.service
         if completed.text:
             self._coalescer.add(b"", completed.text, now)
         return self._conclude(Finished(completed.finish_reason), now)
 
-    def _ended(self, ended: Ended, now: float) -> Sequence[Command]:
+    def _ended(self, ended: events.Ended, now: float) -> Sequence[Command]:
         if ended.outcome is Outcome.UNAVAILABLE:
-            return self._lost(Lost(), now)
+            return self._lost(events.Lost(), now)
         self.service = self._service_before + ended.service
         return self._conclude(error_for(ended.outcome, ended.message), now)
 
-    def _lost(self, lost: Lost, now: float) -> Sequence[Command]:
+    def _lost(self, lost: events.Lost, now: float) -> Sequence[Command]:
         # A worker sends the last token and the end in one message: what is lost always has output left to generate.
         self._service_before = self.service
         withdrawals = self._withdrawals()
@@ -244,7 +199,7 @@ class CallMachine:
         self.state, self.outcome, self._conclusion = ENDED, error.outcome, None
         return End(error)
 
-    def _written(self, now: float) -> Sequence[Command]:
+    def _written(self, written: events.Written, now: float) -> Sequence[Command]:
         self._writing_since = None
         if self.state is FLUSHING:
             return self._flush(now)
@@ -253,11 +208,11 @@ class CallMachine:
             return ()
         return self._send_due(now)
 
-    def _cancelled(self, now: float) -> Sequence[Command]:
+    def _cancelled(self, cancelled: events.Cancelled, now: float) -> Sequence[Command]:
         is_late = self._deadline is not None and now >= self._deadline - DEADLINE_SLACK
         return self._abandon(_too_late() if is_late else CallerGone("the caller is gone"))
 
-    def _tick(self, now: float) -> Sequence[Command]:
+    def _tick(self, tick: events.Tick, now: float) -> Sequence[Command]:
         patience_ends = self._patience_ends()
         if self._deadline is not None and now >= self._deadline and self.state is not FINISHING:
             return self._give_up(_too_late())
@@ -286,8 +241,24 @@ class CallMachine:
             return (Abort(self.attempts.number), *self._withdrawals(), self._end(error))
         return (self._end(error),)
 
-    def _late(self, event: Event) -> Sequence[Command]:
-        return (Withdraw(self.attempts.number),) if isinstance(event, Placed) else ()
+    def _late(self, event: events.Event) -> Sequence[Command]:
+        return (Withdraw(self.attempts.number),) if isinstance(event, events.Placed) else ()
+
+    _HANDLERS: ClassVar[Mapping[type[events.Event], Callable[[Any, Any, float], Sequence[Command]]]] = {
+        events.Arrived: _arrived,
+        events.Decided: _decided,
+        events.Encoded: _encoded,
+        events.Placed: _placed,
+        events.Failed: _failed,
+        events.Started: _started,
+        events.Tokens: _tokens,
+        events.Completed: _completed,
+        events.Ended: _ended,
+        events.Lost: _lost,
+        events.Written: _written,
+        events.Cancelled: _cancelled,
+        events.Tick: _tick,
+    }
 
     def check_invariants(self) -> None:
         """Raise AssertionError with detail when the state is impossible."""

@@ -11,6 +11,7 @@ Rules that the table does not show:
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import get_args
 
 from gateway.core.call_events import (
     Arrived,
@@ -45,21 +46,7 @@ class CallState(StrEnum):
 
 
 NEW, DECIDING, ENCODING, PLACING, QUEUED, RUNNING, FLUSHING, FINISHING, ENDED = CallState
-EVENTS: tuple[type[Event], ...] = (
-    Arrived,
-    Decided,
-    Encoded,
-    Placed,
-    Failed,
-    Started,
-    Tokens,
-    Completed,
-    Ended,
-    Lost,
-    Written,
-    Cancelled,
-    Tick,
-)
+EVENTS: tuple[type[Event], ...] = get_args(Event)
 Targets = tuple[CallState, ...]
 
 TRANSITIONS: Mapping[CallState, Mapping[type[Event], Targets]] = {

@@ -30,18 +30,14 @@ class Coalescer:
         self.due: float | None = None  # when what is held must go; None: nothing is held
         self._tokens = tokens
         self._wanted = 1
-        self._text: list[str] = []
-        self._ids: list[bytes] = []
-        self._logprobs: list[object] = []
+        self._held: list[tuple[bytes, str, Sequence[object]]] = []  # token ids, text and logprobs, as they came
 
     def add(self, token_ids: bytes, text: str, now: float, logprobs: Sequence[object] = ()) -> None:
         """Hold some more output; `logprobs` one per token, or none."""
         if self.due is None:
             self.due = now + SECONDS
         self.count += len(token_ids) // TOKEN_BYTES
-        self._ids.append(token_ids)
-        self._text.append(text)
-        self._logprobs += logprobs
+        self._held.append((token_ids, text, logprobs))
 
     def ready(self, now: float) -> bool:
         """Whether what is held should go now."""
@@ -49,12 +45,12 @@ class Coalescer:
 
     def take(self) -> Chunk:
         """The next message: everything that is held, but a token that is to go at once goes alone."""
-        ids, text, logprobs = self._ids, self._text, self._logprobs
-        taken = 1 if self._wanted == 1 else len(ids)
-        self._ids, self._text, self._logprobs = ids[taken:], text[taken:], logprobs[taken:]
-        chunk = Chunk(b"".join(ids[:taken]), "".join(text[:taken]), logprobs[:taken])
+        taken = self._held[:1] if self._wanted == 1 else self._held
+        self._held = self._held[len(taken) :]
+        ids, texts, logprobs = zip(*taken, strict=True)
+        chunk = Chunk(b"".join(ids), "".join(texts), [entry for entries in logprobs for entry in entries])
         self._wanted = self._tokens
         self.count -= chunk.tokens
-        if not self._ids:
+        if not self._held:
             self.due = None
         return chunk

@@ -51,3 +51,11 @@ def test_log_probabilities_go_with_their_tokens() -> None:
         if number == 0:
             assert list(chunks.take().logprobs) == entries[:1]
     assert list(chunks.take().logprobs) == entries[1:]
+
+
+def test_log_probabilities_of_several_tokens_that_came_together_stay_together() -> None:
+    chunks = Coalescer(4)
+    entries = [object() for _ in range(3)]
+    chunks.add(pack_ids([0, 1]), "xy", 0.0, entries[:2])
+    chunks.add(pack_ids([2]), "z", 0.0, entries[2:])
+    assert [list(chunks.take().logprobs) for _ in range(2)] == [entries[:2], entries[2:]]
