@@ -13,15 +13,21 @@ from fairlead.v1 import worker_pb2, worker_pb2_grpc
 from local_worker.backend import Backend, Encoder
 from local_worker.outbox import Outbox, Sink
 from local_worker.turns import Turns
+from serving.rpc.coalescing_writer import CoalescingWriter
 
 log = logging.getLogger(__name__)
 
 
 class GatewaySession:
-    """One gateway's stream: the queue between the engine loop and the stream's only writer. None ends the stream."""
+    """One gateway's stream. Where it is slower than the engine, one message carries the events of several steps."""
 
     def __init__(self) -> None:
-        self.events: asyncio.Queue[worker_pb2.StepEvents | None] = asyncio.Queue()
+        self.writer = CoalescingWriter(worker_pb2.StepEvents)
+
+    def put(self, events: worker_pb2.StepEvents) -> None:
+        """Have `events` written after those before them."""
+        self.writer.pending.MergeFrom(events)
+        self.writer.flush()
 
 
 class WorkerService(worker_pb2_grpc.WorkerServicer):
@@ -38,7 +44,7 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         """Route one turn's events; called on the event loop."""
         for sink, events in out.events.items():
             if isinstance(sink, GatewaySession):
-                sink.events.put_nowait(events)
+                sink.put(events)
             for ended in events.ended:
                 self._open.pop((sink, ended.request_id, ended.attempt), None)
         if not self._open:
@@ -51,7 +57,7 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         session = GatewaySession()
         reader = asyncio.create_task(self._read(session, request_iterator))
         try:
-            while (events := await session.events.get()) is not None:
+            async for events in session.writer.messages():
                 yield events
             reader.result()
         finally:
@@ -66,7 +72,7 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
                 for abort in message.aborts:
                     self._backend.abort(session, abort.request_id, abort.attempt)
         finally:
-            session.events.put_nowait(None)
+            session.writer.close()
 
     def _submit(self, session: GatewaySession, submit: worker_pb2.Submit) -> None:
         if self.draining:
@@ -83,7 +89,7 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
     def _refuse(self, session: GatewaySession, submit: worker_pb2.Submit, outcome: Outcome, message: str) -> None:
         events = worker_pb2.StepEvents()
         events.ended.add(request_id=submit.request_id, attempt=submit.attempt, outcome=outcome.value, message=message)
-        session.events.put_nowait(events)
+        session.put(events)
 
     async def drain(self) -> None:
         """Refuse new requests from now on; return when none is left."""

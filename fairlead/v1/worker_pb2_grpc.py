@@ -47,7 +47,8 @@ class WorkerServicer:
     """
 
     def Session(self, request_iterator, context):
-        """One long-lived stream per gateway; one message per engine step carries all its tokens.
+        """One long-lived stream per gateway; a message carries all tokens of an engine step, or of several steps where the
+        stream is slower than the engine.
         When the stream breaks, the worker aborts the requests that came over it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

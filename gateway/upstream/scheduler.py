@@ -8,9 +8,9 @@ import grpc
 
 from fairlead.rpc.cancellation import reraise_cancellation
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
-from gateway.upstream.outbox import Outbox
 from gateway.upstream.placements import Decision
 from serving.rpc.channel import open_channel, secret_metadata
+from serving.rpc.coalescing_writer import CoalescingWriter
 from serving.rpc.mutual import Membership
 
 log = logging.getLogger(__name__)
@@ -45,18 +45,18 @@ class SchedulerLink:
         self._heard = heard
         self._epoch = epoch
         self.is_heard = False  # it says what it sees of the cluster, leader or not
-        self._outbox: Outbox[scheduler_pb2.DispatchBatch] | None = None
+        self._writer: CoalescingWriter[scheduler_pb2.DispatchBatch] | None = None
         self._decisions: dict[tuple[str, int], asyncio.Future[scheduler_pb2.DispatchReply]] = {}
 
     async def select(self, request: scheduler_pb2.DispatchRequest) -> scheduler_pb2.DispatchReply:
         """The scheduler's answer; raises SchedulerAway."""
-        if self._outbox is None:
+        if self._writer is None:
             raise SchedulerAway(Decision.NO_SCHEDULER)
         key = (request.request_id, request.attempt)
         decision: asyncio.Future[scheduler_pb2.DispatchReply] = asyncio.get_running_loop().create_future()
         self._decisions[key] = decision
-        self._outbox.pending.requests.append(request)
-        self._outbox.flush()
+        self._writer.pending.requests.append(request)
+        self._writer.flush()
         try:
             async with asyncio.timeout(DECISION_SECONDS):
                 return await decision
@@ -71,9 +71,9 @@ class SchedulerLink:
 
     def withdraw(self, request_id: str, attempt: int) -> None:
         """Give an assignment back: its worker will not report it."""
-        if self._outbox is not None:
-            self._outbox.pending.withdrawals.add(request_id=request_id, attempt=attempt)
-            self._outbox.flush()
+        if self._writer is not None:
+            self._writer.pending.withdrawals.add(request_id=request_id, attempt=attempt)
+            self._writer.flush()
 
     def give_up_decisions(self, decision: Decision) -> None:
         """The scheduler is gone, or another one leads: what waits for its answer is decided here."""
@@ -98,9 +98,9 @@ class SchedulerLink:
             await asyncio.sleep(RECONNECT_SECONDS)
 
     async def _dispatch(self, stub: scheduler_pb2_grpc.SchedulerStub) -> None:
-        outbox = Outbox(scheduler_pb2.DispatchBatch)
-        call = stub.Dispatch(outbox.messages(), metadata=self._metadata)
-        self._outbox = outbox
+        writer = CoalescingWriter(scheduler_pb2.DispatchBatch)
+        call = stub.Dispatch(writer.messages(), metadata=self._metadata)
+        self._writer = writer
         try:
             async for batch in call:
                 for reply in batch.replies:
@@ -108,8 +108,8 @@ class SchedulerLink:
                     if decision is not None and not decision.done():
                         decision.set_result(reply)
         finally:
-            self._outbox = None
-            outbox.close()
+            self._writer = None
+            writer.close()
             self.give_up_decisions(Decision.NO_SCHEDULER)
 
     async def _watch(self, stub: scheduler_pb2_grpc.SchedulerStub) -> None:

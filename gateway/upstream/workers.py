@@ -14,8 +14,8 @@ from fairlead.rpc.channel import MAX_MESSAGE_BYTES
 from fairlead.rpc.status import from_call
 from fairlead.v1 import scheduler_pb2, worker_pb2, worker_pb2_grpc
 from gateway.upstream.hedge import hedged
-from gateway.upstream.outbox import Outbox
 from serving.rpc.channel import open_channel, secret_metadata
+from serving.rpc.coalescing_writer import CoalescingWriter
 from serving.rpc.mutual import Membership
 
 log = logging.getLogger(__name__)
@@ -61,31 +61,31 @@ class WorkerLink:
         self.heard = 0  # messages
         self._metadata = secret_metadata(secret)
         self._channel = open_channel(address, member)
-        self._outbox: Outbox[worker_pb2.SessionCommands] | None = None
+        self._writer: CoalescingWriter[worker_pb2.SessionCommands] | None = None
         self._reader: asyncio.Task[None] | None = None
         self._closing = False
 
     @property
     def connected(self) -> bool:
         """Whether its Session stands: keepalive ends that of a worker that is gone, or frozen, within six seconds."""
-        return self._outbox is not None and self._channel.get_state() is grpc.ChannelConnectivity.READY
+        return self._writer is not None and self._channel.get_state() is grpc.ChannelConnectivity.READY
 
     def submit(self, submit: worker_pb2.Submit, receive: Callable[[Event], None]) -> Attempt:
         """Send `submit` with everything else of this loop tick."""
-        if self._outbox is None:
-            self._outbox = Outbox(worker_pb2.SessionCommands)
-            self._reader = asyncio.create_task(self._session(self._outbox))
+        if self._writer is None:
+            self._writer = CoalescingWriter(worker_pb2.SessionCommands)
+            self._reader = asyncio.create_task(self._session(self._writer))
         attempt = Attempt((submit.request_id, submit.attempt), self, receive)
         self.attempts[attempt.key] = attempt
-        self._outbox.pending.submits.append(submit)
-        self._outbox.flush()
+        self._writer.pending.submits.append(submit)
+        self._writer.flush()
         return attempt
 
     def abort(self, attempt: Attempt) -> None:
         """See Attempt."""
-        if self.attempts.pop(attempt.key, None) is not None and self._outbox is not None:
-            self._outbox.pending.aborts.add(request_id=attempt.key[0], attempt=attempt.key[1])
-            self._outbox.flush()
+        if self.attempts.pop(attempt.key, None) is not None and self._writer is not None:
+            self._writer.pending.aborts.add(request_id=attempt.key[0], attempt=attempt.key[1])
+            self._writer.flush()
 
     async def encode(self, request: worker_pb2.EncodeRequest, timeout: float) -> worker_pb2.EncodeResponse:
         """The prompt as token ids and digests; raises FairleadError as the worker does."""
@@ -110,8 +110,8 @@ class WorkerLink:
             await asyncio.wait([self._reader])
         await self._channel.close(grace=CLOSE_SECONDS)
 
-    async def _session(self, outbox: Outbox[worker_pb2.SessionCommands]) -> None:
-        call = worker_pb2_grpc.WorkerStub(self._channel).Session(outbox.messages(), metadata=self._metadata)
+    async def _session(self, writer: CoalescingWriter[worker_pb2.SessionCommands]) -> None:
+        call = worker_pb2_grpc.WorkerStub(self._channel).Session(writer.messages(), metadata=self._metadata)
         reason = "the worker ended the session"
         try:
             async for events in call:
@@ -124,8 +124,8 @@ class WorkerLink:
             raise
         finally:
             call.cancel()
-            outbox.close()
-            self._outbox = None
+            writer.close()
+            self._writer = None
             lost, self.attempts = self.attempts, {}
             level = logging.INFO if self._closing and not lost else logging.WARNING
             log.log(level, "worker session ended", extra={"worker": self.address, "reason": reason, "lost": len(lost)})

@@ -89,6 +89,14 @@ async def next_events(call: grpc.aio.StreamStreamCall) -> worker_pb2.StepEvents:
     return events
 
 
+async def until_ended(call: grpc.aio.StreamStreamCall, requests: int) -> worker_pb2.StepEvents:
+    """What is said until so many requests have ended, in however many messages."""
+    events = worker_pb2.StepEvents()
+    while len(events.ended) < requests:
+        events.MergeFrom(await next_events(call))
+    return events
+
+
 async def test_requests_pass_through_the_port_and_drain_waits_for_the_last(
     channel: tuple[Echo, grpc.aio.Channel],
 ) -> None:
@@ -103,14 +111,11 @@ async def test_requests_pass_through_the_port_and_drain_waits_for_the_last(
         worker_pb2.Submit(request_id="stays", attempt=2, token_ids=STAYS),
     ]
     await call.write(worker_pb2.SessionCommands(submits=submits))
-    heard = {
-        end.request_id: (events, end)
-        for events in [await next_events(call), await next_events(call)]
-        for end in events.ended
-    }
-    assert heard["told"][0].tokens[0].text == "tell"
-    assert Outcome(heard["told"][1].outcome) is Outcome.COMPLETED
-    assert "must hold at least 1 token" in heard["empty"][1].message
+    heard = await until_ended(call, 2)
+    ends = {end.request_id: end for end in heard.ended}
+    assert [(tokens.request_id, tokens.text) for tokens in heard.tokens] == [("told", "tell")]
+    assert Outcome(ends["told"].outcome) is Outcome.COMPLETED
+    assert "must hold at least 1 token" in ends["empty"].message
 
     drained = asyncio.create_task(echo.service.drain())
     await call.write(worker_pb2.SessionCommands(submits=submits[:1]))
@@ -134,3 +139,19 @@ async def test_requests_of_a_broken_stream_are_aborted(channel: tuple[Echo, grpc
     async with asyncio.timeout(WAIT):
         await echo.service.drain()
     assert not echo.here
+
+
+async def test_steps_that_are_faster_than_the_stream_share_a_message_and_keep_their_order(
+    channel: tuple[Echo, grpc.aio.Channel],
+) -> None:
+    echo, opened = channel
+    call = worker_pb2_grpc.WorkerStub(opened).Session(metadata=secret_metadata(SECRET))
+    submit = worker_pb2.Submit(request_id="stays", token_ids=STAYS)
+    other = worker_pb2.Submit(request_id="told", token_ids=b"tell")
+    await call.write(worker_pb2.SessionCommands(submits=[submit, other]))
+    await until_ended(call, 1)
+    ((sink, _, _),) = echo.here
+    for number in range(100):  # in one tick of the event loop: nothing is written meanwhile
+        tokens = worker_pb2.Tokens(request_id="stays", token_ids=bytes([number]))
+        echo.service.deliver(Outbox(events={sink: worker_pb2.StepEvents(tokens=[tokens])}))
+    assert [tokens.token_ids[0] for tokens in (await next_events(call)).tokens] == list(range(100))

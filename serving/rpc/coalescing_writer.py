@@ -1,4 +1,4 @@
-"""What waits to be written to one stream: everything of a loop tick goes out as one message, if that is not large."""
+"""What waits to be written to one stream: it goes out as one message, if that is not large."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -12,8 +12,11 @@ M = TypeVar("M", bound=Message)
 PART_BYTES = 4 * 1024 * 1024
 
 
-class Outbox(Generic[M]):
-    """Callers change `pending` and call `flush`; `messages` is the stream's only writer (two writers would kill it)."""
+class CoalescingWriter(Generic[M]):
+    """Callers change `pending` and call `flush`; `messages` is the stream's only writer (two writers would kill it).
+
+    One message carries what came in one loop tick or, when the stream is slower, while the last one was being written.
+    """
 
     def __init__(self, kind: Callable[[], M]) -> None:
         self._kind = kind
