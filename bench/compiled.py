@@ -22,7 +22,7 @@ from transformers import AttentionInterface
 from bench.engine import OPTIONS, PROMPT_TOKENS, Case, Figure, Run, drive, load, measure
 from bench.machine import describe
 from local_worker.engine.attention import PagedAttention
-from local_worker.engine.packed import PackedLinear
+from local_worker.engine.packed_linear import PackedLinear
 from local_worker.engine.runner import TransformersEngine
 from serving.model_name import BUILT_IN
 

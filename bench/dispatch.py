@@ -24,9 +24,9 @@ from bench.machine import commit, processor
 from bench.token_trees import TokenTrees
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.dispatcher import Dispatcher
-from global_scheduler.core.fleet import Fleet, Identity
-from global_scheduler.core.policies import POLICIES, PolicyConfig, Request
-from serving.blocks import Run, pack_digests, unpack_digests
+from global_scheduler.core.fleet import Fleet, WorkerIdentity
+from global_scheduler.core.policies import POLICIES, RoutePolicyConfig, RouteRequest
+from serving.blocks import BlockRun, pack_digests, unpack_digests
 from serving.cost import WeightedTokens
 
 BLOCK = 16
@@ -83,16 +83,16 @@ class Fairlead:
     """The scheduler's core under one policy."""
 
     def __init__(self, policy: str, workers: int, most_blocks: int) -> None:
-        made = POLICIES[policy](PolicyConfig(QUANTUM, WeightedTokens()))
+        made = POLICIES[policy](RoutePolicyConfig(QUANTUM, WeightedTokens()))
         self._dispatcher = Dispatcher(made, BlockIndex(most_blocks), Fleet(1e9))
         names = [f"w{number}" for number in range(workers)]
-        identities = [Identity(name, "1", f"{name}:1", {"m": ""}, BLOCK, 1 << 20, 32) for name in names]
+        identities = [WorkerIdentity(name, "1", f"{name}:1", {"m": ""}, BLOCK, 1 << 20, 32) for name in names]
         self._members = [self._dispatcher.attached(identity, (), 0.0) for identity in identities]
         self._requests = 0
 
     def fill(self, talk: Conversation) -> None:
         """As a worker's snapshot does."""
-        self._dispatcher.progressed(self._members[talk.worker], [Run(0, talk.digests)], b"")
+        self._dispatcher.progressed(self._members[talk.worker], [BlockRun(0, talk.digests)], b"")
 
     def turn(self, talk: Conversation, victim: Conversation, text: Text) -> Took:
         """One turn."""
@@ -100,11 +100,11 @@ class Fairlead:
         output = text.more(HALF_TURN)[0]
         self._requests += 1
         name, tokens = str(self._requests), len(talk.digests) // 8 * BLOCK
-        run = Run(unpack_digests(talk.digests[-8:])[0], output)
+        run = BlockRun(unpack_digests(talk.digests[-8:])[0], output)
         evicted = pack_digests(unpack_digests(victim.digests)[: -2 * HALF_TURN - 1 : -1])
         dispatcher = self._dispatcher
         began = time.thread_time_ns()
-        request = Request(name, 1, talk.client, "m", talk.digests, tokens, 1000)
+        request = RouteRequest(name, 1, talk.client, "m", talk.digests, tokens, 1000)
         assignment = dispatcher.dispatch(request, 0.0)
         assert assignment is not None
         dispatcher.progressed(self._members[victim.worker], (), evicted)
@@ -196,7 +196,7 @@ class Setting:
         tracemalloc.start()
         for talk in talks:
             # A copy, as a message from the wire is one.
-            index.cached(talk.worker, [Run(0, bytes(bytearray(talk.digests)))])
+            index.cached(talk.worker, [BlockRun(0, bytes(bytearray(talk.digests)))])
         used, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return used / len(index)

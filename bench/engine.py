@@ -27,11 +27,11 @@ from transformers import AutoModelForCausalLM, ContinuousBatchingConfig, Generat
 from bench.machine import describe, memory_bandwidth
 from bench.shapes import RANDOM, SHAPES, random_model
 from fairlead.token_ids import pack_ids
-from local_worker.core.batch import Pending, StepResult
+from local_worker.core.batch import PendingStep, StepResult
 from local_worker.core.batcher import Batcher
-from local_worker.core.limits import Limits
+from local_worker.core.limits import BatchLimits
 from local_worker.core.plan import Advance, Plan
-from local_worker.core.policies import POLICIES, PolicyConfig
+from local_worker.core.policies import POLICIES, QueuePolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
 from local_worker.engine.model_files import resolve
@@ -39,7 +39,7 @@ from local_worker.engine.runner import EngineOptions, TransformersEngine
 from serving.blocks import chain, unpack_digests
 from serving.cost import WeightedTokens
 from serving.model_name import BUILT_IN
-from serving.sampling import Sampling
+from serving.sampling_params import SamplingParams
 
 BLOCK = 16
 KV_TOKENS = 64 * 512
@@ -107,7 +107,7 @@ def drive(engine: TransformersEngine, prompts: Sequence[Sequence[int]], new_toke
     requests = [make_request(prompt, new_tokens, number) for number, prompt in enumerate(prompts)]
     for request in requests:
         batcher.submit(request, 0.0)
-    steps: deque[tuple[Plan, Pending]] = deque()
+    steps: deque[tuple[Plan, PendingStep]] = deque()
     while (plan := batcher.plan(0.0)) is not None or steps:
         if plan is not None:
             steps.append((plan, engine.launch(plan.batch)))
@@ -120,7 +120,7 @@ def drive(engine: TransformersEngine, prompts: Sequence[Sequence[int]], new_toke
 def make_batcher() -> Batcher:
     """As a worker makes it, with room for every case."""
     cost = WeightedTokens()
-    config = PolicyConfig(
+    config = QueuePolicyConfig(
         quantum_tokens=512,
         cost=cost,
         max_input_tokens=4096,
@@ -128,7 +128,7 @@ def make_batcher() -> Batcher:
         block_tokens=BLOCK,
         most_output_tokens=KV_TOKENS,
     )
-    limits = Limits(
+    limits = BatchLimits(
         max_running=64, token_budget=512, max_prompt_tokens=4096, max_waiting=1000, max_waiting_per_client=1000
     )
     return Batcher(POLICIES["dlpm"](config), PrefixCache(KV_TOKENS // BLOCK, BLOCK), cost, limits, ())
@@ -143,7 +143,7 @@ def make_request(prompt: Sequence[int], new_tokens: int, number: int) -> Request
         prompt_tokens=len(prompt),
         digests=list(unpack_digests(chain(pack_ids(prompt), BLOCK, 1))),
         chain_seed=1,
-        sampling=Sampling(max_tokens=new_tokens, ignore_eos=True),
+        sampling=SamplingParams(max_tokens=new_tokens, ignore_eos=True),
         arrival=number,
     )
 

@@ -17,15 +17,15 @@ import torch
 
 from bench.engine import BLOCK, KV_TOKENS, PROMPT_TOKENS, make_batcher, make_request
 from bench.machine import describe
-from local_worker.core.batch import Batch, Done, StepResult
+from local_worker.core.batch import Batch, CompletedStep, StepResult
 from local_worker.core.job import Job
 from local_worker.core.output_text import OutputText
+from local_worker.engine.batch_inputs import BatchInputs
 from local_worker.engine.kv import LayerShape, PagedKV
 from local_worker.engine.model_files import resolve
-from local_worker.engine.packing import Inputs
 from local_worker.engine.page_tables import PageTables
 from local_worker.loop import EngineLoop
-from local_worker.outbox import Outbox
+from local_worker.step_events import StepEvents
 from local_worker.tokenizer import HuggingFaceTokenizer
 from serving.model_name import BUILT_IN
 
@@ -65,22 +65,22 @@ class Preparing:
 
     def prepare(self, batch: Batch) -> None:
         """What precedes the forward pass."""
-        inputs = Inputs(batch.slices, self._kv)
+        inputs = BatchInputs(batch.slices, self._kv)
         PageTables(inputs.slices, BLOCK, self._kv.device)
 
-    def launch(self, batch: Batch) -> Done:
+    def launch(self, batch: Batch) -> CompletedStep:
         """See Engine."""
         self.prepare(batch)
         self.steps += 1
         places = (piece.request * 31 + piece.stop for piece in batch.slices if piece.samples)
-        return Done(StepResult(tuple(self._text[place % len(self._text)] for place in places)))
+        return CompletedStep(StepResult(tuple(self._text[place % len(self._text)] for place in places)))
 
 
 def measure(batch: int, tokenizer: HuggingFaceTokenizer) -> dict[str, float]:
     """Milliseconds per step by part."""
     clock, left, done = Clock(), batch, threading.Event()
 
-    def deliver(out: Outbox) -> None:
+    def deliver(out: StepEvents) -> None:
         nonlocal left
         left -= sum(len(events.ended) for events in out.events.values())
         if not left:

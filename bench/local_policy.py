@@ -15,10 +15,10 @@ from typing import Any
 
 from bench.machine import describe
 from bench.naive_dlpm import NaiveDlpm
-from local_worker.core.policies import POLICIES, PolicyConfig
+from local_worker.core.policies import POLICIES, QueuePolicyConfig
 from local_worker.core.request import Request
 from serving.cost import WeightedTokens
-from serving.sampling import Sampling
+from serving.sampling_params import SamplingParams
 
 BLOCK = 16
 PROMPT_BLOCKS = 32
@@ -28,7 +28,7 @@ OUTPUT_TOKENS = 8
 EVICTED_EVERY = 5
 WARM_UP = 20
 NAIVE_MOST = 10_000  # beyond that a run of the naive form takes minutes
-CONFIG = PolicyConfig(
+CONFIG = QueuePolicyConfig(
     quantum_tokens=512,
     cost=WeightedTokens(),
     max_input_tokens=512,
@@ -36,7 +36,7 @@ CONFIG = PolicyConfig(
     most_output_tokens=100_000,
     block_tokens=BLOCK,
 )
-FORMS: dict[str, Callable[[PolicyConfig], Any]] = {**POLICIES, "dlpm, naive": NaiveDlpm}
+FORMS: dict[str, Callable[[QueuePolicyConfig], Any]] = {**POLICIES, "dlpm, naive": NaiveDlpm}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Setting:
 
 
 class Room:
-    """A gate with eight places, and a prefix cache as a set of digests."""
+    """A budget with eight places, and a prefix cache as a set of digests."""
 
     def __init__(self) -> None:
         self.cached: dict[int, None] = {}
@@ -60,14 +60,14 @@ class Room:
         """No place is left."""
         return not self.places
 
-    def match(self, request: Request) -> int:
+    def matched_tokens(self, request: Request) -> int:
         """As PrefixCache.match: on from where it stopped."""
-        blocks = request.matched
+        blocks = request.matched_blocks
         while blocks and request.digests[blocks - 1] not in self.cached:
             blocks -= 1
         while blocks < PREFIX_BLOCKS and request.digests[blocks] in self.cached:
             blocks += 1
-        request.matched = blocks
+        request.matched_blocks = blocks
         return blocks * BLOCK
 
     def admit(self, request: Request) -> int | None:
@@ -75,7 +75,7 @@ class Room:
         if not self.places:
             return None
         self.places -= 1
-        return request.prompt_tokens - self.match(request)
+        return request.prompt_tokens - self.matched_tokens(request)
 
     def reserve(self, request: Request) -> range:
         """Nobody is beyond its share."""
@@ -127,7 +127,7 @@ class Load:
             arrival=number,
         )
         self._arrivals += 1
-        self._room.match(request)
+        self._room.matched_tokens(request)
         self._policy.arrived(request)
 
     def _step(self, number: int) -> None:
@@ -159,10 +159,10 @@ class Load:
 
 
 PROMPT = [0] * (PROMPT_BLOCKS * BLOCK)
-SAMPLING = Sampling(max_tokens=OUTPUT_TOKENS)
+SAMPLING = SamplingParams(max_tokens=OUTPUT_TOKENS)
 
 
-def measure(setting: Setting, make: Callable[[PolicyConfig], Any], steps: int) -> Load:
+def measure(setting: Setting, make: Callable[[QueuePolicyConfig], Any], steps: int) -> Load:
     """One cell of the table."""
     load = Load(setting, make(CONFIG))
     load.run(steps)

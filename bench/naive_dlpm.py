@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from local_worker.core.charging import Charging
-from local_worker.core.policies import Gate, PolicyConfig
+from local_worker.core.policies import QueuePolicyConfig, StepBudget
 from local_worker.core.request import Request
 from serving.cost import MICRO, charge
 
@@ -11,7 +11,7 @@ from serving.cost import MICRO, charge
 class NaiveDlpm:
     """The part of QueuePolicy that the benchmark drives."""
 
-    def __init__(self, config: PolicyConfig) -> None:
+    def __init__(self, config: QueuePolicyConfig) -> None:
         self._charging = Charging(config.cost)
         self._quantum = config.quantum_tokens * MICRO
         self._queue: dict[Request, None] = {}
@@ -25,13 +25,13 @@ class NaiveDlpm:
     def cached(self, digests: Sequence[int]) -> None:
         """Everything is matched anew anyway."""
 
-    def select(self, gate: Gate) -> list[Request]:
+    def select(self, budget: StepBudget) -> list[Request]:
         """Lines 16-25, one pass."""
         admitted = []
-        for request in sorted(self._queue, key=lambda r: (not r.in_interaction, -gate.match(r), r.arrival)):
+        for request in sorted(self._queue, key=lambda r: (not r.in_interaction, -budget.matched_tokens(r), r.arrival)):
             if self._balances[request.client] <= 0:
                 self._refill()
-            if self._balances[request.client] > 0 and (tokens := gate.admit(request)) is not None:
+            if self._balances[request.client] > 0 and (tokens := budget.admit(request)) is not None:
                 self._charge(request, self._charging.extend(request, tokens))
                 admitted.append(request)
         for request in admitted:

@@ -23,7 +23,7 @@ from reproduction.fairserve_workload import system as fairserve
 from reproduction.streams import Stream, Streams
 from reproduction.systems import slora
 from reproduction.vtc_synthetic import A10G, KV_TOKENS
-from simulation.cluster import Cluster
+from simulation.cluster import SimulatedCluster
 from simulation.run import WorkloadSpec
 from simulation.spec import ClusterSpec, WorkerSpec
 
@@ -63,7 +63,7 @@ class Cell:
         """Calls, prompt tokens, output tokens, CPU seconds."""
         gc.collect()  # what the run before has left
         began = time.process_time()
-        journal = Cluster(self.spec, self.calls.make()).run()
+        journal = SimulatedCluster(self.spec, self.calls.make()).run()
         seconds = time.process_time() - began
         prompts = sum(call.prompt_tokens for call in journal.calls)
         return len(journal.calls), prompts, sum(call.received for call in journal.calls), seconds

@@ -31,7 +31,7 @@ from fairlead.outcomes import FinishReason, Outcome
 from gateway.metrics import CallMetrics
 from serving.telemetry.metrics import Metrics
 from serving.telemetry.records import GATEWAY, CallRecord
-from serving.telemetry.traces import Keep, Traces, otlp_processor
+from serving.telemetry.traces import TailSampler, Traces, otlp_processor
 
 TICKS = os.sysconf("SC_CLK_TCK")
 TOKENS = 64
@@ -117,7 +117,7 @@ def entering(form: Form, endpoint: str, calls: int) -> float:
     """CPU microseconds of this process, all threads, per ended call that is entered; interactions of four."""
     metered, ratio = "--metrics" in form.arguments, float(form.arguments[-1]) if form.traced else 0.0
     processor = otlp_processor({ENDPOINT: endpoint}) if form.traced else None
-    traces, metrics = Traces(processor, Keep(ratio)), Metrics(GATEWAY, "127.0.0.1:0" if metered else "", {})
+    traces, metrics = Traces(processor, TailSampler(ratio)), Metrics(GATEWAY, "127.0.0.1:0" if metered else "", {})
     counts = CallMetrics(metrics.meter)
     began = time.process_time()
     for number in range(calls):

@@ -12,7 +12,7 @@ from fairlead.errors import FairleadError, Unavailable
 from fairlead.rpc.status import from_call
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc, throttling_pb2, throttling_pb2_grpc
 from serving.rpc.channel import open_sync_channel, secret_metadata
-from serving.rpc.mutual import Membership, membership
+from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
 
 TIMEOUT_SECONDS = 5.0
 
@@ -65,10 +65,10 @@ def account(gateway: str, secret: str) -> throttling_pb2.AccountResponse:
     return response
 
 
-def member() -> Membership | None:
+def mutual_tls() -> MutualTls | None:
     """What schedulers with mutual TLS ask for, from the variables that they read themselves; raises ConfigError."""
     parts = ("CERTIFICATE", "KEY", "AUTHORITY")
-    return membership(*(os.environ.get(f"FAIRLEAD_INTERNAL_{part}", "") for part in parts))
+    return load_mutual_tls(*(os.environ.get(f"FAIRLEAD_INTERNAL_{part}", "") for part in parts))
 
 
 def add_secret(parser: argparse.ArgumentParser) -> None:
@@ -94,7 +94,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_secret(parser)
 
 
-class Schedulers:
+class SchedulerClients:
     """A cluster's, of which one leads. The channels to them stay open, and connect again by themselves."""
 
     def __init__(self, admins: list[Admin], given: str) -> None:
@@ -116,13 +116,15 @@ class Schedulers:
 
 
 @contextlib.contextmanager
-def schedulers(args: argparse.Namespace) -> Iterator[Schedulers]:
+def schedulers(args: argparse.Namespace) -> Iterator[SchedulerClients]:
     """Those that `--scheduler` names, or the running stack's."""
     running = endpoint.read()
     given = args.scheduler or (running.scheduler if running else "127.0.0.1:7050")
     with contextlib.ExitStack() as stack:
-        channels = [stack.enter_context(open_sync_channel(address.strip(), member())) for address in given.split(",")]
-        yield Schedulers([Admin(channel, secret(args)) for channel in channels], given)
+        channels = [
+            stack.enter_context(open_sync_channel(address.strip(), mutual_tls())) for address in given.split(",")
+        ]
+        yield SchedulerClients([Admin(channel, secret(args)) for channel in channels], given)
 
 
 @contextlib.contextmanager

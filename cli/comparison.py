@@ -8,12 +8,12 @@ from cli.jobs import run_jobs
 from cli.pool_options import prepare, scenario, workload
 from cli.summary_table import times
 from fairlead.errors import InvalidRequest, listed
-from simulation.run import Run, Scenario
+from simulation.run import Scenario, SimulationRun
 from simulation.what_if.baseline import Baseline, Isolation
 from simulation.what_if.clients import ClientRow, by_client
 from simulation.what_if.reasons import reasons
 from simulation.what_if.summary import Summary, summarize
-from throttler.core.profiles import Limits
+from throttler.core.profiles import RateLimits
 
 INTERRUPTED = 130  # exit status, like a shell's
 
@@ -29,14 +29,14 @@ class Comparison:
         self._args = args
         self._calls = prepare(args)
         # The services' own policies; alone, and for the capacity, it matters little which.
-        spec = scenario(args, "dlpm", "doubleq", 512, 4096, Limits()).spec
+        spec = scenario(args, "dlpm", "doubleq", 512, 4096, RateLimits()).spec
         self._pool = replace(spec, throttle="none")
         self._baseline: Baseline | None = None
 
-    def run(self, scenarios: Mapping[str, Scenario]) -> Iterator[tuple[str, Run]]:
+    def run(self, scenarios: Mapping[str, Scenario]) -> Iterator[tuple[str, SimulationRun]]:
         """Simulate and judge each, equal ones once; print a line, and yield, as each is done."""
         isolation = [Isolation(self._pool, workload(self._args))] if self._baseline is None else []
-        unjudged: list[tuple[str, Run]] = []
+        unjudged: list[tuple[str, SimulationRun]] = []
         for job, result in run_jobs([*isolation, *scenarios.values()], self._args.processes, self._calls):
             if isinstance(job, Isolation):
                 self._baseline = result
@@ -64,7 +64,7 @@ class Comparison:
         if not any(summary.answered for summary in self.summaries):
             raise InvalidRequest(f"nothing was answered: {'; '.join(self.refusals)}")
 
-    def _add(self, name: str, run: Run, scenario: Scenario, baseline: Baseline) -> None:
+    def _add(self, name: str, run: SimulationRun, scenario: Scenario, baseline: Baseline) -> None:
         summary = summarize(name, run, baseline)
         self.summaries.append(summary)
         self.clients[name] = by_client(run, baseline)

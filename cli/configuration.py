@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from cli.limit_options import NAMES, READ_BY
 from cli.pool_options import scenario
 from fairlead.errors import InvalidRequest
-from serving.environment import Service, variable
+from serving.environment import ServiceName, variable
 from simulation.run import Scenario
 from simulation.spec import SERVED_POLICIES
-from throttler.core.profiles import Limits
+from throttler.core.profiles import RateLimits
 from throttler.core.registry import THROTTLES
 
 # Who reads a quantum; for all others it makes no difference.
@@ -37,7 +37,7 @@ class Configuration:
 
     def scenario(self, args: argparse.Namespace) -> Scenario:
         """On the pool and the trace that the options describe."""
-        limits = Limits(**dict(self.limits))
+        limits = RateLimits(**dict(self.limits))
         return scenario(args, self.policy, self.route, self.quantum_tokens, self.route_quantum_tokens, limits)
 
     def settings(self, throttle: str) -> list[str]:
@@ -52,11 +52,11 @@ class Configuration:
             worker["quantum_tokens"] = self.quantum_tokens
         if self.route in ROUTE_QUANTUM:
             scheduler["quantum_tokens"] = self.route_quantum_tokens
-        limits = asdict(Limits(**dict(self.limits)))
+        limits = asdict(RateLimits(**dict(self.limits)))
         gateway |= {limit: limits[limit] for limit in READ_BY[throttle]}
-        by_service = {Service.WORKER: worker, Service.SCHEDULER: scheduler}
+        by_service = {ServiceName.WORKER: worker, ServiceName.SCHEDULER: scheduler}
         if throttle in THROTTLES and throttle != "none":
-            by_service[Service.GATEWAY] = gateway
+            by_service[ServiceName.GATEWAY] = gateway
         lines = [_setting(service, options) for service, options in by_service.items()]
         if self.policy not in SERVED_POLICIES:
             lines[0] = f"no worker has the policy {self.policy}: it exists in simulations alone"
@@ -65,7 +65,7 @@ class Configuration:
         return lines
 
 
-def _setting(service: Service, options: dict[str, object]) -> str:
+def _setting(service: ServiceName, options: dict[str, object]) -> str:
     arguments = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in options.items())
     variables = " ".join(f"{variable(service, name)}={value}" for name, value in options.items())
     return f"{service.value.lower()}: {arguments}   or   {variables}"

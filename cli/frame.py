@@ -13,7 +13,7 @@ BAR = 10  # characters
 
 
 @dataclass(slots=True)
-class User:
+class ClientShare:
     """One client over all workers; `gained` of its service per second, `share` of what all gained."""
 
     name: str
@@ -41,7 +41,7 @@ WORKER_COLUMNS: Sequence[Column[Member]] = (
     Column("ADMISSION", 10, lambda member: member.model.admission, is_text=True, rank=2),
     Column("STATE", 8, lambda member: _state(member), is_text=True),
 )
-USER_COLUMNS: Sequence[Column[User]] = (
+USER_COLUMNS: Sequence[Column[ClientShare]] = (
     Column("USER", 18, lambda user: user.name, is_text=True),
     Column("SHARE", 6, lambda user: f"{user.share:.1%}" if user.share else "-"),
     Column("SERVICE/s", 9, lambda user: f"{user.gained:,.0f}"),
@@ -85,7 +85,7 @@ def frame(
     ]
 
 
-def _summary(status: scheduler_pb2.StatusResponse, users: Sequence[User]) -> str:
+def _summary(status: scheduler_pb2.StatusResponse, users: Sequence[ClientShare]) -> str:
     waiting = [user.weighted for user in users if user.waiting]
     jain = f", their Jain index {jain_index(waiting):.3f}" if len(waiting) > 1 else ""
     overloaded = [pool.model for pool in status.cluster.pools if pool.overloaded]
@@ -111,11 +111,11 @@ def _state(member: Member) -> str:
     return "draining" if member.load.draining else "serving"
 
 
-def _users(status: scheduler_pb2.StatusResponse) -> list[User]:
-    users: dict[str, User] = {}
+def _users(status: scheduler_pb2.StatusResponse) -> list[ClientShare]:
+    users: dict[str, ClientShare] = {}
     for worker in status.services:
         for client in worker.clients:
-            user = users.setdefault(client.client, User(client.client))
+            user = users.setdefault(client.client, ClientShare(client.client))
             user.service += client.service
             user.weighted += client.weighted_service
             user.waiting += client.waiting

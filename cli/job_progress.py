@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Self, TextIO
 
 from cli.progress import LINE_SECONDS
-from simulation.progress import Bar
+from simulation.progress import ProgressBar
 
 
 class JobProgress:
@@ -14,7 +14,7 @@ class JobProgress:
     def __init__(self, stream: TextIO, now: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
         self._now = now
-        self._bar = Bar(stream)
+        self._bar = ProgressBar(stream)
         self._began = self._said = now()
 
     def __enter__(self) -> Self:

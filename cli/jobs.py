@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 
 from cli.job_progress import JobProgress
 from fairlead.errors import FairleadError
-from simulation.job import Job
+from simulation.simulation_job import SimulationJob
 
 LOOK_SECONDS = 0.25  # between two looks at how far the simulations are
 Ended = MutableSequence[int]  # shared between the processes: calls that have ended, by job
@@ -23,21 +23,21 @@ class SimulationFailed(FairleadError):
     """A job could not be simulated, or its process was ended from outside."""
 
 
-class Answer(NamedTuple):
+class JobAnswer(NamedTuple):
     """What a process sends back for a job: its result, or a sentence that says what is wrong with it."""
 
     result: Any
     problem: str | None = None
 
 
-def run_jobs(jobs: Iterable[Job], processes: int, calls: int = 0) -> Iterator[tuple[Job, Any]]:
+def run_jobs(jobs: Iterable[SimulationJob], processes: int, calls: int = 0) -> Iterator[tuple[SimulationJob, Any]]:
     """Run each distinct job once and yield it with its result as soon as it is done, in no particular order.
 
     `calls` is how many calls each job simulates, 0 where nobody knows; then progress moves only when a job is done.
     Raises SimulationFailed. Whoever leaves the loop, also by Ctrl-C, ends the simulations that are still running.
     """
     waiting = deque(enumerate(dict.fromkeys(jobs)))
-    with JobProgress(sys.stderr) as progress, Crew(processes, len(waiting)) as crew:
+    with JobProgress(sys.stderr) as progress, JobProcesses(processes, len(waiting)) as crew:
         while waiting or crew.busy:
             while waiting and crew.has_room:
                 crew.give(*waiting.popleft())
@@ -47,7 +47,7 @@ def run_jobs(jobs: Iterable[Job], processes: int, calls: int = 0) -> Iterator[tu
                 yield job, result
 
 
-class Crew:
+class JobProcesses:
     """Processes that run jobs, one at a time each, and that end with the context whatever they are doing.
 
     Each has a pipe of its own and shares no queue: a process that is killed leaves no lock behind, only a closed pipe.
@@ -59,7 +59,7 @@ class Crew:
         self.ended = self._context.RawArray("q", jobs)
         self._most = most
         self._processes: dict[Connection, BaseProcess] = {}
-        self.busy: dict[Connection, tuple[int, Job]] = {}
+        self.busy: dict[Connection, tuple[int, SimulationJob]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -75,7 +75,7 @@ class Crew:
         """Whether a further job would be begun at once."""
         return len(self.busy) < self._most
 
-    def give(self, number: int, job: Job) -> None:
+    def give(self, number: int, job: SimulationJob) -> None:
         """Have an idle process run the job, or a new one."""
         idle = [connection for connection in self._processes if connection not in self.busy]
         connection = idle[0] if idle else self._start()
@@ -90,7 +90,7 @@ class Crew:
         theirs.close()  # now only the process has it, and its end closes the pipe
         return ours
 
-    def results(self) -> Iterator[tuple[Job, Any]]:
+    def results(self) -> Iterator[tuple[SimulationJob, Any]]:
         """Those that come within LOOK_SECONDS; raises SimulationFailed for a job that failed, or whose process did."""
         for connection in wait(self.busy, LOOK_SECONDS):
             assert isinstance(connection, Connection)
@@ -100,7 +100,7 @@ class Crew:
 
 def _received(connection: Connection, process: BaseProcess) -> Any:
     try:
-        answer: Answer = connection.recv()
+        answer: JobAnswer = connection.recv()
     except (EOFError, ConnectionResetError):
         process.join()
         status = process.exitcode or 0
@@ -131,9 +131,9 @@ def _serve(connection: Connection, ended: Ended) -> None:
             return
         gc.collect()  # a simulated system is a cycle: the one before would stay beside this one
         try:
-            answer = Answer(job.run(partial(_count, ended, number)))
+            answer = JobAnswer(job.run(partial(_count, ended, number)))
         except FairleadError as error:  # not every error can be sent to another process
-            answer = Answer(None, str(error))
+            answer = JobAnswer(None, str(error))
         connection.send(answer)
 
 

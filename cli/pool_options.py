@@ -10,10 +10,10 @@ from fairlead.errors import InvalidRequest
 from serving.config import ConfigError, cost_function
 from simulation.hardware import GPUS, MODELS
 from simulation.run import Scenario
-from simulation.spec import ADMISSIONS, SERVED, Admission, ClusterSpec, WorkerSpec
-from simulation.step_time import Measured, Profile, profile
-from simulation.traces import Trace
-from throttler.core.profiles import Limits
+from simulation.spec import ADMISSIONS, SERVED, AdmissionMode, ClusterSpec, WorkerSpec
+from simulation.step_time import MeasuredProfile, Profile, profile
+from simulation.traces import TraceWorkload
+from throttler.core.profiles import RateLimits
 
 GPU, MODEL = "a100-80g", "llama-3.1-8b"
 LONGEST_PROMPT = 65_536  # a worker's own default follows its model, which a profile of step times does not name
@@ -54,7 +54,7 @@ def add_pool_options(parser: argparse.ArgumentParser) -> None:
             default=getattr(SERVED, name),
             help=f"{text} (default: %(default)s)",
         )
-    add("--admission", default=SERVED.admission, choices=tuple(Admission), help="default: %(default)s")
+    add("--admission", default=SERVED.admission, choices=tuple(AdmissionMode), help="default: %(default)s")
     add("--cost", default=SERVED.cost, help="what service costs (default: %(default)s)")
     add("--throttle", default="none", choices=sorted(ADMISSIONS), help="default: %(default)s")
     add("--decode-run", type=whole, default=1, help="decoding steps between two looks at the queue")
@@ -71,13 +71,13 @@ def prepare(args: argparse.Namespace) -> int:
     return len(rows)
 
 
-def workload(args: argparse.Namespace) -> Trace:
+def workload(args: argparse.Namespace) -> TraceWorkload:
     """The trace that the options describe."""
-    return Trace(args.trace, args.limit, args.speed, args.starts_per_minute, args.trace_block_tokens)
+    return TraceWorkload(args.trace, args.limit, args.speed, args.starts_per_minute, args.trace_block_tokens)
 
 
 def scenario(
-    args: argparse.Namespace, local: str, across: str, client_quantum: int, worker_quantum: int, limits: Limits
+    args: argparse.Namespace, local: str, across: str, client_quantum: int, worker_quantum: int, limits: RateLimits
 ) -> Scenario:
     """One configuration of the pool; raises ConfigError for what no worker would start with."""
     times = _step_times(args)
@@ -93,7 +93,7 @@ def scenario(
         token_budget=args.token_budget,
         max_prompt_tokens=args.max_prompt_tokens,
         max_output_tokens=kv_tokens,  # like a worker's: as long as fits
-        admission=Admission(args.admission),
+        admission=AdmissionMode(args.admission),
         decode_run=args.decode_run,
     )
     cost_function(worker.cost)
@@ -112,16 +112,16 @@ def scenario(
     return Scenario(spec, workload(args))
 
 
-def _step_times(args: argparse.Namespace) -> Profile | Measured:
+def _step_times(args: argparse.Namespace) -> Profile | MeasuredProfile:
     if args.profile is None:
         return profile(args.gpu or GPU, args.model or MODEL)
     for option, value in (("--gpu", args.gpu), ("--model", args.model)):
         if value is not None:
             raise InvalidRequest(f"stands for GPU and model: leave out {option} {value}", "--profile")
-    return Measured.read(args.profile)
+    return MeasuredProfile.read(args.profile)
 
 
-def _kv_tokens(args: argparse.Namespace, times: Profile | Measured) -> int:
+def _kv_tokens(args: argparse.Namespace, times: Profile | MeasuredProfile) -> int:
     """What is asked for, or as many whole pages as there is room for; raises InvalidRequest where there is none."""
     if isinstance(times, Profile):
         _check_memory(times, args)

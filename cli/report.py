@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ChartLine:
     """One curve of a chart."""
 
     label: str
@@ -14,7 +14,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ChartPoint:
     """One configuration of a chart, with its label beside it; those on the front are joined by a line."""
 
     label: str
@@ -30,15 +30,15 @@ class Chart:
     title: str
     x: str
     y: str
-    lines: Sequence[Line] = ()
+    lines: Sequence[ChartLine] = ()
     log_y: bool = False
     names: Sequence[str] = ()
-    points: Sequence[Point] = ()
+    points: Sequence[ChartPoint] = ()
 
 
 def bars(title: str, y: str, names: Sequence[str], values: Mapping[str, Sequence[float]]) -> Chart:
     """At each name one bar of each label in `values`."""
-    lines = [Line(label, range(len(names)), heights) for label, heights in values.items()]
+    lines = [ChartLine(label, range(len(names)), heights) for label, heights in values.items()]
     return Chart(title, "", y, lines, names=names)
 
 

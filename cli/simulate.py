@@ -10,19 +10,19 @@ from cli.objective import objective
 from cli.option_types import above_zero, whole, written_to
 from cli.pool_options import add_pool_options
 from cli.recommendation import alternatives, best_of, reasons_for
-from cli.report import Chart, Line, Report
+from cli.report import Chart, ChartLine, Report
 from cli.sizing import Sizing, cost
 from cli.summary_report import summary_report
 from cli.summary_table import clients_table, summary_table
 from cli.writing import write
 from global_scheduler.core.policies import POLICIES as ROUTES
 from simulation.measures import received
-from simulation.run import Run, Scenario
+from simulation.run import Scenario, SimulationRun
 from simulation.spec import LOCAL_POLICIES
 from simulation.what_if import clients
 from simulation.what_if.front import ranked
 from simulation.what_if.summary import Summary
-from throttler.core.profiles import Limits
+from throttler.core.profiles import RateLimits
 
 MOST_LINES = 8  # clients in a plot: those that sent most
 
@@ -31,7 +31,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """Register the command."""
     parser = commands.add_parser("simulate", help="your own trace under several policies")
     add_pool_options(parser)
-    add_limit_options(parser, whole, {name: str(getattr(Limits(), name)) for name in NAMES})
+    add_limit_options(parser, whole, {name: str(getattr(RateLimits(), name)) for name in NAMES})
     parser.add_argument("--policy", default="dlpm", help="local policies, comma-separated (default: %(default)s)")
     parser.add_argument("--route", default="doubleq", help="global policies, comma-separated (default: %(default)s)")
     parser.add_argument("--quantum-tokens", type=whole, default=512, help="Q^u (default: %(default)s)")
@@ -96,19 +96,19 @@ def _conclude(args: argparse.Namespace, comparison: Comparison) -> Summary | Non
     return best
 
 
-def _loudest(result: Run) -> list[str]:
+def _loudest(result: SimulationRun) -> list[str]:
     return sorted(result.clients, key=lambda client: -len(result.of(client)))[:MOST_LINES]
 
 
-def _curves(result: Run) -> list[tuple[object, ...]]:
+def _curves(result: SimulationRun) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = [("client", "second", "service")]
     for client in _loudest(result):
         rows += [(client, second, value) for second, value in enumerate(received(result, client)) if second % 10 == 0]
     return rows
 
 
-def _chart(name: str, result: Run) -> Chart:
+def _chart(name: str, result: SimulationRun) -> Chart:
     seconds = range(int(result.seconds) + 2)
     # Whatever a client is called: plots leave out labels that begin with an underscore.
-    lines = [Line(f"client {client}", seconds, received(result, client)) for client in _loudest(result)]
+    lines = [ChartLine(f"client {client}", seconds, received(result, client)) for client in _loudest(result)]
     return Chart(f"{name}: service received", "time, s", "service, cost units", lines)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from cli.report import Chart, Point, Report
+from cli.report import Chart, ChartPoint, Report
 from simulation.what_if.front import Unfairness, gap, pareto, slowdown
 from simulation.what_if.summary import HEADER, Summary
 
@@ -30,7 +30,7 @@ def _front(summaries: Sequence[Summary], title: str, label: str, unfairness: Unf
         if math.isfinite(unfairness(summary)):
             places.setdefault((unfairness(summary), summary.service), []).append(summary)
     points = [
-        Point(_label(there) if len(places) <= MOST_LABELS or there[0] in front else "", x, y, there[0] in front)
+        ChartPoint(_label(there) if len(places) <= MOST_LABELS or there[0] in front else "", x, y, there[0] in front)
         for (x, y), there in places.items()
     ]
     return Chart(title, label, "throughput, cost units/s", points=points)

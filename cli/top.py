@@ -26,7 +26,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class StatusSample:
     """A status and when it was received, in seconds."""
 
     status: scheduler_pb2.StatusResponse
@@ -56,9 +56,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _sample(schedulers: admin.Schedulers) -> Sample:
+def _sample(schedulers: admin.SchedulerClients) -> StatusSample:
     _, status = schedulers.leader()
-    return Sample(status, time.monotonic())
+    return StatusSample(status, time.monotonic())
 
 
 def _failure(error: FairleadError, seconds: float, width: int) -> Line:

@@ -19,12 +19,12 @@ from global_scheduler.core.policies import POLICIES as ROUTES
 from simulation.spec import SERVED_POLICIES
 from simulation.what_if.front import ranked
 from simulation.what_if.summary import Summary
-from throttler.core.profiles import Limits
+from throttler.core.profiles import RateLimits
 
 CLIENT_QUANTA = [256, 2048, 16384]
 WORKER_QUANTA = [2048, 16384, 131072]
 Settings = dict[str, int]  # by axis
-LIMITS = {"user_per_minute": [15, 60, 240], "app_per_minute": [Limits().app_per_minute]}
+LIMITS = {"user_per_minute": [15, 60, 240], "app_per_minute": [RateLimits().app_per_minute]}
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from fairlead.outcomes import Outcome
 from gateway.call import Call
-from throttler.core.interactions import Closed
-from throttler.core.tokens import Key
+from throttler.core.interaction_tokens import InteractionKey
+from throttler.core.interactions import FinishedInteraction
 
 LIMITS = (
     Outcome.THROTTLED_USER,
@@ -23,7 +23,7 @@ CALLERS_FAULTS = (Outcome.REJECTED_INVALID, Outcome.REJECTED_TOO_LONG, Outcome.P
 
 
 @dataclass(slots=True)
-class AppAccount:
+class AppOutcomes:
     """Interactions of one app that are over, by what became of them, and tokens."""
 
     served: int = 0
@@ -48,17 +48,17 @@ class _Open:
 class Accounting:
     """Told of each call once, before what it closes."""
 
-    apps: dict[str, AppAccount] = field(default_factory=dict)
-    _open: dict[Key, _Open] = field(default_factory=dict)
+    apps: dict[str, AppOutcomes] = field(default_factory=dict)
+    _open: dict[InteractionKey, _Open] = field(default_factory=dict)
 
     def ended(self, call: Call) -> None:
         """A call has its outcome. What nobody known called counts for no app."""
         assert call.outcome is not None
         if not call.client:
             return
-        app, tokens = self.apps.setdefault(call.app, AppAccount()), computed_tokens(call)
+        app, tokens = self.apps.setdefault(call.app, AppOutcomes()), computed_tokens(call)
         app.tokens += tokens
-        key = Key(call.client, call.app, call.interaction)
+        key = InteractionKey(call.client, call.app, call.interaction)
         if call.entered:
             self._open.setdefault(key, _Open(call.timings.received)).tokens += tokens
         elif key not in self._open or not call.interaction:
@@ -74,11 +74,11 @@ class Accounting:
         elif call.timings.received > interaction.failed_at:
             interaction.failure = None
 
-    def in_progress(self, key: Key) -> bool:
+    def in_progress(self, key: InteractionKey) -> bool:
         """Whether a call of the interaction was admitted here, and it has not closed."""
         return key in self._open
 
-    def closed(self, interaction: Closed) -> int | None:
+    def closed(self, interaction: FinishedInteraction) -> int | None:
         """An interaction is over. Returns when its first call came here, Unix nanoseconds; None: none did."""
         known = self._open.pop(interaction.key, None)
         if known is None:
@@ -87,7 +87,7 @@ class Accounting:
         return known.started
 
 
-def _judge(app: AppAccount, failure: Outcome | None, tokens: int) -> None:
+def _judge(app: AppOutcomes, failure: Outcome | None, tokens: int) -> None:
     if failure is None:
         app.served += 1
     elif failure is Outcome.CANCELLED:

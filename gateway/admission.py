@@ -14,19 +14,19 @@ from fairlead.token_ids import TOKEN_BYTES
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
 from gateway.call import Call
 from gateway.credentials import Credentials
-from gateway.streams import Streams
-from gateway.tenants import Identity, Tenants
+from gateway.open_call_limiter import OpenCallLimiter
+from gateway.prepared_request import AdmittedRequest, PreparedRequest
+from gateway.tenants import CallerIdentity, Tenants
 from gateway.throttling import Throttling
 from gateway.upstream.cluster import Cluster
 from gateway.validation import app_name, check_interaction, check_length, check_prompt, check_sampling
-from gateway.work import Admitted, Work
 from serving.cost import within_limits
 from serving.names import MAX_NAME
-from serving.sampling import Sampling
+from serving.sampling_params import SamplingParams
 from serving.telemetry.records import CHAT, TEXT_COMPLETION
 from serving.telemetry.spans import remote
-from throttler.core.expectations import Subject
-from throttler.core.tokens import Key
+from throttler.core.expectations import ExpectationSubject
+from throttler.core.interaction_tokens import InteractionKey
 
 LONG_PROMPT = 16 * 1024  # bytes; shorter ones are tokenized within milliseconds
 Request = TypeVar("Request")
@@ -42,18 +42,18 @@ class Admission:
         cluster: Cluster,
         tenants: Tenants,
         throttling: Throttling,
-        streams: Streams,
-        cache_scope: Callable[[Identity], str],
+        open_calls: OpenCallLimiter,
+        cache_scope: Callable[[CallerIdentity], str],
     ) -> None:
         self._cluster = cluster
         self._tenants = tenants
         self._throttling = throttling
-        self._streams = streams
+        self._open_calls = open_calls
         self._cache_scope = cache_scope
         # By client, as long as one of its calls has the turn or waits for it.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    def identify(self, credentials: Credentials) -> Identity:
+    def identify(self, credentials: Credentials) -> CallerIdentity:
         """Who calls; raises Unauthenticated or PermissionDenied."""
         return self._tenants.identify(credentials, time.monotonic())
 
@@ -65,12 +65,12 @@ class Admission:
         request = await receive()
         app = self._app(identity, app_name(request.app))
         check_interaction(request.interaction)
-        key = Key(identity.client, app, request.interaction.id)
+        key = InteractionKey(identity.client, app, request.interaction.id)
         self._throttling.end(key, request.interaction.token)
 
     async def admit(
         self, receive: Receive[inference_pb2.GenerateRequest], credentials: Credentials, call: Call
-    ) -> Admitted:
+    ) -> AdmittedRequest:
         """A request that is let in; raises the FairleadError that refuses it.
 
         It is received, and parsed, when it is known who calls. What must be undone is in `call.cleanup`.
@@ -85,16 +85,16 @@ class Admission:
         except FairleadError:
             self._throttling.refused(identity.client)
             raise
-        key = Key(identity.client, call.app, call.interaction)
+        key = InteractionKey(identity.client, call.app, call.interaction)
         overloaded = self._cluster.members.overloaded(model.name)
         in_interaction = await self._throttling.check(identity.tenant, key, request.interaction.token, overloaded)
-        self._streams.open(identity.client, in_interaction)
-        call.cleanup.callback(self._streams.close, identity.client)
-        return Admitted(
+        self._open_calls.open(identity.client, in_interaction)
+        call.cleanup.callback(self._open_calls.close, identity.client)
+        return AdmittedRequest(
             request=request, identity=identity, model=model, sampling=sampling, in_interaction=in_interaction
         )
 
-    async def encode(self, admitted: Admitted, call: Call) -> Work:
+    async def encode(self, admitted: AdmittedRequest, call: Call) -> PreparedRequest:
         """The work to dispatch: the prompt is tokenized, and the call counted in its interaction.
 
         Raises FairleadError: TooLong, and what tokenizing it raises. What must be undone is in `call.cleanup`.
@@ -111,10 +111,10 @@ class Admission:
         check_length(len(encoded.token_ids) // TOKEN_BYTES, sampling.max_tokens, model)
         token = b""
         if request.HasField("interaction"):
-            token = self._enter(Key(identity.client, call.app, call.interaction), request.interaction, call)
+            token = self._enter(InteractionKey(identity.client, call.app, call.interaction), request.interaction, call)
         norm = self._norm(identity, call)
         call.timings.admitted = time.time_ns()
-        return Work(
+        return PreparedRequest(
             request_id=call.request_id,
             client=identity.client,
             model=model.name,
@@ -132,8 +132,8 @@ class Admission:
         )
 
     def _examine(
-        self, request: inference_pb2.GenerateRequest, identity: Identity, call: Call
-    ) -> tuple[scheduler_pb2.ModelInfo, Sampling]:
+        self, request: inference_pb2.GenerateRequest, identity: CallerIdentity, call: Call
+    ) -> tuple[scheduler_pb2.ModelInfo, SamplingParams]:
         """Everything that can be judged before the throttle is asked; raises the FairleadError that refuses it.
 
         First what `call` is entered under, so that one that is refused is told of in its place.
@@ -150,7 +150,7 @@ class Admission:
         sampling = call.sampling = check_request(request, model)
         return model, sampling
 
-    def _app(self, identity: Identity, named: str) -> str:
+    def _app(self, identity: CallerIdentity, named: str) -> str:
         return identity.app(named, self._throttling.profiles.apps)
 
     async def _in_turn(self, request: worker_pb2.EncodeRequest, deadline: float | None) -> worker_pb2.EncodeResponse:
@@ -161,22 +161,22 @@ class Admission:
         async with turn:
             return await self._cluster.encode(request, deadline)
 
-    def _enter(self, key: Key, interaction: inference_pb2.Interaction, call: Call) -> bytes:
+    def _enter(self, key: InteractionKey, interaction: inference_pb2.Interaction, call: Call) -> bytes:
         """Count the call in its interaction; returns the token for the next one."""
         call.stage, token = self._throttling.enter(key, interaction)
         call.entered = True
         call.cleanup.callback(self._throttling.leave, key, interaction.end)
         return token
 
-    def _norm(self, identity: Identity, call: Call) -> float:
+    def _norm(self, identity: CallerIdentity, call: Call) -> float:
         """What calls of this app and stage are expected to need over the reference; the call's end teaches it."""
         if not identity.is_bound:
             return 1.0
-        subject = Subject(identity.tenant, call.app, call.stage)
+        subject = ExpectationSubject(identity.tenant, call.app, call.stage)
         call.cleanup.callback(self._learn, subject, call)
         return self._throttling.expectations.norm(subject)
 
-    def _learn(self, subject: Subject, call: Call) -> None:
+    def _learn(self, subject: ExpectationSubject, call: Call) -> None:
         if call.outcome is Outcome.COMPLETED:
             self._throttling.learn(subject, call.client, call.usage)
 
@@ -197,7 +197,7 @@ def caller_request_id(given: str) -> str:
     return given if len(given) <= MAX_NAME and given.isascii() and given.isprintable() else ""
 
 
-def check_request(request: inference_pb2.GenerateRequest, model: scheduler_pb2.ModelInfo) -> Sampling:
+def check_request(request: inference_pb2.GenerateRequest, model: scheduler_pb2.ModelInfo) -> SamplingParams:
     """Everything that can be judged before the prompt is tokenized; raises InvalidRequest."""
     check_prompt(request.prompt, model)
     sampling = check_sampling(request.sampling, model.vocab_size)

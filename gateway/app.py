@@ -11,28 +11,28 @@ from redis.asyncio import Redis
 
 from fairlead.v1 import throttling_pb2_grpc, traces_pb2_grpc
 from gateway.admission import Admission
-from gateway.journal import Journal
+from gateway.call_log import CallLog
 from gateway.metrics import CallMetrics, PlacementMetrics, StateMetrics, ThrottlingMetrics
+from gateway.open_call_limiter import OpenCallLimiter
 from gateway.operators import ThrottlingService, TracesService
 from gateway.reload import follow
 from gateway.service import InferenceService, add_inference_to_server
-from gateway.streams import Streams
 from gateway.tenants import CACHE_SCOPES, Tenants
 from gateway.throttling import Throttling
 from gateway.upstream.cluster import Cluster
 from serving.config import ConfigError, addresses, check_listeners, load, option, require
 from serving.document import text_of
-from serving.environment import Service
+from serving.environment import ServiceName
 from serving.process import Serving, configure_logging, run
 from serving.redis_access import open_redis
 from serving.rpc.channel import MAX_REQUEST_BYTES
-from serving.rpc.mutual import Membership, membership
+from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
 from serving.rpc.server import Server
 from serving.rpc.tls import Certificate
 from serving.telemetry.metrics import Metrics
 from serving.telemetry.records import GATEWAY
-from serving.telemetry.traces import Keep, Traces, otlp_processor
-from throttler.core.profiles import Limits, Profiles
+from serving.telemetry.traces import TailSampler, Traces, otlp_processor
+from throttler.core.profiles import Profiles, RateLimits
 from throttler.core.registry import THROTTLES
 from throttler.profiles_file import parse
 
@@ -109,9 +109,9 @@ class GatewayConfig:
         return Certificate(self.tls_certificate, self.tls_key) if self.tls_certificate else None
 
     @property
-    def member(self) -> Membership | None:
+    def mutual_tls(self) -> MutualTls | None:
         """What this service shows the others; raises ConfigError."""
-        return membership(self.internal_certificate, self.internal_key, self.internal_authority)
+        return load_mutual_tls(self.internal_certificate, self.internal_key, self.internal_authority)
 
     @property
     def is_loopback(self) -> bool:
@@ -128,28 +128,28 @@ class Gateway:
 
     def __init__(self, config: GatewayConfig, profiles: Profiles, tenants: Tenants) -> None:
         self._config = config
-        keep = Keep(config.trace_ratio, config.slow_seconds)
+        keep = TailSampler(config.trace_ratio, config.slow_seconds)
         self._traces = Traces(otlp_processor(os.environ), keep, config.remembered_traces)
         self._metrics = Metrics(GATEWAY, config.metrics, os.environ)
         self._changed = asyncio.Event()
         self._cluster = Cluster(
-            addresses(config.scheduler, "scheduler"), config.secret, self._changed.set, config.member
+            addresses(config.scheduler, "scheduler"), config.secret, self._changed.set, config.mutual_tls
         )
-        self._journal = Journal(self._traces, CallMetrics(self._metrics.meter))
+        self._call_log = CallLog(self._traces, CallMetrics(self._metrics.meter))
         self._tenants = tenants
         self._throttling = Throttling(
-            config.throttle, profiles, config.secret, connect(config), self._journal.closed, config.gateways
+            config.throttle, profiles, config.secret, connect(config), self._call_log.closed, config.gateways
         )
         store = self._throttling.store
-        ThrottlingMetrics(self._metrics.meter, self._journal.accounting, store)
+        ThrottlingMetrics(self._metrics.meter, self._call_log.accounting, store)
         PlacementMetrics(self._metrics.meter, self._cluster.placements)
-        streams = Streams(per_client=config.max_streams_per_client, total=config.max_streams)
-        self._states = StateMetrics(self._metrics.meter, lambda: streams.count, lambda: len(self._cluster.members))
+        open_calls = OpenCallLimiter(per_client=config.max_streams_per_client, total=config.max_streams)
+        self._states = StateMetrics(self._metrics.meter, lambda: open_calls.count, lambda: len(self._cluster.members))
         admission = Admission(
             cluster=self._cluster,
             tenants=tenants,
             throttling=self._throttling,
-            streams=streams,
+            open_calls=open_calls,
             cache_scope=CACHE_SCOPES[config.cache_scope],
         )
         certificate = config.certificate
@@ -160,12 +160,12 @@ class Gateway:
             credentials=certificate.credentials() if certificate else None,
             health_listen=config.health_listen,
         )
-        service = InferenceService(self._cluster, admission, self._journal, self._server.bodies, config.reader_seconds)
+        service = InferenceService(self._cluster, admission, self._call_log, self._server.bodies, config.reader_seconds)
         self._server.add(add_inference_to_server, service, "fairlead.v1.Inference")
         admin_secret = config.admin_secret or config.secret
         traces = TracesService(self._traces)
         self._server.add(traces_pb2_grpc.add_TracesServicer_to_server, traces, "fairlead.v1.Traces", admin_secret)
-        accounts = ThrottlingService(self._journal.accounting, self._cluster.placements, store)
+        accounts = ThrottlingService(self._call_log.accounting, self._cluster.placements, store)
         register = throttling_pb2_grpc.add_ThrottlingServicer_to_server
         self._server.add(register, accounts, "fairlead.v1.Throttling", admin_secret)
 
@@ -246,13 +246,13 @@ def connect(config: GatewayConfig) -> Redis | None:
 
 def load_profiles(config: GatewayConfig) -> Profiles:
     """The profiles file over the configured limits; raises ConfigError."""
-    limits = Limits(user_per_minute=config.user_per_minute, app_per_minute=config.app_per_minute)
+    limits = RateLimits(user_per_minute=config.user_per_minute, app_per_minute=config.app_per_minute)
     return parse(text_of(config.profiles), config.profiles, limits) if config.profiles else Profiles(limits=limits)
 
 
 def prepare(argv: Sequence[str]) -> Serving:
     """The gateway as configured; raises ConfigError."""
-    config = load(GatewayConfig, Service.GATEWAY, argv, os.environ, prog="python -m gateway")
+    config = load(GatewayConfig, ServiceName.GATEWAY, argv, os.environ, prog="python -m gateway")
     profiles = load_profiles(config)
     tenants = Tenants.load(config.keys, profiles.tiers)
     configure_logging(config.log_level)

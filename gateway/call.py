@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.v1 import common_pb2
-from serving.sampling import Sampling
+from serving.sampling_params import SamplingParams
 from serving.telemetry.records import CHAT
 
 
@@ -23,7 +23,7 @@ class Call:
     model: str = ""
     policy: str = ""
     tier: str = ""
-    sampling: Sampling | None = None
+    sampling: SamplingParams | None = None
     interaction: str = ""
     entered: bool = False  # admitted, and counted in its interaction
     stage: int = 0

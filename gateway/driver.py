@@ -13,15 +13,15 @@ from fairlead.outcomes import FinishReason, Outcome
 from fairlead.token_ids import TOKEN_BYTES
 from fairlead.v1 import inference_pb2, scheduler_pb2, worker_pb2
 from gateway.call import Call
+from gateway.call_log import CallLog
 from gateway.core import call_commands as commands
 from gateway.core import call_events as events
 from gateway.core.call import CallMachine
-from gateway.core.coalescer import Chunk
-from gateway.journal import Journal
+from gateway.core.coalescer import OutputChunk
+from gateway.prepared_request import AdmittedRequest, PreparedRequest
 from gateway.responses import accepted, chunk, finished
 from gateway.upstream import workers
 from gateway.upstream.cluster import Cluster, Placement
-from gateway.work import Admitted, Work
 from serving.wire import sampling_to_proto
 
 log = logging.getLogger(__name__)
@@ -32,10 +32,10 @@ Question = commands.Decide | commands.Encode | commands.Place
 class Front(Protocol):
     """One caller, behind whatever protocol it speaks; the last two are called once at most, and with the call's end."""
 
-    async def admit(self, call: Call) -> Admitted:
+    async def admit(self, call: Call) -> AdmittedRequest:
         """Its request, let in; raises the FairleadError that refuses it."""
 
-    async def encode(self, admitted: Admitted, call: Call) -> Work:
+    async def encode(self, admitted: AdmittedRequest, call: Call) -> PreparedRequest:
         """The request with its prompt tokenized; raises FairleadError."""
 
     def refuse(self, error: FairleadError) -> None:
@@ -48,17 +48,17 @@ class Front(Protocol):
 class CallDriver:
     """One call. Whatever is decided about it, its machine decides."""
 
-    def __init__(self, front: Front, cluster: Cluster, journal: Journal, call: Call, reader_seconds: float) -> None:
+    def __init__(self, front: Front, cluster: Cluster, call_log: CallLog, call: Call, reader_seconds: float) -> None:
         self._front = front
         self._cluster = cluster
-        self._journal = journal
+        self._call_log = call_log
         self._call = call
         self._machine = CallMachine(reader_seconds)
         self._loop = asyncio.get_running_loop()
         self._question: Question | None = None  # not begun with
         self._answering: asyncio.Task[None] | None = None
-        self._admitted: Admitted | None = None
-        self._work: Work | None = None
+        self._admitted: AdmittedRequest | None = None
+        self._prepared: PreparedRequest | None = None
         self._placement: Placement | None = None
         self._attempt: workers.Attempt | None = None
         self._message: inference_pb2.GenerateResponse | None = None  # to be written next
@@ -81,7 +81,7 @@ class CallDriver:
 
     def gone(self) -> None:
         """The caller is gone; without effect on a call that has ended. Every call is told so: no timer outlives it."""
-        self._tell(events.Cancelled())
+        self._tell(events.CallerCancelled())
         if self._timer is not None:
             self._timer.cancel()
 
@@ -176,24 +176,24 @@ class CallDriver:
 
     async def _encode(self) -> events.Encoded:
         assert self._admitted is not None
-        self._work, self._admitted = await self._front.encode(self._admitted, self._call), None
-        self._call.usage.prompt_tokens = len(self._work.token_ids) // TOKEN_BYTES
-        self._call.usage.system_tokens = self._work.system_tokens
+        self._prepared, self._admitted = await self._front.encode(self._admitted, self._call), None
+        self._call.usage.prompt_tokens = len(self._prepared.token_ids) // TOKEN_BYTES
+        self._call.usage.system_tokens = self._prepared.system_tokens
         return events.Encoded()
 
     async def _place(self, place: commands.Place) -> events.Placed:
-        work, call = self._work, self._call
-        assert work is not None
+        prepared, call = self._prepared, self._call
+        assert prepared is not None
         request = scheduler_pb2.DispatchRequest(
-            request_id=work.request_id,
+            request_id=prepared.request_id,
             attempt=place.attempt,
-            client=work.client,
-            model=work.model,
-            digests=work.digests,
-            revision=work.revision,
+            client=prepared.client,
+            model=prepared.model,
+            digests=prepared.digests,
+            revision=prepared.revision,
             prompt_tokens=call.usage.prompt_tokens,
             excluded=place.excluded,
-            weight=work.weight,
+            weight=prepared.weight,
         )
         placement = self._placement = await self._cluster.place(request)
         call.worker, call.matched_tokens = placement.worker, placement.matched_tokens
@@ -202,29 +202,31 @@ class CallDriver:
         return events.Placed(placement.instance)
 
     def _submit(self, submit: commands.Submit) -> None:
-        work = self._work
-        assert work is not None
+        prepared = self._prepared
+        assert prepared is not None
         assert self._placement is not None
         sampling = replace(
-            work.sampling,
-            max_tokens=work.sampling.max_tokens - submit.output_tokens,
-            min_tokens=max(0, work.sampling.min_tokens - submit.output_tokens),
+            prepared.sampling,
+            max_tokens=prepared.sampling.max_tokens - submit.output_tokens,
+            min_tokens=max(0, prepared.sampling.min_tokens - submit.output_tokens),
         )
         submission = worker_pb2.Submit(
-            request_id=work.request_id,
+            request_id=prepared.request_id,
             attempt=submit.attempt,
-            client=work.client,
-            token_ids=work.token_ids + submit.generated,
+            client=prepared.client,
+            token_ids=prepared.token_ids + submit.generated,
             generated_tokens=submit.output_tokens,
             sampling=sampling_to_proto(sampling),
-            weight=work.weight,
-            system_tokens=work.system_tokens,
-            in_interaction=work.in_interaction,
+            weight=prepared.weight,
+            system_tokens=prepared.system_tokens,
+            in_interaction=prepared.in_interaction,
             charged=submit.charged,
-            model=work.model,
-            cache_scope=work.cache_scope,
-            public_tokens=work.public_tokens,
-            timeout_seconds=0.0 if work.deadline is None else max(MIN_TIMEOUT, work.deadline - self._loop.time()),
+            model=prepared.model,
+            cache_scope=prepared.cache_scope,
+            public_tokens=prepared.public_tokens,
+            timeout_seconds=0.0
+            if prepared.deadline is None
+            else max(MIN_TIMEOUT, prepared.deadline - self._loop.time()),
         )
         self._attempt = self._placement.link.submit(submission, self._receive)
 
@@ -239,7 +241,7 @@ class CallDriver:
             case worker_pb2.Started():
                 timings.scheduled = timings.scheduled or time.time_ns()
                 return events.Started(message.cached_tokens, message.service)
-            case workers.Lost():
+            case workers.WorkerLost():
                 return events.Lost(self._cluster.was_away())
             case worker_pb2.Ended():
                 return self._ended(message)
@@ -259,14 +261,14 @@ class CallDriver:
         else:  # what the last worker began, an earlier one had begun before
             self._call.timings.finished = ended.timings.finished
 
-    def _response(self, message: commands.Accepted | Chunk | commands.Finished) -> inference_pb2.GenerateResponse:
+    def _response(self, message: commands.Accepted | OutputChunk | commands.Finished) -> inference_pb2.GenerateResponse:
         match message:
-            case Chunk():
+            case OutputChunk():
                 return chunk(message)
             case commands.Accepted():
-                assert self._work is not None
+                assert self._prepared is not None
                 self._note_usage()
-                return accepted(self._call, self._work.interaction_token)
+                return accepted(self._call, self._prepared.interaction_token)
             case commands.Finished():
                 return finished(self._call)
 
@@ -286,7 +288,7 @@ class CallDriver:
         if error is not None:
             self._front.refuse(error)
             self._wake()
-        self._journal.ended(call)
+        self._call_log.ended(call)
         call.cleanup.close()
 
 

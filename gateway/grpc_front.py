@@ -12,8 +12,8 @@ from fairlead.v1 import inference_pb2
 from gateway.admission import Admission, Receive
 from gateway.call import Call
 from gateway.credentials import Credentials
+from gateway.prepared_request import AdmittedRequest, PreparedRequest
 from gateway.tenants import AUTHORIZATION, USER
-from gateway.work import Admitted, Work
 
 TRACEPARENT = "traceparent"
 
@@ -36,11 +36,11 @@ class GrpcFront:
         self._writer = asyncio.current_task()
         self._aborting: asyncio.Task[None] | None = None
 
-    async def admit(self, call: Call) -> Admitted:
+    async def admit(self, call: Call) -> AdmittedRequest:
         """See Front."""
         return await self._admission.admit(self._receive, shown(self._context.invocation_metadata()), call)
 
-    async def encode(self, admitted: Admitted, call: Call) -> Work:
+    async def encode(self, admitted: AdmittedRequest, call: Call) -> PreparedRequest:
         """See Front."""
         return await self._admission.encode(admitted, call)
 

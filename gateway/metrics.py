@@ -10,7 +10,7 @@ from opentelemetry.trace import NonRecordingSpan
 
 from fairlead.outcomes import Outcome
 from gateway.accounting import Accounting
-from gateway.upstream.placements import Placements
+from gateway.upstream.placements import PlacementCounts
 from serving.telemetry.labels import CappedLabel
 from serving.telemetry.records import CallRecord, InteractionRecord, phases
 from serving.telemetry.spans import call_context
@@ -151,7 +151,7 @@ class ThrottlingMetrics:
 class PlacementMetrics:
     """Who placed requests; read when somebody looks."""
 
-    def __init__(self, meter: Meter, placements: Placements) -> None:
+    def __init__(self, meter: Meter, placements: PlacementCounts) -> None:
         self._placements = placements
         meter.create_observable_counter(
             "fairlead.placements",

@@ -5,7 +5,7 @@ from typing import Any
 
 from fairlead.v1 import common_pb2, throttling_pb2, throttling_pb2_grpc, traces_pb2, traces_pb2_grpc
 from gateway.accounting import Accounting
-from gateway.upstream.placements import Placements
+from gateway.upstream.placements import PlacementCounts
 from serving.telemetry.records import CallRecord, phases
 from serving.telemetry.traces import Traces
 from throttler.store import Store
@@ -25,7 +25,7 @@ class TracesService(traces_pb2_grpc.TracesServicer):
 class ThrottlingService(throttling_pb2_grpc.ThrottlingServicer):
     """fairlead.v1.Throttling, on the public listener, for holders of the admin secret only."""
 
-    def __init__(self, accounting: Accounting, placements: Placements, store: Store) -> None:
+    def __init__(self, accounting: Accounting, placements: PlacementCounts, store: Store) -> None:
         self._accounting = accounting
         self._placements = placements
         self._store = store

@@ -5,7 +5,7 @@ from typing import cast
 
 from fairlead.v1 import common_pb2, inference_pb2
 from gateway.call import Call
-from gateway.core.coalescer import Chunk
+from gateway.core.coalescer import OutputChunk
 
 
 def accepted(call: Call, interaction_token: bytes) -> inference_pb2.GenerateResponse:
@@ -23,7 +23,7 @@ def accepted(call: Call, interaction_token: bytes) -> inference_pb2.GenerateResp
     )
 
 
-def chunk(chunk: Chunk) -> inference_pb2.GenerateResponse:
+def chunk(chunk: OutputChunk) -> inference_pb2.GenerateResponse:
     """Some of the output. Filled in place: to build the messages first and copy them costs five times as much."""
     response = inference_pb2.GenerateResponse()
     filled = response.chunk

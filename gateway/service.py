@@ -13,12 +13,12 @@ from fairlead.rpc.status import request_id_metadata, to_status
 from fairlead.v1 import inference_pb2
 from gateway.admission import Admission, Request
 from gateway.call import Call
+from gateway.call_log import CallLog
 from gateway.driver import CallDriver, reason
 from gateway.grpc_front import GrpcFront, shown
-from gateway.journal import Journal
 from gateway.upstream.cluster import Cluster
-from serving.rpc.bodies import Bodies
 from serving.rpc.incoming import only
+from serving.rpc.message_body_limiter import MessageBodyLimiter
 from serving.wire import parsed
 
 log = logging.getLogger(__name__)
@@ -28,11 +28,16 @@ class InferenceService:
     """Implements Inference; holds what all calls share."""
 
     def __init__(
-        self, cluster: Cluster, admission: Admission, journal: Journal, bodies: Bodies, reader_seconds: float
+        self,
+        cluster: Cluster,
+        admission: Admission,
+        call_log: CallLog,
+        bodies: MessageBodyLimiter,
+        reader_seconds: float,
     ) -> None:
         self._cluster = cluster
         self._admission = admission
-        self._journal = journal
+        self._call_log = call_log
         self._bodies = bodies
         self._reader_seconds = reader_seconds
 
@@ -46,7 +51,7 @@ class InferenceService:
         context.set_trailing_metadata(request_id_metadata(call.request_id))
         receive = self._request(context, inference_pb2.GenerateRequest.FromString)
         front = GrpcFront(context, self._admission, receive, call.request_id)
-        driver = CallDriver(front, self._cluster, self._journal, call, self._reader_seconds)
+        driver = CallDriver(front, self._cluster, self._call_log, call, self._reader_seconds)
         # A generator that is suspended in a write learns of a cancellation only when it is collected; this is at once.
         context.add_done_callback(lambda _: driver.gone())
         try:

@@ -17,7 +17,7 @@ from fairlead.errors import InvalidRequest, PermissionDenied, Unauthenticated, l
 from gateway.credentials import Credentials
 from serving.config import require
 from serving.cost import MAX_WEIGHT
-from serving.document import Entry, read, text_of
+from serving.document import ConfigEntry, read, text_of
 from serving.names import normalized
 from throttler.core.profiles import DEFAULT_APP
 
@@ -41,7 +41,7 @@ class Tenant:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class CallerIdentity:
     """Who a call is from; `client` is the fairness key: the tenant, or tenant/user."""
 
     client: str
@@ -70,7 +70,7 @@ class Identity:
 
 
 # Who shares cached prefixes: a shorter answer to a prompt tells that somebody in the scope has sent its beginning.
-CACHE_SCOPES: Mapping[str, Callable[[Identity], str]] = MappingProxyType(
+CACHE_SCOPES: Mapping[str, Callable[[CallerIdentity], str]] = MappingProxyType(
     {"tenant": lambda identity: identity.tenant, "user": lambda identity: identity.client, "deployment": lambda _: ""}
 )
 
@@ -83,7 +83,7 @@ class _Account:
         self._is_open = is_open
         self._users: dict[str, float] = {}
 
-    def identify(self, named: str, now: float) -> Identity:
+    def identify(self, named: str, now: float) -> CallerIdentity:
         if not named:
             return self._identity(self.tenant.name)
         if not self.tenant.trusted_users:
@@ -110,8 +110,10 @@ class _Account:
                 return
             del self._users[user]
 
-    def _identity(self, client: str) -> Identity:
-        return Identity(client, self.tenant.name, self.tenant.share, self.tenant.tier, self.tenant.apps, self._is_open)
+    def _identity(self, client: str) -> CallerIdentity:
+        return CallerIdentity(
+            client, self.tenant.name, self.tenant.share, self.tenant.tier, self.tenant.apps, self._is_open
+        )
 
 
 class Tenants:
@@ -136,7 +138,7 @@ class Tenants:
                 account.keep_users(self._accounts[digest])
         self._accounts, self._open = other._accounts, other._open
 
-    def identify(self, credentials: Credentials, now: float) -> Identity:
+    def identify(self, credentials: Credentials, now: float) -> CallerIdentity:
         """Who calls; raises Unauthenticated, PermissionDenied or InvalidRequest. `now` in seconds."""
         account = self._open or self._authenticate(credentials.authorization)
         return account.identify(credentials.user, now)
@@ -170,14 +172,14 @@ def _parse(text: str, file: str, tiers: Mapping[str, float]) -> dict[str, Tenant
     return tenants
 
 
-def _digest(entry: Entry, values: Mapping[str, Entry]) -> str:
+def _digest(entry: ConfigEntry, values: Mapping[str, ConfigEntry]) -> str:
     digest = _required(entry, values, "hash").text().lower()
     if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
         raise values["hash"].complaint("expected a sha256 as 64 hex digits")
     return digest
 
 
-def _tenant(entry: Entry, values: Mapping[str, Entry], tiers: Mapping[str, float]) -> Tenant:
+def _tenant(entry: ConfigEntry, values: Mapping[str, ConfigEntry], tiers: Mapping[str, float]) -> Tenant:
     name = _required(entry, values, "tenant").name()
     if "/" in name:
         raise values["tenant"].complaint(f"expected a name without '/', got {name!r}")
@@ -191,7 +193,7 @@ def _tenant(entry: Entry, values: Mapping[str, Entry], tiers: Mapping[str, float
     )
 
 
-def _share(values: Mapping[str, Entry], tiers: Mapping[str, float]) -> float:
+def _share(values: Mapping[str, ConfigEntry], tiers: Mapping[str, float]) -> float:
     if "tier" not in values:
         return values["share"].positive(MAX_WEIGHT) if "share" in values else 1.0
     tier = values["tier"].text()
@@ -202,7 +204,7 @@ def _share(values: Mapping[str, Entry], tiers: Mapping[str, float]) -> float:
     return tiers[tier]
 
 
-def _required(entry: Entry, values: Mapping[str, Entry], key: str) -> Entry:
+def _required(entry: ConfigEntry, values: Mapping[str, ConfigEntry], key: str) -> ConfigEntry:
     if key not in values:
         raise entry.complaint(f"{key}: is missing")
     return values[key]

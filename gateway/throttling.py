@@ -12,17 +12,17 @@ from redis.asyncio import Redis
 
 from fairlead.errors import error_for
 from fairlead.v1 import common_pb2, inference_pb2
-from throttler.core.expectations import Expectations, Subject
-from throttler.core.interactions import Closed, Interactions
-from throttler.core.leases import Leases
+from throttler.core.expectations import Expectations, ExpectationSubject
+from throttler.core.interaction_tokens import InteractionKey
+from throttler.core.interactions import FinishedInteraction, Interactions
+from throttler.core.leased_quota import LeasedQuota
 from throttler.core.profiles import Expectation, Profiles
-from throttler.core.quota import Whole
+from throttler.core.quota import LocalQuota
 from throttler.core.registry import THROTTLES
 from throttler.core.throttle import WINDOW_SECONDS, Caller, Rejected, Throttle
-from throttler.core.tokens import Key
 from throttler.redis_expectations import exchange_for_ever
 from throttler.redis_store import RedisStore
-from throttler.store import Alone, Store, decide
+from throttler.store import LocalStore, Store, decide
 
 log = logging.getLogger(__name__)
 EXPIRY_SECONDS = 5.0
@@ -40,7 +40,7 @@ class Throttling:
         profiles: Profiles,
         secret: str,
         redis: Redis | None,
-        closed: Callable[[Closed], None],
+        closed: Callable[[FinishedInteraction], None],
         gateways: int,
     ) -> None:
         self.profiles = profiles
@@ -48,12 +48,12 @@ class Throttling:
         self.expectations = Expectations(profiles)
         self._redis = redis
         self._closed = closed
-        self.store: Store = Alone()
+        self.store: Store = LocalStore()
         self._throttle: Throttle
         if redis is None:
-            self._throttle = THROTTLES[kind](profiles, Whole())
+            self._throttle = THROTTLES[kind](profiles, LocalQuota())
             return
-        leases = Leases(WINDOW_SECONDS, gateways)
+        leases = LeasedQuota(WINDOW_SECONDS, gateways)
         self._throttle = THROTTLES[kind](profiles, leases)
         self.store = RedisStore(redis, leases, self._throttle.window, window_seconds=WINDOW_SECONDS)
 
@@ -77,7 +77,7 @@ class Throttling:
         if self._redis is not None:
             await self._redis.aclose()
 
-    async def check(self, tenant: str, key: Key, token: bytes, overloaded: bool) -> bool:
+    async def check(self, tenant: str, key: InteractionKey, token: bytes, overloaded: bool) -> bool:
         """Whether the call continues an interaction in progress; raises ThrottledUser or ThrottledApp.
 
         Waits for more of a limit only where the call would otherwise be refused.
@@ -99,24 +99,24 @@ class Throttling:
         """A call was refused before `check` was asked: every arrival counts towards its user."""
         self._throttle.refused(client, time.monotonic())
 
-    def enter(self, key: Key, interaction: inference_pb2.Interaction) -> tuple[int, bytes]:
+    def enter(self, key: InteractionKey, interaction: inference_pb2.Interaction) -> tuple[int, bytes]:
         """Count an admitted call in its interaction; returns its stage and the token for the next call."""
         stage = self.interactions.admitted(key, interaction.token, time.time())
         return stage, self.interactions.token(key)
 
-    def leave(self, key: Key, end: bool) -> None:
+    def leave(self, key: InteractionKey, end: bool) -> None:
         """An entered call is over."""
         closed = self.interactions.finished(key, end=end, now=time.time())
         if closed is not None:
             self._closed(closed)
 
-    def end(self, key: Key, token: bytes) -> None:
+    def end(self, key: InteractionKey, token: bytes) -> None:
         """The caller's word that an interaction is over."""
         closed = self.interactions.ended(key, token, time.time())
         if closed is not None:
             self._closed(closed)
 
-    def learn(self, subject: Subject, client: str, usage: common_pb2.Usage) -> None:
+    def learn(self, subject: ExpectationSubject, client: str, usage: common_pb2.Usage) -> None:
         """A call of `client` has completed."""
         prompt = usage.prompt_tokens - usage.system_tokens
         tokens = Expectation(input=prompt, system=usage.system_tokens, output=usage.output_tokens)

@@ -5,7 +5,7 @@ from fairlead.token_ids import TOKEN_BYTES, unpack_ids
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2
 from serving.names import MAX_NAME, normalized
 from serving.prompt_size import check_size
-from serving.sampling import Sampling
+from serving.sampling_params import SamplingParams
 from serving.wire import sampling_from_proto
 
 ROLES = ("system", "user", "assistant", "tool")
@@ -27,7 +27,7 @@ def check_prompt(prompt: common_pb2.Prompt, model: scheduler_pb2.ModelInfo) -> N
             raise InvalidRequest("must hold one of text, chat and token_ids", "prompt")
 
 
-def check_sampling(message: common_pb2.SamplingParams, vocab_size: int) -> Sampling:
+def check_sampling(message: common_pb2.SamplingParams, vocab_size: int) -> SamplingParams:
     """The sampling parameters with every default resolved; raises InvalidRequest."""
     sampling = sampling_from_proto(message)
     for token in sampling.stop_token_ids:

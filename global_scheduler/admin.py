@@ -19,7 +19,7 @@ class AdminService(scheduler_pb2_grpc.AdminServicer):
             cluster=self._scheduler.state(),
             services=self._scheduler.services(),
             policy=self._policy,
-            clients=len(self._scheduler.standings),
+            clients=len(self._scheduler.client_services),
             placed_by_others=self._scheduler.placed_by_others,
         )
 

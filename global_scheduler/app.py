@@ -13,16 +13,16 @@ from global_scheduler.admin import AdminService
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Fleet
-from global_scheduler.core.policies import POLICIES, PolicyConfig
-from global_scheduler.leadership import Alone, Leadership, Lease
+from global_scheduler.core.policies import POLICIES, RoutePolicyConfig
+from global_scheduler.leadership import LeaderLease, Leadership, SoleLeadership
 from global_scheduler.metrics import SchedulerMetrics
 from global_scheduler.service import SchedulerService
 from serving.config import ConfigError, check_listeners, cost_function, load, option, require
 from serving.cost import cost_name
-from serving.environment import Service
+from serving.environment import ServiceName
 from serving.process import Serving, configure_logging, run
 from serving.redis_access import open_redis
-from serving.rpc.mutual import Membership, membership
+from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
 from serving.rpc.server import Server
 from serving.telemetry.metrics import Metrics
 from serving.telemetry.records import SCHEDULER
@@ -68,26 +68,26 @@ class SchedulerConfig:
             require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
 
     @property
-    def member(self) -> Membership | None:
+    def mutual_tls(self) -> MutualTls | None:
         """What this service shows the others; raises ConfigError."""
-        return membership(self.internal_certificate, self.internal_key, self.internal_authority)
+        return load_mutual_tls(self.internal_certificate, self.internal_key, self.internal_authority)
 
     @property
     def leadership(self) -> Leadership:
         """As configured; raises ConfigError."""
         if not self.redis:
-            return Alone()
+            return SoleLeadership()
         try:
             redis = open_redis(self.redis, self.redis_password, self.redis_ca)
         except ValueError as error:
             raise ConfigError(f"redis: {error}") from error
-        return Lease(redis, holder=f"{socket.gethostname()}-{uuid.uuid4().hex}", seconds=self.lease_seconds)
+        return LeaderLease(redis, holder=f"{socket.gethostname()}-{uuid.uuid4().hex}", seconds=self.lease_seconds)
 
 
 def make_service(config: SchedulerConfig) -> SchedulerService:
     """The scheduler as configured."""
     cost = cost_function(config.cost)
-    policy = POLICIES[config.policy](PolicyConfig(config.quantum_tokens, cost, config.strict_paper))
+    policy = POLICIES[config.policy](RoutePolicyConfig(config.quantum_tokens, cost, config.strict_paper))
     fleet = Fleet(config.stall_timeout, config.step_timeout)
     dispatcher = Dispatcher(policy, BlockIndex(config.max_index_blocks), fleet)
     return SchedulerService(dispatcher, config.leadership, cost_name(cost))
@@ -95,10 +95,10 @@ def make_service(config: SchedulerConfig) -> SchedulerService:
 
 def make_server(config: SchedulerConfig, scheduler: SchedulerService) -> Server:
     """The server with its services, not started."""
-    member = config.member
+    mutual_tls = config.mutual_tls
     server = Server(
         config.listen,
-        credentials=member.server() if member else None,
+        credentials=mutual_tls.server() if mutual_tls else None,
         health_listen=config.health_listen,
     )
     server.add(scheduler_pb2_grpc.add_SchedulerServicer_to_server, scheduler, "fairlead.v1.Scheduler", config.secret)
@@ -134,7 +134,7 @@ async def serve(config: SchedulerConfig, scheduler: SchedulerService, stop: asyn
 
 def prepare(argv: Sequence[str]) -> Serving:
     """The scheduler as configured; raises ConfigError."""
-    config = load(SchedulerConfig, Service.SCHEDULER, argv, os.environ, prog="python -m global_scheduler")
+    config = load(SchedulerConfig, ServiceName.SCHEDULER, argv, os.environ, prog="python -m global_scheduler")
     scheduler = make_service(config)
     configure_logging(config.log_level)
     return lambda stop: serve(config, scheduler, stop)

@@ -8,7 +8,7 @@ from global_scheduler.core.fleet import Member
 from serving.wire import served_models
 
 
-class Attachment:
+class WorkerAttachment:
     """One Attach stream; `commands` is its only writer."""
 
     def __init__(self, hello: scheduler_pb2.Hello, member: Member) -> None:

@@ -48,7 +48,7 @@ class Leadership(Protocol):
         """Keep `epoch` true until cancelled; `changed` after each change."""
 
 
-class Alone:
+class SoleLeadership:
     """A single scheduler: it always leads. A restarted one goes on in the term that gateways have seen."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Alone:
         await asyncio.Event().wait()
 
 
-class Lease:
+class LeaderLease:
     """Leads while it holds the lease. While Redis cannot be asked nothing changes: whoever led goes on.
 
     A leader that dies is followed after `seconds` and a sixth, one that ends in order at once.

@@ -4,21 +4,21 @@ from collections.abc import Iterable, Iterator
 
 from fairlead.errors import InvalidRequest, listed
 from fairlead.v1 import scheduler_pb2
-from global_scheduler.core.fleet import Identity, Load
-from global_scheduler.core.policies import Request
-from global_scheduler.core.standings import Service
-from serving.blocks import DIGEST_BYTES, Run
+from global_scheduler.core.client_service_table import ClientService
+from global_scheduler.core.fleet import WorkerIdentity, WorkerLoad
+from global_scheduler.core.policies import RouteRequest
+from serving.blocks import DIGEST_BYTES, BlockRun
 from serving.cost import MAX_WEIGHT, weight_thousandths
 from serving.wire import served_models
 
 SHARED = ("block_tokens", "kv_tokens", "max_running")  # of a worker, whichever model a request is for
 
 
-def request_from(message: scheduler_pb2.DispatchRequest) -> Request:
+def request_from(message: scheduler_pb2.DispatchRequest) -> RouteRequest:
     """One attempt to place a request."""
     if not message.request_id:
         raise InvalidRequest("must not be empty", "requests.request_id")
-    return Request(
+    return RouteRequest(
         request_id=message.request_id,
         attempt=message.attempt,
         client=message.client,
@@ -31,12 +31,12 @@ def request_from(message: scheduler_pb2.DispatchRequest) -> Request:
     )
 
 
-def accepted_from(message: scheduler_pb2.AcceptedRequest, identity: Identity) -> Request:
+def accepted_from(message: scheduler_pb2.AcceptedRequest, identity: WorkerIdentity) -> RouteRequest:
     """A request that the worker `identity` has, wherever it was placed. Its blocks come as the worker's news."""
     served = list(identity.revisions)
     if message.model and message.model not in served:
         raise InvalidRequest(f"unknown model {message.model!r}; {identity.worker} serves {listed(served)}", "model")
-    return Request(
+    return RouteRequest(
         request_id=message.request_id,
         attempt=message.attempt,
         client=message.client,
@@ -47,12 +47,12 @@ def accepted_from(message: scheduler_pb2.AcceptedRequest, identity: Identity) ->
     )
 
 
-def identity_from(hello: scheduler_pb2.Hello) -> Identity:
+def identity_from(hello: scheduler_pb2.Hello) -> WorkerIdentity:
     """Who a worker is, and what it serves."""
     models = served_models(hello)
     for model in models:
         _check_model(model, models[0])
-    identity = Identity(
+    identity = WorkerIdentity(
         worker=hello.worker,
         instance=hello.instance,
         address=hello.address,
@@ -81,9 +81,9 @@ def _check_model(model: scheduler_pb2.ModelInfo, first: scheduler_pb2.ModelInfo)
             raise InvalidRequest(problem, f"hello.models.{name}")
 
 
-def load_from(message: scheduler_pb2.Load) -> Load:
+def load_from(message: scheduler_pb2.Load) -> WorkerLoad:
     """How loaded a worker is."""
-    return Load(
+    return WorkerLoad(
         running=message.running,
         waiting=message.waiting,
         kv_tokens_used=message.kv_tokens_used,
@@ -93,13 +93,13 @@ def load_from(message: scheduler_pb2.Load) -> Load:
     )
 
 
-def services_from(message: scheduler_pb2.Load) -> Iterator[tuple[str, Service]]:
+def services_from(message: scheduler_pb2.Load) -> Iterator[tuple[str, ClientService]]:
     """Clients, and what they received. Plain values: a part of a message would keep all of it in memory."""
     for said in message.services:
-        yield said.client, Service(said.service, said.weighted_service, said.balance, said.waiting, said.running)
+        yield said.client, ClientService(said.service, said.weighted_service, said.balance, said.waiting, said.running)
 
 
-def to_client_service(client: str, service: Service) -> scheduler_pb2.ClientService:
+def to_client_service(client: str, service: ClientService) -> scheduler_pb2.ClientService:
     """As operators are told."""
     return scheduler_pb2.ClientService(
         client=client,
@@ -111,9 +111,9 @@ def to_client_service(client: str, service: Service) -> scheduler_pb2.ClientServ
     )
 
 
-def runs_from(messages: Iterable[scheduler_pb2.BlockRun], field: str) -> list[Run]:
+def runs_from(messages: Iterable[scheduler_pb2.BlockRun], field: str) -> list[BlockRun]:
     """Runs of blocks."""
-    return [Run(message.parent, packed(message.digests, field)) for message in messages]
+    return [BlockRun(message.parent, packed(message.digests, field)) for message in messages]
 
 
 def packed(digests: bytes, field: str) -> bytes:

@@ -7,8 +7,8 @@ from collections import Counter
 from opentelemetry.metrics import Meter
 
 from fairlead.v1 import scheduler_pb2
+from global_scheduler.core.client_service_table import ClientServiceTable
 from global_scheduler.core.recent_fairness import RecentFairness
-from global_scheduler.core.standings import Standings
 from global_scheduler.service import SchedulerService
 
 STATE_SECONDS = 1.0
@@ -37,10 +37,10 @@ class SchedulerMetrics:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            self._set(self._scheduler.state(), self._scheduler.standings)
+            self._set(self._scheduler.state(), self._scheduler.client_services)
             await asyncio.sleep(STATE_SECONDS)
 
-    def _set(self, state: scheduler_pb2.ClusterState, standings: Standings) -> None:
+    def _set(self, state: scheduler_pb2.ClusterState, client_services: ClientServiceTable) -> None:
         self._epoch.set(state.epoch)
         members = Counter(
             (model.name, "draining" if member.load.draining else "serving")
@@ -53,8 +53,8 @@ class SchedulerMetrics:
             for word in ("serving", "draining"):
                 self._members.set(members[model, word], {"model": model, "state": word})
             self._overloaded.set(int(overloaded.get(model, False)), {"model": model})
-        self._clients.set(len(standings.waiting))
-        self._fairness.observe(standings.waiting, standings.weighted, time.monotonic())
+        self._clients.set(len(client_services.waiting))
+        self._fairness.observe(client_services.waiting, client_services.weighted, time.monotonic())
         self._compared.set(self._fairness.clients)
         if self._fairness.index is not None:
             self._jain.set(self._fairness.index)

@@ -11,10 +11,10 @@ from typing import Any
 
 from fairlead.errors import InvalidRequest, listed
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
-from global_scheduler.attachment import Attachment
+from global_scheduler.attachment import WorkerAttachment
+from global_scheduler.core.client_service_table import ClientServiceTable
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Member
-from global_scheduler.core.standings import Standings
 from global_scheduler.leadership import STANDBY, Leadership
 from global_scheduler.messages import (
     accepted_from,
@@ -49,10 +49,10 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         self._leadership = leadership
         self._cost = cost
         self._other_costs: set[str] = set()  # that workers were seen to charge, and were warned of
-        self.standings = Standings()
+        self.client_services = ClientServiceTable()
         self.placed_by_others = 0  # requests that workers took while this scheduler led
         self.instance = uuid.uuid4().hex  # of this process, as traces and metrics name it
-        self._attachments: dict[str, Attachment] = {}
+        self._attachments: dict[str, WorkerAttachment] = {}
         self._changed = asyncio.Event()
         self._sources = itertools.count(1)
 
@@ -91,7 +91,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         self, request_iterator: AsyncIterator[scheduler_pb2.WorkerReport], context: Any
     ) -> AsyncIterator[scheduler_pb2.WorkerCommand]:
         """A member for as long as the stream lasts."""
-        attachment: Attachment | None = None
+        attachment: WorkerAttachment | None = None
         reader: asyncio.Task[None] | None = None
         try:
             async for report in request_iterator:
@@ -109,7 +109,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
             if attachment is not None:
                 self._detach(attachment)
 
-    async def _read(self, attachment: Attachment, reports: AsyncIterator[scheduler_pb2.WorkerReport]) -> None:
+    async def _read(self, attachment: WorkerAttachment, reports: AsyncIterator[scheduler_pb2.WorkerReport]) -> None:
         try:
             async for report in reports:
                 self._report(attachment, report)
@@ -147,7 +147,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
     def services(self) -> list[scheduler_pb2.WorkerService]:
         """Each attached worker's service per client, by name: of clients that have requests, or had some lately."""
         workers = {name: scheduler_pb2.WorkerService(worker=name) for name in sorted(self._attachments)}
-        for client, standing in sorted(self.standings.latest(MOST_SERVICES).items()):
+        for client, standing in sorted(self.client_services.latest(MOST_SERVICES).items()):
             for worker, service in standing.services.items():
                 workers[worker].clients.append(to_client_service(client, service))
         return list(workers.values())
@@ -163,7 +163,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         """Ask `worker` to empty its prefix cache; raises InvalidRequest when it is not attached."""
         self._attached(worker).flush()
 
-    def _attached(self, worker: str) -> Attachment:
+    def _attached(self, worker: str) -> WorkerAttachment:
         attachment = self._attachments.get(worker)
         if attachment is None:
             known = listed(sorted(self._attachments))
@@ -191,7 +191,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
             reply.selected_at, reply.scheduler = time.time_ns(), self.instance
         return reply
 
-    def _attach(self, report: scheduler_pb2.WorkerReport) -> Attachment:
+    def _attach(self, report: scheduler_pb2.WorkerReport) -> WorkerAttachment:
         if report.WhichOneof("kind") != "hello":
             raise InvalidRequest("the first message of a worker must be its hello", "hello")
         hello = report.hello
@@ -202,7 +202,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
             earlier.close()
         member = self._dispatcher.attached(identity, cached, time.monotonic())
         self._accepted(member, hello.requests)
-        attachment = self._attachments[hello.worker] = Attachment(hello, member)
+        attachment = self._attachments[hello.worker] = WorkerAttachment(hello, member)
         self._check_cost(hello)
         self._notify()
         return attachment
@@ -215,7 +215,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
             worker = {"worker": hello.worker, "worker_cost": cost, "cost": self._cost}
             log.warning("a worker charges by another cost function", extra=worker)
 
-    def _report(self, attachment: Attachment, report: scheduler_pb2.WorkerReport) -> None:
+    def _report(self, attachment: WorkerAttachment, report: scheduler_pb2.WorkerReport) -> None:
         kind = report.WhichOneof("kind")
         if kind == "load":
             self._served(attachment, report.load)
@@ -229,7 +229,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         else:
             raise InvalidRequest(f"expected load or progress, got {kind}", "kind")
 
-    def _progressed(self, attachment: Attachment, progress: scheduler_pb2.Progress) -> None:
+    def _progressed(self, attachment: WorkerAttachment, progress: scheduler_pb2.Progress) -> None:
         member = attachment.member
         cached = runs_from(progress.cached, "progress.cached")
         evicted = packed(progress.evicted, "progress.evicted")
@@ -250,22 +250,22 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
             else:
                 self._dispatcher.accepted(member, request, time.monotonic())
 
-    def _loaded(self, attachment: Attachment) -> None:
+    def _loaded(self, attachment: WorkerAttachment) -> None:
         self._dispatcher.reported(attachment.member, load_from(attachment.view.load), time.monotonic())
 
-    def _served(self, attachment: Attachment, load: scheduler_pb2.Load) -> None:
+    def _served(self, attachment: WorkerAttachment, load: scheduler_pb2.Load) -> None:
         if self._is_current(attachment):
             for client, service in services_from(load):
-                self.standings.reported(attachment.worker, client, service)
+                self.client_services.reported(attachment.worker, client, service)
 
-    def _detach(self, attachment: Attachment) -> None:
+    def _detach(self, attachment: WorkerAttachment) -> None:
         self._dispatcher.lost(attachment.member)
         if self._is_current(attachment):
             del self._attachments[attachment.worker]
-            self.standings.lost(attachment.worker)
+            self.client_services.lost(attachment.worker)
             self._notify()
 
-    def _is_current(self, attachment: Attachment) -> bool:
+    def _is_current(self, attachment: WorkerAttachment) -> bool:
         return self._attachments.get(attachment.worker) is attachment
 
     def _notify(self) -> None:

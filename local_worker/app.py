@@ -10,26 +10,26 @@ from typing import Any
 
 from fairlead.v1 import scheduler_pb2, worker_pb2, worker_pb2_grpc
 from local_worker import sizes
-from local_worker.attachment import Attachment
+from local_worker.attachment import SchedulerAttachment
 from local_worker.backend import Backend
 from local_worker.config import WorkerConfig
 from local_worker.core.batcher import Batcher
-from local_worker.core.limits import Admission, Limits
-from local_worker.core.policies import POLICIES, PolicyConfig
+from local_worker.core.limits import AdmissionMode, BatchLimits
+from local_worker.core.policies import POLICIES, QueuePolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.engine_backend import EngineBackend
+from local_worker.fair_executor import FairExecutor
 from local_worker.gap_alarm import GapAlarm
-from local_worker.inventory import Inventory
 from local_worker.loop import EngineLoop
 from local_worker.metrics import WorkerMetrics
-from local_worker.model import Model, load_model
-from local_worker.outbox import Outbox
-from local_worker.prompts import Prompts
+from local_worker.model import ServedModel, load_model
+from local_worker.prompt_encoder import PromptEncoder
 from local_worker.service import TokenizerService, WorkerService
-from local_worker.turns import Turns
+from local_worker.step_events import StepEvents
+from local_worker.worker_snapshot import WorkerSnapshot
 from serving.config import cost_function, load
 from serving.cost import cost_name, weight_thousandths
-from serving.environment import Service
+from serving.environment import ServiceName
 from serving.process import Serving, configure_logging, run
 from serving.rpc.server import Server
 from serving.telemetry.metrics import Metrics
@@ -38,18 +38,20 @@ from serving.telemetry.records import WORKER
 log = logging.getLogger(__name__)
 
 
-def make_batcher(config: WorkerConfig, model: Model, limits: Limits) -> Batcher:
+def make_batcher(config: WorkerConfig, model: ServedModel, limits: BatchLimits) -> Batcher:
     """The core, as configured."""
     cost = cost_function(config.cost)
     together = limits.max_running * model.longest
     policy = POLICIES[config.policy](
-        PolicyConfig(
+        QueuePolicyConfig(
             quantum_tokens=config.quantum_tokens,
             cost=cost,
             max_input_tokens=limits.max_prompt_tokens,
             max_output_tokens=model.longest,
             block_tokens=config.block_tokens,
-            most_output_tokens=together if limits.admission is Admission.OPTIMISTIC else min(together, model.kv_tokens),
+            most_output_tokens=together
+            if limits.admission is AdmissionMode.OPTIMISTIC
+            else min(together, model.kv_tokens),
             strict_paper=config.strict_paper,
             least_weight=weight_thousandths(config.least_weight),
         )
@@ -61,14 +63,14 @@ def make_batcher(config: WorkerConfig, model: Model, limits: Limits) -> Batcher:
 class Worker:
     """One process's objects and their order of start and end."""
 
-    def __init__(self, config: WorkerConfig, model: Model) -> None:
+    def __init__(self, config: WorkerConfig, model: ServedModel) -> None:
         self._config = config
         self._event_loop = asyncio.get_running_loop()
         self._loop_end: asyncio.Future[None] = self._event_loop.create_future()
         limits = sizes.limits(config, model.device, model.longest)
         self._batcher = make_batcher(config, model, limits)
         loop = EngineLoop(self._batcher, model.engine, self._hand_over, self._loop_died, GapAlarm(config).check)
-        prompts = Prompts(
+        prompts = PromptEncoder(
             model.tokenizer,
             model.vocab_size,
             config.block_tokens,
@@ -79,11 +81,11 @@ class Worker:
         )
         self._backend: Backend = EngineBackend(prompts, loop)
         self._service = WorkerService(self._backend)
-        tokenizer = TokenizerService(self._backend, Turns("tokenizer"))
-        member = config.member
+        tokenizer = TokenizerService(self._backend, FairExecutor("tokenizer"))
+        mutual_tls = config.mutual_tls
         self._server = Server(
             config.listen,
-            credentials=member.server() if member else None,
+            credentials=mutual_tls.server() if mutual_tls else None,
             health_listen=config.health_listen,
         )
         secret = config.secret
@@ -99,15 +101,15 @@ class Worker:
         self._metrics = Metrics(WORKER, config.metrics, os.environ, hello.instance)
         policy = self._batcher.policy
         self._measured = WorkerMetrics(self._metrics.meter, hello.model, lambda: policy.balance_range_micro)
-        self._inventory = Inventory(hello, lambda: self._backend.stepping_since)
+        self._snapshot = WorkerSnapshot(hello, lambda: self._backend.stepping_since)
         self._attachments = [
-            Attachment(
+            SchedulerAttachment(
                 scheduler=address,
                 secret=config.secret,
-                inventory=self._inventory,
+                snapshot=self._snapshot,
                 drain=self.begin_drain,
                 flush=self._backend.flush_cache,
-                member=member,
+                mutual_tls=mutual_tls,
             )
             for address in config.schedulers
         ]
@@ -124,7 +126,7 @@ class Worker:
             "listening",
             extra={"service": "local_worker", "port": self._server.port, "metrics_port": self._metrics.port},
         )
-        measuring = asyncio.create_task(self._measured.run(self._inventory.load))
+        measuring = asyncio.create_task(self._measured.run(self._snapshot.load))
         attaching = [asyncio.create_task(attachment.run()) for attachment in self._attachments]
         stopping = asyncio.create_task(stop.wait())
         try:
@@ -146,7 +148,7 @@ class Worker:
 
     async def _finish(self) -> None:
         log.info("draining")
-        self._inventory.draining = True
+        self._snapshot.draining = True
         await self._server.set_ready(False)
         try:
             async with asyncio.timeout(self._config.drain_seconds):
@@ -158,20 +160,20 @@ class Worker:
     def _loop_died(self, error: BaseException) -> None:
         self._event_loop.call_soon_threadsafe(self._loop_end.set_exception, RuntimeError(f"engine loop: {error!r}"))
 
-    def _hand_over(self, out: Outbox) -> None:
+    def _hand_over(self, out: StepEvents) -> None:
         self._event_loop.call_soon_threadsafe(self._delivered, out)
 
-    def _delivered(self, out: Outbox) -> None:
+    def _delivered(self, out: StepEvents) -> None:
         self._service.deliver(out)
         self._measured.delivered(out.services)
-        self._inventory.deliver(out)
+        self._snapshot.deliver(out)
         for attachment in self._attachments:
             attachment.deliver(out)
         if out.healthy != self._healthy:
             self._healthy = out.healthy
             self._event_loop.create_task(self._server.set_ready(out.healthy))
 
-    def _model_info(self, model: Model, limits: Limits) -> scheduler_pb2.ModelInfo:
+    def _model_info(self, model: ServedModel, limits: BatchLimits) -> scheduler_pb2.ModelInfo:
         return scheduler_pb2.ModelInfo(
             name=self._config.model_name,
             max_model_tokens=model.longest,
@@ -194,7 +196,7 @@ def _name(service: str) -> str:
 
 def prepare(argv: Sequence[str]) -> Serving:
     """The worker as configured, its model loaded; raises ConfigError."""
-    config = load(WorkerConfig, Service.WORKER, argv, os.environ, prog="python -m local_worker")
+    config = load(WorkerConfig, ServiceName.WORKER, argv, os.environ, prog="python -m local_worker")
     configure_logging(config.log_level)
     model = load_model(config)
 

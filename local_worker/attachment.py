@@ -10,11 +10,11 @@ import grpc
 
 from fairlead.rpc.cancellation import reraise_cancellation
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
-from local_worker.inventory import Inventory, to_proto
-from local_worker.outbox import Outbox, Service
+from local_worker.step_events import ClientAccountReport, StepEvents
+from local_worker.worker_snapshot import WorkerSnapshot, to_proto
 from serving.blocks import pack_digests
 from serving.rpc.channel import open_channel, secret_metadata
-from serving.rpc.mutual import Membership
+from serving.rpc.mutual_tls import MutualTls
 
 log = logging.getLogger(__name__)
 REPORT_SECONDS = 0.05  # the contract is at least ten reports a second
@@ -25,7 +25,7 @@ RECONNECT_SECONDS = 0.2
 MOST_SERVICES = 1_000
 
 
-class Attachment:
+class SchedulerAttachment:
     """Attaches, reports, and re-attaches for as long as it runs. Each scheduler has its own: standbys hear all."""
 
     def __init__(
@@ -33,18 +33,18 @@ class Attachment:
         *,
         scheduler: str,
         secret: str,
-        inventory: Inventory,
+        snapshot: WorkerSnapshot,
         drain: Callable[[], None],
         flush: Callable[[], None],
-        member: Membership | None = None,
+        mutual_tls: MutualTls | None = None,
     ) -> None:
         self._scheduler = scheduler
-        self._member = member
+        self._mutual_tls = mutual_tls
         self._metadata = secret_metadata(secret)
-        self._inventory = inventory
+        self._snapshot = snapshot
         self._drain = drain
         self._flush = flush
-        self._services: dict[str, Service] = {}  # to be told, the longest untold first
+        self._services: dict[str, ClientAccountReport] = {}  # to be told, the longest untold first
         # Digest -> parent, or None when evicted: the last word per digest, however many turns one report covers.
         self._blocks: dict[int, int | None] = {}
         self._accepted: list[scheduler_pb2.AcceptedRequest] = []
@@ -52,12 +52,12 @@ class Attachment:
         self._news = asyncio.Event()
         self._attached = False
 
-    def deliver(self, out: Outbox) -> None:
-        """Take in one turn of the engine loop, after the inventory; called on the event loop."""
+    def deliver(self, out: StepEvents) -> None:
+        """Take in one turn of the engine loop, after the snapshot; called on the event loop."""
         if self._attached:  # otherwise all of it is in the snapshot to come
             self._take_in(out)
 
-    def _take_in(self, out: Outbox) -> None:
+    def _take_in(self, out: StepEvents) -> None:
         self._services.update((service.client, service) for service in out.services)
         # Taken out before they are put in: the order is that of the last word.
         for digest in out.evicted:
@@ -75,7 +75,7 @@ class Attachment:
         """Until cancelled."""
         while True:
             try:
-                async with open_channel(self._scheduler, self._member) as channel:
+                async with open_channel(self._scheduler, self._mutual_tls) as channel:
                     # Not by a call that waits: its snapshot would be taken now, and news gathered as long as it waits.
                     await channel.channel_ready()
                     await self._attach(scheduler_pb2_grpc.SchedulerStub(channel))
@@ -102,9 +102,9 @@ class Attachment:
     async def _reports(self) -> AsyncIterator[scheduler_pb2.WorkerReport]:
         """The stream's only writer."""
         self._blocks, self._accepted, self._ended = {}, [], []
-        self._services = dict(self._inventory.services.items())
+        self._services = dict(self._snapshot.services.items())
         self._attached = True
-        yield scheduler_pb2.WorkerReport(hello=self._inventory.hello())
+        yield scheduler_pb2.WorkerReport(hello=self._snapshot.hello())
         loop = asyncio.get_running_loop()
         load_due = loop.time()
         while True:
@@ -120,7 +120,7 @@ class Attachment:
                     await self._news.wait()
 
     def _take_load(self) -> scheduler_pb2.Load:
-        load = self._inventory.load()
+        load = self._snapshot.load()
         for client in list(islice(self._services, MOST_SERVICES)):
             load.services.append(_to_proto(self._services.pop(client)))
         return load
@@ -136,7 +136,7 @@ class Attachment:
         return progress
 
 
-def _to_proto(service: Service) -> scheduler_pb2.ClientService:
+def _to_proto(service: ClientAccountReport) -> scheduler_pb2.ClientService:
     return scheduler_pb2.ClientService(
         client=service.client,
         service=service.service,

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from fairlead.v1 import worker_pb2
-from local_worker.outbox import Sink
+from local_worker.step_events import Sink
 
 
 class Encoder(Protocol):

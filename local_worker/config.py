@@ -4,12 +4,12 @@ import os
 from dataclasses import dataclass
 
 from local_worker.core.device_sizes import check_sizes
-from local_worker.core.limits import Admission
+from local_worker.core.limits import AdmissionMode
 from local_worker.core.policies import POLICIES
 from serving.config import ConfigError, addresses, check_listeners, cost_function, option, require
 from serving.cost import MAX_WEIGHT
 from serving.model_name import BUILT_IN
-from serving.rpc.mutual import Membership, membership
+from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
 
 MIN_SECRET = 16
 WILDCARDS = ("", "0.0.0.0", "[::]")
@@ -64,8 +64,8 @@ class WorkerConfig:
     )
     admission: str = option(
         "reserve",
-        "pages on entry: for the whole output, or as tokens come, at the price of retractions and of a wider bound",
-        choices=tuple(Admission),
+        "pages on entry: for the whole output, or as tokens come, at the price of preemptions and of a wider bound",
+        choices=tuple(AdmissionMode),
     )
     max_waiting: int = option(4096, "most requests in the queue")
     max_waiting_per_client: int = option(1024, "most requests of one client in the queue")
@@ -118,9 +118,9 @@ class WorkerConfig:
         )
 
     @property
-    def member(self) -> Membership | None:
+    def mutual_tls(self) -> MutualTls | None:
         """What this service shows the others; raises ConfigError."""
-        return membership(self.internal_certificate, self.internal_key, self.internal_authority)
+        return load_mutual_tls(self.internal_certificate, self.internal_key, self.internal_authority)
 
     @property
     def schedulers(self) -> list[str]:

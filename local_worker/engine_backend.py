@@ -9,8 +9,8 @@ from local_worker.core.job import Job
 from local_worker.core.output_text import OutputText
 from local_worker.core.request import Request
 from local_worker.loop import EngineLoop
-from local_worker.outbox import Sink
-from local_worker.prompts import Prompts
+from local_worker.prompt_encoder import PromptEncoder
+from local_worker.step_events import Sink
 from serving.blocks import unpack_digests
 from serving.cost import MAX_WEIGHT, weight_thousandths
 from serving.wire import sampling_from_proto
@@ -19,8 +19,8 @@ from serving.wire import sampling_from_proto
 class EngineBackend:
     """See Backend. Messages become jobs here, on the event loop's thread."""
 
-    def __init__(self, prompts: Prompts, loop: EngineLoop) -> None:
-        self._prompts = prompts
+    def __init__(self, prompts: PromptEncoder, loop: EngineLoop) -> None:
+        self._prompt_encoder = prompts
         self._loop = loop
         self._arrivals = itertools.count()
 
@@ -34,7 +34,7 @@ class EngineBackend:
 
     def encode(self, request: worker_pb2.EncodeRequest) -> worker_pb2.EncodeResponse:
         """See Backend."""
-        return self._prompts.encode(request)
+        return self._prompt_encoder.encode(request)
 
     def submit(self, sink: Sink, submit: worker_pb2.Submit) -> None:
         """See Backend. Refuses what no gateway of ours sends: an internal message is checked all the same."""
@@ -58,7 +58,7 @@ class EngineBackend:
         return self._loop.stepping_since
 
     def _job(self, sink: Sink, submit: worker_pb2.Submit) -> Job[Sink]:
-        ids = self._prompts.check_ids(submit.token_ids, "token_ids")
+        ids = self._prompt_encoder.check_ids(submit.token_ids, "token_ids")
         if submit.generated_tokens >= len(ids):
             raise InvalidRequest(
                 f"must be below the {len(ids)} token ids, got {submit.generated_tokens}", "generated_tokens"
@@ -70,7 +70,7 @@ class EngineBackend:
             raise InvalidRequest(
                 f"must be at most the {len(ids)} token ids, got {submit.public_tokens}", "public_tokens"
             )
-        chain = self._prompts.chain(submit.token_ids, submit.cache_scope, submit.public_tokens)
+        chain = self._prompt_encoder.chain(submit.token_ids, submit.cache_scope, submit.public_tokens)
         request = Request(
             id=submit.request_id,
             client=submit.client,
@@ -93,6 +93,6 @@ class EngineBackend:
             owner=sink,
             request=request,
             attempt=submit.attempt,
-            text=OutputText(self._prompts.tokenizer.decoder(), sampling.stop, generated),
+            text=OutputText(self._prompt_encoder.tokenizer.decoder(), sampling.stop, generated),
             queued_at=time.monotonic(),
         )

@@ -11,12 +11,12 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from local_worker.core.batch import Engine, Pending
+from local_worker.core.batch import Engine, PendingStep
 from local_worker.core.batcher import Batcher
 from local_worker.core.job import Job
 from local_worker.core.job_table import JobTable
 from local_worker.core.plan import Plan
-from local_worker.outbox import Outbox, Sink, make_outbox
+from local_worker.step_events import Sink, StepEvents, make_outbox
 
 log = logging.getLogger(__name__)
 # A second failure in a row is no accident of one batch: the worker should stop being given work.
@@ -26,11 +26,11 @@ STEP_AVERAGE = 0.1  # weight of the newest step in the moving average
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LaunchedStep:
     """A step under way."""
 
     plan: Plan
-    pending: Pending
+    pending: PendingStep
 
 
 class EngineLoop:
@@ -44,7 +44,7 @@ class EngineLoop:
         self,
         batcher: Batcher,
         engine: Engine,
-        deliver: Callable[[Outbox], None],
+        deliver: Callable[[StepEvents], None],
         died: Callable[[BaseException], None],
         checked: Callable[[Batcher], None] = lambda batcher: None,
     ) -> None:
@@ -57,7 +57,7 @@ class EngineLoop:
         self._wake = threading.Event()
         self._stopping = False
         self._jobs: JobTable[Sink] = JobTable(batcher)
-        self._steps: deque[Step] = deque()  # under way, the oldest first
+        self._steps: deque[LaunchedStep] = deque()  # under way, the oldest first
         self._failures = 0
         self._step_seconds = 0.0
         self.stepping_since: float | None = None  # monotonic time; read by other threads
@@ -135,7 +135,7 @@ class EngineLoop:
         if not self._steps:
             self.stepping_since = time.monotonic()
         try:
-            self._steps.append(Step(plan, self._engine.launch(plan.batch)))
+            self._steps.append(LaunchedStep(plan, self._engine.launch(plan.batch)))
         except Exception:
             log.exception("a step could not be launched", extra={"requests": len(plan.batch.slices)})
             self._finish_all_but(0)
@@ -148,7 +148,7 @@ class EngineLoop:
             self._finish(self._steps.popleft())
         return finished
 
-    def _finish(self, step: Step) -> None:
+    def _finish(self, step: LaunchedStep) -> None:
         try:
             result = step.pending.wait()
         except Exception:

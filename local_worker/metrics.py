@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from opentelemetry.metrics import Meter
 
 from fairlead.v1 import scheduler_pb2
-from local_worker.outbox import Service
+from local_worker.step_events import ClientAccountReport
 from serving.cost import MICRO
 
 STATE_SECONDS = 1.0
@@ -42,7 +42,7 @@ class WorkerMetrics:
             "fairlead.worker.tokens", description="Prompt tokens of admitted requests: computed, cached, recomputed"
         )
 
-    def delivered(self, services: Sequence[Service]) -> None:
+    def delivered(self, services: Sequence[ClientAccountReport]) -> None:
         """The engine loop's latest word."""
         balances = [service.balance for service in services]
         if balances:

@@ -15,7 +15,7 @@ FAKE_KV_TOKENS = 8192
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class ServedModel:
     """An engine with what belongs to its model."""
 
     engine: Engine
@@ -32,7 +32,7 @@ class Model:
         return min(self.max_model_tokens, self.kv_tokens)
 
 
-def load_model(config: WorkerConfig) -> Model:
+def load_model(config: WorkerConfig) -> ServedModel:
     """Load what `config.engine` names; raises ConfigError for a model that cannot be served, or not in this memory."""
     model = _fake(config) if config.engine == "fake" else _transformers(config)
     require(
@@ -42,16 +42,16 @@ def load_model(config: WorkerConfig) -> Model:
     return model
 
 
-def _fake(config: WorkerConfig) -> Model:
+def _fake(config: WorkerConfig) -> ServedModel:
     from local_worker.engine.fake import FakeEngine
 
     tokenizer = ByteTokenizer()
     engine = FakeEngine(tokenizer.vocab_size, config.fake_step_seconds, config.block_tokens)
     kv_tokens = config.kv_tokens or FAKE_KV_TOKENS
-    return Model(engine, tokenizer, tokenizer.vocab_size, kv_tokens, kv_tokens, revision="fake", device="cpu")
+    return ServedModel(engine, tokenizer, tokenizer.vocab_size, kv_tokens, kv_tokens, revision="fake", device="cpu")
 
 
-def _transformers(config: WorkerConfig) -> Model:
+def _transformers(config: WorkerConfig) -> ServedModel:
     # What is wrong with the name is said before the worker's heavy imports. These happen here, so that the fake engine
     # needs none of them.
     try:
@@ -62,8 +62,8 @@ def _transformers(config: WorkerConfig) -> Model:
     import torch
 
     from local_worker.engine.attention import UnsupportedModel
+    from local_worker.engine.load_errors import reading
     from local_worker.engine.memory import OutOfMemory
-    from local_worker.engine.reading import reading
     from local_worker.engine.runner import EngineOptions, TransformersEngine
 
     log_once()
@@ -87,4 +87,4 @@ def _transformers(config: WorkerConfig) -> Model:
         loaded = revision(folder_of(path))
     except (UnsupportedModel, OutOfMemory, OSError) as error:
         raise ConfigError(f"model: {config.model}: {error}") from error
-    return Model(engine, tokenizer, engine.vocab_size, engine.max_model_tokens, engine.kv_tokens, loaded, device)
+    return ServedModel(engine, tokenizer, engine.vocab_size, engine.max_model_tokens, engine.kv_tokens, loaded, device)

@@ -13,7 +13,7 @@ from typing import Any
 from local_worker.core.charging import Charging
 from local_worker.core.request import Request
 from serving.cost import MICRO, charge, parse_cost
-from serving.sampling import Sampling
+from serving.sampling_params import SamplingParams
 
 SHOWN = 10
 DESCRIBED = ("arrival", "client", "weight", "prompt_tokens", "system_tokens", "reserved")
@@ -56,7 +56,7 @@ class Replay:
             tokens=[0] * (described["prompt_tokens"] + described["output_tokens"]),
             digests=[],
             chain_seed=0,
-            sampling=Sampling(),
+            sampling=SamplingParams(),
             **{name: described[name] for name in DESCRIBED},
         )
         self.requests[request.arrival] = request
@@ -95,7 +95,7 @@ class Replay:
                 self._serve(request, self.charging.output(request, start, amount))
             case "forfeited":
                 self._serve(request, amount)
-            case "retracted":
+            case "preempted":
                 self._wait(request)
             case "left":
                 mine.pop(request.arrival, None)

@@ -11,8 +11,8 @@ from fairlead.errors import FairleadError
 from fairlead.outcomes import Outcome
 from fairlead.v1 import worker_pb2, worker_pb2_grpc
 from local_worker.backend import Backend, Encoder
-from local_worker.outbox import Outbox, Sink
-from local_worker.turns import Turns
+from local_worker.fair_executor import FairExecutor
+from local_worker.step_events import Sink, StepEvents
 from serving.rpc.coalescing_writer import CoalescingWriter
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         self._idle.set()
         self.draining = False
 
-    def deliver(self, out: Outbox) -> None:
+    def deliver(self, out: StepEvents) -> None:
         """Route one turn's events; called on the event loop."""
         for sink, events in out.events.items():
             if isinstance(sink, GatewaySession):
@@ -100,13 +100,13 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
 class TokenizerService(worker_pb2_grpc.TokenizerServicer):
     """Prompts to token ids and block digests, clients taking turns by the bytes that they ask for."""
 
-    def __init__(self, encoder: Encoder, turns: Turns) -> None:
+    def __init__(self, encoder: Encoder, turns: FairExecutor) -> None:
         self._encoder = encoder
-        self._turns = turns
+        self._executor = turns
 
     async def Encode(
         self, request: worker_pb2.EncodeRequest, context: grpc.aio.ServicerContext
     ) -> worker_pb2.EncodeResponse:
         """See worker.proto. Runs beside the event loop: a long chat takes milliseconds."""
         size = max(1, request.prompt.ByteSize())
-        return await self._turns.run(request.client, size, partial(self._encoder.encode, request))
+        return await self._executor.run(request.client, size, partial(self._encoder.encode, request))

@@ -2,7 +2,7 @@
 
 from local_worker.config import WorkerConfig
 from local_worker.core.device_sizes import SIZES
-from local_worker.core.limits import Admission, Limits
+from local_worker.core.limits import AdmissionMode, BatchLimits
 
 
 def max_running(config: WorkerConfig, device: str) -> int:
@@ -13,17 +13,17 @@ def max_running(config: WorkerConfig, device: str) -> int:
     return most if config.token_budget is None else min(most, config.token_budget - 1)
 
 
-def limits(config: WorkerConfig, device: str, longest: int) -> Limits:
+def limits(config: WorkerConfig, device: str, longest: int) -> BatchLimits:
     """The limits of a worker on `device`, where prompt and output together have at most `longest` tokens.
 
     What is not configured follows: prompts leave room for a block of output, a step for as much prompt as decoding.
     """
     running = max_running(config, device)
-    return Limits(
+    return BatchLimits(
         max_running=running,
         token_budget=config.token_budget or max(SIZES[device].token_budget, 2 * running),
         max_prompt_tokens=config.max_prompt_tokens or max(1, longest - config.block_tokens),
         max_waiting=config.max_waiting,
         max_waiting_per_client=config.max_waiting_per_client,
-        admission=Admission(config.admission),
+        admission=AdmissionMode(config.admission),
     )

@@ -18,7 +18,7 @@ LONGEST_CHARACTER = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedChat:
     """A chat as token ids; `system_tokens` of them belong to system messages."""
 
     ids: list[int]
@@ -34,7 +34,7 @@ class Tokenizer(Protocol):
     def encode(self, text: str) -> list[int]:
         """Raises InvalidRequest when `text` holds no tokens."""
 
-    def encode_chat(self, messages: Sequence[tuple[str, str]]) -> Encoded:
+    def encode_chat(self, messages: Sequence[tuple[str, str]]) -> EncodedChat:
         """(role, content) pairs by the model's chat template; raises InvalidRequest when it refuses them."""
 
     def encode_system(self, content: str) -> list[int]:
@@ -57,13 +57,13 @@ class ByteTokenizer:
             raise InvalidRequest("must hold at least 1 token, got 0", "prompt.text")
         return list(text.encode())
 
-    def encode_chat(self, messages: Sequence[tuple[str, str]]) -> Encoded:
+    def encode_chat(self, messages: Sequence[tuple[str, str]]) -> EncodedChat:
         """See Tokenizer."""
         turns = [(role, list(f"{role}: {content}\n".encode())) for role, content in messages]
         if not turns:
             raise InvalidRequest("must hold at least 1 message, got 0", "prompt.chat.messages")
         system = sum(len(ids) for role, ids in turns if role == "system")
-        return Encoded([*(byte for _, ids in turns for byte in ids), *b"assistant: "], system)
+        return EncodedChat([*(byte for _, ids in turns for byte in ids), *b"assistant: "], system)
 
     def encode_system(self, content: str) -> list[int]:
         """See Tokenizer."""
@@ -121,7 +121,7 @@ class HuggingFaceTokenizer:
             raise InvalidRequest("must hold at least 1 token, got 0", "prompt.text")
         return ids
 
-    def encode_chat(self, messages: Sequence[tuple[str, str]]) -> Encoded:
+    def encode_chat(self, messages: Sequence[tuple[str, str]]) -> EncodedChat:
         """See Tokenizer. System tokens are those of the system messages' contents."""
         turns = [{"role": role, "content": content} for role, content in messages]
         try:
@@ -132,7 +132,7 @@ class HuggingFaceTokenizer:
         system = "".join(content for role, content in messages if role == "system")
         with self._encoding:
             system_ids = self._tokenizer.encode(system, add_special_tokens=False) if system else []
-        return Encoded(list(ids), min(len(system_ids), len(ids)))
+        return EncodedChat(list(ids), min(len(system_ids), len(ids)))
 
     def encode_system(self, content: str) -> list[int]:
         """See Tokenizer."""

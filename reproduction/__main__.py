@@ -16,7 +16,7 @@ from reproduction.item import Item, Report, Study
 from reproduction.registry import ITEMS
 from reproduction.sources import Sources
 from reproduction.writing import section, table
-from simulation.job import Job
+from simulation.simulation_job import SimulationJob
 from simulation.traces import SourceMissing
 
 INTRODUCTION = """# Reproduction
@@ -131,7 +131,7 @@ def _studies(items: Sequence[Item], sources: Sources) -> tuple[dict[Item, Study]
 def _reports(studies: dict[Item, Study], processes: int) -> Iterator[tuple[Item, Report]]:
     """Jobs in the order of the items, each once, whoever needs it; an item as soon as its last job is done."""
     jobs = [job for study in studies.values() for job in study.jobs.values()]
-    results: dict[Job, Any] = {}
+    results: dict[SimulationJob, Any] = {}
     waiting = dict(studies)
     for job, result in run_jobs(jobs, processes):
         results[job] = result

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from reproduction.reference import Row, Run
-from simulation.call import Call
-from simulation.cluster import Cluster
+from simulation.call import SimulatedCall
+from simulation.cluster import SimulatedCluster
 from simulation.step_time import Profile
 from simulation.workload import OpenLoop
 
@@ -62,11 +62,11 @@ class Agreement:
 def simulate(run: Run, profile: Profile) -> Run:
     """The same requests, with the times that they have in simulation."""
     calls = run.calls()
-    Cluster(run.spec(profile), OpenLoop(calls)).run()
+    SimulatedCluster(run.spec(profile), OpenLoop(calls)).run()
     return replace(run, rows=tuple(_simulated(call, row) for call, row in zip(calls, run.rows, strict=True)))
 
 
-def _simulated(call: Call, row: Row) -> Row:
+def _simulated(call: SimulatedCall, row: Row) -> Row:
     if call.first_token_at is None or call.ended_at is None:
         return replace(row, latency=None)
     return replace(row, first_token=call.first_token_at - row.arrival, latency=call.ended_at - row.arrival)

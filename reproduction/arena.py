@@ -9,8 +9,8 @@ from reproduction.reference import run_names
 from reproduction.sources import Sources
 from reproduction.systems import slora
 from reproduction.vtc_synthetic import A10G, KV_TOKENS
-from simulation.job import Job
-from simulation.run import Run, Scenario
+from simulation.run import Scenario, SimulationRun
+from simulation.simulation_job import SimulationJob
 from simulation.traces import SourceMissing
 
 WORKLOAD = "FCFS__real"  # every real run has the same requests
@@ -30,7 +30,7 @@ POLICIES = {
 }
 
 
-def later(folder: Path) -> dict[str, Job]:
+def later(folder: Path) -> dict[str, SimulationJob]:
     """VTC with and without an oracle on copies of the workload that differ by less than a second per arrival."""
     return {
         f"{name}, copy {seed}": Scenario(slora(A10G, POLICIES[name], KV_TOKENS), Requests(folder, WORKLOAD, seed))
@@ -39,10 +39,10 @@ def later(folder: Path) -> dict[str, Job]:
     }
 
 
-def jobs(folder: Path, cost: str = "weighted-tokens") -> dict[str, Job]:
+def jobs(folder: Path, cost: str = "weighted-tokens") -> dict[str, SimulationJob]:
     """The workload under every scheduler of section 5.3."""
     workload = Requests(folder, WORKLOAD)
-    jobs: dict[str, Job] = {
+    jobs: dict[str, SimulationJob] = {
         name: Scenario(slora(A10G, policy, KV_TOKENS, cost), workload) for name, policy in POLICIES.items()
     }
     for limit in LIMITS:
@@ -53,9 +53,9 @@ def jobs(folder: Path, cost: str = "weighted-tokens") -> dict[str, Job]:
 def item(
     name: str,
     figure: str,
-    read: Callable[[Mapping[str, Run]], Report],
+    read: Callable[[Mapping[str, SimulationRun]], Report],
     cost: str = "weighted-tokens",
-    more: Callable[[Path], Mapping[str, Job]] = lambda _folder: {},
+    more: Callable[[Path], Mapping[str, SimulationJob]] = lambda _folder: {},
 ) -> Item:
     """An item on the workload, and on `more` that comes from the folder of the published runs."""
 

@@ -1,11 +1,11 @@
 """Policies that only a reproduction needs: measured systems where they differ from the baselines that are offered."""
 
-from global_scheduler.core.policies import Choice
-from global_scheduler.core.policies.base import Request as Placed
+from global_scheduler.core.policies import Candidates
+from global_scheduler.core.policies.base import RouteRequest
 from global_scheduler.core.policies.preble import Preble
 from local_worker.core.policies.fcfs import Fcfs
 from local_worker.core.policies.lpm import Lpm
-from local_worker.core.policies.protocol import Gate
+from local_worker.core.policies.protocol import StepBudget
 from local_worker.core.request import Request
 
 MOST_SORTED = 128
@@ -14,15 +14,15 @@ MOST_SORTED = 128
 class SglangLpm(Lpm):
     """LPM as SGLang ships it: in order of arrival while more than 128 wait, since sorting them would take too long."""
 
-    def select(self, gate: Gate) -> list[Request]:
+    def select(self, budget: StepBudget) -> list[Request]:
         """See QueuePolicy."""
-        return super().select(gate) if self.waiting <= MOST_SORTED else Fcfs.select(self, gate)
+        return super().select(budget) if self.waiting <= MOST_SORTED else Fcfs.select(self, budget)
 
 
 class PrebleFixed(Preble):
     """Preble as the DLPM paper describes it (section 7.1): a match above one half is never passed over."""
 
-    def select(self, request: Placed, choice: Choice) -> int:
+    def select(self, request: RouteRequest, choice: Candidates) -> int:
         """See Policy."""
         explores = 2 * choice.matched_tokens <= request.prompt_tokens
         return choice.queues.least(choice.candidates if explores else choice.longest)

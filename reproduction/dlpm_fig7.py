@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from cli.report import Chart, Line
+from cli.report import Chart, ChartLine
 from reproduction.dlpm_system import A100, SCHEDULERS, item, system
 from reproduction.item import Finding, Report
 from reproduction.measures import fairness, first_token_times, over, program_times
 from reproduction.programs import Judge, Program, Programs, Reading, Sender, Tree
-from simulation.job import Job
 from simulation.measures import hit_rate, service_rate
-from simulation.run import Run, Scenario
+from simulation.run import Scenario, SimulationRun
+from simulation.simulation_job import SimulationJob
 
 DEGREES = (1, 2, 4, 8)
 WELL_BEHAVED = ("1", "2", "3")
@@ -37,7 +37,7 @@ class Case:
     seconds: float
     faster: float = 1.0
     block_tokens: int = 16
-    times: Callable[[Run, str], list[float]] = program_times
+    times: Callable[[SimulationRun, str], list[float]] = program_times
 
     def workload(self, degree: int) -> Programs:
         """For that many GPUs."""
@@ -94,7 +94,7 @@ def scenario(case: str, degree: int, scheduler: str, seconds: float | None = Non
     return Scenario(system(scheduler, degree, A100, block_tokens=of.block_tokens), of.workload(degree))
 
 
-def _jobs() -> dict[str, Job]:
+def _jobs() -> dict[str, SimulationJob]:
     return {_name(*key): scenario(*key) for key in _keys()}
 
 
@@ -113,14 +113,14 @@ def _name(case: str, degree: int, scheduler: str) -> str:
     return f"{case}, D = {degree}, {scheduler}"
 
 
-def point_of(case: str, run: Run) -> Point:
+def point_of(case: str, run: SimulationRun) -> Point:
     """What is read from a run of that case."""
     times = CASES[case].times
     p50, p99 = (over(run, WELL_BEHAVED, times, percent) for percent in (50, 99))
     return Point(service_rate(run), fairness(run), p50, p99, hit_rate(run), run.seconds)
 
 
-def _read(runs: Mapping[str, Run]) -> Report:
+def _read(runs: Mapping[str, SimulationRun]) -> Report:
     points = {key: point_of(key[0], runs[_name(*key)]) for key in _keys()}
     rows: list[tuple[object, ...]] = [HEADER]
     rows += [(*key, p.service, p.jain, p.p50, p.p99, p.hits, p.seconds) for key, p in points.items()]
@@ -152,11 +152,11 @@ def _hits(point: Point) -> float:
     return point.hits
 
 
-def _lines(points: Mapping[Key, Point], case: str, value: Callable[[Point], float]) -> list[Line]:
+def _lines(points: Mapping[Key, Point], case: str, value: Callable[[Point], float]) -> list[ChartLine]:
     lines = []
     for scheduler in SCHEDULERS:
         degrees = [degree for degree in DEGREES if (case, degree, scheduler) in points]
-        lines.append(Line(scheduler, degrees, [value(points[case, degree, scheduler]) for degree in degrees]))
+        lines.append(ChartLine(scheduler, degrees, [value(points[case, degree, scheduler]) for degree in degrees]))
     return lines
 
 

@@ -7,8 +7,8 @@ from cli.report import bars
 from reproduction.dlpm_fig7 import Point, point_of, scenario
 from reproduction.dlpm_system import item
 from reproduction.item import NOT_MEASURED, Finding, Report
-from simulation.job import Job
-from simulation.run import Run, Scenario
+from simulation.run import Scenario, SimulationRun
+from simulation.simulation_job import SimulationJob
 
 QA, TREES, JUDGE = "S2, Long-context QA", "S2, Tree of Thoughts", "S1, LLM-as-a-Judge"
 S1_TREES = "S1, Tree of Thoughts"
@@ -57,11 +57,11 @@ def _name(variation: Variation, scheduler: str) -> str:
     return f"{variation.case}, D = {variation.degree}, {variation.claim}: {scheduler}"
 
 
-def _jobs() -> dict[str, Job]:
+def _jobs() -> dict[str, SimulationJob]:
     return {_name(v, scheduler): v.run_of(scheduler) for v in VARIATIONS for scheduler in ("DoubleQ", v.other)}
 
 
-def _read(runs: Mapping[str, Run]) -> Report:
+def _read(runs: Mapping[str, SimulationRun]) -> Report:
     rows: list[tuple[object, ...]] = [HEADER]
     findings, ratios = [], []
     for variation in VARIATIONS:

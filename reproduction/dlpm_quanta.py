@@ -3,16 +3,16 @@
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from cli.report import Chart, Line
+from cli.report import Chart, ChartLine
 from reproduction.dlpm_system import A10G, PREBLES, TWO_PREBLES, item, programs, system
 from reproduction.item import NOT_MEASURED, Finding, Report
 from reproduction.measures import fairness
 from reproduction.programs import Judge, Programs, Sender, Tree
-from simulation.job import Job
 from simulation.measures import hit_rate, service_rate
-from simulation.run import Run, Scenario
+from simulation.run import Scenario, SimulationRun
+from simulation.simulation_job import SimulationJob
 
-Runs = Mapping[str, Run]
+Runs = Mapping[str, SimulationRun]
 CLIENT_QUANTA = (1_000, 20_000, 100_000, 500_000)
 WORKER_QUANTA = (2_000, 10_000, 40_000, 400_000)
 PRINTED = 40_000  # the largest that the paper shows
@@ -31,8 +31,8 @@ ONE_BAD = programs(
 )
 
 
-def _fig1_jobs() -> dict[str, Job]:
-    jobs: dict[str, Job] = {
+def _fig1_jobs() -> dict[str, SimulationJob]:
+    jobs: dict[str, SimulationJob] = {
         f"DLPM, Q = {quantum:,}": Scenario(system("DoubleQ", 1, A10G, client_quantum=quantum), ONE_BAD)
         for quantum in CLIENT_QUANTA
     }
@@ -44,8 +44,8 @@ def _fig1_jobs() -> dict[str, Job]:
 def _fig1(runs: Runs) -> Report:
     points = {name: (fairness(run), service_rate(run)) for name, run in runs.items()}
     dlpm = [points[f"DLPM, Q = {quantum:,}"] for quantum in CLIENT_QUANTA]
-    lines = [Line("DLPM", [j for j, _ in dlpm], [s for _, s in dlpm])]
-    lines += [Line(name, [points[name][0]], [points[name][1]]) for name in ("VTC", "LPM")]
+    lines = [ChartLine("DLPM", [j for j, _ in dlpm], [s for _, s in dlpm])]
+    lines += [ChartLine(name, [points[name][0]], [points[name][1]]) for name in ("VTC", "LPM")]
     chart = Chart("fairness and throughput", "Jain's index of service rates", "service units/s", lines)
     return Report(_rows(runs), [chart], [_frontier(points), _trade(dlpm)])
 
@@ -85,8 +85,8 @@ def _trees(first: Tree) -> Programs:
     return programs(15.0, Sender("0", first, 0.8), *(Sender(client, Tree(3), 0.8) for client in "12"))
 
 
-def _fig10_jobs() -> dict[str, Job]:
-    jobs: dict[str, Job] = {}
+def _fig10_jobs() -> dict[str, SimulationJob]:
+    jobs: dict[str, SimulationJob] = {}
     for case, first in CASES.items():
         for quantum in WORKER_QUANTA:
             name = f"{case}, DoubleQ, Q^w = {quantum:,}"
@@ -106,8 +106,8 @@ def _fig10(runs: Runs) -> Report:
         sweep = [runs[f"{case}, DoubleQ, Q^w = {quantum:,}"] for quantum in WORKER_QUANTA]
         rates = [service_rate(run) for run in sweep]
         others = {name: service_rate(runs[f"{case}, {name}"]) for name in OTHERS}
-        lines = [Line("DoubleQ", WORKER_QUANTA, rates)]
-        lines += [Line(name, WORKER_QUANTA, [value] * len(WORKER_QUANTA)) for name, value in others.items()]
+        lines = [ChartLine("DoubleQ", WORKER_QUANTA, rates)]
+        lines += [ChartLine(name, WORKER_QUANTA, [value] * len(WORKER_QUANTA)) for name, value in others.items()]
         charts.append(Chart(case, "Q^w, service units", "service units/s", lines))
         findings.append(_settles(case, rates, others))
     findings.append(_unfairer([fairness(runs[f"one misbehaving, DoubleQ, Q^w = {q:,}"]) for q in (2_000, PRINTED)]))
@@ -144,8 +144,8 @@ def _series(values: Sequence[float]) -> str:
 ONE_GPU = {"DLPM": "DoubleQ", "LPM": "RR + LPM", "VTC": "VTC"}
 
 
-def _fig11_jobs() -> dict[str, Job]:
-    jobs: dict[str, Job] = {}
+def _fig11_jobs() -> dict[str, SimulationJob]:
+    jobs: dict[str, SimulationJob] = {}
     for clients in CLIENTS:
         workload = programs(60.0, *(Sender(str(n), Judge(4), 1.0 / clients) for n in range(clients)))
         for name, scheduler in ONE_GPU.items():
@@ -159,7 +159,7 @@ def _fig11(runs: Runs) -> Report:
         name: [service_rate(runs[f"{clients} clients, {name}"]) for clients in CLIENTS]
         for name in ("DLPM", "LPM", "VTC")
     }
-    lines = [Line(name, CLIENTS, values) for name, values in rates.items()]
+    lines = [ChartLine(name, CLIENTS, values) for name, values in rates.items()]
     trees = ", ".join(f"{name} {service_rate(runs[f'trees, {name}']):,.0f}" for name in ONE_GPU)
     hits = ", ".join(
         f"{name} {fmean(hit_rate(r) for n, r in runs.items() if _is_sweep(n, name)):.2f}" for name in rates

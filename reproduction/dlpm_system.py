@@ -6,12 +6,12 @@ from reproduction.item import Item, Report, Study
 from reproduction.programs import Programs, Sender
 from reproduction.sources import Sources
 from reproduction.systems import MeasuredPool, MeasuredWorker
-from simulation.job import Job
-from simulation.run import Run, Scenario
+from simulation.run import Scenario, SimulationRun
+from simulation.simulation_job import SimulationJob
 from simulation.spec import ClusterSpec
 from simulation.step_time import Profile, profile
 
-Runs = Mapping[str, Run]
+Runs = Mapping[str, SimulationRun]
 # Local and global policy.
 SCHEDULERS = {
     "DoubleQ": ("dlpm", "doubleq"),
@@ -72,7 +72,7 @@ def programs(seconds: float, *senders: Sender) -> Programs:
     return Programs(senders, seconds)
 
 
-def item(name: str, figure: str, setup: str, jobs: Mapping[str, Job], read: Callable[[Runs], Report]) -> Item:
+def item(name: str, figure: str, setup: str, jobs: Mapping[str, SimulationJob], read: Callable[[Runs], Report]) -> Item:
     """An item that needs no data."""
 
     def study(_sources: Sources) -> Study:
@@ -81,6 +81,6 @@ def item(name: str, figure: str, setup: str, jobs: Mapping[str, Job], read: Call
     return Item(name, f"DLPM {figure}", study)
 
 
-def under_all(workload: Programs, workers: int, gpu: Profile, *variations: str) -> dict[str, Job]:
+def under_all(workload: Programs, workers: int, gpu: Profile, *variations: str) -> dict[str, SimulationJob]:
     """The workload under every scheduler, and these variations."""
     return {name: Scenario(system(name, workers, gpu), workload) for name in (*SCHEDULERS, *variations)}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from cli.report import Chart, Line
+from cli.report import Chart, ChartLine
 from reproduction.dlpm_quanta import MISBEHAVING
 from reproduction.dlpm_system import A10G, PREBLES, TWO_PREBLES, item, programs, under_all
 from reproduction.item import Finding, Report
@@ -11,9 +11,9 @@ from reproduction.measures import actual, mean_wait, rate_around, response_times
 from reproduction.programs import Chat, Judge, Sender, Tree
 from serving.metrics import jain_index
 from simulation.measures import hit_rate, received
-from simulation.run import Run
+from simulation.run import SimulationRun
 
-Runs = Mapping[str, Run]
+Runs = Mapping[str, SimulationRun]
 STEP = 10  # seconds between points
 HEADER = ("scheduler", "client", "second", "response time", "actual service/s", "service/s")
 
@@ -24,15 +24,15 @@ def _views(runs: Runs) -> tuple[list[tuple[object, ...]], list[Chart]]:
     panels: list[list[Chart]] = [[], [], []]
     for name, run in runs.items():
         times = range(0, int(run.seconds), STEP)
-        columns: list[list[Line]] = [[], [], []]
+        columns: list[list[ChartLine]] = [[], [], []]
         for client in run.clients:
             xs, waits = response_times(run.of(client), run.seconds)
             label = f"client {client}"
             ledger, seen = actual(run, client), received(run, client)
             curves = [[rate_around(curve, time) for time in times] for curve in (ledger, seen)]
-            columns[0].append(Line(label, xs, waits))
-            columns[1].append(Line(label, times, curves[0]))
-            columns[2].append(Line(label, times, curves[1]))
+            columns[0].append(ChartLine(label, xs, waits))
+            columns[1].append(ChartLine(label, times, curves[0]))
+            columns[2].append(ChartLine(label, times, curves[1]))
             found = dict(zip(xs, waits, strict=True))
             rows += [
                 (name, client, time, found.get(float(time), ""), a, s)
@@ -48,17 +48,17 @@ def _views(runs: Runs) -> tuple[list[tuple[object, ...]], list[Chart]]:
     return rows, [chart for panel in panels for chart in panel]
 
 
-def _worst(run: Run, clients: Sequence[str]) -> float:
+def _worst(run: SimulationRun, clients: Sequence[str]) -> float:
     """The highest windowed response time of these."""
     return max(max(response_times(run.of(client), run.seconds)[1]) for client in clients)
 
 
-def _share(run: Run, until: float) -> float:
+def _share(run: SimulationRun, until: float) -> float:
     """Jain's index of the clients' actual service by that second."""
     return jain_index([actual(run, client)[int(until)] for client in run.clients])
 
 
-def _asked(run: Run) -> float:
+def _asked(run: SimulationRun) -> float:
     """Jain's index of what the calls of the first half cost, whenever they were served."""
     early = [record for record in run.records if record.arrival < run.seconds / 2]
     costs = dict.fromkeys(run.clients, 0.0)

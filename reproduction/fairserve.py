@@ -27,7 +27,7 @@ from reproduction.fairserve_measures import (
 )
 from reproduction.fairserve_workload import APPS, JOBS, SETUP
 from reproduction.item import Finding, Report
-from simulation.run import Record, Run
+from simulation.run import CallResult, SimulationRun
 
 NAMES = [app.name for app in APPS]
 FEWER, EARLIER_VTC, EARLIER_RPM = 21.15, 10.67, 93  # the paper's ratios
@@ -74,7 +74,7 @@ def _fig8(runs: Runs) -> Report:
     return Report(rows, charts, findings)
 
 
-def _throttled_in_all(rpm: Run, ours: Run) -> Finding:
+def _throttled_in_all(rpm: SimulationRun, ours: SimulationRun) -> Finding:
     counts = [len(refused(run)) for run in (rpm, ours)]
     benign = [sum(is_benign(chain[0].client) for chain in refused(run)) for run in (rpm, ours)]
     return Finding(
@@ -150,7 +150,7 @@ def _fig9(runs: Runs) -> Report:
     return Report(rows, charts, findings)
 
 
-def _by_app(claim: str, paper: str, ratios: Sequence[float], run: Run) -> Finding:
+def _by_app(claim: str, paper: str, ratios: Sequence[float], run: SimulationRun) -> Finding:
     missed = [f"{app} ({ratio:.2f})" for app, ratio in zip(NAMES, ratios, strict=True) if ratio <= 1]
     sizes = ", ".join(f"{_calls_each(run, app):.1f}" for app in NAMES)
     return Finding(
@@ -164,7 +164,7 @@ def _by_app(claim: str, paper: str, ratios: Sequence[float], run: Run) -> Findin
     )
 
 
-def _calls_each(run: Run, app: str) -> float:
+def _calls_each(run: SimulationRun, app: str) -> float:
     """Calls per interaction that was answered to its end."""
     sizes = [len(c) for c in interactions(run).values() if c[0].app == app and c[-1].completed]
     return fmean(sizes) if sizes else 0.0
@@ -200,7 +200,7 @@ def _table3(runs: Runs) -> Report:
     return Report(rows, charts, findings)
 
 
-def _shares(run: Run) -> tuple[float, float, float]:
+def _shares(run: SimulationRun) -> tuple[float, float, float]:
     """Of requests answered, of begun interactions that got their final answer, of users with one such."""
     chains = interactions(run)
     begun = [chain for chain in chains.values() if chain[0].completed]
@@ -209,7 +209,7 @@ def _shares(run: Run) -> tuple[float, float, float]:
     return _answered(run.records), len(ended) / len(begun), users
 
 
-def _answered(records: Sequence[Record]) -> float:
+def _answered(records: Sequence[CallResult]) -> float:
     return sum(record.completed for record in records) / len(records)
 
 

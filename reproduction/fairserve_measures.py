@@ -8,15 +8,15 @@ from reproduction.fairserve_workload import LATE, SECONDS
 from reproduction.item import Item, Report, Study
 from reproduction.sources import Sources
 from serving.metrics import percentile
-from simulation.job import Job
-from simulation.run import Record, Run
+from simulation.run import CallResult, SimulationRun
+from simulation.simulation_job import SimulationJob
 
-Runs = Mapping[str, Run]
+Runs = Mapping[str, SimulationRun]
 BENIGN = "user"  # begins the names of those who are not abusive
 NORMAL = 95  # percentile of the benign users' requests that still counts as normal
 
 
-def item(name: str, figure: str, jobs: Mapping[str, Job], read: Callable[[Runs], Report], setup: str) -> Item:
+def item(name: str, figure: str, jobs: Mapping[str, SimulationJob], read: Callable[[Runs], Report], setup: str) -> Item:
     """An item that needs no data."""
 
     def study(_sources: Sources) -> Study:
@@ -25,40 +25,40 @@ def item(name: str, figure: str, jobs: Mapping[str, Job], read: Callable[[Runs],
     return Item(name, f"FairServe {figure}", study)
 
 
-def interactions(run: Run) -> dict[str, list[Record]]:
+def interactions(run: SimulationRun) -> dict[str, list[CallResult]]:
     """Each one's calls in order."""
-    chains: dict[str, list[Record]] = {}
+    chains: dict[str, list[CallResult]] = {}
     for record in run.records:
         chains.setdefault(record.interaction, []).append(record)
     return chains
 
 
-def cut(run: Run) -> list[list[Record]]:
+def cut(run: SimulationRun) -> list[list[CallResult]]:
     """Interactions that had begun when a call of theirs was refused."""
     return [chain for chain in interactions(run).values() if chain[0].completed and not chain[-1].completed]
 
 
-def refused(run: Run) -> list[list[Record]]:
+def refused(run: SimulationRun) -> list[list[CallResult]]:
     """Interactions that never got their final answer."""
     return [chain for chain in interactions(run).values() if not chain[-1].completed]
 
 
-def wasted(run: Run) -> int:
+def wasted(run: SimulationRun) -> int:
     """Tokens of calls whose interaction never gave its final answer."""
     return sum(r.input_tokens + r.output_tokens for chain in cut(run) for r in chain if r.completed)
 
 
-def throttled_users(run: Run) -> list[str]:
+def throttled_users(run: SimulationRun) -> list[str]:
     """Who had a call refused."""
     return sorted({record.client for record in run.records if not record.completed})
 
 
-def sent(run: Run) -> Counter[str]:
+def sent(run: SimulationRun) -> Counter[str]:
     """Calls by user."""
     return Counter(record.client for record in run.records)
 
 
-def normal(run: Run) -> float:
+def normal(run: SimulationRun) -> float:
     """The most calls that a benign user sends who is not among the 5 % who send most."""
     return percentile([calls for user, calls in sent(run).items() if is_benign(user)], NORMAL)
 
@@ -68,29 +68,31 @@ def is_benign(user: str) -> bool:
     return user.startswith(BENIGN)
 
 
-def delayed(run: Run, seconds: float = LATE) -> float:
+def delayed(run: SimulationRun, seconds: float = LATE) -> float:
     """Share of the benign users with a call that waited longer than that in a queue."""
     benign = [client for client in run.clients if is_benign(client)]
     late = {r.client for r in run.records if r.admitted is not None and r.admitted - r.arrival > seconds}
     return sum(client in late for client in benign) / len(benign)
 
 
-def mean_first(records: Sequence[Record]) -> float:
+def mean_first(records: Sequence[CallResult]) -> float:
     """First-token latency of those that were answered."""
     return fmean(r.first - r.arrival for r in records if r.first is not None)
 
 
-def tokens(run: Run, value: Callable[[Record], int], app: str | None = None, seconds: float = SECONDS) -> float:
+def tokens(
+    run: SimulationRun, value: Callable[[CallResult], int], app: str | None = None, seconds: float = SECONDS
+) -> float:
     """Per second, of calls that were answered within the first `seconds`."""
     within = (r for r in run.records if r.completed and r.ended <= seconds and app in (None, r.app))
     return sum(value(r) for r in within) / seconds
 
 
-def prompt(record: Record) -> int:
+def prompt(record: CallResult) -> int:
     """For `tokens`."""
     return record.input_tokens
 
 
-def output(record: Record) -> int:
+def output(record: CallResult) -> int:
     """For `tokens`."""
     return record.output_tokens

@@ -19,8 +19,8 @@ from reproduction.fairserve_workload import (
     under_all,
 )
 from reproduction.item import NOT_MEASURED, Finding, Report
-from simulation.job import Job
-from simulation.run import Run
+from simulation.run import SimulationRun
+from simulation.simulation_job import SimulationJob
 
 LIGHT, ALONE, STAGGERED, AS_IS = "a fifth of the GPU", "single calls", "one after the other", "as in Figure 9"
 THRESHOLDS = (10.0, 30.0, 60.0)
@@ -30,7 +30,7 @@ SETUP = (
 )
 
 
-def _jobs() -> dict[str, Job]:
+def _jobs() -> dict[str, SimulationJob]:
     third = CASE_SECONDS / 3
     staggered = tuple(
         replace(user, per_minute=3 * user.per_minute, start=number * third, stop=(number + 1) * third)
@@ -45,11 +45,11 @@ def _jobs() -> dict[str, Job]:
     return {f"{study}, {name}": job for study, jobs in studies.items() for name, job in jobs.items()}
 
 
-def _of(runs: Runs, study: str) -> dict[str, Run]:
+def _of(runs: Runs, study: str) -> dict[str, SimulationRun]:
     return {name: runs[f"{study}, {name}"] for name in SYSTEMS}
 
 
-def _benign(run: Run) -> Run:
+def _benign(run: SimulationRun) -> SimulationRun:
     return replace(run, records=tuple(record for record in run.records if is_benign(record.client)))
 
 
@@ -134,11 +134,11 @@ def _case(runs: Runs, app: str, paper: str) -> Finding:
     return Finding(f"prompt tokens/s of {app}, applications {STAGGERED}", paper, text, because=NOT_MEASURED)
 
 
-def _rate(run: Run, app: str) -> float:
+def _rate(run: SimulationRun, app: str) -> float:
     return tokens(run, prompt, app)
 
 
-def _first(run: Run, app: str) -> float:
+def _first(run: SimulationRun, app: str) -> float:
     return mean_first([record for record in run.records if record.app == app])
 
 

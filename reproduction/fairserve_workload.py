@@ -8,13 +8,13 @@ from statistics import fmean
 
 from reproduction.programs import Author
 from serving.cost import weight_thousandths
-from simulation.call import Call
-from simulation.job import Job
+from simulation.call import SimulatedCall
 from simulation.run import Scenario
+from simulation.simulation_job import SimulationJob
 from simulation.spec import ClusterSpec, WorkerSpec
 from simulation.step_time import profile
 from simulation.workload import ClosedLoop
-from throttler.core.profiles import Limits
+from throttler.core.profiles import RateLimits
 
 SECONDS = 300.0
 LIMIT = 6  # calls per user and minute, for RPM and OIT alike
@@ -101,7 +101,7 @@ class Users:
         return author.loop
 
 
-def _follow(author: Author, user: User, calls: int, ended: Call) -> list[Call]:
+def _follow(author: Author, user: User, calls: int, ended: SimulatedCall) -> list[SimulatedCall]:
     stage = ended.stage + 1
     if stage == calls or not ended.completed:
         return []
@@ -109,7 +109,7 @@ def _follow(author: Author, user: User, calls: int, ended: Call) -> list[Call]:
     return [author.loop.follow(call, partial(_follow, author, user, calls))]
 
 
-def _call(author: Author, user: User, program: str, stage: int, calls: int, arrival: float) -> Call:
+def _call(author: Author, user: User, program: str, stage: int, calls: int, arrival: float) -> SimulatedCall:
     """Lengths within half of the application's normal ones; nothing is shared: the measured engine had no cache."""
     app = user.app
     prompt = author.segments.fresh(app.system_tokens + author.length(program, 100 + stage, app.input_tokens))
@@ -131,7 +131,7 @@ def system(name: str, limit: int) -> ClusterSpec:
         token_budget=8192,
         decode_run=10,
     )
-    limits = Limits(user_per_minute=limit, app_per_minute=1_000_000)
+    limits = RateLimits(user_per_minute=limit, app_per_minute=1_000_000)
     return ClusterSpec(worker=worker, throttle=throttle, limits=limits)
 
 
@@ -142,7 +142,7 @@ def population(per_minute: float, apps: tuple[App, ...] = APPS) -> Users:
     return Users(benign + abusive, SECONDS)
 
 
-def under_all(users: Users, limit: int) -> dict[str, Job]:
+def under_all(users: Users, limit: int) -> dict[str, SimulationJob]:
     """The workload under every system."""
     return {name: Scenario(system(name, limit), users) for name in SYSTEMS}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from cli import report
 from reproduction.sources import Sources
-from simulation.job import Job
+from simulation.simulation_job import SimulationJob
 
 NOT_MEASURED = "the paper has no such measurement; this shows what the result depends on"
 
@@ -42,7 +42,7 @@ class Study:
     """What an item simulates. `read` gets the jobs' results under the jobs' names."""
 
     setup: str  # and how it differs from the paper's
-    jobs: Mapping[str, Job]
+    jobs: Mapping[str, SimulationJob]
     read: Callable[[Mapping[str, Any]], Report]
 
 

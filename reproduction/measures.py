@@ -8,14 +8,14 @@ from statistics import fmean, pvariance
 from serving.cost import MICRO, Cost, WeightedTokens
 from serving.metrics import jain_index, percentile
 from simulation.measures import received
-from simulation.run import Record, Run
+from simulation.run import CallResult, SimulationRun
 
 T = 30  # half the window, seconds (VTC section 5.1)
 MEASURED_SECONDS, POINTS = 600, 20  # of VTC's tables
 Curve = Sequence[float]
 
 
-def actual(run: Run, client: str) -> list[float]:
+def actual(run: SimulationRun, client: str) -> list[float]:
     """Service by the workers' ledgers at the end of each second: cached input is free."""
     known, curve, value = run.actual.get(client, {}), [], 0.0
     for second in range(int(run.seconds) + 2):
@@ -40,7 +40,7 @@ def gap_since(curves: Mapping[str, Curve], start: int) -> list[float]:
     return gap({client: [max(value - curve[start], 0.0) for value in curve] for client, curve in curves.items()})
 
 
-def all_backlogged(run: Run) -> list[tuple[int, int]]:
+def all_backlogged(run: SimulationRun) -> list[tuple[int, int]]:
     """From which second to which every client had a request in the queue all the time (VTC Definition 4.1)."""
     common = [(0.0, run.seconds)]
     for client in run.clients:
@@ -69,7 +69,7 @@ def gap_within(curves: Mapping[str, Curve], start: int, stop: int) -> float:
     return max(max(values) - min(values) for values in apart)
 
 
-def service_difference(run: Run, cost: Cost | None = None) -> tuple[float, float, float]:
+def service_difference(run: SimulationRun, cost: Cost | None = None) -> tuple[float, float, float]:
     """Maximum, mean and variance of VTC's service difference (section 5.1): the sum over clients of what they get less
     than the client that gets most, or less than they ask for if that is smaller.
 
@@ -94,13 +94,13 @@ def service_difference(run: Run, cost: Cost | None = None) -> tuple[float, float
     return max(differences), fmean(differences), pvariance(differences)
 
 
-def _service(record: Record, price: Cost) -> float:
+def _service(record: CallResult, price: Cost) -> float:
     """What an answered request costs in all."""
     extend = price.extend(record.input_tokens, 0)
     return (extend + price.decode(record.output_tokens, record.input_tokens, 0)) / MICRO
 
 
-def response_times(records: Iterable[Record], seconds: float) -> tuple[list[float], list[float]]:
+def response_times(records: Iterable[CallResult], seconds: float) -> tuple[list[float], list[float]]:
     """Mean first-token latency of the calls that arrived within T of a time, where there are any."""
     waits = sorted((record.arrival, record.first - record.arrival) for record in records if record.first is not None)
     xs, ys = [], []
@@ -112,19 +112,19 @@ def response_times(records: Iterable[Record], seconds: float) -> tuple[list[floa
     return xs, ys
 
 
-def mean_wait(records: Iterable[Record]) -> float:
+def mean_wait(records: Iterable[CallResult]) -> float:
     """Mean first-token latency; raises StatisticsError when nobody was answered."""
     return fmean(record.first - record.arrival for record in records if record.first is not None)
 
 
-def common_span(run: Run) -> tuple[float, float] | None:
+def common_span(run: SimulationRun) -> tuple[float, float] | None:
     """When all clients are active: from the last one's first arrival to the first one's last end."""
     start = max(min(record.arrival for record in run.of(client)) for client in run.clients)
     stop = min(max(record.ended for record in run.of(client)) for client in run.clients)
     return (start, stop) if start < stop else None
 
 
-def fairness(run: Run) -> float:
+def fairness(run: SimulationRun) -> float:
     """Jain's index of service rates while all clients are active (DLPM section 6.1); 1 when they never are."""
     span = common_span(run)
     if span is None:
@@ -133,7 +133,7 @@ def fairness(run: Run) -> float:
     return jain_index([curve[int(span[1])] - curve[int(span[0])] for curve in curves])
 
 
-def program_times(run: Run, client: str) -> list[float]:
+def program_times(run: SimulationRun, client: str) -> list[float]:
     """Seconds from the first arrival to the last end of each of the client's interactions."""
     spans: dict[str, tuple[float, float]] = {}
     for record in run.of(client):
@@ -142,11 +142,13 @@ def program_times(run: Run, client: str) -> list[float]:
     return [end - begin for begin, end in spans.values()]
 
 
-def over(run: Run, clients: Iterable[str], times: Callable[[Run, str], list[float]], percent: float) -> float:
+def over(
+    run: SimulationRun, clients: Iterable[str], times: Callable[[SimulationRun, str], list[float]], percent: float
+) -> float:
     """Mean over `clients` of a percentile of their `times` (DLPM Figure 7)."""
     return fmean(percentile(times(run, client), percent) for client in clients)
 
 
-def first_token_times(run: Run, client: str) -> list[float]:
+def first_token_times(run: SimulationRun, client: str) -> list[float]:
     """First-token latencies."""
     return [record.first - record.arrival for record in run.of(client) if record.first is not None]

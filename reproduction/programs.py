@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from simulation.call import Call
-from simulation.prompts import Segments, output_run
+from simulation.call import SimulatedCall
+from simulation.prompts import PromptSegments, output_run
 from simulation.workload import ClosedLoop
 
 STEP_TOKENS = 20  # the instruction that each step of a program adds
@@ -19,7 +19,7 @@ class Author:
 
     def __init__(self) -> None:
         self.loop = ClosedLoop()
-        self.segments = Segments()
+        self.segments = PromptSegments()
         self._shelves: dict[tuple[Program, str], list[list[int]]] = {}
         self._numbers = 0
         self._programs = 0
@@ -41,10 +41,12 @@ class Author:
         lengths would let whole levels end in the same step, which no real model does."""
         return int(mean * random.Random(f"{program}/{node}").uniform(0.5, 1.5))
 
-    def call(self, client: str, program: str, prompt: Sequence[int], output: int, arrival: float, stage: int) -> Call:
+    def call(
+        self, client: str, program: str, prompt: Sequence[int], output: int, arrival: float, stage: int
+    ) -> SimulatedCall:
         """One call of a program."""
         self._numbers += 1
-        return Call(
+        return SimulatedCall(
             number=self._numbers,
             client=client,
             prompt=prompt,
@@ -87,7 +89,7 @@ class Tree:
             call = author.call(client, program, question + steps[0], output, arrival, 0)
             author.loop.start(call, partial(self._grow, author, steps, node))
 
-    def _grow(self, author: Author, steps: list[list[int]], node: int, ended: Call) -> Iterator[Call]:
+    def _grow(self, author: Author, steps: list[list[int]], node: int, ended: SimulatedCall) -> Iterator[SimulatedCall]:
         stage = ended.stage + 1
         if stage == self.height or not ended.completed:
             return
@@ -117,17 +119,19 @@ class Judge:
         call = author.call(client, author.program(), article, 1, arrival, 0)
         author.loop.start(call, partial(self._branch, author, article))
 
-    def _branch(self, author: Author, article: list[int], cached: Call) -> Iterator[Call]:
+    def _branch(self, author: Author, article: list[int], cached: SimulatedCall) -> Iterator[SimulatedCall]:
         if not cached.completed:
             return
-        ended, now = list[Call](), cached.arrival + cached.latency
+        ended, now = list[SimulatedCall](), cached.arrival + cached.latency
         for dimension in range(self.dimensions):
             prompt = article + author.segments.fresh(STEP_TOKENS)
             output = author.length(cached.interaction, dimension, self.output_tokens)
             call = author.call(cached.client, cached.interaction, prompt, output, now, 1)
             yield author.loop.follow(call, partial(self._merge, author, article, ended))
 
-    def _merge(self, author: Author, article: list[int], ended: list[Call], call: Call) -> list[Call]:
+    def _merge(
+        self, author: Author, article: list[int], ended: list[SimulatedCall], call: SimulatedCall
+    ) -> list[SimulatedCall]:
         if call.completed:
             ended.append(call)
         if len(ended) < self.dimensions:
@@ -172,7 +176,7 @@ class Chat:
         call = author.call(client, program, prompt, output, arrival, 0)
         author.loop.start(call, partial(self._go_on, author, random.Random(rng.random())))
 
-    def _go_on(self, author: Author, rng: random.Random, ended: Call) -> list[Call]:
+    def _go_on(self, author: Author, rng: random.Random, ended: SimulatedCall) -> list[SimulatedCall]:
         stage = ended.stage + 1
         if stage == self.turns or not ended.completed:
             return []

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from fairlead.outcomes import Outcome
 from reproduction.reference import Row, read_run
-from simulation.job import Ended
-from simulation.run import Record, Run
+from simulation.run import CallResult, SimulationRun
+from simulation.simulation_job import Ended
 from simulation.workload import OpenLoop
 
 ASKED = "needs the folder of the measurements: --reference or FAIRLEAD_REFERENCE"
@@ -39,16 +39,16 @@ class Measured:
     folder: Path
     name: str
 
-    def run(self, ended: Ended | None = None) -> Run:
+    def run(self, ended: Ended | None = None) -> SimulationRun:
         """Nothing is simulated."""
         rows = read_run(self.folder, self.name).rows
         records = tuple(_record(number, row) for number, row in enumerate(rows, start=1))
-        return Run(records, {}, max(record.ended for record in records), 0, None)
+        return SimulationRun(records, {}, max(record.ended for record in records), 0, None)
 
 
-def _record(number: int, row: Row) -> Record:
+def _record(number: int, row: Row) -> CallResult:
     """As ours are recorded; a request that was refused never got a token."""
-    return Record(
+    return CallResult(
         number=number,
         client=row.client,
         app="",

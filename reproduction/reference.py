@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from reproduction.systems import slora
-from simulation.call import Call
-from simulation.prompts import Segments
+from simulation.call import SimulatedCall
+from simulation.prompts import PromptSegments
 from simulation.spec import ClusterSpec
 from simulation.step_time import Profile
 from simulation.traces import SourceMissing
@@ -59,11 +59,11 @@ class Run:
     limit: int | None
     rows: tuple[Row, ...]
 
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[SimulatedCall]:
         """The same requests; no two share a prefix. In "overload-weighted", too, all clients were treated alike."""
-        segments = Segments()
+        segments = PromptSegments()
         return [
-            Call(
+            SimulatedCall(
                 number=number,
                 client=row.client,
                 prompt=segments.fresh(row.input_tokens + EXTRA_TOKENS),

@@ -11,14 +11,14 @@ when somebody has ended; and in the revised code everybody in the batch pays onc
 from collections.abc import Collection, Sequence
 
 from local_worker.core.batch import StepResult
-from local_worker.core.limits import Limits
+from local_worker.core.limits import BatchLimits
 from local_worker.core.plan import Advance, Plan
 from local_worker.core.policies.client_queues import ClientQueues
 from local_worker.core.policies.fcfs import Fcfs
 from local_worker.core.policies.protocol import QueuePolicy
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
-from reproduction.outlook import Outlook, Size
+from reproduction.peak_memory_estimate import PeakMemoryEstimate, Size
 from reproduction.slora_policies import SloraVtc
 from serving.cost import Cost
 from simulation.decode_runs import RunBatcher, left_of
@@ -30,14 +30,14 @@ ADAPTER_TOKENS = 32  # four pages per rank, of rank 8
 
 
 class SloraBatcher(RunBatcher):
-    """Needs optimistic admission with pages given as tokens come; the estimate keeps it from ever retracting."""
+    """Needs optimistic admission with pages given as tokens come; the estimate keeps it from ever preempting."""
 
     def __init__(
         self,
         policy: QueuePolicy,
         cache: PrefixCache,
         cost: Cost,
-        limits: Limits,
+        limits: BatchLimits,
         eos_token_ids: Collection[int],
         capacity: int,
     ) -> None:
@@ -95,7 +95,7 @@ class SloraBatcher(RunBatcher):
         return [(request, tokens) for request, tokens in shares if request.computed < request.prompt_tokens] or shares
 
     def admit(self, request: Request) -> int | None:
-        """Gate: see the module's first lines."""
+        """StepBudget: see the module's first lines."""
         if not self._due or self._prefill + request.prompt_tokens > self._prefill_limit:
             return None
         if not self._fits(request, self._outlook(), 0):
@@ -106,12 +106,12 @@ class SloraBatcher(RunBatcher):
             self._queues.remove(request)
         return extend
 
-    def _outlook(self) -> Outlook:
+    def _outlook(self) -> PeakMemoryEstimate:
         running = self._running
         sizes = [(left_of(r) - 1, len(r.tokens)) if r.output_tokens else _entering(r) for r in running]
-        return Outlook(sizes, {request.client for request in running})
+        return PeakMemoryEstimate(sizes, {request.client for request in running})
 
-    def _fits(self, request: Request, outlook: Outlook, steps: int) -> bool:
+    def _fits(self, request: Request, outlook: PeakMemoryEstimate, steps: int) -> bool:
         """After so many more steps."""
         clients = len(outlook.clients) + (request.client not in outlook.clients)
         return outlook.most(_entering(request), steps) < self._capacity - ADAPTER_TOKENS * clients

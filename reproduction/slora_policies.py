@@ -7,7 +7,7 @@ to the client that was seen first, and a token is paid when the step after the o
 
 import random
 
-from local_worker.core.policies.protocol import PolicyConfig
+from local_worker.core.policies.protocol import QueuePolicyConfig
 from local_worker.core.policies.vtc import Vtc
 from local_worker.core.request import Request
 from serving.cost import charge
@@ -18,7 +18,7 @@ WEIGHT_OF_OLD = 4  # of five: the prediction is a moving average, in parts of a 
 class SloraVtc(Vtc):
     """See the module."""
 
-    def __init__(self, config: PolicyConfig) -> None:
+    def __init__(self, config: QueuePolicyConfig) -> None:
         super().__init__(config)
         self._seen: dict[str, int] = {}  # clients in order of their first requests
 
@@ -61,7 +61,7 @@ class SloraLcf(SloraVtc):
 class SloraPredict(SloraVtc):
     """Pays for the predicted output at admission (VTC Algorithm 3)."""
 
-    def __init__(self, config: PolicyConfig) -> None:
+    def __init__(self, config: QueuePolicyConfig) -> None:
         super().__init__(config)
         self._average: dict[str, float] = {}
         self._predicted: dict[Request, float] = {}  # of running requests

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from serving.cost import WEIGHT_ONE
-from simulation.call import Call
-from simulation.prompts import Segments
+from simulation.call import SimulatedCall
+from simulation.prompts import PromptSegments
 from simulation.workload import OpenLoop
 
 
@@ -52,15 +52,15 @@ class Streams:
 
     def make(self) -> OpenLoop:
         """See WorkloadSpec."""
-        rng, segments = random.Random(self.seed), Segments()
+        rng, segments = random.Random(self.seed), PromptSegments()
         arrivals = sorted(
             ((time, number) for number, stream in enumerate(self.streams) for time in stream.times(rng)),
         )
-        calls: list[Call] = []
+        calls: list[SimulatedCall] = []
         for time, number in arrivals:
             stream = self.streams[number]
             calls.append(
-                Call(
+                SimulatedCall(
                     number=len(calls),
                     client=stream.client,
                     prompt=segments.fresh(stream.input_tokens),

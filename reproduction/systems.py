@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from local_worker.core.limits import Admission
+from local_worker.core.limits import AdmissionMode
 from local_worker.core.prefix_cache import PrefixCache
 from reproduction import slora_policies
 from reproduction.baselines import PrebleFixed, SglangLpm
@@ -16,7 +16,7 @@ from simulation.decode_runs import RunBatcher
 from simulation.prompts import EOS
 from simulation.spec import GLOBAL_POLICIES, LOCAL_POLICIES, ClusterSpec, WorkerSpec
 from simulation.step_time import Profile
-from throttler.core.profiles import Limits
+from throttler.core.profiles import RateLimits
 
 COSTS: Mapping[str, Callable[[], Cost]] = {"slora-profiled": SloraProfiled}
 UNLIMITED = 1_000_000
@@ -81,10 +81,10 @@ def slora(
         max_prompt_tokens=2048,
         max_output_tokens=1024,
         token_budget=kv_tokens,
-        admission=Admission.OPTIMISTIC,
+        admission=AdmissionMode.OPTIMISTIC,
         is_revised=is_revised,
     )
-    limits = Limits(user_per_minute=limit or UNLIMITED, app_per_minute=UNLIMITED)
+    limits = RateLimits(user_per_minute=limit or UNLIMITED, app_per_minute=UNLIMITED)
     return ClusterSpec(
         worker=worker,
         route="round-robin",

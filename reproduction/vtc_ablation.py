@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from cli.report import Chart, Line
+from cli.report import Chart, ChartLine
 from reproduction.fitted import SLORA
 from reproduction.item import Finding, Item, Report, Study
 from reproduction.measures import gap, gap_since
@@ -13,11 +13,11 @@ from reproduction.streams import Stream, Streams
 from reproduction.systems import slora
 from reproduction.vtc_synthetic import curves, gap_rows, item, rate, scenario
 from serving.cost import WEIGHT_ONE
-from simulation.job import Job
 from simulation.measures import received
-from simulation.run import Run, Scenario
+from simulation.run import Scenario, SimulationRun
+from simulation.simulation_job import SimulationJob
 
-Runs = Mapping[str, Run]
+Runs = Mapping[str, SimulationRun]
 SECONDS = 600
 QUEUED = 60  # by when every client has a queue
 FILLED = 120  # by when the pool is full, too
@@ -44,7 +44,7 @@ def _pool(kv_tokens: int, length: int, start: float) -> Scenario:
     return Scenario(slora(A100, "vtc", kv_tokens), Streams(streams))
 
 
-def _late_gap(run: Run) -> list[float]:
+def _late_gap(run: SimulationRun) -> list[float]:
     """As the authors plotted: what ended in the first two minutes does not count."""
     late = replace(run, records=tuple(record for record in run.records if record.ended >= FILLED))
     return gap(curves(late))[FILLED:SECONDS]
@@ -55,7 +55,7 @@ def _fig15(runs: Runs) -> Report:
     most = {pool: [max(gaps[_pool_name(*pool, start)]) for start in STARTS] for pool in POOLS}
     findings = [_by_pool(most[35_000, 512], most[65_000, 512])]
     findings.append(_by_length({length: most[35_000, length] for length in (256, 512, 768)}))
-    lines = [Line(name, range(FILLED, SECONDS), values) for name, values in gaps.items() if name.endswith(" 0 s")]
+    lines = [ChartLine(name, range(FILLED, SECONDS), values) for name, values in gaps.items() if name.endswith(" 0 s")]
     return Report(
         gap_rows(runs), [Chart("difference of service since 120 s", "seconds", "service units", lines)], findings
     )
@@ -96,7 +96,9 @@ def _pool_name(kv_tokens: int, length: int, start: float) -> str:
 
 
 def _fig15_study(_sources: Sources) -> Study:
-    jobs: dict[str, Job] = {_pool_name(*pool, start): _pool(*pool, start) for pool in POOLS for start in STARTS}
+    jobs: dict[str, SimulationJob] = {
+        _pool_name(*pool, start): _pool(*pool, start) for pool in POOLS for start in STARTS
+    }
     setup = (
         "Llama-2-13b on an A100-80G, S-LoRA's batching; the rates of the authors' runs. Pools are compared at 512 "
         "tokens, as the authors did; the second client starts 0, 1 and 2 s after the first."
@@ -108,7 +110,7 @@ def _fig16(runs: Runs) -> Report:
     rows: list[tuple[object, ...]] = [("scheduler", "second", "client", "service")]
     charts, served = [], {}
     for name, run in runs.items():
-        lines = [Line(f"client {c}", range(SECONDS), received(run, c)[:SECONDS]) for c in run.clients]
+        lines = [ChartLine(f"client {c}", range(SECONDS), received(run, c)[:SECONDS]) for c in run.clients]
         rows += [(name, x, line.label, line.ys[x]) for line in lines for x in range(0, SECONDS, 10)]
         charts.append(Chart(name, "seconds", "service units received", lines))
         rates = [rate(received(run, client), 60, 300) for client in run.clients]
@@ -128,7 +130,7 @@ def _fig16(runs: Runs) -> Report:
     return Report(rows, charts, findings)
 
 
-def _fig16_jobs() -> dict[str, Job]:
+def _fig16_jobs() -> dict[str, SimulationJob]:
     """The weighted clients send enough for their shares: 1.7 requests per second are served in all."""
     weighted = tuple(Stream(client=str(n), per_minute=60.0 + 15 * n, weight=n * WEIGHT_ONE) for n in range(1, 5))
     return {"VTC": scenario("vtc", *FOUR), "weighted VTC": scenario("vtc", *weighted)}
@@ -141,7 +143,7 @@ def _fig19(runs: Runs) -> Report:
         lines = []
         for name in PREDICTORS:
             values = gap_since(curves(runs[f"{clients}, {name}"]), QUEUED)[QUEUED:SECONDS]
-            lines.append(Line(name, range(QUEUED, SECONDS), values))
+            lines.append(ChartLine(name, range(QUEUED, SECONDS), values))
             rows += [(f"{clients}, {name}", QUEUED + x, value) for x, value in enumerate(values)]
             means[clients, name] = fmean(values)
         charts.append(Chart(clients, "seconds", "difference of service, units", lines))
@@ -162,7 +164,7 @@ def _fig19(runs: Runs) -> Report:
     return Report(rows, charts, findings)
 
 
-def _predicted(streams: tuple[Stream, ...]) -> dict[str, Job]:
+def _predicted(streams: tuple[Stream, ...]) -> dict[str, SimulationJob]:
     return {name: scenario(policy, *streams) for name, policy in PREDICTORS.items()}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cli.report import Chart, Line, bars
+from cli.report import Chart, ChartLine, bars
 from reproduction.agreement import CURVE, FIRST_TOKEN, TIE, TOTAL, Agreement, compare, simulate
 from reproduction.fitted import FITTED_TO, SLORA
 from reproduction.item import Finding, Item, Report, Study
@@ -16,7 +16,7 @@ from reproduction.published import ASKED
 from reproduction.reference import read_run, run_names
 from reproduction.sources import Sources
 from reproduction.total_times import Distances, context_tokens, left_out, uniform_rates
-from simulation.job import Job
+from simulation.simulation_job import SimulationJob
 from simulation.traces import SourceMissing
 
 MANY = 100
@@ -85,7 +85,7 @@ class Pair:
 def _study(sources: Sources) -> Study:
     if sources.reference is None:
         raise SourceMissing(ASKED)
-    jobs: dict[str, Job] = {name: Pair(sources.reference, name) for name in run_names(sources.reference)}
+    jobs: dict[str, SimulationJob] = {name: Pair(sources.reference, name) for name in run_names(sources.reference)}
     fitted = ", ".join(sorted(FITTED_TO))
     return Study(f"Step times were fitted to {fitted}; every other pair is a prediction.", jobs, _read)
 
@@ -106,12 +106,12 @@ def _by_pair(agreements: Sequence[Agreement]) -> list[Chart]:
     """Pairs in the order of the rows."""
     pairs = range(1, len(agreements) + 1)
     seconds = [
-        Line("measured", pairs, [a.measured_seconds for a in agreements]),
-        Line("simulated", pairs, [a.simulated_seconds for a in agreements]),
+        ChartLine("measured", pairs, [a.measured_seconds for a in agreements]),
+        ChartLine("simulated", pairs, [a.simulated_seconds for a in agreements]),
     ]
     errors = [
-        Line("total time", pairs, [a.total for a in agreements]),
-        Line("first token, all requests", pairs, [a.wait_overall for a in agreements]),
+        ChartLine("total time", pairs, [a.total for a in agreements]),
+        ChartLine("first token, all requests", pairs, [a.wait_overall for a in agreements]),
     ]
     return [
         Chart("total time", "pair, as in the CSV file", "seconds", seconds),

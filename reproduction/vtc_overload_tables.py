@@ -19,9 +19,9 @@ from reproduction.vtc_ablation import EIGHT, TWO
 from reproduction.vtc_synthetic import A10G, KV_TOKENS, SETUP
 from reproduction.vtc_tables import HEADER, MEASURED, same_measure
 from serving.cost import Cost, WeightedTokens
-from simulation.job import Job
 from simulation.measures import tokens_per_second
-from simulation.run import Run, Scenario, WorkloadSpec
+from simulation.run import Scenario, SimulationRun, WorkloadSpec
+from simulation.simulation_job import SimulationJob
 
 NEAR, SMALL = 0.25, 1.0
 APART = 1.5
@@ -56,7 +56,7 @@ class Table:
         """On the authors' requests where they were given, else on `streams`; then the averages are not judged."""
         missing = _missing(self.runs.values(), sources)
         folder = None if missing else sources.reference
-        jobs: dict[str, Job] = {}
+        jobs: dict[str, SimulationJob] = {}
         for name, row in self.rows.items():
             requests = self._requests(folder, name)
             jobs[name] = Scenario(slora(A10G, row.policy, KV_TOKENS, self.cost), requests)
@@ -77,7 +77,7 @@ def _missing(runs: Iterable[str], sources: Sources) -> str:
     return f"needs the published runs {', '.join(lacking)}" if lacking else ""
 
 
-def _read(table: Table, missing: str, runs: Mapping[str, Run]) -> Report:
+def _read(table: Table, missing: str, runs: Mapping[str, SimulationRun]) -> Report:
     cells = {name: (*service_difference(run, COSTS[table.cost]), tokens_per_second(run)) for name, run in runs.items()}
     rows: list[tuple[object, ...]] = [HEADER, *((name, *values) for name, values in cells.items())]
     ours = {name: (cells[name][0], cells[name][1]) for name in table.rows}

@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean
 
-from cli.report import Chart, Line
+from cli.report import Chart, ChartLine
 from reproduction.arena import LIMITS, SECONDS, item
 from reproduction.item import Finding, Report
 from reproduction.measures import T, mean_wait, response_times
 from simulation.measures import tokens_per_second
-from simulation.run import Record, Run
+from simulation.run import CallResult, SimulationRun
 
-Runs = Mapping[str, Run]
+Runs = Mapping[str, SimulationRun]
 
 
 def _fig11(runs: Runs) -> Report:
@@ -22,7 +22,7 @@ def _fig11(runs: Runs) -> Report:
     lines = []
     for client in _by_volume(runs["VTC"]):
         rates = [_per_minute([r for r in records if r.client == client], time) for time in times]
-        lines.append(Line(client, times, rates))
+        lines.append(ChartLine(client, times, rates))
         rows += [(client, time, rate) for time, rate in zip(times, rates, strict=True)]
     total = [_per_minute(records, time) for time in times]
     sent = sorted(Counter(record.client for record in records).values(), reverse=True)
@@ -65,21 +65,21 @@ def _fig11(runs: Runs) -> Report:
     ]
     charts = [
         Chart("request rate by client", "seconds", "requests per minute", lines),
-        Chart("total request rate", "seconds", "requests per minute", [Line("all clients", times, total)]),
+        Chart("total request rate", "seconds", "requests per minute", [ChartLine("all clients", times, total)]),
     ]
     return Report(rows, charts, findings)
 
 
-def _per_minute(records: Sequence[Record], time: float) -> float:
+def _per_minute(records: Sequence[CallResult], time: float) -> float:
     """Arrivals within T of `time`, which is half a minute."""
     return sum(time - T <= record.arrival < time + T for record in records)
 
 
-def _by_volume(run: Run) -> list[str]:
+def _by_volume(run: SimulationRun) -> list[str]:
     return sorted(run.clients, key=lambda client: (-len(run.of(client)), client))
 
 
-def _selected(run: Run) -> list[str]:
+def _selected(run: SimulationRun) -> list[str]:
     """The two that send most and two of medium volume: the 13th and 14th of 27, as in the paper."""
     ordered = _by_volume(run)
     return [*ordered[:2], *ordered[12:14]]
@@ -92,7 +92,7 @@ def _responses(runs: Runs, names: tuple[str, ...], clients: list[str]) -> tuple[
         lines = []
         for client in clients:
             xs, ys = response_times(runs[name].of(client), SECONDS)
-            lines.append(Line(client, xs, ys))
+            lines.append(ChartLine(client, xs, ys))
             rows += [(name, client, x, y) for x, y in zip(xs, ys, strict=True)]
         charts.append(Chart(f"{name}: response time", "seconds", "seconds to first token", lines))
     return rows, charts
@@ -141,7 +141,10 @@ def _fig14(runs: Runs) -> Report:
     ours = {name: tokens_per_second(runs[name]) for name in (*names, "VTC")}
     rows: list[tuple[object, ...]] = [("scheduler", "tokens/s"), *ours.items()]
     limits = [float(limit) for limit in LIMITS]
-    lines = [Line("RPM", limits, [ours[name] for name in names]), Line("VTC", limits, [ours["VTC"]] * len(limits))]
+    lines = [
+        ChartLine("RPM", limits, [ours[name] for name in names]),
+        ChartLine("VTC", limits, [ours["VTC"]] * len(limits)),
+    ]
     faster = [name for name in names if ours[name] >= ours["VTC"]]
     finding = Finding(
         "throughput by limit",

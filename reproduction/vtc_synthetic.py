@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from statistics import fmean
 
-from cli.report import Chart, Line
+from cli.report import Chart, ChartLine
 from reproduction.fitted import SLORA
 from reproduction.item import Finding, Item, Report, Study
 from reproduction.measures import (
@@ -19,11 +19,11 @@ from reproduction.measures import (
 from reproduction.sources import Sources
 from reproduction.streams import Stream, Streams
 from reproduction.systems import slora
-from simulation.job import Job
 from simulation.measures import received
-from simulation.run import Run, Scenario
+from simulation.run import Scenario, SimulationRun
+from simulation.simulation_job import SimulationJob
 
-Runs = Mapping[str, Run]
+Runs = Mapping[str, SimulationRun]
 A10G = SLORA["a10g llama-2-7b"]
 KV_TOKENS = 10_000
 SECONDS = 600
@@ -36,16 +36,16 @@ def scenario(policy: str, *streams: Stream, cost: str = "weighted-tokens") -> Sc
     return Scenario(slora(A10G, policy, KV_TOKENS, cost), Streams(streams))
 
 
-def curves(run: Run) -> dict[str, list[float]]:
+def curves(run: SimulationRun) -> dict[str, list[float]]:
     """Each client's accumulated service."""
     return {client: received(run, client) for client in run.clients}
 
 
-def rates(run: Run, seconds: int) -> list[Line]:
+def rates(run: SimulationRun, seconds: int) -> list[ChartLine]:
     """Each client's service rate over time."""
     times = range(0, seconds, 5)
     return [
-        Line(f"client {client}", times, [rate_around(curve, time) for time in times])
+        ChartLine(f"client {client}", times, [rate_around(curve, time) for time in times])
         for client, curve in curves(run).items()
     ]
 
@@ -55,7 +55,9 @@ def rate(curve: Curve, start: int, stop: int) -> float:
     return (curve[min(stop, len(curve) - 1)] - curve[start]) / (stop - start)
 
 
-def item(name: str, figure: str, jobs: Mapping[str, Job], read: Callable[[Runs], Report], differs: str = "") -> Item:
+def item(
+    name: str, figure: str, jobs: Mapping[str, SimulationJob], read: Callable[[Runs], Report], differs: str = ""
+) -> Item:
     """An item that needs no data; `differs` from the paper's setup as it says."""
 
     def study(_sources: Sources) -> Study:
@@ -64,14 +66,14 @@ def item(name: str, figure: str, jobs: Mapping[str, Job], read: Callable[[Runs],
     return Item(name, f"VTC {figure}", study)
 
 
-def both(*streams: Stream) -> dict[str, Job]:
+def both(*streams: Stream) -> dict[str, SimulationJob]:
     """The same clients under VTC and FCFS."""
     return {"VTC": scenario("vtc", *streams), "FCFS": scenario("fcfs", *streams)}
 
 
 def gap_chart(runs: Runs) -> Chart:
     """The absolute difference in accumulated service."""
-    lines = [Line(name, range(SECONDS), gap(curves(run))[:SECONDS]) for name, run in runs.items()]
+    lines = [ChartLine(name, range(SECONDS), gap(curves(run))[:SECONDS]) for name, run in runs.items()]
     return Chart("difference of accumulated service", "seconds", "service units", lines)
 
 
@@ -80,12 +82,12 @@ def backlog_chart(runs: Runs) -> Chart:
     lines = []
     for name, run in runs.items():
         start, values = _since_backlogged(run)
-        lines.append(Line(name, range(start, SECONDS), values))
-    lines.append(Line("bound of Theorem 4.4", [0.0, float(SECONDS)], [float(BOUND)] * 2))
+        lines.append(ChartLine(name, range(start, SECONDS), values))
+    lines.append(ChartLine("bound of Theorem 4.4", [0.0, float(SECONDS)], [float(BOUND)] * 2))
     return Chart("difference of service since both clients wait", "seconds", "service units", lines)
 
 
-def _since_backlogged(run: Run) -> tuple[int, list[float]]:
+def _since_backlogged(run: SimulationRun) -> tuple[int, list[float]]:
     """From when on all clients wait for longest, and the gap by second since then; since 0 if they never all do."""
     start, _ = max(all_backlogged(run), key=lambda span: span[1] - span[0], default=(0, 0))
     return start, gap_since(curves(run), start)[start:SECONDS]
@@ -120,7 +122,7 @@ def bounded_against_growing(runs: Runs) -> Finding:
     )
 
 
-def equal_rates(run: Run, start: int, stop: int) -> Finding:
+def equal_rates(run: SimulationRun, start: int, stop: int) -> Finding:
     """Two backlogged clients."""
     first, second = (rate(curve, start, stop) for curve in curves(run).values())
     ours = f"{first:,.0f} and {second:,.0f} service units per second"
@@ -172,7 +174,7 @@ def _fig4(runs: Runs) -> Report:
     return _two_panels(runs, gap_chart(runs), findings)
 
 
-def _phases(run: Run, client: str, start: int, stop: int) -> tuple[float, float]:
+def _phases(run: SimulationRun, client: str, start: int, stop: int) -> tuple[float, float]:
     """Mean rate in the client's ON and OFF minutes."""
     curve = received(run, client)
     on = [rate(curve, second, second + 60) for second in range(start, stop, 120)]
@@ -223,7 +225,7 @@ def _fig9(runs: Runs) -> Report:
         for client in run.clients:
             xs, ys = response_times(run.of(client), SECONDS)
             rows += [(name, client, x, y) for x, y in zip(xs, ys, strict=True)]
-            lines.append(Line(f"client {client}", xs, ys))
+            lines.append(ChartLine(f"client {client}", xs, ys))
         charts.append(Chart(f"{name}: response time", "seconds", "seconds to first token", lines))
         early[name] = mean_wait(r for r in run.of("1") if r.arrival < 200)
         late[name] = mean_wait(r for r in run.of("1") if r.arrival >= 400)

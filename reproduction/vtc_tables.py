@@ -12,11 +12,11 @@ from reproduction.published import Measured
 from reproduction.reference import run_names
 from reproduction.slora_cost import SloraProfiled
 from serving.cost import Cost, WeightedTokens
-from simulation.job import Job
 from simulation.measures import tokens_per_second
-from simulation.run import Run
+from simulation.run import SimulationRun
+from simulation.simulation_job import SimulationJob
 
-Runs = Mapping[str, Run]
+Runs = Mapping[str, SimulationRun]
 MEASURED = "measured "  # begins the names of published runs
 LAST_DIGIT = 0.01
 ALIKE = 0.1  # as far as copies of the workload are apart: arrivals up to a second later
@@ -111,7 +111,7 @@ def _throughput(printed: Mapping[str, Cells], ours: Mapping[str, Cells]) -> Find
     )
 
 
-def _differences(run: Run, cost: Cost) -> Cells:
+def _differences(run: SimulationRun, cost: Cost) -> Cells:
     return *service_difference(run, cost), tokens_per_second(run)
 
 
@@ -156,7 +156,7 @@ def _table3(runs: Runs) -> Report:
     return _table(TABLE3, SloraProfiled(), runs)
 
 
-def _published(folder: Path, profile: str) -> dict[str, Job]:
+def _published(folder: Path, profile: str) -> dict[str, SimulationJob]:
     """The runs behind a table, where they are in `folder`, by the names of its rows."""
     runs = {"FCFS": "FCFS", "LCF": "LCF", **{f"RPM({limit})": f"LShare__rpm{limit}" for limit in (5, 20, 30)}}
     runs |= {"VTC": f"VTC{profile}", "VTC (predict)": f"VTC_predict{profile}", "VTC (oracle)": f"VTC_oracle{profile}"}
@@ -164,11 +164,11 @@ def _published(folder: Path, profile: str) -> dict[str, Job]:
     return {MEASURED + name: Measured(folder, f"{run}__real") for name, run in runs.items() if f"{run}__real" in known}
 
 
-def _table2_runs(folder: Path) -> dict[str, Job]:
+def _table2_runs(folder: Path) -> dict[str, SimulationJob]:
     return {**_published(folder, ""), **later(folder)}
 
 
-def _table3_runs(folder: Path) -> dict[str, Job]:
+def _table3_runs(folder: Path) -> dict[str, SimulationJob]:
     return _published(folder, "_profile")
 
 

@@ -17,7 +17,7 @@ from fairlead.token_ids import TOKEN_BYTES
 DIGEST_BYTES = 8
 
 
-class Run(NamedTuple):
+class BlockRun(NamedTuple):
     """Blocks that follow each other in a chain."""
 
     parent: int  # digest of the block before the first; 0: the first begins a chain
@@ -56,7 +56,7 @@ def unpack_digests(packed: bytes) -> tuple[int, ...]:
     return struct.unpack(f"<{len(packed) // DIGEST_BYTES}Q", packed)
 
 
-def runs(links: Iterable[tuple[int, int]]) -> list[Run]:
+def runs(links: Iterable[tuple[int, int]]) -> list[BlockRun]:
     """(digest, its parent's or 0) pairs as runs; consecutive pairs that follow each other share one."""
     starts: list[tuple[int, list[int]]] = []
     last = 0
@@ -66,4 +66,4 @@ def runs(links: Iterable[tuple[int, int]]) -> list[Run]:
         else:
             starts.append((parent, [digest]))
         last = digest
-    return [Run(parent, pack_digests(digests)) for parent, digests in starts]
+    return [BlockRun(parent, pack_digests(digests)) for parent, digests in starts]

@@ -16,7 +16,7 @@ import yaml
 
 from serving import yaml_nodes
 from serving.cost import NamedCost, parse_cost
-from serving.environment import Service, variables
+from serving.environment import ServiceName, variables
 from serving.flags import flag, parse_flags
 
 C = TypeVar("C")
@@ -36,7 +36,7 @@ def option(default: Any, help: str, *, choices: Sequence[str] = ()) -> Any:  # n
     return dataclasses.field(default=default, metadata={"help": help, "choices": tuple(choices)})
 
 
-def load(cls: type[C], service: Service, argv: Sequence[str], environ: Mapping[str, str], *, prog: str) -> C:
+def load(cls: type[C], service: ServiceName, argv: Sequence[str], environ: Mapping[str, str], *, prog: str) -> C:
     """Resolve `cls`, the options of `service`, from `argv` and `environ`.
 
     Raises ConfigError, or SystemExit for `--help`.

@@ -11,7 +11,7 @@ from serving.config import MOST, ConfigError
 from serving.names import normalized
 
 
-class Entry:
+class ConfigEntry:
     """A value and where it stands. Whatever asks for something else than there is raises ConfigError.
 
     No number may be above serving.config.MOST.
@@ -27,7 +27,7 @@ class Entry:
         where = f"{self._file}:{self._node.start_mark.line + 1}"
         return ConfigError(f"{where}: {self._path}: {message}" if self._path else f"{where}: {message}")
 
-    def fields(self, *known: str) -> dict[str, "Entry"]:
+    def fields(self, *known: str) -> dict[str, "ConfigEntry"]:
         """The values of a mapping that has none but the `known` keys."""
         values = self.named()
         for key, entry in values.items():
@@ -36,24 +36,24 @@ class Entry:
                 raise entry.complaint(f"unknown key {key!r}; known keys: {', '.join(known)}")
         return values
 
-    def named(self) -> dict[str, "Entry"]:
+    def named(self) -> dict[str, "ConfigEntry"]:
         """The values of a mapping whose keys are names."""
         if not isinstance(self._node, yaml.MappingNode):
             raise self.complaint(f"expected a mapping, got {self._shown()}")
-        values: dict[str, Entry] = {}
+        values: dict[str, ConfigEntry] = {}
         for key_node, node in self._node.value:
             key = str(key_node.value)
-            entry = Entry(node, self._file, f"{self._path}.{key}" if self._path else key)
+            entry = ConfigEntry(node, self._file, f"{self._path}.{key}" if self._path else key)
             if key in values:
                 raise entry.complaint("given twice")
             values[key] = entry
         return values
 
-    def entries(self) -> list["Entry"]:
+    def entries(self) -> list["ConfigEntry"]:
         """The values of a list."""
         if not isinstance(self._node, yaml.SequenceNode):
             raise self.complaint(f"expected a list, got {self._shown()}")
-        return [Entry(node, self._file, f"{self._path}[{i}]") for i, node in enumerate(self._node.value)]
+        return [ConfigEntry(node, self._file, f"{self._path}[{i}]") for i, node in enumerate(self._node.value)]
 
     def text(self) -> str:
         """A string that is not empty."""
@@ -116,7 +116,7 @@ class Entry:
         return "a mapping" if isinstance(self._node, yaml.MappingNode) else "a list"
 
 
-def read(text: str, file: str) -> Entry:
+def read(text: str, file: str) -> ConfigEntry:
     """The document `text`, called `file` in complaints; raises ConfigError unless it is YAML and not empty."""
     try:
         node = yaml_nodes.compose(text, file)
@@ -124,7 +124,7 @@ def read(text: str, file: str) -> Entry:
         raise ConfigError(str(error)) from error
     if node is None:
         raise ConfigError(f"{file}:1: is empty")
-    return Entry(node, file, "")
+    return ConfigEntry(node, file, "")
 
 
 def text_of(path: str) -> str:

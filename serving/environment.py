@@ -34,7 +34,7 @@ _LINK = re.compile(
 )
 
 
-class Service(StrEnum):
+class ServiceName(StrEnum):
     """The services, as the names of variables have them."""
 
     GATEWAY = "GATEWAY"
@@ -42,12 +42,12 @@ class Service(StrEnum):
     WORKER = "WORKER"
 
 
-def variable(service: Service, option: str) -> str:
+def variable(service: ServiceName, option: str) -> str:
     """The variable that sets `option` of `service` and of no other."""
     return f"{PREFIX}{service}_{option.upper()}"
 
 
-def variables(service: Service, options: Collection[str], environ: Mapping[str, str]) -> dict[str, str]:
+def variables(service: ServiceName, options: Collection[str], environ: Mapping[str, str]) -> dict[str, str]:
     """The variable in `environ` that sets each of `options`; options that none sets are left out.
 
     Raises ValueError for variables that nobody reads.
@@ -55,11 +55,11 @@ def variables(service: Service, options: Collection[str], environ: Mapping[str, 
     given = {name for name, text in environ.items() if name.startswith(PREFIX) and not _LINK.match(f"{name}={text}")}
     plain = {PREFIX + option.upper(): option for option in SHARED}
     own = {variable(service, option): option for option in options}
-    others = tuple(variable(other, "") for other in Service if other != service)
+    others = tuple(variable(other, "") for other in ServiceName if other != service)
     known = READ_ELSEWHERE | plain.keys() | own.keys()
     unknown = sorted(name for name in given if name not in known and not name.startswith(others))
     if unknown:
-        forms = [variable(each, "...") for each in Service]
+        forms = [variable(each, "...") for each in ServiceName]
         raise ValueError(
             f"no such variable: {', '.join(_with_nearest(name, service, own, known) for name in unknown)}; "
             f"an option of one service is {', '.join(forms[:-1])} or {forms[-1]}"
@@ -72,7 +72,7 @@ def variables(service: Service, options: Collection[str], environ: Mapping[str, 
     }
 
 
-def _with_nearest(name: str, service: Service, own: Mapping[str, str], known: Collection[str]) -> str:
+def _with_nearest(name: str, service: ServiceName, own: Mapping[str, str], known: Collection[str]) -> str:
     """The name of an unknown variable, with the known one that it resembles most, if there is any."""
     # The option alone is compared, too: a plain name of an option that is not shared misses only the service.
     comparable = {option.upper(): own_name for own_name, option in own.items()}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field
 from typing import Any, NoReturn
 
-from serving.environment import PREFIX, SHARED, Service, variable
+from serving.environment import PREFIX, SHARED, ServiceName, variable
 
 
 class _Parser(argparse.ArgumentParser):
@@ -24,7 +24,7 @@ def flag(option: str) -> str:
 
 
 def parse_flags(
-    fields: Sequence[Field[Any]], kinds: Mapping[str, type], argv: Sequence[str], service: Service, prog: str
+    fields: Sequence[Field[Any]], kinds: Mapping[str, type], argv: Sequence[str], service: ServiceName, prog: str
 ) -> dict[str, Any]:
     """What `argv` gives, as text or bool, by option; `config` is one of them.
 
@@ -73,7 +73,7 @@ def _shown(value: object) -> str:
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
-def _epilog(service: Service) -> str:
+def _epilog(service: ServiceName) -> str:
     plain = ", ".join(PREFIX + option.upper() for option in SHARED)
     return (
         f"An option may also be a key of the YAML file, or an environment variable: --listen is "

@@ -40,7 +40,7 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-class Discretion(logging.Filter):
+class LogRedaction(logging.Filter):
     """gRPC logs metadata that is not UTF-8 as it came, with a traceback, and an API key may be in it.
 
     One line in QUIET_SECONDS stays, without the metadata, and with `more`: how many were left out since the last one.
@@ -67,7 +67,7 @@ class Discretion(logging.Filter):
 def configure_logging(level: str) -> None:
     """Structured logs on standard error."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(Discretion())
+    handler.addFilter(LogRedaction())
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 

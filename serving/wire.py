@@ -7,7 +7,7 @@ from google.protobuf.message import DecodeError
 
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2, scheduler_pb2
-from serving.sampling import Sampling
+from serving.sampling_params import SamplingParams
 
 M = TypeVar("M")
 _REPEATED = ("stop", "stop_token_ids")
@@ -27,13 +27,13 @@ def served_models(worker: scheduler_pb2.Hello | scheduler_pb2.Member) -> Sequenc
     return worker.models or [worker.model]
 
 
-def sampling_from_proto(message: common_pb2.SamplingParams) -> Sampling:
+def sampling_from_proto(message: common_pb2.SamplingParams) -> SamplingParams:
     """Absent fields take Sampling's defaults; raises InvalidRequest."""
     given = {name: getattr(message, name) for name in _SCALARS if message.HasField(name)}
-    return Sampling(**given, stop=tuple(message.stop), stop_token_ids=tuple(message.stop_token_ids))
+    return SamplingParams(**given, stop=tuple(message.stop), stop_token_ids=tuple(message.stop_token_ids))
 
 
-def sampling_to_proto(sampling: Sampling) -> common_pb2.SamplingParams:
+def sampling_to_proto(sampling: SamplingParams) -> common_pb2.SamplingParams:
     """Every field that has a value set, so that the receiver resolves nothing."""
     return common_pb2.SamplingParams(
         **{name: getattr(sampling, name) for name in _SCALARS},

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import linear_regression, median
 
 from fairlead.errors import InvalidRequest
-from simulation.step_time import Coefficients, Measured
+from simulation.step_time import Coefficients, MeasuredProfile
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Timing:
         return self.prompt_tokens + self.output_tokens / 2
 
 
-def fit(timings: Sequence[Timing], kv_tokens: int, token_budget: int) -> Measured:
+def fit(timings: Sequence[Timing], kv_tokens: int, token_budget: int) -> MeasuredProfile:
     """Needs calls of several prompt lengths alone, and several numbers of short calls at the same time; raises
     InvalidRequest with fewer than two of either. Prompts are computed in chunks of `token_budget`.
 
@@ -47,7 +47,7 @@ def fit(timings: Sequence[Timing], kv_tokens: int, token_budget: int) -> Measure
     coefficients = Coefficients(
         step=step, sequence=max(decode - token, 0.0), weights=0.0, token=token, context=context, pair=0.0
     )
-    return Measured(coefficients=coefficients, kv_tokens=kv_tokens)
+    return MeasuredProfile(coefficients=coefficients, kv_tokens=kv_tokens)
 
 
 def _prompt_token(calls: Sequence[Timing], step: float, context: float, budget: int) -> float:

@@ -9,7 +9,7 @@ from simulation.prompts import output_run
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Call:
+class SimulatedCall:
     """Times in virtual seconds; those of the answer are when the client sees it. Set once by whoever is named."""
 
     number: int  # unique in a run

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from simulation.rows import LONGEST, Blocks
-from simulation.tables import Line, read_table
+from simulation.tables import TableRow, read_table
+from simulation.trace_rows import LONGEST, PrefixBlocks
 
 APP = "claude-code"
 REQUESTS, SESSIONS = "_requests", "_sessions"
@@ -35,18 +35,18 @@ class SharedPrefixes:
         self._block_tokens = block_tokens
         self._prefixes: dict[str, _Prefix] = {}  # by interaction
 
-    def blocks(self, interaction: str, runs: Iterable[range]) -> Iterator[Blocks]:
+    def blocks(self, interaction: str, runs: Iterable[range]) -> Iterator[PrefixBlocks]:
         """The runs of one prompt, each in the scope in which its ids are known."""
         for run in runs:
             scope, ids = self._prefixes.setdefault(interaction, self._prefix(interaction, run))
             start, stop = max(run.start, ids.start), min(run.stop, ids.stop)
             if start >= stop:
-                yield Blocks(interaction, run)
+                yield PrefixBlocks(interaction, run)
                 continue
             parts = (
-                Blocks(interaction, range(run.start, start)),
-                Blocks(scope, range(start - ids.start, stop - ids.start)),
-                Blocks(interaction, range(stop, run.stop)),
+                PrefixBlocks(interaction, range(run.start, start)),
+                PrefixBlocks(scope, range(start - ids.start, stop - ids.start)),
+                PrefixBlocks(interaction, range(stop, run.stop)),
             )
             yield from filter(_has_ids, parts)
 
@@ -55,10 +55,10 @@ class SharedPrefixes:
         return _Prefix(f"tools {tools}, system {system}", first[: (tools + system) // self._block_tokens])
 
 
-def _has_ids(blocks: Blocks) -> bool:
+def _has_ids(blocks: PrefixBlocks) -> bool:
     return bool(blocks.ids)
 
 
-def _session(line: Line) -> tuple[str, tuple[int, int]]:
+def _session(line: TableRow) -> tuple[str, tuple[int, int]]:
     tools, system = (int(line.number(column, LONGEST)) for column in COLUMNS[1:])
     return line.text("interaction"), (tools, system)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 Action = Callable[[], None]
 
 
-class Clock:
+class VirtualClock:
     """`now` in seconds since the start; it moves only in `run`."""
 
     def __init__(self) -> None:

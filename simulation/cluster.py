@@ -7,47 +7,47 @@ from functools import partial
 
 from fairlead.outcomes import Outcome
 from global_scheduler.core.dispatcher import Dispatcher
-from global_scheduler.core.fleet import Identity, Load, Member
+from global_scheduler.core.fleet import Member, WorkerIdentity, WorkerLoad
 from serving.blocks import pack_digests, runs
-from simulation.call import Call
-from simulation.clock import Clock
-from simulation.gateway import MODEL, Gateway, placed_request
-from simulation.journal import Journal
+from simulation.call import SimulatedCall
+from simulation.clock import VirtualClock
+from simulation.gateway import MODEL, SimulatedGateway, placed_request
+from simulation.run_log import RunLog
 from simulation.scheduler import make_dispatcher
 from simulation.spec import ClusterSpec
-from simulation.worker import News, Worker
+from simulation.worker import SimulatedWorker, WorkerEvents
 from simulation.workload import Workload
 
 
-class Cluster:
+class SimulatedCluster:
     """Runs one workload once. What is tested or broken is public; the rest happens in `run`.
 
-    Another `journal` keeps less of a run than all of it; another `dispatcher` is several in one's place.
+    Another `run_log` keeps less of a run than all of it; another `dispatcher` is several in one's place.
     """
 
     def __init__(
         self,
         spec: ClusterSpec,
         workload: Workload,
-        journal: Journal | None = None,
+        run_log: RunLog | None = None,
         dispatcher: Dispatcher | None = None,
     ) -> None:
         self.spec = spec
-        self.clock = Clock()
-        self.journal = journal or Journal()
+        self.clock = VirtualClock()
+        self.run_log = run_log or RunLog()
         names = [f"worker-{number}" for number in range(spec.workers)]
-        self.workers = {name: Worker(name, spec.worker, self.clock, self.journal) for name in names}
+        self.workers = {name: SimulatedWorker(name, spec.worker, self.clock, self.run_log) for name in names}
         self.dispatcher = dispatcher or make_dispatcher(spec)
-        self.gateway = Gateway(spec, self.clock, self.dispatcher, self.workers, self._done)
+        self.gateway = SimulatedGateway(spec, self.clock, self.dispatcher, self.workers, self._done)
         self.members: dict[str, Member] = {}
         self.reachable = dict.fromkeys(names, True)  # by the scheduler
         self.keeps_events: Callable[[], bool] = lambda: True
         self._workload = workload
         self._coming = iter(workload.first())
         self._exhausted = False
-        self._open: dict[Call, None] = {}
+        self._open: dict[SimulatedCall, None] = {}
 
-    def run(self) -> Journal:
+    def run(self) -> RunLog:
         """Until every call has its outcome; raises AssertionError when something is lost, doubled or impossible."""
         for worker in self.workers.values():
             worker.tell = self._tell
@@ -58,23 +58,23 @@ class Cluster:
             self.clock.run()
         lost = [call.number for call in self._open]
         assert not lost, f"calls without an outcome: {lost[:20]}"
-        self.journal.calls.sort(key=lambda call: (call.arrival, call.number))
+        self.run_log.calls.sort(key=lambda call: (call.arrival, call.number))
         for worker in self.workers.values():
-            self.journal.worst_gap = max(self.journal.worst_gap, worker.batcher.fairness_gap)
-            self.journal.bound = worker.batcher.policy.bound_micro
-        return self.journal
+            self.run_log.worst_gap = max(self.run_log.worst_gap, worker.batcher.fairness_gap)
+            self.run_log.bound = worker.batcher.policy.bound_micro
+        return self.run_log
 
     @property
     def idle(self) -> bool:
         """Whether no call is under way or expected."""
         return self._exhausted and not self._open
 
-    def attach(self, worker: Worker) -> None:
+    def attach(self, worker: SimulatedWorker) -> None:
         """The worker's stream to the scheduler opens, with a snapshot of its cache, if there is a way."""
         if not (worker.alive and self.reachable[worker.name]):
             return
         spec = worker.spec
-        identity = Identity(
+        identity = WorkerIdentity(
             worker.name,
             f"{worker.name}.{worker.life}",
             "",
@@ -89,7 +89,7 @@ class Cluster:
         for job in worker.jobs.jobs:
             self.dispatcher.accepted(member, placed_request(job.owner), self.clock.now)
 
-    def detach(self, worker: Worker) -> None:
+    def detach(self, worker: SimulatedWorker) -> None:
         """That stream broke."""
         self.dispatcher.lost(self.members[worker.name])
 
@@ -102,28 +102,28 @@ class Cluster:
         self._expect(call)
         self.clock.at(call.arrival, self._expect_next)
 
-    def _expect(self, call: Call) -> None:
+    def _expect(self, call: SimulatedCall) -> None:
         self._open[call] = None
         self.clock.at(call.arrival, partial(self.gateway.arrived, call))
 
-    def _done(self, call: Call) -> None:
+    def _done(self, call: SimulatedCall) -> None:
         del self._open[call]
-        self.journal.seconds = self.clock.now
-        self.journal.ended(call)
+        self.run_log.seconds = self.clock.now
+        self.run_log.ended(call)
         for following in self._workload.ended(call):
             self._expect(following)
         # Else an attempt that was given up may still reach its worker.
         if call.attempts <= 1 and call.outcome is not Outcome.CANCELLED:
             call.release()
 
-    def _tell(self, worker: Worker, news: News) -> None:
+    def _tell(self, worker: SimulatedWorker, news: WorkerEvents) -> None:
         if self.gateway.streaming[worker.name]:
             self.clock.after(self.spec.network_seconds, partial(self.gateway.told, news.events))
         if news.events.accepted or news.events.ended or news.cached or news.evicted:
             delay = self.spec.network_seconds + self.spec.event_lag_seconds
             self.clock.after(delay, partial(self._progressed, worker, self.members[worker.name], news))
 
-    def _progressed(self, worker: Worker, member: Member, news: News) -> None:
+    def _progressed(self, worker: SimulatedWorker, member: Member, news: WorkerEvents) -> None:
         if not self.reachable[worker.name]:
             return
         for job in news.events.accepted:
@@ -135,12 +135,12 @@ class Cluster:
         if self.keeps_events():
             self.dispatcher.progressed(member, runs(news.cached), pack_digests(news.evicted))
 
-    def _report(self, worker: Worker) -> None:
+    def _report(self, worker: SimulatedWorker) -> None:
         if worker.alive and self.clock.now >= worker.stalled_until and self.reachable[worker.name]:
             batcher, now = worker.batcher, self.clock.now
             oldest = batcher.oldest_queued_at
             queued = 0.0 if oldest is None else now - oldest
-            load = Load(batcher.running, batcher.waiting, batcher.cache.tokens_used, queued)
+            load = WorkerLoad(batcher.running, batcher.waiting, batcher.cache.tokens_used, queued)
             member = self.members[worker.name]
             self.clock.after(self.spec.network_seconds, lambda: self.dispatcher.reported(member, load, self.clock.now))
         if not self.idle or self.clock.now == 0:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 
 from local_worker.core.batch import Slice
 from local_worker.core.batcher import Batcher
-from local_worker.core.limits import Limits
+from local_worker.core.limits import BatchLimits
 from local_worker.core.plan import Advance, Plan
 from local_worker.core.policies.protocol import QueuePolicy
 from local_worker.core.prefix_cache import PrefixCache
@@ -24,7 +24,7 @@ class RunBatcher(Batcher):
         policy: QueuePolicy,
         cache: PrefixCache,
         cost: Cost,
-        limits: Limits,
+        limits: BatchLimits,
         eos_token_ids: Collection[int],
         decode_run: int,
     ) -> None:

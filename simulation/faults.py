@@ -5,15 +5,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from simulation.cluster import Cluster
-from simulation.worker import Worker
+from simulation.cluster import SimulatedCluster
+from simulation.worker import SimulatedWorker
 
 DETECTED_SECONDS = 0.05  # until a broken stream is noticed at its other end
 SHORTEST_SECONDS = 0.2  # a fault outlasts its detection, or it was none
 SLOWDOWN = 10.0
 
 
-class Kind(StrEnum):
+class FaultKind(StrEnum):
     """Of faults. A partition cuts a worker off from the gateway or from the scheduler."""
 
     CRASH = "crash"
@@ -27,41 +27,41 @@ class Kind(StrEnum):
 class Fault:
     """`kind` strikes `worker` at second `at`, for `seconds`."""
 
-    kind: Kind
+    kind: FaultKind
     worker: str
     at: float
     seconds: float
 
 
-def draw(rng: random.Random, cluster: Cluster, count: int, until: float) -> list[Fault]:
+def draw(rng: random.Random, cluster: SimulatedCluster, count: int, until: float) -> list[Fault]:
     """`count` faults in the first `until` seconds; those of one worker may overlap."""
     names = list(cluster.workers)
     return [
-        Fault(rng.choice(list(Kind)), rng.choice(names), rng.uniform(0, until), rng.uniform(SHORTEST_SECONDS, 5.0))
+        Fault(rng.choice(list(FaultKind)), rng.choice(names), rng.uniform(0, until), rng.uniform(SHORTEST_SECONDS, 5.0))
         for _ in range(count)
     ]
 
 
-def inject(cluster: Cluster, faults: list[Fault]) -> None:
+def inject(cluster: SimulatedCluster, faults: list[Fault]) -> None:
     """Plan the faults; to be called before the run."""
-    strike: dict[Kind, Callable[[Cluster, Worker, float], None]] = {
-        Kind.CRASH: _crash,
-        Kind.STALL: _stall,
-        Kind.SLOW: _slow,
-        Kind.GATEWAY_PARTITION: _cut_from_gateway,
-        Kind.SCHEDULER_PARTITION: _cut_from_scheduler,
+    strike: dict[FaultKind, Callable[[SimulatedCluster, SimulatedWorker, float], None]] = {
+        FaultKind.CRASH: _crash,
+        FaultKind.STALL: _stall,
+        FaultKind.SLOW: _slow,
+        FaultKind.GATEWAY_PARTITION: _cut_from_gateway,
+        FaultKind.SCHEDULER_PARTITION: _cut_from_scheduler,
     }
     for fault in faults:
         worker = cluster.workers[fault.worker]
         cluster.clock.at(fault.at, lambda f=fault, w=worker: strike[f.kind](cluster, w, f.seconds))  # type: ignore[misc]
 
 
-def lose_events(cluster: Cluster, rng: random.Random, share: float) -> None:
+def lose_events(cluster: SimulatedCluster, rng: random.Random, share: float) -> None:
     """The scheduler misses that share of the cache events."""
     cluster.keeps_events = lambda: rng.random() >= share
 
 
-def _crash(cluster: Cluster, worker: Worker, seconds: float) -> None:
+def _crash(cluster: SimulatedCluster, worker: SimulatedWorker, seconds: float) -> None:
     def noticed() -> None:
         cluster.gateway.lost(worker)
         cluster.detach(worker)
@@ -77,7 +77,7 @@ def _crash(cluster: Cluster, worker: Worker, seconds: float) -> None:
     cluster.clock.after(seconds, back)
 
 
-def _stall(cluster: Cluster, worker: Worker, seconds: float) -> None:
+def _stall(cluster: SimulatedCluster, worker: SimulatedWorker, seconds: float) -> None:
     until = cluster.clock.now + seconds
     worker.stalled_until = max(worker.stalled_until, until)
 
@@ -88,7 +88,7 @@ def _stall(cluster: Cluster, worker: Worker, seconds: float) -> None:
     cluster.clock.after(cluster.spec.stall_timeout, noticed)
 
 
-def _slow(cluster: Cluster, worker: Worker, seconds: float) -> None:
+def _slow(cluster: SimulatedCluster, worker: SimulatedWorker, seconds: float) -> None:
     def recover() -> None:
         worker.slowdown = 1.0
 
@@ -96,7 +96,7 @@ def _slow(cluster: Cluster, worker: Worker, seconds: float) -> None:
     cluster.clock.after(seconds, recover)
 
 
-def _cut_from_gateway(cluster: Cluster, worker: Worker, seconds: float) -> None:
+def _cut_from_gateway(cluster: SimulatedCluster, worker: SimulatedWorker, seconds: float) -> None:
     streaming = cluster.gateway.streaming
 
     def heal() -> None:
@@ -109,7 +109,7 @@ def _cut_from_gateway(cluster: Cluster, worker: Worker, seconds: float) -> None:
     cluster.clock.after(seconds, heal)
 
 
-def _cut_from_scheduler(cluster: Cluster, worker: Worker, seconds: float) -> None:
+def _cut_from_scheduler(cluster: SimulatedCluster, worker: SimulatedWorker, seconds: float) -> None:
     def heal() -> None:
         cluster.reachable[worker.name] = True
         cluster.attach(worker)

@@ -11,20 +11,20 @@ from fairlead.token_ids import pack_ids
 from gateway.core import call_commands as commands
 from gateway.core import call_events as events
 from gateway.core.call import CallMachine
-from gateway.core.coalescer import Chunk
+from gateway.core.coalescer import OutputChunk
 from global_scheduler.core.dispatcher import Dispatcher
-from global_scheduler.core.policies import Request
+from global_scheduler.core.policies import RouteRequest
 from local_worker.core.job import JobEvents
 from serving.blocks import pack_digests
-from simulation.call import Call
-from simulation.clock import Clock
+from simulation.call import SimulatedCall
+from simulation.clock import VirtualClock
 from simulation.prompts import digests_of
 from simulation.spec import ADMISSIONS, ClusterSpec
-from simulation.worker import Session, Worker
+from simulation.worker import SimulatedAttempt, SimulatedWorker
+from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.interactions import Interactions
 from throttler.core.profiles import Profiles
 from throttler.core.throttle import Caller, Rejected
-from throttler.core.tokens import Key
 
 MODEL = "model"
 TENANT = "tenant"  # all clients are users of one: they share the limits of its apps
@@ -35,24 +35,24 @@ OVERLOAD_SECONDS = 0.1  # between looks at the pool
 class OpenCall:
     """A call that has not ended, and what is known of it outside its machine."""
 
-    call: Call
+    call: SimulatedCall
     machine: CallMachine
     is_protected: bool = False
     is_entered: bool = False  # counted in its interaction
-    session: Session | None = None  # the attempt that is at a worker
+    session: SimulatedAttempt | None = None  # the attempt that is at a worker
     tick_at: float = field(default=math.inf)  # of the earliest tick that is planned
 
 
-class Gateway:
+class SimulatedGateway:
     """`done` is called once per call, at its end."""
 
     def __init__(
         self,
         spec: ClusterSpec,
-        clock: Clock,
+        clock: VirtualClock,
         dispatcher: Dispatcher,
-        workers: dict[str, Worker],
-        done: Callable[[Call], None],
+        workers: dict[str, SimulatedWorker],
+        done: Callable[[SimulatedCall], None],
     ) -> None:
         self._spec = spec
         self._delay = spec.network_seconds
@@ -63,20 +63,20 @@ class Gateway:
         profiles = Profiles(limits=spec.limits)
         self._throttle = ADMISSIONS[spec.throttle](profiles)
         self._interactions = Interactions("simulation", profiles)
-        self._interaction_tokens: dict[Key, bytes] = {}
+        self._interaction_tokens: dict[InteractionKey, bytes] = {}
         self.streaming = dict.fromkeys(workers, True)  # whether the stream to each worker stands
         self._overloaded = False
         self._looked_at = -OVERLOAD_SECONDS
-        self._open: dict[Call, OpenCall] = {}
+        self._open: dict[SimulatedCall, OpenCall] = {}
 
-    def arrived(self, call: Call) -> None:
+    def arrived(self, call: SimulatedCall) -> None:
         """A client's call."""
         opened = self._open[call] = OpenCall(call, CallMachine(self._spec.reader_seconds))
         if call.patience is not None:
-            self._clock.after(call.patience, partial(self._tell_open, call, events.Cancelled()))
+            self._clock.after(call.patience, partial(self._tell_open, call, events.CallerCancelled()))
         self._tell(opened, events.Arrived(call.deadline))
 
-    def told(self, news: JobEvents[Session]) -> None:
+    def told(self, news: JobEvents[SimulatedAttempt]) -> None:
         """What happened at a worker; events of older attempts are ignored."""
         for started in news.started:
             self._tell_of(started.job.owner, events.Started(started.job.request.cached))
@@ -86,7 +86,7 @@ class Gateway:
             completed = end.outcome is Outcome.COMPLETED
             self._tell_of(end.job.owner, events.Completed(end.reason) if completed else events.Ended(end.outcome))
 
-    def lost(self, worker: Worker) -> None:
+    def lost(self, worker: SimulatedWorker) -> None:
         """The stream to `worker` broke, or the worker stalls: its calls are placed anew."""
         for opened in [opened for opened in self._open.values() if opened.session and opened.session.worker is worker]:
             assert opened.session is not None
@@ -100,13 +100,13 @@ class Gateway:
         for opened in self._open.values():
             opened.machine.check_invariants()
 
-    def _tell_open(self, call: Call, event: events.Event) -> None:
+    def _tell_open(self, call: SimulatedCall, event: events.Event) -> None:
         """Tell what may come after the call's end."""
         opened = self._open.get(call)
         if opened is not None:
             self._tell(opened, event)
 
-    def _tell_of(self, session: Session, event: events.Event) -> None:
+    def _tell_of(self, session: SimulatedAttempt, event: events.Event) -> None:
         opened = self._open.get(session.call)
         if opened is None or opened.session is not session:
             return
@@ -122,7 +122,7 @@ class Gateway:
             opened.tick_at = due
             self._clock.at(due, partial(self._tick, opened.call))
 
-    def _tick(self, call: Call) -> None:
+    def _tick(self, call: SimulatedCall) -> None:
         opened = self._open.get(call)
         if opened is not None:
             opened.tick_at = math.inf
@@ -152,7 +152,7 @@ class Gateway:
 
     def _decide(self, opened: OpenCall) -> events.Decided | events.Failed:
         call, now = opened.call, self._clock.now
-        key = Key(call.client, call.app, call.interaction)
+        key = InteractionKey(call.client, call.app, call.interaction)
         token = self._interaction_tokens.get(key, b"")
         continues = bool(call.interaction) and self._interactions.continues(key, token, now)
         caller = Caller(TENANT, call.client, call.app)
@@ -178,7 +178,7 @@ class Gateway:
             return
         if not call.digests:
             call.digests = digests_of(call.prompt, next(iter(self._workers.values())).spec.block_tokens)
-        request = Request(
+        request = RouteRequest(
             request_id=str(call.number),
             attempt=place.attempt,
             client=call.client,
@@ -197,7 +197,7 @@ class Gateway:
         self._tell(opened, events.Placed(identity.instance))
 
     def _submit(self, opened: OpenCall, submit: commands.Submit) -> None:
-        session = opened.session = Session(
+        session = opened.session = SimulatedAttempt(
             opened.call,
             submit.attempt,
             self._workers[opened.call.worker],
@@ -207,7 +207,7 @@ class Gateway:
         )
         self._clock.after(2 * self._delay, partial(self._reach, session))
 
-    def _reach(self, session: Session) -> None:
+    def _reach(self, session: SimulatedAttempt) -> None:
         if self.streaming[session.worker.name]:
             session.worker.submit(session)
         else:
@@ -228,11 +228,11 @@ class Gateway:
 
     def _read(self, opened: OpenCall, send: commands.Send) -> None:
         """The client takes a message."""
-        if isinstance(send.message, Chunk) and opened.call.outcome is None:
+        if isinstance(send.message, OutputChunk) and opened.call.outcome is None:
             self._receive(opened.call, send.message)
         self._tell(opened, events.Written())
 
-    def _receive(self, call: Call, chunk: Chunk) -> None:
+    def _receive(self, call: SimulatedCall, chunk: OutputChunk) -> None:
         expected = call.answer[call.received : call.received + chunk.tokens]
         assert chunk.token_ids == pack_ids(expected), f"call {call.number}: wrong tokens at {call.received}"
         if call.first_token_at is None:
@@ -247,15 +247,15 @@ class Gateway:
         call.outcome, call.ended_at = outcome, self._clock.now
         del self._open[call]
         if opened.is_entered:
-            key = Key(call.client, call.app, call.interaction)
+            key = InteractionKey(call.client, call.app, call.interaction)
             self._interactions.finished(key, end=call.last, now=self._clock.now)
         self._done(call)
 
 
-def placed_request(session: Session) -> Request:
+def placed_request(session: SimulatedAttempt) -> RouteRequest:
     """What a worker tells the scheduler of a request that came to it."""
     call = session.call
-    return Request(
+    return RouteRequest(
         request_id=str(call.number),
         attempt=session.attempt,
         client=call.client,

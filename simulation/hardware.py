@@ -15,7 +15,7 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class ModelShape:
     """A decoder-only transformer."""
 
     parameters: float
@@ -42,8 +42,8 @@ GPUS = {
 }
 
 MODELS = {
-    "llama-2-7b": Model(parameters=6.74e9, layers=32, hidden=4096, kv_hidden=4096),
-    "llama-2-13b": Model(parameters=13.02e9, layers=40, hidden=5120, kv_hidden=5120),
-    "llama-3.1-8b": Model(parameters=8.03e9, layers=32, hidden=4096, kv_hidden=1024),
-    "llama-3.2-3b": Model(parameters=3.21e9, layers=28, hidden=3072, kv_hidden=1024),
+    "llama-2-7b": ModelShape(parameters=6.74e9, layers=32, hidden=4096, kv_hidden=4096),
+    "llama-2-13b": ModelShape(parameters=13.02e9, layers=40, hidden=5120, kv_hidden=5120),
+    "llama-3.1-8b": ModelShape(parameters=8.03e9, layers=32, hidden=4096, kv_hidden=1024),
+    "llama-3.2-3b": ModelShape(parameters=3.21e9, layers=28, hidden=3072, kv_hidden=1024),
 }

@@ -3,10 +3,10 @@
 from itertools import accumulate
 
 from serving.cost import MICRO, WeightedTokens
-from simulation.run import Run
+from simulation.run import SimulationRun
 
 
-def received(run: Run, client: str) -> list[float]:
+def received(run: SimulationRun, client: str) -> list[float]:
     """Service received by the end of each second, as a client sees it: the whole prompt at its first token, cached or
     not, and output evenly from there to the end (VTC section 5.1; DLPM section 6.1, footnote 5)."""
     price = WeightedTokens()
@@ -22,16 +22,16 @@ def received(run: Run, client: str) -> list[float]:
     return list(accumulate(rate))
 
 
-def tokens_per_second(run: Run) -> float:
+def tokens_per_second(run: SimulationRun) -> float:
     """Input and output tokens of answered calls over the whole run (VTC Table 2)."""
     return sum(record.input_tokens + record.output_tokens for record in run.records if record.completed) / run.seconds
 
 
-def service_rate(run: Run) -> float:
+def service_rate(run: SimulationRun) -> float:
     """Service received per second of the whole run (DLPM section 6.1)."""
     return sum(r.input_tokens + 2 * r.output_tokens for r in run.records if r.completed) / run.seconds
 
 
-def hit_rate(run: Run) -> float:
+def hit_rate(run: SimulationRun) -> float:
     """Share of the prompts' tokens that a worker's cache held."""
     return sum(record.cached_tokens for record in run.records) / sum(record.input_tokens for record in run.records)

@@ -19,8 +19,8 @@ from fairlead.errors import InvalidRequest
 from simulation.json_fields import Fields, as_object, first_of, number, part, whole
 from simulation.openai_texts import answer_text, prompt_text
 from simulation.prompts import BLOCK_TOKENS
-from simulation.rows import LONGEST, Blocks, Reading, Row
 from simulation.tables import UNREADABLE, open_bytes
+from simulation.trace_rows import LONGEST, PrefixBlocks, TraceContents, TraceRow
 
 CHARACTERS = 4  # per token, about
 TIMES = ("timestamp", "created", "created_at")
@@ -28,7 +28,7 @@ LATEST_SECONDS = 1e11  # in the year 5138
 INPUT, OUTPUT = ("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens")
 
 
-def read_openai_log(path: Path) -> Reading:
+def read_openai_log(path: Path) -> TraceContents:
     """In order of time, from 0 on; raises InvalidRequest, naming the line, where a line cannot be read."""
     rows, failed = [], 0
     for at, line in _lines(path):
@@ -43,7 +43,7 @@ def read_openai_log(path: Path) -> Reading:
     start = min((row.arrival for row in rows), default=0.0)
     rows = [row.at(row.arrival - start) for row in rows]
     left_out = (f"{path}: {failed} requests that failed are left out",) if failed else ()
-    return Reading(sorted(rows, key=lambda row: row.arrival), left_out)
+    return TraceContents(sorted(rows, key=lambda row: row.arrival), left_out)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -72,19 +72,19 @@ def _reply(line: Fields) -> Fields:
     return part(response, "body") or response or line
 
 
-def _row(line: Fields) -> Row:
+def _row(line: Fields) -> TraceRow:
     request, reply = part(line, "body") or line, _reply(line)
     usage = part(reply, "usage")
     prompt = prompt_text(request)
     input_tokens = _tokens(usage, INPUT, prompt)
     app = str(part(request, "metadata").get("app") or request.get("model") or "default")
-    return Row(
+    return TraceRow(
         arrival=_time(line, reply),
         client=str(request.get("user") or "anonymous"),
         app=app,
         input_tokens=max(input_tokens, 1),
         output_tokens=max(_tokens(usage, OUTPUT, answer_text(reply)), 1),
-        blocks=(Blocks(app, tuple(_blocks(prompt, input_tokens // BLOCK_TOKENS))),),
+        blocks=(PrefixBlocks(app, tuple(_blocks(prompt, input_tokens // BLOCK_TOKENS))),),
         block_tokens=BLOCK_TOKENS,
     )
 

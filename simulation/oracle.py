@@ -7,44 +7,44 @@ gaps there add up.
 
 from functools import partial
 
-from simulation.books import Books
-from simulation.cluster import Cluster
-from simulation.journal import Journal
+from simulation.charge_auditor import ChargeAuditor
+from simulation.cluster import SimulatedCluster
+from simulation.doubleq_auditor import audited
 from simulation.refusals import check_refusals
-from simulation.route_books import audited
-from simulation.worker import Worker
+from simulation.run_log import RunLog
+from simulation.worker import SimulatedWorker
 
 
-def watch(cluster: Cluster) -> Books:
+def watch(cluster: SimulatedCluster) -> ChargeAuditor:
     """From now on check after every step; expensive, O(pages). To be called before the run."""
-    books = Books(cluster.spec.worker)
+    auditor = ChargeAuditor(cluster.spec.worker)
     cluster.dispatcher.policy = audited(cluster.dispatcher.policy, cluster.spec)
     for worker in cluster.workers.values():
-        worker.entered = books.entered
-        worker.checked = partial(_check, cluster, books)
-    return books
+        worker.entered = auditor.entered
+        worker.checked = partial(_check, cluster, auditor)
+    return auditor
 
 
-def _check(cluster: Cluster, books: Books, worker: Worker) -> None:
+def _check(cluster: SimulatedCluster, auditor: ChargeAuditor, worker: SimulatedWorker) -> None:
     worker.jobs.check_invariants()
     cluster.dispatcher.check_invariants()
     cluster.gateway.check_invariants()
-    books.check_accounts(worker)
+    auditor.check_accounts(worker)
     bound = worker.batcher.policy.bound_micro
     gap = worker.batcher.fairness_gap
     assert bound is None or gap <= bound, f"{worker.name}: service gap {gap} above the bound {bound}"
 
 
-def run_watched(cluster: Cluster) -> Journal:
+def run_watched(cluster: SimulatedCluster) -> RunLog:
     """Run to the end, checking; then nothing may be left anywhere. Raises AssertionError."""
-    books = watch(cluster)
-    journal = cluster.run()
-    books.check_calls()
-    check_refusals(cluster.spec, journal.calls)
+    auditor = watch(cluster)
+    run_log = cluster.run()
+    auditor.check_calls()
+    check_refusals(cluster.spec, run_log.calls)
     for worker in cluster.workers.values():
         batcher = worker.batcher
         left = batcher.waiting, batcher.running, batcher.cache.referenced
         assert left == (0, 0, 0), f"{worker.name}: (waiting, running, referenced pages) = {left} at the end"
     for member in cluster.dispatcher.live(cluster.clock.now):
         assert not member.outstanding, f"{member.identity.worker}: {member.outstanding} assignments never ended"
-    return journal
+    return run_log

@@ -6,7 +6,7 @@ from typing import Self, TextIO
 WIDTH = 24  # a terminal's 80 columns hold the words, too
 
 
-class Bar:
+class ProgressBar:
     """Draws nothing unless `stream` is a terminal. As a context it leaves nothing behind, however it ends."""
 
     def __init__(self, stream: TextIO) -> None:

@@ -15,7 +15,7 @@ _APART = 1 << 12  # between the first tokens of two outputs
 _OUTPUTS = _SEGMENT - LONGEST_RUN
 
 
-class Segments:
+class PromptSegments:
     """Numbers runs of prompt tokens; equal numbers, equal content."""
 
     def __init__(self) -> None:

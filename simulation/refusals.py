@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 
 from fairlead.outcomes import Outcome
-from simulation.call import Call
+from simulation.call import SimulatedCall
 from simulation.spec import ClusterSpec
 from throttler.core.throttle import WINDOW_SECONDS
 
 
-def check_refusals(spec: ClusterSpec, calls: Iterable[Call]) -> None:
+def check_refusals(spec: ClusterSpec, calls: Iterable[SimulatedCall]) -> None:
     """`calls` in order of arrival, those that continue an interaction with a stage above 0.
 
     Raises AssertionError when a call was throttled although its user, or its app, had fewer calls in the last minute
@@ -28,6 +28,6 @@ def check_refusals(spec: ClusterSpec, calls: Iterable[Call]) -> None:
             _check(call, [other for other in mine if other.stage], limits.protected_per_minute)
 
 
-def _check(call: Call, counted: list[Call], limit: int) -> None:
+def _check(call: SimulatedCall, counted: list[SimulatedCall], limit: int) -> None:
     detail = f"stage {call.stage} of {call.interaction!r}" if call.interaction else "no interaction"
     assert len(counted) >= limit, f"call {call.number} ({detail}) throttled at {len(counted)} of {limit}"

@@ -9,19 +9,19 @@ import sys
 import traceback
 from multiprocessing import Pool
 
-from simulation.cluster import Cluster
-from simulation.drawn import SECONDS, Programs, calm, draw_spec, flood
+from simulation.cluster import SimulatedCluster
 from simulation.faults import draw, inject, lose_events
-from simulation.journal import Journal
 from simulation.oracle import run_watched
-from simulation.progress import Bar
+from simulation.progress import ProgressBar
+from simulation.random_systems import SECONDS, RandomPrograms, calm, draw_spec, flood
+from simulation.run_log import RunLog
 
 
-def rehearse(seed: int) -> Journal:
+def rehearse(seed: int) -> RunLog:
     """Raises AssertionError when the system breaks a promise under `seed`."""
     rng = random.Random(seed)
     load = rng.choice([calm, flood])(rng)
-    cluster = Cluster(draw_spec(rng, load), Programs(rng, load).workload())
+    cluster = SimulatedCluster(draw_spec(rng, load), RandomPrograms(rng, load).workload())
     inject(cluster, draw(rng, cluster, load.faults, SECONDS))
     lose_events(cluster, random.Random(rng.random()), rng.choice([0.0, 0.3]))
     return run_watched(cluster)
@@ -42,7 +42,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed (default: %(default)s)")
     args = parser.parse_args()
     failed = 0
-    with Pool() as pool, Bar(sys.stderr) as bar:
+    with Pool() as pool, ProgressBar(sys.stderr) as bar:
         bar.show(0.0, f"0 of {args.seeds} seeds")
         attempts = pool.imap_unordered(_attempt, range(args.first, args.first + args.seeds), chunksize=4)
         for done, (seed, error) in enumerate(attempts, start=1):

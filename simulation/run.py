@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fairlead.outcomes import Outcome
-from simulation.call import Call
-from simulation.cluster import Cluster
-from simulation.job import Ended
-from simulation.journal import Counting
+from simulation.call import SimulatedCall
+from simulation.cluster import SimulatedCluster
+from simulation.run_log import CountingRunLog
+from simulation.simulation_job import Ended
 from simulation.spec import ClusterSpec
 from simulation.workload import Workload
 
@@ -24,7 +24,7 @@ class WorkloadSpec(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class CallResult:
     """One call without its tokens; times in seconds, None where it never got there."""
 
     number: int  # of the call, unique in a run
@@ -49,11 +49,11 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SimulationRun:
     """What a scenario gave. `actual` is each client's service at the end of each second in which it changed, as the
     workers' ledgers count it: tokens that no cache held, and output."""
 
-    records: tuple[Record, ...]
+    records: tuple[CallResult, ...]
     actual: Mapping[str, Mapping[int, float]]
     seconds: float
     worst_gap: int
@@ -64,7 +64,7 @@ class Run:
         """Sorted."""
         return sorted({record.client for record in self.records})
 
-    def of(self, client: str) -> list[Record]:
+    def of(self, client: str) -> list[CallResult]:
         """The client's calls in order of arrival."""
         return [record for record in self.records if record.client == client]
 
@@ -76,17 +76,17 @@ class Scenario:
     spec: ClusterSpec
     workload: WorkloadSpec
 
-    def run(self, ended: Ended | None = None) -> Run:
+    def run(self, ended: Ended | None = None) -> SimulationRun:
         """Simulate it; see Job."""
-        journal = Cluster(self.spec, self.workload.make(), Counting(ended) if ended else None).run()
-        records = tuple(_record(call) for call in journal.calls)
-        return Run(records, journal.service, journal.seconds, journal.worst_gap, journal.bound)
+        run_log = SimulatedCluster(self.spec, self.workload.make(), CountingRunLog(ended) if ended else None).run()
+        records = tuple(_record(call) for call in run_log.calls)
+        return SimulationRun(records, run_log.service, run_log.seconds, run_log.worst_gap, run_log.bound)
 
 
-def _record(call: Call) -> Record:
+def _record(call: SimulatedCall) -> CallResult:
     assert call.outcome is not None
     assert call.ended_at is not None
-    return Record(
+    return CallResult(
         number=call.number,
         client=call.client,
         app=call.app,

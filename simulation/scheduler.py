@@ -3,12 +3,14 @@
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Fleet
-from global_scheduler.core.policies import PolicyConfig
+from global_scheduler.core.policies import RoutePolicyConfig
 from serving.cost import WeightedTokens
 from simulation.spec import ClusterSpec
 
 
 def make_dispatcher(spec: ClusterSpec) -> Dispatcher:
     """Before any worker has come."""
-    policy = spec.routes[spec.route](PolicyConfig(spec.route_quantum_tokens, WeightedTokens(), spec.route_strict_paper))
+    policy = spec.routes[spec.route](
+        RoutePolicyConfig(spec.route_quantum_tokens, WeightedTokens(), spec.route_strict_paper)
+    )
     return Dispatcher(policy, BlockIndex(spec.index_blocks), Fleet(spec.stall_timeout))

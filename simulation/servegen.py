@@ -12,8 +12,8 @@ from itertools import groupby, pairwise
 from pathlib import Path
 
 from fairlead.errors import InvalidRequest
-from simulation.rows import LONGEST, Reading, Row
-from simulation.tables import Line, read_table
+from simulation.tables import TableRow, read_table
+from simulation.trace_rows import LONGEST, TraceContents, TraceRow
 
 RATES, LENGTHS = "_rates", "_lengths"
 WINDOW = 600.0
@@ -29,7 +29,7 @@ def is_servegen(path: Path) -> bool:
     return path.name.startswith("servegen_") and RATES in path.name
 
 
-def read_servegen(path: Path, limit: int | None) -> Reading:
+def read_servegen(path: Path, limit: int | None) -> TraceContents:
     """The first `limit` requests of all clients; raises InvalidRequest when there are no lengths beside the rates."""
     beside = path.with_name(path.name.replace(RATES, LENGTHS))
     if not beside.is_file():
@@ -39,14 +39,14 @@ def read_servegen(path: Path, limit: int | None) -> Reading:
     clients = {line.text("client") for line in table}
     known = [line for line in table if all((line.text("client"), field) in lengths for field in FIELDS)]
     known.sort(key=lambda line: (line.number("window_start_s"), line.text("client")))
-    rows: list[Row] = []
+    rows: list[TraceRow] = []
     for _, window in groupby(known, key=lambda line: line.number("window_start_s")):
         rows += sorted((row for line in window for row in _requests(line, lengths)), key=lambda row: row.arrival)
         if limit is not None and len(rows) >= limit:
             break
     unknown = len(clients) - len({line.text("client") for line in known})
     left_out = (f"{path}: {unknown} of {len(clients)} clients, without lengths, are left out",) if unknown else ()
-    return Reading([row.at(row.arrival - rows[0].arrival) for row in rows[:limit]], left_out)
+    return TraceContents([row.at(row.arrival - rows[0].arrival) for row in rows[:limit]], left_out)
 
 
 def _lengths(path: Path) -> Lengths:
@@ -58,13 +58,13 @@ def _lengths(path: Path) -> Lengths:
     return {key: sorted(windows) for key, windows in found.items()}
 
 
-def _requests(line: Line, lengths: Lengths) -> Iterator[Row]:
+def _requests(line: TableRow, lengths: Lengths) -> Iterator[TraceRow]:
     client, start = line.text("client"), line.number("window_start_s")
     rng = random.Random(f"{client}/{start}")
     inputs, outputs = (_in_force(lengths[client, field], start) for field in FIELDS)
     time = rng.random() * _gap(line, rng)
     while time < WINDOW:
-        yield Row(
+        yield TraceRow(
             arrival=start + time,
             client=f"client-{client}",
             app="default",
@@ -79,7 +79,7 @@ def _in_force(windows: Sequence[tuple[float, list[float]]], start: float) -> lis
     return windows[max(bisect_right([begin for begin, _ in windows], start) - 1, 0)][1]
 
 
-def _gap(line: Line, rng: random.Random) -> float:
+def _gap(line: TableRow, rng: random.Random) -> float:
     """Between two requests: the distribution's shape, its mean by the rate."""
     shape, mean = line.from_least("shape", LEAST_SHAPE), 1 / line.from_least("rate_rps", LEAST_RATE, MOST_RATE)
     match line.text("dist"):

@@ -6,28 +6,27 @@ from functools import partial
 from typing import ClassVar, Protocol
 
 from global_scheduler.core.policies import POLICIES as ROUTES
-from global_scheduler.core.policies import Policy as RoutePolicy
-from global_scheduler.core.policies import PolicyConfig as RouteConfig
+from global_scheduler.core.policies import RoutePolicy, RoutePolicyConfig
 from local_worker.core.device_sizes import SIZES, check_sizes
-from local_worker.core.limits import Admission as Admission
-from local_worker.core.limits import Limits as WorkerLimits
-from local_worker.core.policies import POLICIES, PolicyConfig, QueuePolicy
+from local_worker.core.limits import AdmissionMode as AdmissionMode
+from local_worker.core.limits import BatchLimits
+from local_worker.core.policies import POLICIES, QueuePolicy, QueuePolicyConfig
 from local_worker.core.policies.vtc_predict import VtcOracle
 from local_worker.core.prefix_cache import PrefixCache
 from serving.cost import Cost, parse_cost
 from simulation.decode_runs import RunBatcher
 from simulation.prompts import BLOCK_TOKENS, EOS
 from simulation.sliding_rpm import SlidingRpm
-from simulation.step_time import Measured, Profile, profile
-from throttler.core.profiles import Limits, Profiles
-from throttler.core.quota import Quota, Whole
+from simulation.step_time import MeasuredProfile, Profile, profile
+from throttler.core.profiles import Profiles, RateLimits
+from throttler.core.quota import LocalQuota, Quota
 from throttler.core.registry import THROTTLES
 from throttler.core.throttle import Caller, Decision, Throttle
 
 SERVED_POLICIES = tuple(POLICIES)  # what real workers offer
 # The registries', and what only a simulation has: a policy that knows the future.
-LOCAL_POLICIES: Mapping[str, Callable[[PolicyConfig], QueuePolicy]] = {**POLICIES, "vtc-oracle": VtcOracle}
-GLOBAL_POLICIES: Mapping[str, Callable[[RouteConfig], RoutePolicy]] = {**ROUTES}
+LOCAL_POLICIES: Mapping[str, Callable[[QueuePolicyConfig], QueuePolicy]] = {**POLICIES, "vtc-oracle": VtcOracle}
+GLOBAL_POLICIES: Mapping[str, Callable[[RoutePolicyConfig], RoutePolicy]] = {**ROUTES}
 
 
 class Admits(Protocol):
@@ -41,7 +40,7 @@ class Admits(Protocol):
 
 
 def _alone(make: Callable[[Profiles, Quota], Throttle], profiles: Profiles) -> Throttle:
-    return make(profiles, Whole())
+    return make(profiles, LocalQuota())
 
 
 ADMISSIONS: Mapping[str, Callable[[Profiles], Admits]] = {
@@ -56,7 +55,7 @@ class WorkerSpec:
 
     policies: ClassVar = LOCAL_POLICIES
 
-    profile: Profile | Measured = field(default_factory=lambda: profile("a100-80g", "llama-3.1-8b"))
+    profile: Profile | MeasuredProfile = field(default_factory=lambda: profile("a100-80g", "llama-3.1-8b"))
     policy: str = "dlpm"
     cost: str = "weighted-tokens"
     quantum_tokens: int = 512
@@ -67,7 +66,7 @@ class WorkerSpec:
     max_prompt_tokens: int = 65_536
     max_output_tokens: int = 4096
     max_waiting: int = 1_000_000
-    admission: Admission = Admission.RESERVE
+    admission: AdmissionMode = AdmissionMode.RESERVE
     strict_paper: bool = False
     decode_run: int = 1  # decoding steps between two looks at the queue
 
@@ -88,9 +87,9 @@ class WorkerSpec:
     def make_policy(self) -> QueuePolicy:
         """A queue policy without history; raises KeyError for an unknown name."""
         most = self.kv_tokens
-        if self.admission is Admission.OPTIMISTIC:
+        if self.admission is AdmissionMode.OPTIMISTIC:
             most = self.max_running * self.max_output_tokens
-        config = PolicyConfig(
+        config = QueuePolicyConfig(
             quantum_tokens=self.quantum_tokens,
             cost=self.make_cost(),
             max_input_tokens=self.max_prompt_tokens,
@@ -107,9 +106,9 @@ class WorkerSpec:
         return RunBatcher(self.make_policy(), cache, self.make_cost(), self.limits, [EOS], self.decode_run)
 
     @property
-    def limits(self) -> WorkerLimits:
+    def limits(self) -> BatchLimits:
         """What the worker takes on."""
-        return WorkerLimits(
+        return BatchLimits(
             max_running=self.max_running,
             token_budget=self.token_budget,
             max_prompt_tokens=self.max_prompt_tokens,
@@ -136,7 +135,7 @@ class ClusterSpec:
     route_strict_paper: bool = False  # DoubleQ as printed
     index_blocks: int = 1_000_000
     throttle: str = "none"
-    limits: Limits = field(default_factory=Limits)
+    limits: RateLimits = field(default_factory=RateLimits)
     network_seconds: float = 0.0005  # one way, between any two
     event_lag_seconds: float = 0.0  # added to what workers tell the scheduler
     report_seconds: float = 0.25  # between load reports: as stale as the scheduler's view may be

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fairlead.errors import InvalidRequest
 from local_worker.core.batch import Batch
-from simulation.hardware import GPUS, MODELS, Gpu, Model
+from simulation.hardware import GPUS, MODELS, Gpu, ModelShape
 from simulation.json_fields import as_list, as_object, number, whole
 
 TILE = 64  # tokens
@@ -46,7 +46,7 @@ class Profile:
     """
 
     gpu: Gpu
-    model: Model
+    model: ModelShape
     compute: float = 0.6
     weights: float = 0.8
     kv: float = 0.6
@@ -85,7 +85,7 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MeasuredProfile:
     """A worker whose steps were timed (cli.calibrate); `kv_tokens` is its cache's room."""
 
     coefficients: Coefficients
@@ -96,7 +96,7 @@ class Measured:
         path.write_text(json.dumps(asdict(self), indent=1) + "\n")
 
     @staticmethod
-    def read(path: Path) -> "Measured":
+    def read(path: Path) -> "MeasuredProfile":
         """Raises InvalidRequest, naming field and value, when there is none."""
         try:
             document = as_object(json.loads(path.read_bytes()), "the profile")
@@ -109,7 +109,7 @@ class Measured:
             tiles = tuple(number(value, "tiles") for value in as_list(found.pop("tiles", []), "tiles"))
             figures = {name: number(value, name) for name, value in found.items()}
             room = whole(document.get("kv_tokens"), "kv_tokens", 1, MOST_KV_TOKENS)
-            return Measured(coefficients=Coefficients(**figures, tiles=tiles), kv_tokens=room)
+            return MeasuredProfile(coefficients=Coefficients(**figures, tiles=tiles), kv_tokens=room)
         except (OSError, ValueError, RecursionError) as error:
             raise InvalidRequest(f"no profile in {path}: {error}") from None
 

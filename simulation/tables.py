@@ -15,7 +15,7 @@ UNREADABLE = (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TableRow:
     """A row of a table, and where it stands."""
 
     path: Path
@@ -56,7 +56,7 @@ def open_bytes(path: Path) -> gzip.GzipFile | io.BufferedReader:
     return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
 
 
-def read_table(path: Path, columns: Collection[str]) -> Iterator[Line]:
+def read_table(path: Path, columns: Collection[str]) -> Iterator[TableRow]:
     """Its rows; raises InvalidRequest when the file cannot be read or lacks one of `columns`."""
     at = 0
     try:
@@ -68,6 +68,6 @@ def read_table(path: Path, columns: Collection[str]) -> Iterator[Line]:
                 raise InvalidRequest(f"{path} has no column {', '.join(missing)}")
             for fields in reader:
                 at = reader.line_num
-                yield Line(path, at, fields)
+                yield TableRow(path, at, fields)
     except UNREADABLE as error:
         raise InvalidRequest(f"{path} is neither CSV nor gzip of CSV, after line {at}: {error}") from None

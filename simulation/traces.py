@@ -10,12 +10,12 @@ from pathlib import Path
 
 from fairlead.errors import FairleadError, InvalidRequest
 from simulation.claude_code import APP, SharedPrefixes, sessions_beside
-from simulation.lineage import Lineage
 from simulation.openai_logs import read_openai_log
-from simulation.replay import Replay
-from simulation.rows import LONGEST, Blocks, Reading, Row
+from simulation.request_dependencies import RequestDependencies
 from simulation.servegen import is_servegen, read_servegen
-from simulation.tables import Line, read_table
+from simulation.tables import TableRow, read_table
+from simulation.trace_replay import TraceReplay
+from simulation.trace_rows import LONGEST, PrefixBlocks, TraceContents, TraceRow
 
 BLOCK_TOKENS = {"mooncake_": 512, "claudecode_": 64, "agent_": 64}  # of published traces, by how their names begin
 REQUIRED = ("arrival_s", "input_tokens", "output_tokens")
@@ -23,7 +23,7 @@ DAY = 86_400.0
 LONGEST_DAYS = 31  # workers report their load four times a second: much longer ones do not end
 
 
-def read(path: Path, limit: int | None = None, block_tokens: int | None = None) -> Reading:
+def read(path: Path, limit: int | None = None, block_tokens: int | None = None) -> TraceContents:
     """The first `limit` requests of a trace (.csv, .csv.gz), a request log (.jsonl, .jsonl.gz) or ServeGen's rates.
 
     `block_tokens` is the size of a trace's blocks, which is known of published ones. Raises SourceMissing,
@@ -39,27 +39,29 @@ def read(path: Path, limit: int | None = None, block_tokens: int | None = None) 
         rows, left_out = read_trace(path, block_tokens)
     if not rows:
         raise InvalidRequest(f"{path} has no requests")
-    return Reading(rows[:limit], left_out)
+    return TraceContents(rows[:limit], left_out)
 
 
-def read_trace(path: Path, block_tokens: int | None = None) -> Reading:
+def read_trace(path: Path, block_tokens: int | None = None) -> TraceContents:
     """In order of the file; raises InvalidRequest, naming line, column and value, where it cannot be read."""
     known = (size for start, size in BLOCK_TOKENS.items() if path.name.startswith(start))
     size = block_tokens or next(known, 0)
-    sessions, lineage = sessions_beside(path), Lineage()
+    sessions, dependencies = sessions_beside(path), RequestDependencies()
     shared = SharedPrefixes(sessions, size)
-    rows = [_row(line, size, lineage, shared) for line in read_table(path, REQUIRED)]
+    rows = [_row(line, size, dependencies, shared) for line in read_table(path, REQUIRED)]
     if sessions is None and any(row.app == APP and row.blocks for row in rows):
-        return Reading(rows, (f"{path}: no table of sessions beside it: what these share with each other is unknown",))
-    return Reading(rows)
+        return TraceContents(
+            rows, (f"{path}: no table of sessions beside it: what these share with each other is unknown",)
+        )
+    return TraceContents(rows)
 
 
-def _row(line: Line, block_tokens: int, lineage: Lineage, shared: SharedPrefixes) -> Row:
+def _row(line: TableRow, block_tokens: int, dependencies: RequestDependencies, shared: SharedPrefixes) -> TraceRow:
     app, interaction = line.text("app"), line.text("interaction")
     runs = tuple(_runs(line))
     if runs and not block_tokens:
         raise line.wrong("blocks", "nobody knows how many tokens a block of this trace has: give --trace-block-tokens")
-    return Row(
+    return TraceRow(
         arrival=line.number("arrival_s"),
         client=line.text("client"),
         app=app,
@@ -67,13 +69,13 @@ def _row(line: Line, block_tokens: int, lineage: Lineage, shared: SharedPrefixes
         output_tokens=max(int(line.number("output_tokens", LONGEST)), 1),
         interaction=interaction,
         think=line.number("think_s") if line.text("think_s") else None,
-        after=lineage.add(line),
-        blocks=tuple(shared.blocks(interaction, runs)) if app == APP else tuple(Blocks(app, run) for run in runs),
+        after=dependencies.add(line),
+        blocks=tuple(shared.blocks(interaction, runs)) if app == APP else tuple(PrefixBlocks(app, run) for run in runs),
         block_tokens=block_tokens,
     )
 
 
-def _runs(line: Line) -> Iterator[range]:
+def _runs(line: TableRow) -> Iterator[range]:
     """`a+n` stands for the `n` ids from `a` on, `a` for one; semicolons join them."""
     for run in filter(None, line.text("blocks").split(";")):
         first, plus, length = run.partition("+")
@@ -87,7 +89,7 @@ class SourceMissing(FairleadError):
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class TraceWorkload:
     """A description of a workload: the first `limit` rows of a file, arriving `speed` times as fast from 0 on.
 
     With `starts_per_minute` interactions begin at that rate instead, a Poisson process, and keep their inner times.
@@ -100,15 +102,15 @@ class Trace:
     starts_per_minute: float | None = None
     block_tokens: int | None = None
 
-    def make(self) -> Replay:
+    def make(self) -> TraceReplay:
         """See WorkloadSpec."""
-        return Replay(self.rows())
+        return TraceReplay(self.rows())
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[TraceRow]:
         """The requests alone; raises like `read`."""
         return self.read().rows
 
-    def read(self) -> Reading:
+    def read(self) -> TraceContents:
         """The requests and what was left out. Raises SourceMissing; InvalidRequest, also for a file without times of
         its own when no rate is given, and for one that spans more than a month."""
         rows, left_out = read(self.path, self.limit, self.block_tokens)
@@ -126,10 +128,10 @@ class Trace:
                 f"{self.path}: the requests span {days:,.0f} days, at most {LONGEST_DAYS} are simulated: are all times "
                 "in seconds? else give a limit or a speed"
             )
-        return Reading(rows, left_out)
+        return TraceContents(rows, left_out)
 
 
-def _relative(rows: Sequence[Row]) -> bool:
+def _relative(rows: Sequence[TraceRow]) -> bool:
     """Whether several interactions all begin at 0, and not everything does."""
     starts: dict[str, float] = {}
     for row in rows:
@@ -138,7 +140,7 @@ def _relative(rows: Sequence[Row]) -> bool:
     return len(starts) > 1 and not any(starts.values()) and any(row.arrival for row in rows)
 
 
-def _started(rows: Iterable[Row], per_minute: float) -> Iterator[Row]:
+def _started(rows: Iterable[TraceRow], per_minute: float) -> Iterator[TraceRow]:
     rng, time = random.Random(1), 0.0
     shifts: dict[str, float] = {}
     for position, row in enumerate(rows):

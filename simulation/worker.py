@@ -6,27 +6,27 @@ from functools import partial
 
 from fairlead.outcomes import Outcome
 from local_worker.core.batch import StepResult
-from local_worker.core.job import Ended, Job, JobEvents
+from local_worker.core.job import Job, JobEnded, JobEvents
 from local_worker.core.job_table import JobTable
 from local_worker.core.plan import Plan
 from local_worker.core.prefix_cache import Link
 from local_worker.core.request import Request
-from serving.sampling import Sampling
-from simulation.call import Call
-from simulation.clock import Clock
-from simulation.journal import Journal
+from serving.sampling_params import SamplingParams
+from simulation.call import SimulatedCall
+from simulation.clock import VirtualClock
 from simulation.prompts import CHAIN_SEED, digests_of, output_run
+from simulation.run_log import RunLog
 from simulation.spec import WorkerSpec
 from simulation.step_time import StepTime
 
 
 @dataclass(slots=True, eq=False)
-class Session:
+class SimulatedAttempt:
     """One attempt of a call at a worker. What an older attempt still says is ignored."""
 
-    call: Call
+    call: SimulatedCall
     attempt: int
-    worker: "Worker"
+    worker: "SimulatedWorker"
     in_interaction: bool
     generated: int  # output tokens of earlier attempts
     charged: bool  # an earlier attempt has started
@@ -46,18 +46,18 @@ class NoText:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class WorkerEvents:
     """What a worker has to tell: events to the gateway and the scheduler, blocks to the scheduler."""
 
-    events: JobEvents[Session]
+    events: JobEvents[SimulatedAttempt]
     cached: tuple[Link, ...] = ()
     evicted: tuple[int, ...] = ()
 
 
-class Worker:
+class SimulatedWorker:
     """`tell` receives the news. A life ends with a crash; what was planned in an earlier one never happens."""
 
-    def __init__(self, name: str, spec: WorkerSpec, clock: Clock, journal: Journal) -> None:
+    def __init__(self, name: str, spec: WorkerSpec, clock: VirtualClock, run_log: RunLog) -> None:
         self.name = name
         self.spec = spec
         self.life = 0
@@ -65,17 +65,17 @@ class Worker:
         self.slowdown = 1.0
         self.stalled_until = 0.0
         self.batcher = spec.make_batcher()
-        self.jobs: JobTable[Session] = JobTable(self.batcher)
-        self.tell: Callable[[Worker, News], None] = lambda worker, news: None
-        self.entered: Callable[[Session, Request], None] = lambda session, request: None
-        self.checked: Callable[[Worker], None] = lambda worker: None
+        self.jobs: JobTable[SimulatedAttempt] = JobTable(self.batcher)
+        self.tell: Callable[[SimulatedWorker, WorkerEvents], None] = lambda worker, news: None
+        self.entered: Callable[[SimulatedAttempt, Request], None] = lambda session, request: None
+        self.checked: Callable[[SimulatedWorker], None] = lambda worker: None
         self._clock = clock
-        self._journal = journal
+        self._run_log = run_log
         self._seconds = StepTime(spec.profile.coefficients)
         self._arrivals = 0
         self._busy = False
 
-    def submit(self, session: Session) -> None:
+    def submit(self, session: SimulatedAttempt) -> None:
         """Queue the attempt; a refusal is told like any end, and a dead worker's connection refuses too."""
         if self._clock.now < self.stalled_until:
             self._clock.at(self.stalled_until, partial(self.submit, session))
@@ -84,11 +84,11 @@ class Worker:
         request = self._request(session)
         job = Job(session, request, session.attempt, NoText(), self._clock.now)
         if not self.alive:
-            self.tell(self, News(JobEvents(ended=[Ended(job, Outcome.UNAVAILABLE)])))
+            self.tell(self, WorkerEvents(JobEvents(ended=[JobEnded(job, Outcome.UNAVAILABLE)])))
             return
         session.answer = output_run(session.call.number, 0, session.call.output_tokens)
         self.jobs.submit(job, self._clock.now)
-        self.tell(self, News(self.jobs.take_events()))
+        self.tell(self, WorkerEvents(self.jobs.take_events()))
         if request.deadline is not None:
             self._clock.at(request.deadline, self._expire)
         if not self._busy:
@@ -99,9 +99,9 @@ class Worker:
             self._clock.at(self.stalled_until, self._expire)
             return
         self.jobs.expire(self._clock.now)
-        self.tell(self, News(self.jobs.take_events()))
+        self.tell(self, WorkerEvents(self.jobs.take_events()))
 
-    def _request(self, session: Session) -> Request:
+    def _request(self, session: SimulatedAttempt) -> Request:
         call = session.call
         if not call.digests:
             call.digests = digests_of(call.prompt, self.spec.block_tokens)
@@ -116,7 +116,7 @@ class Worker:
             prompt_tokens=len(tokens),
             digests=digests,
             chain_seed=CHAIN_SEED,
-            sampling=Sampling(max_tokens=call.output_tokens - session.generated, ignore_eos=True),
+            sampling=SamplingParams(max_tokens=call.output_tokens - session.generated, ignore_eos=True),
             arrival=self._arrivals,
             system_tokens=call.system_tokens,
             weight=call.weight,
@@ -126,13 +126,13 @@ class Worker:
             deadline=call.deadline,
         )
 
-    def abort(self, session: Session) -> None:
+    def abort(self, session: SimulatedAttempt) -> None:
         """The gateway gave the attempt up; does nothing when it has ended."""
         if self._clock.now < self.stalled_until:
             self._clock.at(self.stalled_until, partial(self.abort, session))
             return
         self.jobs.abort(session, str(session.call.number), session.attempt, self._clock.now)
-        self.tell(self, News(self.jobs.take_events()))
+        self.tell(self, WorkerEvents(self.jobs.take_events()))
 
     def crash(self) -> None:
         """Everything here is gone, the cache included."""
@@ -167,7 +167,7 @@ class Worker:
         if self._clock.now < self.stalled_until:
             self._clock.at(self.stalled_until, partial(self._commit, life, plan, lengths))
             return
-        self._journal.steps += max(lengths)
+        self._run_log.steps += max(lengths)
         runs = [self._sample(request, n) for request, n in zip(plan.requests, lengths, strict=True)]
         if max(lengths) > 1:
             self.jobs.advance(self.batcher.commit_run(plan, runs), self._clock.now)
@@ -175,9 +175,9 @@ class Worker:
             tokens = [run[0] for piece, run in zip(plan.batch.slices, runs, strict=True) if piece.samples]
             self.jobs.commit(plan, StepResult(tuple(tokens)), self._clock.now)
         for account, _ in self.batcher.take_changed_accounts():
-            self._journal.served(self.name, life, account, self._clock.now)
+            self._run_log.served(self.name, life, account, self._clock.now)
         self.checked(self)
-        self.tell(self, News(self.jobs.take_events(), *self.batcher.cache.take_events()))
+        self.tell(self, WorkerEvents(self.jobs.take_events(), *self.batcher.cache.take_events()))
         self._step()
 
     def _sample(self, request: Request, tokens: int) -> Sequence[int]:

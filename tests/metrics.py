@@ -9,12 +9,12 @@ from opentelemetry.metrics import NoOpMeter
 from fairlead.v1 import scheduler_pb2
 from gateway.accounting import Accounting
 from gateway.metrics import CallMetrics, PlacementMetrics, StateMetrics, ThrottlingMetrics
-from gateway.upstream.placements import Placements
+from gateway.upstream.placements import PlacementCounts
 from global_scheduler.app import SchedulerConfig, make_service
 from global_scheduler.metrics import SchedulerMetrics
 from local_worker.metrics import WorkerMetrics
 from serving.telemetry.exposition import metric_name
-from throttler.store import Alone
+from throttler.store import LocalStore
 
 SAMPLE = re.compile(r"^(\w+)(?:\{(.*?)\})? (\S+)(?: # .*)?$", re.MULTILINE)
 
@@ -65,9 +65,9 @@ def declared() -> set[str]:
     """The name of every sample that a service of ours can expose."""
     meter = DeclaringMeter()
     CallMetrics(meter)
-    PlacementMetrics(meter, Placements())
+    PlacementMetrics(meter, PlacementCounts())
     StateMetrics(meter, lambda: 0, lambda: 0)
-    ThrottlingMetrics(meter, Accounting(), Alone())
+    ThrottlingMetrics(meter, Accounting(), LocalStore())
     SchedulerMetrics(meter, make_service(SchedulerConfig(secret="a secret for tests only")))
     WorkerMetrics(meter, scheduler_pb2.ModelInfo(), None)
     return meter.names

@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 
 from fairlead.v1 import inference_pb2, inference_pb2_grpc, scheduler_pb2, scheduler_pb2_grpc
-from serving.environment import Service, variable
+from serving.environment import ServiceName, variable
 from serving.rpc.channel import secret_metadata
 
 SECRET = "a secret for tests only"
@@ -21,7 +21,11 @@ DEADLINE = 120.0
 # Seconds between two looks: soon for what is about to happen, seldom for what takes a service's start.
 SHORTEST_PAUSE = 0.01
 LONGEST_PAUSE = 0.1
-SERVICES = {"gateway": Service.GATEWAY, "global_scheduler": Service.SCHEDULER, "local_worker": Service.WORKER}
+SERVICES = {
+    "gateway": ServiceName.GATEWAY,
+    "global_scheduler": ServiceName.SCHEDULER,
+    "local_worker": ServiceName.WORKER,
+}
 
 
 def eventually(condition: Callable[[], Any], what: str) -> Any:

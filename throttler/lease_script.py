@@ -1,4 +1,4 @@
-"""The rules of `throttler.core.ledger` as Lua, run atomically inside Redis, by Redis's clock in milliseconds.
+"""The rules of `throttler.core.quota_ledger` as Lua, run atomically inside Redis, by Redis's clock in milliseconds.
 
 All keys carry one hash tag, so that in a cluster they live on one node.
 """

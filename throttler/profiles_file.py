@@ -1,6 +1,6 @@
 """App profiles as a YAML file.
 
-limits: {user_per_minute: 60, kappa: 5, idle_ttl: 120}   # see Limits; all optional
+limits: {user_per_minute: 60, kappa: 5, idle_ttl: 120}   # see RateLimits; all optional
 weights: {alpha: 1, beta: 2, gamma: 1}                   # of input, system and output tokens
 reference_tokens: 1000                                   # weighted tokens of a call whose norm is 1
 tiers: {gold: 4, free: 1}                                # shares, that is 1 / E_i of FairServe
@@ -23,15 +23,15 @@ workers must be no larger, or their fairness bounds are stated for other request
 from dataclasses import fields
 
 from serving.cost import MAX_WEIGHT
-from serving.document import Entry, read
+from serving.document import ConfigEntry, read
 from serving.names import normalized
-from throttler.core.profiles import AppProfile, Expectation, Limits, Profiles, TokenWeights
+from throttler.core.profiles import AppProfile, Expectation, Profiles, RateLimits, TokenWeights
 
 SECONDS = ("idle_ttl", "max_age")
 MAX_DIGITS = 9  # of a stage's number
 
 
-def parse(text: str, file: str, defaults: Limits) -> Profiles:
+def parse(text: str, file: str, defaults: RateLimits) -> Profiles:
     """The profiles that `text` describes, over `defaults`; raises ConfigError that names file, line and key."""
     top = read(text, file).fields("limits", "weights", "reference_tokens", "tiers", "apps")
     limits = _limits(top["limits"], defaults) if "limits" in top else defaults
@@ -46,12 +46,12 @@ def parse(text: str, file: str, defaults: Limits) -> Profiles:
     )
 
 
-def _named(top: dict[str, Entry], key: str) -> dict[str, Entry]:
+def _named(top: dict[str, ConfigEntry], key: str) -> dict[str, ConfigEntry]:
     return top[key].named() if key in top else {}
 
 
-def _apps(top: dict[str, Entry]) -> dict[str, Entry]:
-    apps: dict[str, Entry] = {}
+def _apps(top: dict[str, ConfigEntry]) -> dict[str, ConfigEntry]:
+    apps: dict[str, ConfigEntry] = {}
     for key, entry in _named(top, "apps").items():
         try:
             name = normalized(key)
@@ -63,19 +63,19 @@ def _apps(top: dict[str, Entry]) -> dict[str, Entry]:
     return apps
 
 
-def _limits(entry: Entry, defaults: Limits) -> Limits:
-    names = [field.name for field in fields(Limits)]
+def _limits(entry: ConfigEntry, defaults: RateLimits) -> RateLimits:
+    names = [field.name for field in fields(RateLimits)]
     given = {
         name: value.positive() if name in SECONDS else value.count() for name, value in entry.fields(*names).items()
     }
-    return Limits(**{name: getattr(defaults, name) for name in names} | given)
+    return RateLimits(**{name: getattr(defaults, name) for name in names} | given)
 
 
-def _weights(entry: Entry) -> TokenWeights:
+def _weights(entry: ConfigEntry) -> TokenWeights:
     return TokenWeights(**{name: value.amount() for name, value in entry.fields("alpha", "beta", "gamma").items()})
 
 
-def _app(entry: Entry, limits: Limits) -> AppProfile:
+def _app(entry: ConfigEntry, limits: RateLimits) -> AppProfile:
     values = entry.fields("per_minute", "max_calls", "expected", "stages", "public_system")
     stages = {_stage(name, value): _expectation(value) for name, value in _named(values, "stages").items()}
     return AppProfile(
@@ -87,13 +87,13 @@ def _app(entry: Entry, limits: Limits) -> AppProfile:
     )
 
 
-def _stage(name: str, entry: Entry) -> int:
+def _stage(name: str, entry: ConfigEntry) -> int:
     if not name.isdecimal() or len(name) > MAX_DIGITS:
         raise entry.complaint(f"expected a stage's number, 0 for the first call, got {name!r}")
     return int(name)
 
 
-def _expectation(entry: Entry) -> Expectation:
+def _expectation(entry: ConfigEntry) -> Expectation:
     values = {name: value.amount() for name, value in entry.fields("input", "system", "output").items()}
     if not any(values.values()):
         raise entry.complaint("expects no tokens at all")

@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from throttler import lease_script as script
-from throttler.core.expectations import CLIENTS, Expectations, Learned, Subject
+from throttler.core.expectations import CLIENTS, Expectations, ExpectationSubject, LearnedMedian
 
 log = logging.getLogger(__name__)
 EXCHANGE_SECONDS = 10.0
@@ -28,11 +28,11 @@ async def exchange(redis: Redis, name: str, expectations: Expectations) -> None:
     expectations.heard(_view(view) for view in views if view is not None)
 
 
-def _view(text: bytes | str) -> dict[Subject, Learned]:
+def _view(text: bytes | str) -> dict[ExpectationSubject, LearnedMedian]:
     """What another gateway wrote; nothing where it is none of ours, or of another version."""
     try:
         view = {
-            Subject(tenant, app, stage): Learned(weight, clients)
+            ExpectationSubject(tenant, app, stage): LearnedMedian(weight, clients)
             for tenant, app, stage, weight, clients in json.loads(text)
         }
         if not all(0 <= seen.weight < math.inf and 0 < seen.clients <= CLIENTS for seen in view.values()):

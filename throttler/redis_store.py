@@ -1,4 +1,4 @@
-"""Limits shared by gateways through Redis, without a round trip per request; see `throttler.core.leases`.
+"""Limits shared by gateways through Redis, without a round trip per request; see `throttler.core.leased_quota`.
 
 One loop does all the talking: what came up since the last exchange goes out as one pipeline. When Redis does not answer
 in time, the gateway counts by itself at once and says so; when it answers again, gateways first report what they
@@ -17,13 +17,13 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from throttler import lease_script as script
-from throttler.core.leases import RECALL_AGAIN, Answer, Ask, Leases
-from throttler.core.quota import Account
+from throttler.core.leased_quota import RECALL_AGAIN, LeasedQuota, LeaseReply, LeaseRequest
+from throttler.core.quota import QuotaAccount
 from throttler.core.windows import Window
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-Waiting = tuple[Account, asyncio.Future[None]]  # calls that want more of an account
+Waiting = tuple[QuotaAccount, asyncio.Future[None]]  # calls that want more of an account
 ANSWER_SECONDS = 0.25  # a call waits no longer than this for a lease
 SYNC_SECONDS = 0.2  # between reports that no call waits for
 BEAT_SECONDS = 1.0
@@ -40,7 +40,7 @@ class RedisStore:
     def __init__(
         self,
         redis: Redis,
-        leases: Leases,
+        leases: LeasedQuota,
         window: Window,
         *,
         window_seconds: float,
@@ -77,7 +77,7 @@ class RedisStore:
         """How many gateways share the limits, as last heard."""
         return self._leases.gateways
 
-    async def lease(self, account: Account) -> None:
+    async def lease(self, account: QuotaAccount) -> None:
         """Return when more of `account` has been asked for, whatever the answer, or cannot be asked for."""
         if self._leases.degraded:
             return
@@ -164,7 +164,7 @@ class RedisStore:
             self._wanted[key] = self._recalled.pop(key)
             self._wake.set()
 
-    async def _send(self, asks: list[Ask]) -> list[Answer]:
+    async def _send(self, asks: list[LeaseRequest]) -> list[LeaseReply]:
         assert self._scripts is not None, "only called after a beat"
         pipeline = self._redis.pipeline(transaction=False)
         for ask in asks:
@@ -182,7 +182,7 @@ class RedisStore:
                 self._scripts[1], 3, *keys, self.name, self._window_ms, *figures, script.RECALLS, account
             )  # fmt: skip
         self.commands += len(asks)
-        return [Answer(capacity, bool(recalled)) for capacity, recalled in await self._in_time(pipeline.execute())]
+        return [LeaseReply(capacity, bool(recalled)) for capacity, recalled in await self._in_time(pipeline.execute())]
 
     async def _give_back(self) -> None:
         """Listen to what other gateways lack."""
@@ -203,7 +203,7 @@ class RedisStore:
         if gateway == self.name or key in self._asked or key in self._wanted or key in self._recalled:
             return
         now = time.monotonic()
-        if self._leases.recalled(Account(key, int(limit)), self._window.used(key, now), now):
+        if self._leases.recalled(QuotaAccount(key, int(limit)), self._window.used(key, now), now):
             self._wake.set()
 
     def _degrade(self, reason: str) -> None:

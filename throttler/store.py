@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from throttler.core.quota import Account
+from throttler.core.quota import QuotaAccount
 from throttler.core.throttle import Caller, Decision, Throttle
 
 
@@ -21,14 +21,14 @@ class Store(Protocol):
     def gateways(self) -> int:
         """How many gateways share the limits."""
 
-    async def lease(self, account: Account) -> None:
+    async def lease(self, account: QuotaAccount) -> None:
         """Return when more of `account` has been asked for, whatever the answer, or cannot be asked for."""
 
     async def run(self) -> None:
         """Keep in touch with the others, until cancelled."""
 
 
-class Alone:
+class LocalStore:
     """The only gateway: it has every limit to itself (`throttler.core.quota.Whole`) and nobody to ask."""
 
     degraded = False
@@ -37,7 +37,7 @@ class Alone:
     def __init__(self) -> None:
         self.changed = asyncio.Event()
 
-    async def lease(self, account: Account) -> None:
+    async def lease(self, account: QuotaAccount) -> None:
         """See Store."""
 
     async def run(self) -> None:

@@ -15,13 +15,13 @@ from redis.asyncio import Redis
 
 from serving.redis_access import open_redis
 from throttler import lease_script as script
-from throttler.core.leases import JOINING, Leases
+from throttler.core.leased_quota import JOINING, LeasedQuota
 from throttler.core.oit import Oit
-from throttler.core.profiles import Limits, Profiles
-from throttler.core.quota import Whole
+from throttler.core.profiles import Profiles, RateLimits
+from throttler.core.quota import LocalQuota
 from throttler.core.throttle import Admitted, Caller
 from throttler.redis_store import RedisStore
-from throttler.store import Alone, decide
+from throttler.store import LocalStore, decide
 
 IN_FLIGHT = 32
 WINDOW = 60.0
@@ -55,7 +55,7 @@ class Cost:
 
 def memory(limit: int) -> Decide:
     """One gateway, no Redis."""
-    throttle, store = Oit(_profiles(limit), Whole()), Alone()
+    throttle, store = Oit(_profiles(limit), LocalQuota()), LocalStore()
 
     async def admits(_: int, user: str) -> bool:
         return await _decide(throttle, store, user)
@@ -66,9 +66,9 @@ def memory(limit: int) -> Decide:
 @contextlib.asynccontextmanager
 async def leased(url: str, limit: int, gateways: int) -> AsyncIterator[tuple[Decide, list[RedisStore]]]:
     """Gateways of this process, each with its own link to Redis; no newcomers."""
-    members, links = list[tuple[Oit, RedisStore, Leases]](), list[Redis]()
+    members, links = list[tuple[Oit, RedisStore, LeasedQuota]](), list[Redis]()
     for _ in range(gateways):
-        leases, link = Leases(WINDOW), open_redis(url, "", "")
+        leases, link = LeasedQuota(WINDOW), open_redis(url, "", "")
         throttle = Oit(_profiles(limit), leases)
         members.append((throttle, RedisStore(link, leases, throttle.window, window_seconds=WINDOW), leases))
         links.append(link)
@@ -133,7 +133,7 @@ def redis_server() -> Iterator[str]:
             process.kill()
 
 
-async def _decide(throttle: Oit, store: Alone | RedisStore, user: str) -> bool:
+async def _decide(throttle: Oit, store: LocalStore | RedisStore, user: str) -> bool:
     decision = await decide(
         throttle, store, time.monotonic, caller=Caller("tenant", user, "default"), protected=False, overloaded=True
     )
@@ -141,4 +141,4 @@ async def _decide(throttle: Oit, store: Alone | RedisStore, user: str) -> bool:
 
 
 def _profiles(limit: int) -> Profiles:
-    return Profiles(limits=Limits(user_per_minute=limit, app_per_minute=APP_LIMIT))
+    return Profiles(limits=RateLimits(user_per_minute=limit, app_per_minute=APP_LIMIT))

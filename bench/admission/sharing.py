@@ -8,9 +8,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from throttler.core.leases import JOINING, Leases
-from throttler.core.ledger import Ledger
-from throttler.core.quota import Account, Whole
+from throttler.core.leased_quota import JOINING, LeasedQuota
+from throttler.core.quota import LocalQuota, QuotaAccount
+from throttler.core.quota_ledger import QuotaLedger
 from throttler.core.windows import SlidingWindow
 
 WINDOW = 60.0
@@ -32,10 +32,10 @@ class Result:
 class Gateway:
     """One of several; `peers` are told when others lack something."""
 
-    def __init__(self, name: str, ledger: Ledger) -> None:
+    def __init__(self, name: str, ledger: QuotaLedger) -> None:
         self.peers: list[Gateway] = []
         self.commands = 0
-        self.leases = Leases(WINDOW)
+        self.leases = LeasedQuota(WINDOW)
         self.window = SlidingWindow(WINDOW, self.leases)
         self._name = name
         self._ledger = ledger
@@ -50,7 +50,7 @@ class Gateway:
         for account in self.leases.take_due():
             self._ask(account, 0, now)
 
-    def admits(self, account: Account, now: float) -> bool:
+    def admits(self, account: QuotaAccount, now: float) -> bool:
         """One call while the pool is overloaded."""
         while not self.window.fits(account, now) and self.window.may_grow(account, now):
             if self._ask(account, 1, now):
@@ -60,7 +60,7 @@ class Gateway:
                 self._ask(account, 1, now)
         return not self.window.arrived(account, now)
 
-    def _ask(self, account: Account, more: int, now: float) -> bool:
+    def _ask(self, account: QuotaAccount, more: int, now: float) -> bool:
         self.commands += 1
         ask = self.leases.ask(account, self.window.used(account.key, now), more, now)
         answer = self._ledger.ask(self._name, ask, self.leases.gateways, now)
@@ -73,11 +73,11 @@ def share(limit: int, demand: float, ingress: Sequence[float], windows: int, see
 
     Beats are not counted: they are one a second and gateway, however many accounts and calls there are.
     """
-    rng, ledger = random.Random(seed), Ledger(WINDOW)
+    rng, ledger = random.Random(seed), QuotaLedger(WINDOW)
     gateways = [Gateway(f"g{number}", ledger) for number in range(len(ingress))]
     for gateway in gateways:
         gateway.peers = [peer for peer in gateways if peer is not gateway]
-    one, account = SlidingWindow(WINDOW, Whole()), Account("user:u", limit)
+    one, account = SlidingWindow(WINDOW, LocalQuota()), QuotaAccount("user:u", limit)
     now = next_beat = next_sync = 1000.0
     for gateway in gateways:
         gateway.beat(now)

@@ -4,8 +4,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from simulation.call import Call
-from simulation.prompts import Segments, output_run
+from simulation.call import SimulatedCall
+from simulation.prompts import PromptSegments, output_run
 from simulation.workload import ClosedLoop
 
 SYSTEM, QUESTION, ANSWER, TURNS = 256, 64, 64, 4
@@ -36,12 +36,12 @@ class Crowd:
     def __init__(self, spec: Conversations) -> None:
         self._spec = spec
         self._loop = ClosedLoop()
-        self._segments = Segments()
+        self._segments = PromptSegments()
         self._system = self._segments.fresh(SYSTEM)
         self._rng = random.Random(1)
         self._numbers = 0
 
-    def first(self) -> Iterator[Call]:
+    def first(self) -> Iterator[SimulatedCall]:
         """See Workload."""
         spec = self._spec
         users = spec.users
@@ -53,11 +53,11 @@ class Crowd:
             call = self._call(f"user {user}", prompt, time_, 0)
             yield self._loop.follow(call, self._next)
 
-    def ended(self, call: Call) -> list[Call]:
+    def ended(self, call: SimulatedCall) -> list[SimulatedCall]:
         """See Workload."""
         return list(self._loop.ended(call))
 
-    def _next(self, ended: Call) -> list[Call]:
+    def _next(self, ended: SimulatedCall) -> list[SimulatedCall]:
         if ended.stage + 1 == TURNS or not ended.completed:
             return []
         answer = output_run(ended.number, 0, ended.output_tokens)
@@ -65,9 +65,9 @@ class Crowd:
         now = ended.arrival + ended.latency + self._rng.expovariate(0.5)
         return [self._loop.follow(self._call(ended.client, prompt, now, ended.stage + 1), self._next)]
 
-    def _call(self, client: str, prompt: list[int], arrival: float, stage: int) -> Call:
+    def _call(self, client: str, prompt: list[int], arrival: float, stage: int) -> SimulatedCall:
         self._numbers += 1
-        return Call(
+        return SimulatedCall(
             number=self._numbers,
             client=client,
             prompt=prompt,

@@ -3,8 +3,8 @@
 import random
 from dataclasses import dataclass
 
-from simulation.call import Call
-from simulation.prompts import Segments
+from simulation.call import SimulatedCall
+from simulation.prompts import PromptSegments
 from simulation.workload import OpenLoop
 
 PREFIX, QUESTION, ANSWER = 256, 64, 64
@@ -20,14 +20,14 @@ class Flood:
 
     def make(self) -> OpenLoop:
         """Each user's calls share a prefix."""
-        rng, segments = random.Random(1), Segments()
+        rng, segments = random.Random(1), PromptSegments()
         prefixes = [segments.fresh(PREFIX) for _ in range(self.users)]
         weights = [3 if user % 4 == 0 else 1 for user in range(self.users)]
         count = self.workers * self.calls
         senders = rng.choices(range(self.users), weights, k=count)
         return OpenLoop(
             [
-                Call(
+                SimulatedCall(
                     number=number,
                     client=f"user {user}",
                     prompt=prefixes[user] + segments.fresh(QUESTION),

@@ -13,7 +13,7 @@ from bench.scaling.flood import Flood
 from bench.scaling.tally import Tally
 from global_scheduler.core.dispatcher import Dispatcher
 from serving.cost import MICRO
-from simulation.cluster import Cluster
+from simulation.cluster import SimulatedCluster
 from simulation.prompts import BLOCK_TOKENS
 from simulation.scheduler import make_dispatcher
 from simulation.spec import ClusterSpec, WorkerSpec
@@ -52,7 +52,7 @@ def measure(
     """Simulate `workload` on as many workers as it is made for."""
     gc.collect()
     spec = replace(spec, workers=workload.workers)
-    cluster = Cluster(spec, workload.make(), tally, make(spec))
+    cluster = SimulatedCluster(spec, workload.make(), tally, make(spec))
     spent = _timed(cluster.dispatcher)
     began = time.process_time()
     cluster.run()

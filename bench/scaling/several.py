@@ -4,9 +4,9 @@ import zlib
 from collections.abc import Sequence
 
 from global_scheduler.core.dispatcher import Assignment, Dispatcher
-from global_scheduler.core.fleet import Identity, Load, Member
-from global_scheduler.core.policies import Request
-from serving.blocks import Run
+from global_scheduler.core.fleet import Member, WorkerIdentity, WorkerLoad
+from global_scheduler.core.policies import RouteRequest
+from serving.blocks import BlockRun
 
 
 class ByUser(Dispatcher):
@@ -18,15 +18,15 @@ class ByUser(Dispatcher):
         self._members: dict[str, list[Member]] = {}  # by worker, one per scheduler
         self._owners: dict[str, int] = {}  # of calls that have not ended
 
-    def dispatch(self, request: Request, now: float, source: int = 0) -> Assignment | None:
+    def dispatch(self, request: RouteRequest, now: float, source: int = 0) -> Assignment | None:
         """See Dispatcher."""
         owner = self._owners[request.request_id] = self._owner(request)
         return self._schedulers[owner].dispatch(request, now, source)
 
-    def _owner(self, request: Request) -> int:
+    def _owner(self, request: RouteRequest) -> int:
         return zlib.crc32(request.client.encode()) % len(self._schedulers)
 
-    def accepted(self, member: Member, request: Request, now: float) -> None:
+    def accepted(self, member: Member, request: RouteRequest, now: float) -> None:
         """See Dispatcher."""
         owner = self._owner(request)
         self._schedulers[owner].accepted(self._of(member)[owner], request, now)
@@ -36,18 +36,18 @@ class ByUser(Dispatcher):
         owner = self._owners.pop(request_id)
         self._schedulers[owner].ended(self._of(member)[owner], request_id, attempt, started, output_tokens)
 
-    def attached(self, identity: Identity, cached: Sequence[Run], now: float) -> Member:
+    def attached(self, identity: WorkerIdentity, cached: Sequence[BlockRun], now: float) -> Member:
         """See Dispatcher."""
         members = [scheduler.attached(identity, cached, now) for scheduler in self._schedulers]
         self._members[identity.worker] = members
         return members[0]
 
-    def reported(self, member: Member, load: Load, now: float) -> None:
+    def reported(self, member: Member, load: WorkerLoad, now: float) -> None:
         """See Dispatcher."""
         for scheduler, own in zip(self._schedulers, self._of(member), strict=True):
             scheduler.reported(own, load, now)
 
-    def progressed(self, member: Member, cached: Sequence[Run], evicted: bytes) -> None:
+    def progressed(self, member: Member, cached: Sequence[BlockRun], evicted: bytes) -> None:
         """See Dispatcher."""
         for scheduler, own in zip(self._schedulers, self._of(member), strict=True):
             scheduler.progressed(own, (), evicted)
@@ -63,7 +63,7 @@ class ByUser(Dispatcher):
 class ByUserInformed(ByUser):
     """As ByUser, but workers tell every scheduler everything: each books and indexes the others' calls as well."""
 
-    def accepted(self, member: Member, request: Request, now: float) -> None:
+    def accepted(self, member: Member, request: RouteRequest, now: float) -> None:
         """See Dispatcher."""
         for scheduler, own in zip(self._schedulers, self._of(member), strict=True):
             scheduler.accepted(own, request, now)
@@ -74,7 +74,7 @@ class ByUserInformed(ByUser):
         for scheduler, own in zip(self._schedulers, self._of(member), strict=True):
             scheduler.ended(own, request_id, attempt, started, output_tokens)
 
-    def progressed(self, member: Member, cached: Sequence[Run], evicted: bytes) -> None:
+    def progressed(self, member: Member, cached: Sequence[BlockRun], evicted: bytes) -> None:
         """See Dispatcher."""
         for scheduler, own in zip(self._schedulers, self._of(member), strict=True):
             scheduler.progressed(own, cached, evicted)
@@ -93,16 +93,16 @@ class Cells(Dispatcher):
         self._size = size
         self._above: dict[int, Member] = {}  # by cell
         self._numbers: dict[str, int] = {}  # worker -> cell
-        self._loads: list[dict[str, Load]] = [{} for _ in cells]
+        self._loads: list[dict[str, WorkerLoad]] = [{} for _ in cells]
 
-    def dispatch(self, request: Request, now: float, source: int = 0) -> Assignment | None:
+    def dispatch(self, request: RouteRequest, now: float, source: int = 0) -> Assignment | None:
         """See Dispatcher."""
         chosen = self._upper.dispatch(request, now, source)
         return (
             None if chosen is None else self._cells[int(chosen.member.identity.worker)].dispatch(request, now, source)
         )
 
-    def accepted(self, member: Member, request: Request, now: float) -> None:
+    def accepted(self, member: Member, request: RouteRequest, now: float) -> None:
         """See Dispatcher."""
         cell = self._numbers[member.identity.worker]
         self._cells[cell].accepted(member, request, now)
@@ -114,11 +114,11 @@ class Cells(Dispatcher):
         self._cells[cell].ended(member, request_id, attempt, started, output_tokens)
         self._upper.ended(self._above[cell], request_id, attempt, started, output_tokens)
 
-    def attached(self, identity: Identity, cached: Sequence[Run], now: float) -> Member:
+    def attached(self, identity: WorkerIdentity, cached: Sequence[BlockRun], now: float) -> Member:
         """See Dispatcher; workers come in the order of their cells."""
         cell = self._numbers[identity.worker] = len(self._numbers) // self._size
         if cell not in self._above:
-            whole = Identity(
+            whole = WorkerIdentity(
                 str(cell),
                 "",
                 "",
@@ -130,16 +130,16 @@ class Cells(Dispatcher):
             self._above[cell] = self._upper.attached(whole, (), now)
         return self._cells[cell].attached(identity, cached, now)
 
-    def reported(self, member: Member, load: Load, now: float) -> None:
+    def reported(self, member: Member, load: WorkerLoad, now: float) -> None:
         """See Dispatcher."""
         cell = self._numbers[member.identity.worker]
         self._cells[cell].reported(member, load, now)
         loads = self._loads[cell]
         loads[member.identity.worker] = load
         waiting = min(each.waiting for each in loads.values())
-        self._upper.reported(self._above[cell], Load(sum(each.running for each in loads.values()), waiting), now)
+        self._upper.reported(self._above[cell], WorkerLoad(sum(each.running for each in loads.values()), waiting), now)
 
-    def progressed(self, member: Member, cached: Sequence[Run], evicted: bytes) -> None:
+    def progressed(self, member: Member, cached: Sequence[BlockRun], evicted: bytes) -> None:
         """See Dispatcher."""
         self._cells[self._numbers[member.identity.worker]].progressed(member, cached, evicted)
 

@@ -3,17 +3,17 @@
 import sys
 from collections import Counter
 
-from local_worker.core.ledger import Account
 from local_worker.core.live_gap import LiveGap
-from simulation.call import Call
-from simulation.journal import Journal
+from local_worker.core.service_ledger import ClientAccount
+from simulation.call import SimulatedCall
 from simulation.prompts import BLOCK_TOKENS
+from simulation.run_log import RunLog
 
 MILLISECONDS = 1000
 SHOWN = 1000  # calls between two looks at the progress
 
 
-class Tally(Journal):
+class Tally(RunLog):
     """`expected` calls; what is kept is as large as the pool and as the number of different waits, in milliseconds."""
 
     def __init__(self, expected: int) -> None:
@@ -26,8 +26,8 @@ class Tally(Journal):
         self.by_worker: Counter[str] = Counter()
         self._waits: Counter[int] = Counter()
 
-    def ended(self, call: Call) -> None:
-        """See Journal; the call itself is forgotten."""
+    def ended(self, call: SimulatedCall) -> None:
+        """See RunLog; the call itself is forgotten."""
         self.ended_calls += 1
         self.prompt_tokens += call.prompt_tokens
         self.cached_tokens += call.cached_tokens
@@ -38,8 +38,8 @@ class Tally(Journal):
         if sys.stderr.isatty() and not self.ended_calls % SHOWN:
             print(f"\r{self.ended_calls:,} of {self._expected:,} calls", end="", file=sys.stderr, flush=True)
 
-    def served(self, worker: str, life: int, account: Account, now: float) -> None:
-        """See Journal; nobody asks."""
+    def served(self, worker: str, life: int, account: ClientAccount, now: float) -> None:
+        """See RunLog; nobody asks."""
 
     def wait(self, percent: float) -> float:
         """That percentile of the times to the first token, seconds."""
@@ -67,8 +67,8 @@ class PoolGap(Tally):
         """Micro-units; see LiveGap."""
         return self._gap.worst
 
-    def served(self, worker: str, life: int, account: Account, now: float) -> None:
-        """See Journal."""
+    def served(self, worker: str, life: int, account: ClientAccount, now: float) -> None:
+        """See RunLog."""
         key, client = (worker, account.client), account.client
         service, waits = self._known.get(key, (0, False))
         self._known[key] = account.weighted, account.waiting > 0

@@ -13,14 +13,14 @@ from resource import getpagesize
 from typing import TypeVar
 
 from global_scheduler.core.dispatcher import Dispatcher
-from global_scheduler.core.fleet import Identity, Load
-from global_scheduler.core.policies import Request as Placed
+from global_scheduler.core.fleet import WorkerIdentity, WorkerLoad
+from global_scheduler.core.policies import RouteRequest
 from local_worker.core.batch import StepResult
 from local_worker.core.batcher import Batcher
 from local_worker.core.request import Request
 from serving.cost import MICRO
-from serving.sampling import Sampling
-from simulation.prompts import CHAIN_SEED, Segments, digests_of
+from serving.sampling_params import SamplingParams
+from simulation.prompts import CHAIN_SEED, PromptSegments, digests_of
 from simulation.scheduler import make_dispatcher
 from simulation.spec import ADMISSIONS, ClusterSpec, WorkerSpec
 from throttler.core.profiles import Profiles
@@ -66,17 +66,17 @@ def schedule(users: int) -> Dispatcher:
     """Each user's one call is placed, accepted and ended."""
     dispatcher = make_dispatcher(replace(ClusterSpec(), index_blocks=10_000))
     members = [
-        dispatcher.attached(Identity(f"worker-{number}", "", "", {"model": ""}, 16, 100_000, 256), (), 0.0)
+        dispatcher.attached(WorkerIdentity(f"worker-{number}", "", "", {"model": ""}, 16, 100_000, 256), (), 0.0)
         for number in range(4)
     ]
     for number in range(users):
         now = number * 1e-6
-        request = Placed(f"{number}", 1, f"user {number}", "model", b"", PROMPT, 1000)
+        request = RouteRequest(f"{number}", 1, f"user {number}", "model", b"", PROMPT, 1000)
         placed = dispatcher.dispatch(request, now)
         assert placed is not None
         dispatcher.accepted(placed.member, request, now)
         dispatcher.ended(placed.member, request.request_id, 1, started=True, output_tokens=OUTPUT)
-        dispatcher.reported(members[number % 4], Load(), now)
+        dispatcher.reported(members[number % 4], WorkerLoad(), now)
     return dispatcher
 
 
@@ -94,7 +94,7 @@ class Crowd:
     def __init__(self) -> None:
         self.batcher: Batcher = WORKER.make_batcher()
         self.service = dict.fromkeys(STAYING, 0)
-        self._segments = Segments()
+        self._segments = PromptSegments()
         self._arrivals = 0
         self._least, self._most = 0, 0
         for name in STAYING:
@@ -117,7 +117,7 @@ class Crowd:
             prompt_tokens=prompt_tokens,
             digests=digests_of(tokens, WORKER.block_tokens),
             chain_seed=CHAIN_SEED,
-            sampling=Sampling(max_tokens=output_tokens, ignore_eos=True),
+            sampling=SamplingParams(max_tokens=output_tokens, ignore_eos=True),
             arrival=self._arrivals,
         )
         self.batcher.submit(request, float(self._arrivals))

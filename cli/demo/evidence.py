@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cli.demo.observation import Sample
+from cli.demo.observation import ServiceSample
 from cli.demo.trial import Trial
 from cli.demo.users import USERS
 from serving.metrics import percentile
@@ -49,7 +49,7 @@ class Finding:
     holds: bool
 
 
-def backlogged_gap(samples: Sequence[Sample], users: Sequence[str]) -> float:
+def backlogged_gap(samples: Sequence[ServiceSample], users: Sequence[str]) -> float:
     """The most that any user got ahead of a continuously backlogged one, over every interval (DLPM Thms 5.1, 5.2).
 
     For each ordered pair (g, f): the largest rise of `W_g - W_f` within a stretch of samples in which f is backlogged.

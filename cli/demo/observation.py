@@ -11,7 +11,7 @@ POLL_SECONDS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class ServiceSample:
     """Service received since the start (cost units) and who is backlogged, `at` seconds into the run."""
 
     at: float
@@ -23,7 +23,7 @@ class Sample:
 class Observation:
     """The samples of one run, and the bound that is proved for the pool, in cost units; 0.0 without one."""
 
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[ServiceSample] = field(default_factory=list)
     bound: float = 0.0
 
     @property
@@ -45,7 +45,7 @@ async def observe(scheduler: str, secret: str, observation: Observation) -> None
             await asyncio.sleep(POLL_SECONDS)
 
 
-def _sample(status: scheduler_pb2.StatusResponse, at: float) -> Sample:
+def _sample(status: scheduler_pb2.StatusResponse, at: float) -> ServiceSample:
     service: dict[str, float] = {}
     waits_on: dict[str, int] = {}
     for worker in status.services:
@@ -54,4 +54,4 @@ def _sample(status: scheduler_pb2.StatusResponse, at: float) -> Sample:
             service[user] = service.get(user, 0.0) + client.service
             waits_on[user] = waits_on.get(user, 0) + (client.waiting > 0)
     workers = len(status.cluster.members)
-    return Sample(at, service, {user: count == workers > 0 for user, count in waits_on.items()})
+    return ServiceSample(at, service, {user: count == workers > 0 for user, count in waits_on.items()})

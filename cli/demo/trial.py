@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from cli.demo.observation import Observation, observe
 from cli.demo.systems import System
-from cli.demo.users import USERS, Record, contend
+from cli.demo.users import USERS, DemoRecord, contend
 from cli.progress import Progress
 from cli.stack import Stack
 
@@ -20,7 +20,7 @@ class Trial:
     """What the users and the workers of one system saw; `cut` when the time limit ended it."""
 
     system: System
-    record: Record = field(default_factory=Record)
+    record: DemoRecord = field(default_factory=DemoRecord)
     observation: Observation = field(default_factory=Observation)
     cut: bool = False
 

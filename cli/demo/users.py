@@ -20,7 +20,7 @@ PAUSE_SECONDS = 1.0  # after an error
 
 
 @dataclass(frozen=True, slots=True)
-class User:
+class DemoUser:
     """Asks `parallel` questions at a time, a new one whenever one is answered; `prefix_id` fills its prefix."""
 
     name: str
@@ -37,11 +37,11 @@ class User:
 
 # Sixteen at a time keep requests of alice and bob waiting on both workers, whatever the scheduler: a user who wants
 # less than its share could not show whether it would have been given it.
-USERS = (User("flood", 128, 200), User("alice", 16, 201), User("bob", 16, 202))
+USERS = (DemoUser("flood", 128, 200), DemoUser("alice", 16, 201), DemoUser("bob", 16, 202))
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class UserCall:
     """One finished call, as its user saw it; seconds."""
 
     user: str
@@ -53,14 +53,14 @@ class Call:
 
 
 @dataclass(slots=True)
-class Record:
+class DemoRecord:
     """What the users saw."""
 
-    calls: list[Call] = field(default_factory=list)
+    calls: list[UserCall] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
 
-async def contend(gateway: str, stop: asyncio.Event, record: Record) -> None:
+async def contend(gateway: str, stop: asyncio.Event, record: DemoRecord) -> None:
     """All users ask until `stop`; what is then under way is cancelled."""
     async with asyncio.TaskGroup() as group:
         users = [group.create_task(_ask(gateway, user, record)) for user in USERS]
@@ -69,14 +69,14 @@ async def contend(gateway: str, stop: asyncio.Event, record: Record) -> None:
             user.cancel()
 
 
-async def _ask(gateway: str, user: User, record: Record) -> None:
+async def _ask(gateway: str, user: DemoUser, record: DemoRecord) -> None:
     prompts = user.prompts()
     async with Client(gateway, user=user.name) as client, asyncio.TaskGroup() as group:
         for _ in range(user.parallel):
             group.create_task(_converse(client, user.name, prompts, record))
 
 
-async def _converse(client: Client, user: str, prompts: Iterator[list[int]], record: Record) -> None:
+async def _converse(client: Client, user: str, prompts: Iterator[list[int]], record: DemoRecord) -> None:
     while True:
         try:
             completion = await client.generate(next(prompts), max_tokens=ANSWER, ignore_eos=True)
@@ -86,9 +86,9 @@ async def _converse(client: Client, user: str, prompts: Iterator[list[int]], rec
             await asyncio.sleep(PAUSE_SECONDS)
 
 
-def _call(user: str, completion: Completion) -> Call:
+def _call(user: str, completion: Completion) -> UserCall:
     timings, usage = completion.timings, completion.usage
-    return Call(
+    return UserCall(
         user=user,
         ttft=(timings.first_token - timings.received) / 1e9,
         latency=(timings.finished - timings.received) / 1e9,

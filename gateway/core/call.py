@@ -40,7 +40,7 @@ from gateway.core.call_states import (
     TRANSITIONS,
     CallState,
 )
-from gateway.core.coalescer import Chunk, Coalescer
+from gateway.core.coalescer import Coalescer, OutputChunk
 
 # Seconds. The two ends' clocks differ by a little: a cancellation this close to the deadline is the deadline's.
 DEADLINE_SLACK = 0.05
@@ -165,7 +165,7 @@ class CallMachine:
     def _withdrawals(self) -> tuple[Withdraw, ...]:
         return () if self.attempts.started else (Withdraw(self.attempts.number),)
 
-    def _send(self, message: Accepted | Chunk | Finished, now: float) -> Send:
+    def _send(self, message: Accepted | OutputChunk | Finished, now: float) -> Send:
         self._writing_since = now
         return Send(message)
 
@@ -208,7 +208,7 @@ class CallMachine:
             return ()
         return self._send_due(now)
 
-    def _cancelled(self, cancelled: events.Cancelled, now: float) -> Sequence[Command]:
+    def _cancelled(self, cancelled: events.CallerCancelled, now: float) -> Sequence[Command]:
         is_late = self._deadline is not None and now >= self._deadline - DEADLINE_SLACK
         return self._abandon(_too_late() if is_late else CallerGone("the caller is gone"))
 
@@ -256,7 +256,7 @@ class CallMachine:
         events.Ended: _ended,
         events.Lost: _lost,
         events.Written: _written,
-        events.Cancelled: _cancelled,
+        events.CallerCancelled: _cancelled,
         events.Tick: _tick,
     }
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason
-from gateway.core.coalescer import Chunk
+from gateway.core.coalescer import OutputChunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Finished:
 class Send:
     """Write `message` to the caller; at most one message is under way."""
 
-    message: Accepted | Chunk | Finished
+    message: Accepted | OutputChunk | Finished
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Cancelled:
+class CallerCancelled:
     """The caller is gone: it cancelled the call, or its deadline passed there."""
 
 
@@ -113,6 +113,6 @@ Event = (
     | Ended
     | Lost
     | Written
-    | Cancelled
+    | CallerCancelled
     | Tick
 )

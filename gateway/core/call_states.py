@@ -15,7 +15,7 @@ from typing import get_args
 
 from gateway.core.call_events import (
     Arrived,
-    Cancelled,
+    CallerCancelled,
     Completed,
     Decided,
     Encoded,
@@ -50,14 +50,14 @@ EVENTS: tuple[type[Event], ...] = get_args(Event)
 Targets = tuple[CallState, ...]
 
 TRANSITIONS: Mapping[CallState, Mapping[type[Event], Targets]] = {
-    NEW: {Arrived: (DECIDING,), Cancelled: (ENDED,), Tick: (NEW,)},
-    DECIDING: {Decided: (ENCODING,), Failed: (ENDED,), Cancelled: (ENDED,), Tick: (DECIDING, ENDED)},
-    ENCODING: {Encoded: (PLACING,), Failed: (ENDED,), Cancelled: (ENDED,), Tick: (ENCODING, ENDED)},
+    NEW: {Arrived: (DECIDING,), CallerCancelled: (ENDED,), Tick: (NEW,)},
+    DECIDING: {Decided: (ENCODING,), Failed: (ENDED,), CallerCancelled: (ENDED,), Tick: (DECIDING, ENDED)},
+    ENCODING: {Encoded: (PLACING,), Failed: (ENDED,), CallerCancelled: (ENDED,), Tick: (ENCODING, ENDED)},
     PLACING: {
         Placed: (QUEUED,),
         Failed: (FLUSHING, ENDED),
         Written: (PLACING,),
-        Cancelled: (ENDED,),
+        CallerCancelled: (ENDED,),
         Tick: (PLACING, ENDED),
     },
     QUEUED: {
@@ -66,7 +66,7 @@ TRANSITIONS: Mapping[CallState, Mapping[type[Event], Targets]] = {
         Ended: (PLACING, FLUSHING, ENDED),
         Lost: (PLACING, FLUSHING, ENDED),
         Written: (QUEUED,),
-        Cancelled: (ENDED,),
+        CallerCancelled: (ENDED,),
         Tick: (QUEUED, ENDED),
     },
     RUNNING: {
@@ -77,10 +77,15 @@ TRANSITIONS: Mapping[CallState, Mapping[type[Event], Targets]] = {
         Ended: (PLACING, FLUSHING, ENDED),
         Lost: (PLACING, FLUSHING, ENDED),
         Written: (RUNNING,),
-        Cancelled: (ENDED,),
+        CallerCancelled: (ENDED,),
         Tick: (RUNNING, ENDED),
     },
-    FLUSHING: {Failed: (ENDED,), Written: (FLUSHING, FINISHING, ENDED), Cancelled: (ENDED,), Tick: (FLUSHING, ENDED)},
-    FINISHING: {Failed: (ENDED,), Written: (ENDED,), Cancelled: (ENDED,), Tick: (FINISHING, ENDED)},
+    FLUSHING: {
+        Failed: (ENDED,),
+        Written: (FLUSHING, FINISHING, ENDED),
+        CallerCancelled: (ENDED,),
+        Tick: (FLUSHING, ENDED),
+    },
+    FINISHING: {Failed: (ENDED,), Written: (ENDED,), CallerCancelled: (ENDED,), Tick: (FINISHING, ENDED)},
     ENDED: dict.fromkeys(EVENTS, (ENDED,)),
 }

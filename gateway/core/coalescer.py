@@ -9,7 +9,7 @@ TOKENS = 4
 SECONDS = 0.04
 
 
-class Chunk(NamedTuple):
+class OutputChunk(NamedTuple):
     """Output for one message to the caller. A tuple, because one is made for every few tokens."""
 
     token_ids: bytes  # packed
@@ -43,12 +43,12 @@ class Coalescer:
         """Whether what is held should go now."""
         return self.due is not None and (self.count >= self._wanted or now >= self.due)
 
-    def take(self) -> Chunk:
+    def take(self) -> OutputChunk:
         """The next message: everything that is held, but a token that is to go at once goes alone."""
         taken = self._held[:1] if self._wanted == 1 else self._held
         self._held = self._held[len(taken) :]
         ids, texts, logprobs = zip(*taken, strict=True)
-        chunk = Chunk(b"".join(ids), "".join(texts), [entry for entries in logprobs for entry in entries])
+        chunk = OutputChunk(b"".join(ids), "".join(texts), [entry for entries in logprobs for entry in entries])
         self._wanted = self._tokens
         self.count -= chunk.tokens
         if not self._held:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from fairlead.errors import Internal, Unavailable
 from fairlead.v1 import scheduler_pb2, worker_pb2
-from gateway.core.absence import BEAT_SECONDS, Absence
+from gateway.core.stall_detector import BEAT_SECONDS, StallDetector
 from gateway.upstream.members import Members
-from gateway.upstream.placements import Decision, Placements
-from gateway.upstream.scheduler import SchedulerAway
-from gateway.upstream.schedulers import Schedulers
-from gateway.upstream.workers import WorkerLink, Workers
-from serving.rpc.mutual import Membership
+from gateway.upstream.placements import Decision, PlacementCounts
+from gateway.upstream.scheduler import SchedulerUnavailable
+from gateway.upstream.schedulers import SchedulerLinks
+from gateway.upstream.workers import WorkerLink, WorkerLinks
+from serving.rpc.mutual_tls import MutualTls
 
 log = logging.getLogger(__name__)
 
@@ -32,23 +32,23 @@ class Placement:
 
 
 class Cluster:
-    """Owns the links to scheduler and workers. `changed` is called whenever membership or overload changed."""
+    """Owns the links to scheduler and workers. `changed` is called whenever load_mutual_tls or overload changed."""
 
     def __init__(
         self,
         schedulers: Sequence[str],
         secret: str,
         changed: Callable[[], None],
-        member: Membership | None = None,
+        mutual_tls: MutualTls | None = None,
     ) -> None:
         self.members = Members()
-        self.placements = Placements()
-        self._workers = Workers(secret, member)
+        self.placements = PlacementCounts()
+        self._workers = WorkerLinks(secret, mutual_tls)
         self._changed = changed
-        self._absence = Absence(time.monotonic())
+        self._stall = StallDetector(time.monotonic())
         self._overloaded: list[str] = []
-        self._schedulers = Schedulers(
-            schedulers, secret, self.members, self._workers.connected, self._members_changed, member
+        self._schedulers = SchedulerLinks(
+            schedulers, secret, self.members, self._workers.connected, self._members_changed, mutual_tls
         )
 
     async def run(self) -> None:
@@ -59,12 +59,12 @@ class Cluster:
 
     async def _beat(self) -> None:
         while True:
-            self._absence.beat(time.monotonic())
+            self._stall.beat(time.monotonic())
             await asyncio.sleep(BEAT_SECONDS)
 
     def was_away(self) -> bool:
         """Whether this process stood still lately, so that links it has lost say nothing about its peers."""
-        return self._absence.explains(time.monotonic())
+        return self._stall.explains(time.monotonic())
 
     async def close(self) -> None:
         """Close the links to workers."""
@@ -83,7 +83,7 @@ class Cluster:
         """
         try:
             reply = await self._schedulers.select(request)
-        except SchedulerAway as away:
+        except SchedulerUnavailable as away:
             return self._least_loaded(request, self.members.serving(request.model), away.decision)
         if reply.worker:
             self.placements.count(Decision.SCHEDULER)

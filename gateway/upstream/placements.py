@@ -33,7 +33,7 @@ CHOOSERS = {
 }
 
 
-class Placements:
+class PlacementCounts:
     """Attempts to place requests since the gateway's start, by how they were decided."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from gateway.upstream.placements import Decision
 from serving.rpc.channel import open_channel, secret_metadata
 from serving.rpc.coalescing_writer import CoalescingWriter
-from serving.rpc.mutual import Membership
+from serving.rpc.mutual_tls import MutualTls
 
 log = logging.getLogger(__name__)
 RECONNECT_SECONDS = 0.2
@@ -22,7 +22,7 @@ Stream = Callable[[scheduler_pb2_grpc.SchedulerStub], Awaitable[None]]
 Heard = Callable[["SchedulerLink", scheduler_pb2.ClusterState | None], None]
 
 
-class SchedulerAway(Exception):
+class SchedulerUnavailable(Exception):
     """No decision from a scheduler that leads: the gateway chooses for itself. `decision` says why."""
 
     def __init__(self, decision: Decision) -> None:
@@ -37,10 +37,10 @@ class SchedulerLink:
     """
 
     def __init__(
-        self, address: str, secret: str, heard: Heard, epoch: Callable[[], int], member: Membership | None = None
+        self, address: str, secret: str, heard: Heard, epoch: Callable[[], int], mutual_tls: MutualTls | None = None
     ) -> None:
         self.address = address
-        self._member = member
+        self._mutual_tls = mutual_tls
         self._metadata = secret_metadata(secret)
         self._heard = heard
         self._epoch = epoch
@@ -49,9 +49,9 @@ class SchedulerLink:
         self._decisions: dict[tuple[str, int], asyncio.Future[scheduler_pb2.DispatchReply]] = {}
 
     async def select(self, request: scheduler_pb2.DispatchRequest) -> scheduler_pb2.DispatchReply:
-        """The scheduler's answer; raises SchedulerAway."""
+        """The scheduler's answer; raises SchedulerUnavailable."""
         if self._writer is None:
-            raise SchedulerAway(Decision.NO_SCHEDULER)
+            raise SchedulerUnavailable(Decision.NO_SCHEDULER)
         key = (request.request_id, request.attempt)
         decision: asyncio.Future[scheduler_pb2.DispatchReply] = asyncio.get_running_loop().create_future()
         self._decisions[key] = decision
@@ -62,7 +62,7 @@ class SchedulerLink:
                 return await decision
         except TimeoutError as error:
             self.withdraw(*key)
-            raise SchedulerAway(Decision.NO_SCHEDULER) from error
+            raise SchedulerUnavailable(Decision.NO_SCHEDULER) from error
         except asyncio.CancelledError:
             self.withdraw(*key)
             raise
@@ -79,11 +79,11 @@ class SchedulerLink:
         """The scheduler is gone, or another one leads: what waits for its answer is decided here."""
         for answer in self._decisions.values():
             if not answer.done():
-                answer.set_exception(SchedulerAway(decision))
+                answer.set_exception(SchedulerUnavailable(decision))
 
     async def run(self) -> None:
         """Until cancelled."""
-        async with open_channel(self.address, self._member) as channel, asyncio.TaskGroup() as tasks:
+        async with open_channel(self.address, self._mutual_tls) as channel, asyncio.TaskGroup() as tasks:
             tasks.create_task(self._for_ever(self._dispatch, channel))
             tasks.create_task(self._for_ever(self._watch, channel))
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from fairlead.v1 import scheduler_pb2
 from gateway.upstream.members import Members
 from gateway.upstream.placements import Decision
-from gateway.upstream.scheduler import SchedulerAway, SchedulerLink
-from serving.rpc.mutual import Membership
+from gateway.upstream.scheduler import SchedulerLink, SchedulerUnavailable
+from serving.rpc.mutual_tls import MutualTls
 
 log = logging.getLogger(__name__)
 # How long after a scheduler took the lead, or came back, workers may take to attach. A worker that has not by then is
@@ -18,7 +18,7 @@ REATTACH_SECONDS = 5.0
 FRESH_SECONDS = 1.0
 
 
-class Schedulers:
+class SchedulerLinks:
     """Follows the leader, and keeps `members` as it says; `changed` is called after each change of them.
 
     `connected`: whether this gateway has a session with a worker.
@@ -34,7 +34,7 @@ class Schedulers:
         members: Members,
         connected: Callable[[scheduler_pb2.Member], bool],
         changed: Callable[[], None],
-        member: Membership | None = None,
+        mutual_tls: MutualTls | None = None,
     ) -> None:
         self._members = members
         self._connected = connected
@@ -45,7 +45,7 @@ class Schedulers:
         self._settling: asyncio.TimerHandle | None = None
         self._fading: asyncio.TimerHandle | None = None
         self._links = [
-            SchedulerLink(address, secret, self._heard, lambda: self._epoch, member) for address in addresses
+            SchedulerLink(address, secret, self._heard, lambda: self._epoch, mutual_tls) for address in addresses
         ]
 
     async def run(self) -> None:
@@ -59,10 +59,10 @@ class Schedulers:
             self._stop_fading()
 
     async def select(self, request: scheduler_pb2.DispatchRequest) -> scheduler_pb2.DispatchReply:
-        """The leader's answer; raises SchedulerAway."""
+        """The leader's answer; raises SchedulerUnavailable."""
         if self._leader is None:
             heard = any(link.is_heard for link in self._links)
-            raise SchedulerAway(Decision.NO_LEADER if heard else Decision.NO_SCHEDULER)
+            raise SchedulerUnavailable(Decision.NO_LEADER if heard else Decision.NO_SCHEDULER)
         return await self._leader.select(request)
 
     def withdraw(self, request_id: str, attempt: int) -> None:

@@ -16,7 +16,7 @@ from fairlead.v1 import scheduler_pb2, worker_pb2, worker_pb2_grpc
 from gateway.upstream.hedge import hedged
 from serving.rpc.channel import open_channel, secret_metadata
 from serving.rpc.coalescing_writer import CoalescingWriter
-from serving.rpc.mutual import Membership
+from serving.rpc.mutual_tls import MutualTls
 
 log = logging.getLogger(__name__)
 CLOSE_SECONDS = 5.0  # for prompts that are being tokenized
@@ -31,11 +31,11 @@ Key = tuple[str, str]  # address and instance of a worker
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class WorkerLost:
     """The worker, or the way to it, is gone: nothing more comes of this attempt."""
 
 
-Event = worker_pb2.Started | worker_pb2.Tokens | worker_pb2.Ended | Lost
+Event = worker_pb2.Started | worker_pb2.Tokens | worker_pb2.Ended | WorkerLost
 
 
 @dataclass(slots=True, eq=False)
@@ -54,13 +54,13 @@ class Attempt:
 class WorkerLink:
     """One worker process. Its Session stream is opened by the first submission, and again after it broke."""
 
-    def __init__(self, address: str, secret: str, member: Membership | None = None) -> None:
+    def __init__(self, address: str, secret: str, mutual_tls: MutualTls | None = None) -> None:
         self.address = address
         self.attempts: dict[tuple[str, int], Attempt] = {}
         self.encoding = 0  # prompts
         self.heard = 0  # messages
         self._metadata = secret_metadata(secret)
-        self._channel = open_channel(address, member)
+        self._channel = open_channel(address, mutual_tls)
         self._writer: CoalescingWriter[worker_pb2.SessionCommands] | None = None
         self._reader: asyncio.Task[None] | None = None
         self._closing = False
@@ -130,7 +130,7 @@ class WorkerLink:
             level = logging.INFO if self._closing and not lost else logging.WARNING
             log.log(level, "worker session ended", extra={"worker": self.address, "reason": reason, "lost": len(lost)})
             for attempt in lost.values():
-                attempt.receive(Lost())
+                attempt.receive(WorkerLost())
 
     def _route(self, events: worker_pb2.StepEvents) -> None:
         """Events of attempts that are unknown here, because aborted or superseded, are ignored."""
@@ -146,20 +146,20 @@ class WorkerLink:
                 attempt.receive(ended)
 
 
-class Workers:
+class WorkerLinks:
     """The links to all workers, by address and instance: a worker that comes back is not the same worker."""
 
     def __init__(
         self,
         secret: str,
-        member: Membership | None = None,
+        mutual_tls: MutualTls | None = None,
         silent_seconds: float = SILENT_SECONDS,
         encode_seconds: float = ENCODE_SECONDS,
     ) -> None:
         self._secret = secret
         self._silent_seconds = silent_seconds
         self._encode_seconds = encode_seconds
-        self._member = member
+        self._mutual_tls = mutual_tls
         self._links: dict[Key, WorkerLink] = {}
         self._suspects: dict[Key, asyncio.TimerHandle] = {}
         self._closing: list[asyncio.Task[None]] = []
@@ -168,7 +168,7 @@ class Workers:
         """The link to one worker process, made on demand."""
         key = (address, instance)
         if key not in self._links:
-            self._links[key] = WorkerLink(address, self._secret, self._member)
+            self._links[key] = WorkerLink(address, self._secret, self._mutual_tls)
         return self._links[key]
 
     def load(self, member: scheduler_pb2.Member) -> int:

@@ -7,7 +7,7 @@ A worker *holds* a block from its word (`cached`) until its word (`evicted`). Be
 from collections.abc import Iterator, Sequence
 
 from global_scheduler.core.block_tree import BlockTree, Node
-from serving.blocks import DIGEST_BYTES, Run, pack_digests, unpack_digests
+from serving.blocks import DIGEST_BYTES, BlockRun, pack_digests, unpack_digests
 
 # Nodes that announce blocks of outstanding requests are spared when the index is full; so many are passed over at most.
 MAX_SPARED = 64
@@ -60,7 +60,7 @@ class BlockIndex:
             node.hold(slot)
         self._tree.join_upwards(path[-1] if path else None)
 
-    def cached(self, slot: int, runs: Sequence[Run]) -> None:
+    def cached(self, slot: int, runs: Sequence[BlockRun]) -> None:
         """`slot` says that it holds `runs`, each after its parent: news, or a snapshot after `forget`.
 
         A run whose parent lies within a node is left out: two requests generated the same blocks and parted later, or
@@ -148,7 +148,7 @@ class BlockIndex:
         assert len(self) <= self._max_blocks, f"{len(self)} blocks, at most {self._max_blocks} fit"
 
 
-def _cut(runs: Sequence[Run]) -> Iterator[Run]:
+def _cut(runs: Sequence[BlockRun]) -> Iterator[BlockRun]:
     """The same blocks in runs that end wherever another one begins."""
     parents = {run.parent for run in runs}
     for run in runs:
@@ -158,7 +158,7 @@ def _cut(runs: Sequence[Run]) -> Iterator[Run]:
         digests, start, parent = unpack_digests(run.digests), 0, run.parent
         for stop, digest in enumerate(digests, start=1):
             if digest in parents or stop == len(digests):
-                yield Run(parent, pack_digests(digests[start:stop]))
+                yield BlockRun(parent, pack_digests(digests[start:stop]))
                 start, parent = stop, digest
 
 

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from global_scheduler.core.block_index import BlockIndex
-from global_scheduler.core.fleet import Fleet, Identity, Load, Member
+from global_scheduler.core.fleet import Fleet, Member, WorkerIdentity, WorkerLoad
 from global_scheduler.core.overload import Overload
-from global_scheduler.core.policies import Choice, Policy, Request
-from serving.blocks import Run
+from global_scheduler.core.policies import Candidates, RoutePolicy, RouteRequest
+from serving.blocks import BlockRun
 
 Key = tuple[str, int]  # request id, attempt
 
@@ -24,7 +24,7 @@ Key = tuple[str, int]  # request id, attempt
 class Assignment:
     """Where a request goes. `expected`: the index counts on its blocks; `source`: which stream asked, if one did."""
 
-    request: Request
+    request: RouteRequest
     member: Member
     matched_tokens: int
     expected: bool
@@ -34,7 +34,7 @@ class Assignment:
 class Dispatcher:
     """What is said twice, or of an unknown request, changes nothing."""
 
-    def __init__(self, policy: Policy, index: BlockIndex, fleet: Fleet) -> None:
+    def __init__(self, policy: RoutePolicy, index: BlockIndex, fleet: Fleet) -> None:
         self.policy = policy
         self.placed_by_others = 0  # requests booked because a worker had them
         self._index = index
@@ -43,7 +43,7 @@ class Dispatcher:
         self._unaccepted: dict[int, dict[Key, None]] = {}  # source -> its assignments that no worker has confirmed
         self._overload: dict[str, Overload] = {}
 
-    def dispatch(self, request: Request, now: float, source: int = 0) -> Assignment | None:
+    def dispatch(self, request: RouteRequest, now: float, source: int = 0) -> Assignment | None:
         """Alg. 2 lines 13-18, one atomic step; None when there is no candidate."""
         key = (request.request_id, request.attempt)
         if key in self._assignments:
@@ -54,7 +54,7 @@ class Dispatcher:
         longest, blocks = self._index.match(request.digests, candidates)
         block_tokens = self._fleet.at(longest.bit_length() - 1).identity.block_tokens
         matched, fleet = blocks * block_tokens, self._fleet
-        slot = self.policy.select(request, Choice(candidates, longest, matched, fleet.waiting, fleet.queues))
+        slot = self.policy.select(request, Candidates(candidates, longest, matched, fleet.waiting, fleet.queues))
         if not longest >> slot & 1:
             _, blocks = self._index.match(request.digests, 1 << slot)
         member = self._fleet.at(slot)
@@ -80,7 +80,7 @@ class Dispatcher:
         for key in list(self._unaccepted.get(source, ())):
             self.withdrawn(*key)
 
-    def accepted(self, member: Member, request: Request, now: float) -> None:
+    def accepted(self, member: Member, request: RouteRequest, now: float) -> None:
         """`member` has the request; one that was placed without this scheduler is booked as if it had been here."""
         key = (request.request_id, request.attempt)
         assignment = self._assignments.get(key)
@@ -111,7 +111,7 @@ class Dispatcher:
             settle(member.slot, assignment.request.digests)
         self.policy.ended(assignment.request, member.slot, output_tokens)
 
-    def attached(self, identity: Identity, cached: Sequence[Run], now: float) -> Member:
+    def attached(self, identity: WorkerIdentity, cached: Sequence[BlockRun], now: float) -> Member:
         """A worker came, with a snapshot of its blocks; an earlier member of that name is lost."""
         earlier = self._fleet.find(identity.worker)
         if earlier is not None:
@@ -120,11 +120,11 @@ class Dispatcher:
         self._index.cached(member.slot, cached)
         return member
 
-    def reported(self, member: Member, load: Load, now: float) -> None:
+    def reported(self, member: Member, load: WorkerLoad, now: float) -> None:
         """The worker's load."""
         self._fleet.reported(member, load, now)
 
-    def progressed(self, member: Member, cached: Sequence[Run], evicted: bytes) -> None:
+    def progressed(self, member: Member, cached: Sequence[BlockRun], evicted: bytes) -> None:
         """Lines 25-27: the worker's cache changed. `evicted`: packed digests, the ends of chains first."""
         if self._fleet.is_current(member):
             self._index.evicted(member.slot, evicted)

@@ -4,11 +4,11 @@ from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from global_scheduler.core.queues import Queues
+from global_scheduler.core.outstanding_table import OutstandingTable
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class WorkerIdentity:
     """What a worker says once, when it attaches. The models that it serves share its KV cache and its batch."""
 
     worker: str
@@ -21,7 +21,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class WorkerLoad:
     """What a worker says continually; `kv_tokens_used` are those referenced by running requests; `stalled_seconds`:
     since the last step, while there are requests."""
 
@@ -38,9 +38,9 @@ class Member:
     """One attachment of one worker. `slot` is its bit in masks, `outstanding` is the paper's `s_w`."""
 
     slot: int
-    identity: Identity
+    identity: WorkerIdentity
     reported_at: float
-    load: Load = field(default_factory=Load)
+    load: WorkerLoad = field(default_factory=WorkerLoad)
     outstanding: int = 0
 
 
@@ -54,7 +54,7 @@ class Fleet:
     def __init__(self, stall_timeout: float, step_timeout: float = 30.0) -> None:
         self._stall_timeout = stall_timeout
         self._step_timeout = step_timeout
-        self.queues = Queues()
+        self.queues = OutstandingTable()
         self._members: dict[str, Member] = {}
         self._by_slot: dict[int, Member] = {}
         self._pools: dict[str, int] = {}  # model -> its members
@@ -62,7 +62,7 @@ class Fleet:
         self._available = 0  # fresh, not draining, making steps
         self.waiting = 0  # members that have requests waiting, by their last word
 
-    def attach(self, identity: Identity, now: float) -> Member:
+    def attach(self, identity: WorkerIdentity, now: float) -> Member:
         """A new member in the lowest free slot; an earlier one of that name must have been removed."""
         assert identity.worker not in self._members, f"{identity.worker} is attached already"
         slot = next(slot for slot in range(len(self._members) + 1) if slot not in self._by_slot)
@@ -86,7 +86,7 @@ class Fleet:
         self.waiting &= ~bit
         self.queues.leave(member.slot)
 
-    def reported(self, member: Member, load: Load, now: float) -> None:
+    def reported(self, member: Member, load: WorkerLoad, now: float) -> None:
         """The worker's load; nothing when the member has been removed."""
         if not self.is_current(member):
             return

@@ -9,7 +9,7 @@ batch lacks, the engine takes from where it sampled it.
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from serving.sampling import Sampling
+from serving.sampling_params import SamplingParams
 
 
 class Slice(NamedTuple):  # one per request and step: a frozen dataclass takes three times as long to make
@@ -28,7 +28,7 @@ class Slice(NamedTuple):  # one per request and step: a frozen dataclass takes t
     stop: int
     pages: tuple[int, ...]
     samples: bool
-    sampling: Sampling
+    sampling: SamplingParams
     prompt_tokens: int
     seed_position: int = 0
     source: int | None = None
@@ -53,7 +53,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class TokenLogprobs:
+class SampledLogprobs:
     """The model's log-probability of a token, and the most likely tokens at its place with theirs, best first."""
 
     logprob: float
@@ -65,10 +65,10 @@ class StepResult:
     """`tokens[k]` belongs to the k-th slice of the batch that has `samples`; so does `logprobs[k]`."""
 
     tokens: tuple[int, ...]
-    logprobs: tuple[TokenLogprobs | None, ...] = ()  # empty when nobody asked
+    logprobs: tuple[SampledLogprobs | None, ...] = ()  # empty when nobody asked
 
 
-class Pending(Protocol):
+class PendingStep(Protocol):
     """A step that was launched."""
 
     def wait(self) -> StepResult:
@@ -77,13 +77,13 @@ class Pending(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """See Pending; it was computed when it was launched."""
+class CompletedStep:
+    """See PendingStep; it was computed when it was launched."""
 
     result: StepResult
 
     def wait(self) -> StepResult:
-        """See Pending."""
+        """See PendingStep."""
         return self.result
 
 
@@ -94,5 +94,5 @@ class Engine(Protocol):
     def ahead(self) -> int:
         """How many steps may be under way while the next is planned: 0, or 1 where it computes beside its caller."""
 
-    def launch(self, batch: Batch) -> Pending:
-        """Begin to compute the batch; at most `ahead` are unfinished before. Raises as `Pending.wait` does."""
+    def launch(self, batch: Batch) -> PendingStep:
+        """Begin to compute the batch; at most `ahead` are unfinished before. Raises as `PendingStep.wait` does."""

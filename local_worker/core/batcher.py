@@ -2,7 +2,7 @@
 
 There are no prefill and decode phases: `computed` catches up with `len(tokens)`, in chunks where the budget demands.
 Under reserve admission a request gets pages for its whole budget, so that nothing that runs is ever taken back. Under
-optimistic admission pages come as tokens do; when they run out, a request is retracted: it keeps its tokens, waits
+optimistic admission pages come as tokens do; when they run out, a request is preempted: it keeps its tokens, waits
 again, and what it had computed is computed anew where the prefix cache has lost it.
 
 A step may be planned while the one before is under way: a token that is being sampled counts before it is known, and
@@ -15,17 +15,17 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import repeat
 
 from fairlead.outcomes import FinishReason
-from local_worker.core.batch import Batch, Slice, StepResult, TokenLogprobs
+from local_worker.core.batch import Batch, SampledLogprobs, Slice, StepResult
 from local_worker.core.deadlines import Deadlines
 from local_worker.core.in_flight import InFlight
-from local_worker.core.ledger import Account, Ledger
-from local_worker.core.limits import Admission, Limits
+from local_worker.core.kv_shares import KVShares
+from local_worker.core.limits import AdmissionMode, BatchLimits
 from local_worker.core.live_gap import LiveGap
 from local_worker.core.plan import Advance, Plan
 from local_worker.core.policies.protocol import QueuePolicy
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
-from local_worker.core.room import Room
+from local_worker.core.service_ledger import ClientAccount, ServiceLedger
 from local_worker.core.service_rate import ServiceRate
 from local_worker.core.slicing import behind, shares, slice_of
 from local_worker.core.waiting_queue import WaitingQueue
@@ -36,17 +36,17 @@ class Batcher:
     """Owns every request from `submit` until `commit`, `fail`, `expired` or `abort` gives it up."""
 
     def __init__(
-        self, policy: QueuePolicy, cache: PrefixCache, cost: Cost, limits: Limits, eos_token_ids: Collection[int]
+        self, policy: QueuePolicy, cache: PrefixCache, cost: Cost, limits: BatchLimits, eos_token_ids: Collection[int]
     ) -> None:
         self.policy = policy
         self.cache = cache
         self._limits = limits
         self._eos = frozenset(eos_token_ids)
-        self.ledger = Ledger(cost)
+        self.ledger = ServiceLedger(cost)
         self._gap = LiveGap()
         self._rate = ServiceRate()
         self._waiting = WaitingQueue(limits)
-        self._held = Room(cache.pages)
+        self._held = KVShares(cache.pages)
         self._running: dict[Request, None] = {}
         self._deadlines = Deadlines()
         self._step_left = 0  # tokens that the step being planned can still compute
@@ -82,7 +82,7 @@ class Batcher:
         """When the longest-waiting request was queued."""
         return self._waiting.oldest_since
 
-    def take_changed_accounts(self) -> Iterator[tuple[Account, int]]:
+    def take_changed_accounts(self) -> Iterator[tuple[ClientAccount, int]]:
         """The accounts that changed since the last call, each with the client's balance."""
         return ((account, self.policy.balance(account.client)) for account in self.ledger.take_changed())
 
@@ -108,17 +108,17 @@ class Batcher:
         self._limits.check_size(request, self.cache.pages * self.cache.block_tokens)
         self._waiting.check_client(self.ledger.waiting(request.client))
 
-    def match(self, request: Request) -> int:
-        """Gate: prompt tokens that the cache holds."""
+    def matched_tokens(self, request: Request) -> int:
+        """StepBudget: prompt tokens that the cache holds."""
         return self.cache.match(request)
 
     @property
     def closed(self) -> bool:
-        """Gate: no place in the batch, or no part of the step, is left."""
+        """StepBudget: no place in the batch, or no part of the step, is left."""
         return len(self._running) >= self._limits.max_running or self._step_left <= 0
 
     def admit(self, request: Request) -> int | None:
-        """Gate: a place in the batch, pages, and a part of the step; the last to enter may need more than one step.
+        """StepBudget: a place in the batch, pages, and a part of the step; the last to enter may need several steps.
 
         Who could not be computed yet waits in the queue, where the order can still change and its prefix may be cached
         meanwhile by whoever went before. What was paid once, and is computed anew, is not to be paid again.
@@ -132,7 +132,7 @@ class Batcher:
         self._waiting.remove(request)
         self._running[request] = None
         self._held.entered(request)
-        if not request.retractions:
+        if not request.preemptions:
             request.cached = request.computed
         if request.paid:
             self.ledger.readmitted(request, extend)
@@ -142,9 +142,9 @@ class Batcher:
         return extend
 
     def reserve(self, request: Request) -> range:
-        """Gate: room for output that has not been charged, as far as it is beyond the client's share."""
+        """StepBudget: room for output that has not been charged, as far as it is beyond the client's share."""
         needed = self._limits.tokens_on_entry(request, self.cache.block_tokens)
-        fresh = 0 if request in self._running else self.cache.pages_for(needed) - request.matched
+        fresh = 0 if request in self._running else self.cache.pages_for(needed) - request.matched_blocks
         beyond = self._held.beyond(request.client, fresh) * self.cache.block_tokens
         start = max(request.reserved, request.output_tokens)
         stop = request.output_tokens + min(beyond, needed - len(request.tokens))
@@ -182,7 +182,7 @@ class Batcher:
 
     def _have_pages(self) -> bool:
         """For what everybody running is to compute: those who reserved theirs lack none."""
-        return self._limits.admission is Admission.RESERVE or all(
+        return self._limits.admission is AdmissionMode.RESERVE or all(
             self.cache.extend(request, request.due) for request in self._running
         )
 
@@ -190,18 +190,18 @@ class Batcher:
         """Pages for what everybody running is to compute, oldest first; the policy names who has to leave for that."""
         for request in list(self._running):
             while request in self._running and not self.cache.extend(request, request.due):
-                self._retract(self.policy.victim(list(self._running)[1:]), now)
+                self._preempt(self.policy.victim(list(self._running)[1:]), now)
 
-    def _retract(self, request: Request, now: float) -> None:
+    def _preempt(self, request: Request, now: float) -> None:
         del self._running[request]
-        self._held.retracted(request)
+        self._held.preempted(request)
         self.cache.release(request)
         request.computed = 0
-        request.retractions += 1
+        request.preemptions += 1
         self._waiting.put_back(request, now)
         self.cache.match(request)
-        self.policy.retracted(request)
-        self.ledger.retracted(request)
+        self.policy.preempted(request)
+        self.ledger.preempted(request)
 
     def _shares(self) -> list[tuple[Request, int]]:
         """Who computes how many tokens in the step that is planned."""
@@ -227,7 +227,7 @@ class Batcher:
                 advances.append(self._advance(request, (token,), logprobs))
         return advances
 
-    def _advance(self, request: Request, tokens: Sequence[int], logprobs: TokenLogprobs | None = None) -> Advance:
+    def _advance(self, request: Request, tokens: Sequence[int], logprobs: SampledLogprobs | None = None) -> Advance:
         """`request` has `tokens` more, which it holds already."""
         self.policy.generated(request, len(tokens))
         self.ledger.generated(request, len(tokens))

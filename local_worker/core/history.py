@@ -58,10 +58,10 @@ class History:
         self._weighted[request.client] = weighted
         self._add(("reserved", request.arrival, request.reserved))
 
-    def retracted(self, request: Request) -> None:
+    def preempted(self, request: Request) -> None:
         """`request` is waiting again."""
         self._waiting[request.arrival] = None
-        self._add(("retracted", request.arrival, 0))
+        self._add(("preempted", request.arrival, 0))
 
     def generated(self, request: Request, tokens: int) -> None:
         """`request` was given output tokens."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 from fairlead.outcomes import FinishReason, Outcome
-from local_worker.core.batch import TokenLogprobs
+from local_worker.core.batch import SampledLogprobs
 from local_worker.core.output_text import Text
 from local_worker.core.request import Request
 
@@ -30,24 +30,24 @@ class Job(Generic[Owner]):
     ended_at: float | None = None
 
 
-class Started(NamedTuple, Generic[Owner]):
+class JobStarted(NamedTuple, Generic[Owner]):
     """`job` has entered the running batch for the first time; it was charged `service` micro-units by then."""
 
     job: Job[Owner]
     service: int
 
 
-class Tokens(NamedTuple, Generic[Owner]):
+class JobTokens(NamedTuple, Generic[Owner]):
     """`job` has generated `tokens`, which release `text`; it was charged `service` micro-units by then."""
 
     job: Job[Owner]
     tokens: Sequence[int]
     text: str
-    logprobs: TokenLogprobs | None  # of the last token; None when the caller did not ask
+    logprobs: SampledLogprobs | None  # of the last token; None when the caller did not ask
     service: int
 
 
-class Ended(NamedTuple, Generic[Owner]):
+class JobEnded(NamedTuple, Generic[Owner]):
     """`job` has ended, with the `text` that was still held back; `reason` is given for COMPLETED alone."""
 
     job: Job[Owner]
@@ -62,6 +62,6 @@ class JobEvents(Generic[Owner]):
     """Events since the last look. A job's come in the order of the fields; within a field in order of time."""
 
     accepted: list[Job[Owner]] = field(default_factory=list)
-    started: list[Started[Owner]] = field(default_factory=list)
-    tokens: list[Tokens[Owner]] = field(default_factory=list)
-    ended: list[Ended[Owner]] = field(default_factory=list)
+    started: list[JobStarted[Owner]] = field(default_factory=list)
+    tokens: list[JobTokens[Owner]] = field(default_factory=list)
+    ended: list[JobEnded[Owner]] = field(default_factory=list)

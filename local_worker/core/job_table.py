@@ -11,7 +11,7 @@ from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason, Outcome
 from local_worker.core.batch import StepResult
 from local_worker.core.batcher import Batcher
-from local_worker.core.job import Ended, Job, JobEvents, Owner, Started, Tokens
+from local_worker.core.job import Job, JobEnded, JobEvents, JobStarted, JobTokens, Owner
 from local_worker.core.plan import Advance, Plan
 from local_worker.core.request import Request
 
@@ -91,9 +91,9 @@ class JobTable(Generic[Owner]):
         plan = self._batcher.plan(now)
         for request in plan.admitted if plan is not None else ():
             job = self._jobs[request]
-            if job.started_at is None:  # otherwise it comes back from a retraction
+            if job.started_at is None:  # otherwise it comes back from a preemption
                 job.started_at = now
-                self._events.started.append(Started(job, request.service))
+                self._events.started.append(JobStarted(job, request.service))
         return plan
 
     def commit(self, plan: Plan, result: StepResult, now: float) -> None:
@@ -111,7 +111,7 @@ class JobTable(Generic[Owner]):
             job.first_token_at = now
         # The token that ends the output (end of sequence, a stop token) is reported, but is no text.
         text, stopped = job.text.push(tokens[:-1] if finish is FinishReason.STOP else tokens)
-        self._events.tokens.append(Tokens(job, tokens, text, logprobs, request.service))
+        self._events.tokens.append(JobTokens(job, tokens, text, logprobs, request.service))
         if stopped:
             if finish is None:
                 self._batcher.abort(request)
@@ -140,7 +140,7 @@ class JobTable(Generic[Owner]):
         if not owned:
             del self._owned[job.owner]
         job.ended_at = now
-        self._events.ended.append(Ended(job, outcome, reason, message, text))
+        self._events.ended.append(JobEnded(job, outcome, reason, message, text))
 
     def check_invariants(self) -> None:
         """Raise AssertionError unless both ways to find a job agree, and the batcher has every job and nothing else."""

@@ -7,7 +7,7 @@ from fairlead.errors import TooLong
 from local_worker.core.request import Request
 
 
-class Admission(StrEnum):
+class AdmissionMode(StrEnum):
     """For how much of its output a request is given pages when it enters."""
 
     RESERVE = "reserve"
@@ -15,7 +15,7 @@ class Admission(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class BatchLimits:
     """The room a batcher gives. Numbers of requests, but for tokens where the name says so."""
 
     max_running: int
@@ -23,7 +23,7 @@ class Limits:
     max_prompt_tokens: int
     max_waiting: int
     max_waiting_per_client: int
-    admission: Admission = Admission.RESERVE
+    admission: AdmissionMode = AdmissionMode.RESERVE
 
     def check_size(self, request: Request, capacity: int) -> None:
         """Raise TooLong for what can never be served, where the KV cache holds `capacity` tokens."""
@@ -39,8 +39,8 @@ class Limits:
     def tokens_on_entry(self, request: Request, block_tokens: int) -> int:
         """Return for how many tokens there must be pages when `request` enters the running batch.
 
-        Under optimistic admission the headroom doubles with each retraction: nobody is thrown out for ever.
+        Under optimistic admission the headroom doubles with each preemption: nobody is thrown out for ever.
         """
-        if self.admission is Admission.RESERVE:
+        if self.admission is AdmissionMode.RESERVE:
             return request.budget
-        return min(request.budget, len(request.tokens) + (block_tokens << request.retractions))
+        return min(request.budget, len(request.tokens) + (block_tokens << request.preemptions))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fairlead.outcomes import FinishReason
-from local_worker.core.batch import Batch, Slice, TokenLogprobs
+from local_worker.core.batch import Batch, SampledLogprobs, Slice
 from local_worker.core.request import Request
 
 
@@ -29,4 +29,4 @@ class Advance(NamedTuple):
     request: Request
     tokens: Sequence[int]
     finish: FinishReason | None
-    logprobs: TokenLogprobs | None = None  # of the last token, when the caller asked
+    logprobs: SampledLogprobs | None = None  # of the last token, when the caller asked

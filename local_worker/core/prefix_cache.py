@@ -15,7 +15,7 @@ from serving.blocks import chain, unpack_digests
 Link = tuple[int, int]  # a cached block's digest, and its parent's or 0
 
 
-class Block(NamedTuple):
+class CachedBlock(NamedTuple):
     """What a published page holds."""
 
     digest: int
@@ -31,7 +31,7 @@ class PrefixCache:
         self.pages = pages
         self._free = list(range(pages - 1, -1, -1))
         self._references = [0] * pages
-        self._blocks: dict[int, Block] = {}  # page -> content, for published pages
+        self._blocks: dict[int, CachedBlock] = {}  # page -> content, for published pages
         self._by_digest: dict[int, int] = {}  # digest -> page
         # Least recently used first. A request's pages are released last block first, so a leaf is always older than
         # its parent, and the oldest idle page is a leaf.
@@ -55,13 +55,13 @@ class PrefixCache:
         Looks on from where it stopped the last time: O(blocks that came or went since). Contents are compared when a
         block is first matched, and all again at admission.
         """
-        blocks, most = request.matched, self._most_blocks(request)
+        blocks, most = request.matched_blocks, self._most_blocks(request)
         while blocks and request.digests[blocks - 1] not in self._by_digest:
             blocks -= 1
         page = self._by_digest[request.digests[blocks - 1]] if blocks else None
         while blocks < most and (page := self._next(request, blocks, page)) is not None:
             blocks += 1
-        request.matched = blocks
+        request.matched_blocks = blocks
         return blocks * self.block_tokens
 
     def admit(self, request: Request, tokens: int) -> int | None:
@@ -107,7 +107,7 @@ class PrefixCache:
                 seed = request.chain_seed if index == request.public_blocks else digests[-1]
                 digests += unpack_digests(chain(pack_ids(content), size, seed))
             digest, own = digests[index], pages[index]
-            block = Block(digest, content, pages[index - 1] if index else None)
+            block = CachedBlock(digest, content, pages[index - 1] if index else None)
             page = self._by_digest.setdefault(digest, own)
             if page == own:
                 self._blocks[own] = block
@@ -144,7 +144,7 @@ class PrefixCache:
         self._news.pop(digest, None)
         self._news[digest] = parent
 
-    def _parent(self, block: Block) -> int:
+    def _parent(self, block: CachedBlock) -> int:
         return 0 if block.parent is None else self._blocks[block.parent].digest
 
     def take_new(self) -> list[int]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from serving.cost import WEIGHT_ONE
-from serving.sampling import Sampling
+from serving.sampling_params import SamplingParams
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -16,7 +16,7 @@ class Request:
     prompt_tokens: int  # of `tokens` at arrival: where this worker's output begins
     digests: list[int]  # the block chain of the prompt, then of what was generated (prefix cache)
     chain_seed: int  # seed of the chain's first block that is not public
-    sampling: Sampling
+    sampling: SamplingParams
     arrival: int  # number in order of arrival at this worker: breaks every tie
     public_blocks: int = 0  # of the chain, in its beginning: shared by every cache scope
     system_tokens: int = 0  # of the prompt, in its beginning: those of system messages
@@ -29,12 +29,12 @@ class Request:
     )
     in_flight: int = 0  # tokens after `tokens`: planned steps sample them, no commit has brought them yet (in flight)
     cached: int = 0  # prompt tokens found in the prefix cache at first admission (batcher)
-    matched: int = 0  # blocks found when the prefix cache last looked (prefix cache)
+    matched_blocks: int = 0  # blocks found when the prefix cache last looked (prefix cache)
     paid: bool = False  # its client was charged for `tokens`, here (batcher) or at an earlier attempt's worker
     prepaid: int = 0  # micro-units its client was charged before it entered, not divided by its weight (policy)
     reserved: int = 0  # output tokens that its client was charged ahead, those since generated included (batcher)
     service: int = 0  # given to it so far, micro-units, not divided by its weight (ledger)
-    retractions: int = 0  # how often it was taken out of the running batch (batcher)
+    preemptions: int = 0  # how often it was taken out of the running batch (batcher)
     pages: list[int] = field(default_factory=list)  # page numbers, in order (prefix cache)
     shared: int = 0  # how many of `pages`, from the front, are published in the cache (prefix cache)
     budget: int = field(init=False)  # the most tokens it can ever hold: prompt and the whole output

@@ -3,8 +3,8 @@
 from collections.abc import Collection
 
 from fairlead.errors import ClientLimit, QueueFull
-from local_worker.core.crowd import Crowd
-from local_worker.core.limits import Limits
+from local_worker.core.limits import BatchLimits
+from local_worker.core.longest_queue_drop import LongestQueueDrop
 from local_worker.core.request import Request
 
 RETRY_SECONDS = 1.0
@@ -13,10 +13,10 @@ RETRY_SECONDS = 1.0
 class WaitingQueue:
     """Requests in the order in which they began to wait. In what order they are served is the policy's decision."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: BatchLimits) -> None:
         self._limits = limits
         self._since: dict[Request, float] = {}
-        self._crowd = Crowd()
+        self._overflow = LongestQueueDrop()
 
     def __len__(self) -> int:
         return len(self._since)
@@ -47,7 +47,7 @@ class WaitingQueue:
         """
         if len(self) < self._limits.max_waiting:
             return None
-        displaced = self._crowd.giving_way_to(request)
+        displaced = self._overflow.giving_way_to(request)
         if displaced is None:
             message = f"{len(self)} requests are waiting; the limit is {self._limits.max_waiting}"
             raise QueueFull(message, RETRY_SECONDS)
@@ -56,18 +56,18 @@ class WaitingQueue:
     def add(self, request: Request, now: float) -> None:
         """`request` is new."""
         self._since[request] = now
-        self._crowd.add(request)
+        self._overflow.add(request)
 
     def put_back(self, request: Request, now: float) -> None:
-        """`request` was retracted from the running batch; it never gives way to others."""
+        """`request` was preempted from the running batch; it never gives way to others."""
         self._since[request] = now
 
     def remove(self, request: Request) -> None:
         """`request` waits no more: it is served or has left."""
         del self._since[request]
-        self._crowd.discard(request)
+        self._overflow.discard(request)
 
     def check_invariants(self) -> None:
         """Raise AssertionError unless those who may have to give way are among those who wait."""
-        self._crowd.check_invariants()
-        assert all(request in self._since for request in self._crowd), "somebody may give way who does not wait"
+        self._overflow.check_invariants()
+        assert all(request in self._since for request in self._overflow), "somebody may give way who does not wait"

@@ -8,9 +8,9 @@ from transformers import AttentionInterface, AttentionMaskInterface
 
 from local_worker.core.batch import Slice
 from local_worker.engine.attention import UnsupportedModel, refuse_unknown
+from local_worker.engine.batch_inputs import lone_slice
 from local_worker.engine.kv import LayerShape
 from local_worker.engine.masks import Masks
-from local_worker.engine.packing import lone_slice
 
 # RoPE variants whose angles depend on the longest position in the batch: they would differ by who else is in it.
 BATCH_DEPENDENT_ROPE = ("dynamic", "longrope")
@@ -83,15 +83,15 @@ def probe(model: Any, name: str) -> list[LayerShape]:
     return [shape for _, shape in sorted(calls, key=lambda call: call[0])]
 
 
-def self_check(model: Any) -> "Expectation":
+def self_check(model: Any) -> "ExpectedLogits":
     """What the model's own attention says, before it is replaced."""
     ids = _ids(model)
     model.set_attn_implementation("eager")
     with torch.inference_mode():
-        return Expectation(ids[0].tolist(), model(input_ids=ids, use_cache=False).logits[0, -1])
+        return ExpectedLogits(ids[0].tolist(), model(input_ids=ids, use_cache=False).logits[0, -1])
 
 
-class Expectation:
+class ExpectedLogits:
     """The logits that follow `tokens` by the model's own attention."""
 
     def __init__(self, tokens: list[int], logits: torch.Tensor) -> None:

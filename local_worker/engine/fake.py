@@ -6,7 +6,7 @@ from collections import defaultdict
 import xxhash
 
 from fairlead.token_ids import pack_ids
-from local_worker.core.batch import Batch, Done, Slice, StepResult
+from local_worker.core.batch import Batch, CompletedStep, Slice, StepResult
 
 # Printable ASCII, so that the byte tokenizer's text can be read.
 FIRST, COUNT = ord(" "), 95
@@ -24,14 +24,14 @@ class FakeEngine:
         self._pages: defaultdict[int, list[int]] = defaultdict(lambda: [0] * block_tokens)  # a model's keys and values
         self._sampled: tuple[int, ...] = ()
 
-    def launch(self, batch: Batch) -> Done:
+    def launch(self, batch: Batch) -> CompletedStep:
         """See Engine; takes `step_seconds`, as a model would."""
         if self._step_seconds:
             time.sleep(self._step_seconds)
         for piece in batch.slices:
             self._write(piece)
         self._sampled = tuple(self._next(piece) for piece in batch.slices if piece.samples)
-        return Done(StepResult(self._sampled))
+        return CompletedStep(StepResult(self._sampled))
 
     def _write(self, piece: Slice) -> None:
         tokens = piece.tokens if piece.source is None else (self._sampled[piece.source],)

@@ -23,7 +23,7 @@ BACKEND = "fa2"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class PlanKind:
     """What a FlashInfer plan depends on besides the batch."""
 
     heads: int
@@ -44,14 +44,14 @@ class FlashInfer:
         self._kv = kv
         # Shared by all wrappers, graphs' too: they run one after the other.
         self.workspace = torch.zeros(WORKSPACE_BYTES, dtype=torch.uint8, device=kv.device)
-        self._wrappers: dict[Kind, Any] = {}
+        self._wrappers: dict[PlanKind, Any] = {}
         # A wrapper stages its plan in pinned memory: to be copied before the next plan overwrites it. The copy stands
         # before the step that uses it, so to wait for it is to wait for no step but those before that one.
         self._staged = Milestone(kv.device)
         self._tables: PageTables
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[PlanKind, ...]:
         """The kinds of layers met so far."""
         return tuple(self._wrappers)
 
@@ -65,7 +65,7 @@ class FlashInfer:
 
     def attend(self, layer: int, step: LayerStep) -> torch.Tensor:
         """See Attention."""
-        kind = Kind(step.queries.shape[1], self._kv.shapes[layer], step.scaling, step.window)
+        kind = PlanKind(step.queries.shape[1], self._kv.shapes[layer], step.scaling, step.window)
         if kind not in self._wrappers:
             self._wrappers[kind] = flashinfer.BatchPrefillWithPagedKVCacheWrapper(
                 self.workspace, "NHD", backend=BACKEND
@@ -76,7 +76,7 @@ class FlashInfer:
         out: torch.Tensor = self._wrappers[kind].run(step.queries.contiguous(), pages)
         return out
 
-    def _plan(self, kind: Kind) -> None:
+    def _plan(self, kind: PlanKind) -> None:
         tables = self._tables
         self._wrappers[kind].plan(
             tables.queries,
@@ -101,7 +101,7 @@ class FlashInferDecode:
     """One query per request, in a CUDA graph: the tables live in buffers of fixed size that `plan` fills anew."""
 
     def __init__(
-        self, kv: PagedKV, kinds: Sequence[Kind], workspace: torch.Tensor, batch: int, most_pages: int
+        self, kv: PagedKV, kinds: Sequence[PlanKind], workspace: torch.Tensor, batch: int, most_pages: int
     ) -> None:
         self._kv = kv
         self._staged = Milestone(kv.device)
@@ -148,7 +148,7 @@ class FlashInferDecode:
 
     def attend(self, layer: int, step: LayerStep) -> torch.Tensor:
         """See Attention."""
-        kind = Kind(step.queries.shape[1], self._kv.shapes[layer], step.scaling, step.window)
+        kind = PlanKind(step.queries.shape[1], self._kv.shapes[layer], step.scaling, step.window)
         pages = (self._kv.keys[layer], self._kv.values[layer])
         out: torch.Tensor = self._wrappers[kind].run(step.queries.contiguous(), pages)
         return out

@@ -7,14 +7,14 @@ import torch
 
 from local_worker.core.batch import Slice
 from local_worker.engine.attention import PagedAttention
+from local_worker.engine.batch_inputs import BatchInputs, lone_slice
 from local_worker.engine.flashinfer import FlashInfer, FlashInferDecode
 from local_worker.engine.kv import PagedKV
-from local_worker.engine.packing import Inputs, lone_slice
 
 SIZES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128)
 WARM_UPS = 2
 
-Forward = Callable[[Inputs], torch.Tensor]  # to logits [rows, vocabulary]
+Forward = Callable[[BatchInputs], torch.Tensor]  # to logits [rows, vocabulary]
 
 
 class DecodeGraph:
@@ -33,7 +33,7 @@ class DecodeGraph:
         self._backend = backend
         # The spare page is nobody's: what padding writes there is never read.
         self._idle = [lone_slice([0], 0, [kv.spare_page], samples=True)] * batch
-        self._inputs = Inputs(self._idle, kv)
+        self._inputs = BatchInputs(self._idle, kv)
         self._graph = torch.cuda.CUDAGraph()
         with attention.using(backend):
             attention.plan(self._idle, self._inputs.slots)
@@ -48,7 +48,7 @@ class DecodeGraph:
 
     def replay(self, slices: Sequence[Slice], sampled: torch.Tensor) -> torch.Tensor:
         """Logits [slices, vocabulary]; valid until the next replay of any graph."""
-        inputs = Inputs([*slices, *self._idle[len(slices) :]], self._kv)
+        inputs = BatchInputs([*slices, *self._idle[len(slices) :]], self._kv)
         inputs.complete(sampled)
         self._inputs.overwrite(inputs)
         self._backend.plan(inputs.slices)
@@ -95,6 +95,6 @@ class DecodeGraphs:
         )
 
     def logits(self, slices: Sequence[Slice], sampled: torch.Tensor) -> torch.Tensor:
-        """[slices, vocabulary]; valid until the next call. `sampled`: see Inputs.complete."""
+        """[slices, vocabulary]; valid until the next call. `sampled`: see BatchInputs.complete."""
         size = next(size for size in self._sizes if size >= len(slices))
         return self._graphs[size].replay(slices, sampled)

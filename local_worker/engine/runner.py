@@ -14,12 +14,12 @@ from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
 from local_worker.core.batch import Batch, Slice
 from local_worker.engine import memory
 from local_worker.engine.attention import Attention, PagedAttention, UnsupportedModel
+from local_worker.engine.batch_inputs import BatchInputs
 from local_worker.engine.checks import check_config, probe, self_check
 from local_worker.engine.kv import PagedKV, bytes_per_token
-from local_worker.engine.packed import pack
-from local_worker.engine.packing import Inputs
-from local_worker.engine.reading import reading
-from local_worker.engine.sampled import Sampled
+from local_worker.engine.load_errors import reading
+from local_worker.engine.packed_linear import pack
+from local_worker.engine.sampled_step import SampledStep
 from local_worker.engine.sampling import choose
 from local_worker.engine.sdpa import GROUP_TOKENS, Sdpa
 from serving.process import log_step
@@ -134,23 +134,23 @@ class TransformersEngine:
             return None
 
     @torch.inference_mode()
-    def launch(self, batch: Batch) -> Sampled:
+    def launch(self, batch: Batch) -> SampledStep:
         """See Engine."""
         pieces = [piece for piece in batch.slices if piece.samples]
         logits = self._logits(batch.slices)
         self._sampled = choose(logits, pieces, self._sampled, self._options.eos_token_ids)
-        return Sampled(self._sampled, logits, pieces)
+        return SampledStep(self._sampled, logits, pieces)
 
     def _logits(self, slices: Sequence[Slice]) -> torch.Tensor:
         """[slices that sample, vocabulary]; valid until the next call."""
         if self._graphs is not None and self._graphs.fits(slices):
             return self._graphs.logits(slices, self._sampled)
-        inputs = Inputs(slices, self._kv)
+        inputs = BatchInputs(slices, self._kv)
         inputs.complete(self._sampled)
         self._attention.plan(inputs.slices, inputs.slots)
         return self._forward(inputs)
 
-    def _forward(self, inputs: Inputs) -> torch.Tensor:
+    def _forward(self, inputs: BatchInputs) -> torch.Tensor:
         out = self._model(
             input_ids=inputs.ids[None], position_ids=inputs.positions[None], use_cache=False, logits_to_keep=inputs.rows
         )

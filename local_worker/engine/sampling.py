@@ -11,7 +11,7 @@ import xxhash
 
 from local_worker.core.batch import Slice
 from local_worker.engine.transfer import staged, upload
-from serving.sampling import Sampling
+from serving.sampling_params import SamplingParams
 
 # How many of the most likely tokens are looked at first for top-p and min-p; more where they do not reach it.
 FIRST_CANDIDATES = 256
@@ -118,7 +118,7 @@ def _uniform(piece: Slice) -> float:
     return (digest >> (64 - UNIFORM_BITS)) / (1 << UNIFORM_BITS)
 
 
-def _top_k(sampling: Sampling, vocabulary: int) -> int:
+def _top_k(sampling: SamplingParams, vocabulary: int) -> int:
     return min(sampling.top_k or vocabulary, vocabulary)
 
 

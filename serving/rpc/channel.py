@@ -4,7 +4,7 @@ import grpc
 
 from fairlead.rpc import channel
 from fairlead.rpc.channel import CHANNEL_OPTIONS, OPTIONS
-from serving.rpc.mutual import MEMBER, Membership
+from serving.rpc.mutual_tls import MEMBER, MutualTls
 
 SECRET_METADATA = "x-fairlead-secret"
 # What an application may send: a long document in one prompt, not a file server.
@@ -27,18 +27,18 @@ SERVER_OPTIONS: list[tuple[str, int]] = [
 MEMBER_OPTIONS: list[tuple[str, int | str]] = [*CHANNEL_OPTIONS, ("grpc.ssl_target_name_override", MEMBER)]
 
 
-def open_channel(address: str, member: Membership | None = None) -> grpc.aio.Channel:
+def open_channel(address: str, mutual_tls: MutualTls | None = None) -> grpc.aio.Channel:
     """To a service: among members with mutual TLS, otherwise as applications reach a gateway."""
-    if member is None:
+    if mutual_tls is None:
         return channel.open_channel(address)
-    return grpc.aio.secure_channel(address, member.channel(), options=MEMBER_OPTIONS)
+    return grpc.aio.secure_channel(address, mutual_tls.channel(), options=MEMBER_OPTIONS)
 
 
-def open_sync_channel(address: str, member: Membership | None = None) -> grpc.Channel:
+def open_sync_channel(address: str, mutual_tls: MutualTls | None = None) -> grpc.Channel:
     """`open_channel`, blocking."""
-    if member is None:
+    if mutual_tls is None:
         return channel.open_sync_channel(address)
-    return grpc.secure_channel(address, member.channel(), options=MEMBER_OPTIONS)
+    return grpc.secure_channel(address, mutual_tls.channel(), options=MEMBER_OPTIONS)
 
 
 def secret_metadata(secret: str) -> tuple[tuple[str, str], ...]:

@@ -11,9 +11,9 @@ from grpc_reflection.v1alpha import reflection
 from fairlead.rpc.channel import MAX_MESSAGE_BYTES
 from serving.config import ConfigError
 from serving.rpc.address import check_free
-from serving.rpc.bodies import SECONDS, Bodies
 from serving.rpc.channel import SERVER_OPTIONS
-from serving.rpc.door import Door
+from serving.rpc.message_body_limiter import SECONDS, MessageBodyLimiter
+from serving.rpc.secret_interceptor import SecretInterceptor
 
 # The health service's name that says SERVING while the process runs, ready or not: what liveness probes ask.
 LIVENESS = "live"
@@ -40,9 +40,9 @@ class Server:
     ) -> None:
         # Of an option given twice, gRPC takes the first.
         options = [("grpc.max_receive_message_length", max_request_bytes), *SERVER_OPTIONS]
-        self.bodies = Bodies(ARRIVING, request_seconds, PATIENCE)
+        self.bodies = MessageBodyLimiter(ARRIVING, request_seconds, PATIENCE)
         self._secrets: dict[str, str] = {}
-        door = Door(self._secrets)
+        door = SecretInterceptor(self._secrets)
         self.grpc = grpc.aio.server(options=options, interceptors=[door])
         self._servers = [self.grpc]
         self.port = _bind(self.grpc, "listen", listen, credentials)

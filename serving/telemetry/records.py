@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from fairlead.outcomes import FinishReason, Outcome
-from serving.sampling import Sampling
+from serving.sampling_params import SamplingParams
 
 GATEWAY = "fairlead-gateway"
 SCHEDULER = "fairlead-global-scheduler"
@@ -34,7 +34,7 @@ class CallRecord:
     policy: str = ""  # the local queue policy
     tier: str = ""  # the name of the client's tier; empty: its key has none
     traceparent: str = ""  # W3C, the caller's; empty: none
-    sampling: Sampling | None = None  # as asked for, once validated
+    sampling: SamplingParams | None = None  # as asked for, once validated
     outcome: Outcome
     finish_reason: FinishReason | None = None
     prompt_tokens: int = 0

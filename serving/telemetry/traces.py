@@ -23,7 +23,7 @@ _WHOLE = 1 << 64
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class TailSampler:
     """What is exported of the traces that nothing is wrong with, and what counts as slow."""
 
     ratio: float = 1.0
@@ -46,7 +46,7 @@ class Keep:
 
 
 @dataclass(slots=True)
-class Trace:
+class InteractionTrace:
     """One interaction's calls here, oldest first; the last `held` of them are not exported."""
 
     calls: deque[CallRecord] = field(default_factory=lambda: deque(maxlen=MOST_CALLS))
@@ -61,19 +61,19 @@ class Traces:
     def __init__(
         self,
         processor: SpanProcessor | None = None,
-        keep: Keep = Keep(),
+        keep: TailSampler = TailSampler(),
         most: int = 1000,
     ) -> None:
         self._processor = processor
         self._keep = keep
         self._most = most
-        self._traces: OrderedDict[tuple[str, str, str], Trace] = OrderedDict()
+        self._traces: OrderedDict[tuple[str, str, str], InteractionTrace] = OrderedDict()
 
     def call(self, call: CallRecord) -> None:
         """A call has ended. Those of nobody known are not remembered: anybody can make as many as he likes."""
         if not call.client:
             return
-        trace = self._traces.setdefault(call.trace_name, Trace())
+        trace = self._traces.setdefault(call.trace_name, InteractionTrace())
         self._traces.move_to_end(call.trace_name)
         if len(self._traces) > self._most:
             self._traces.popitem(last=False)
@@ -113,7 +113,7 @@ class Traces:
         if self._processor is not None:
             self._processor.shutdown()
 
-    def _export(self, trace: Trace, processor: SpanProcessor) -> None:
+    def _export(self, trace: InteractionTrace, processor: SpanProcessor) -> None:
         for call in list(trace.calls)[-trace.held :]:
             for span in call_spans(call):
                 processor.on_end(span)

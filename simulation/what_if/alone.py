@@ -10,19 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from simulation.cluster import Cluster
-from simulation.job import Ended
-from simulation.journal import Counting, Journal
-from simulation.replay import Replay
-from simulation.rows import Row
+from simulation.cluster import SimulatedCluster
+from simulation.run_log import CountingRunLog, RunLog
+from simulation.simulation_job import Ended
 from simulation.spec import ClusterSpec
+from simulation.trace_replay import TraceReplay
+from simulation.trace_rows import TraceRow
 from simulation.what_if.fair_shares import FairShares
 
 NO_REPORTS = 1e9  # seconds between load reports: with one client nothing waits for them
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class LoneTimes:
     """Of one call, seconds from its arrival."""
 
     first_token: float
@@ -30,21 +30,21 @@ class Times:
 
 
 def times_alone(
-    spec: ClusterSpec, rows: Sequence[Row], shares: FairShares, ended: Ended | None = None
-) -> dict[int, Times]:
+    spec: ClusterSpec, rows: Sequence[TraceRow], shares: FairShares, ended: Ended | None = None
+) -> dict[int, LoneTimes]:
     """Of each call that is answered if its client is alone with its share, by the call's number."""
     numbers: dict[str, list[int]] = {}
     for number, ask in shares.asks.items():
         numbers.setdefault(ask.client, []).append(number)
-    times: dict[int, Times] = {}
+    times: dict[int, LoneTimes] = {}
     for client, own in numbers.items():
         start = min(shares.asks[number].second for number in own)
         alone = alone_with({number: rows[number - 1] for number in own}, start)
-        times |= _times(spec, alone, shares.shares(client, start), own, Counting(ended) if ended else Journal())
+        times |= _times(spec, alone, shares.shares(client, start), own, CountingRunLog(ended) if ended else RunLog())
     return times
 
 
-def alone_with(rows: Mapping[int, Row], start: float) -> list[Row]:
+def alone_with(rows: Mapping[int, TraceRow], start: float) -> list[TraceRow]:
     """Some rows of a trace by their numbers as a trace of their own, which begins at `start`; they wait for those among
     them that they waited for."""
     positions = {number: position for position, number in enumerate(rows)}
@@ -58,20 +58,24 @@ def alone_with(rows: Mapping[int, Row], start: float) -> list[Row]:
 
 
 def _times(
-    spec: ClusterSpec, rows: Sequence[Row], shares: Sequence[tuple[float, float]], numbers: Sequence[int], into: Journal
-) -> dict[int, Times]:
+    spec: ClusterSpec,
+    rows: Sequence[TraceRow],
+    shares: Sequence[tuple[float, float]],
+    numbers: Sequence[int],
+    into: RunLog,
+) -> dict[int, LoneTimes]:
     """Of one client's calls, by the numbers that they have in the whole trace."""
     lone = replace(spec, stall_timeout=math.inf, report_seconds=NO_REPORTS)
-    cluster = Cluster(lone, Replay(rows), into)
+    cluster = SimulatedCluster(lone, TraceReplay(rows), into)
     for second, share in shares:
         cluster.clock.at(second, partial(_slow_down, cluster, 1 / share))
     return {
-        numbers[call.number - 1]: Times(call.first_token_latency, call.latency)
+        numbers[call.number - 1]: LoneTimes(call.first_token_latency, call.latency)
         for call in cluster.run().calls
         if call.completed
     }
 
 
-def _slow_down(cluster: Cluster, factor: float) -> None:
+def _slow_down(cluster: SimulatedCluster, factor: float) -> None:
     for worker in cluster.workers.values():
         worker.slowdown = factor

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from serving.metrics import jain_index
-from simulation.job import Ended
-from simulation.run import Record, Run
+from simulation.run import CallResult, SimulationRun
+from simulation.simulation_job import Ended
 from simulation.spec import ClusterSpec
-from simulation.traces import Trace
-from simulation.what_if.alone import Times, times_alone
+from simulation.traces import TraceWorkload
+from simulation.what_if.alone import LoneTimes, times_alone
 from simulation.what_if.capacity import capacity_of
 from simulation.what_if.fair_shares import FairShares, asks_of, window_of
 
@@ -22,24 +22,24 @@ class Baseline:
     """The same for every configuration of a pool: it depends on the trace and the pool's capacity alone."""
 
     shares: FairShares
-    alone: Mapping[int, Times]  # by call number
+    alone: Mapping[int, LoneTimes]  # by call number
 
-    def within(self, records: Iterable[Record]) -> list[Record]:
+    def within(self, records: Iterable[CallResult]) -> list[CallResult]:
         """The calls that came while their clients asked for no more than their fair share."""
         return [record for record in records if self.shares.is_within(record.number)]
 
-    def above(self, records: Iterable[Record]) -> list[Record]:
+    def above(self, records: Iterable[CallResult]) -> list[CallResult]:
         """The calls that came while their clients asked for more."""
         shares = self.shares
         return [record for record in records if record.number in shares.asks and not shares.is_within(record.number)]
 
-    def slowdown(self, record: Record) -> float:
+    def slowdown(self, record: CallResult) -> float:
         """How many times as long the call took as alone; infinite when it was answered alone, and here was not."""
         if not record.completed:
             return math.inf
         return (record.ended - record.arrival) / self.alone[record.number].latency
 
-    def jain(self, run: Run) -> float:
+    def jain(self, run: SimulationRun) -> float:
         """Jain's index of what each client has received of what its fair share has given it, the mean at POINTS times.
 
         Whoever asks for little and gets it counts like whoever asks for much and gets its share of it.
@@ -61,7 +61,7 @@ class Isolation:
     """A job: the baseline of a pool under a trace."""
 
     spec: ClusterSpec
-    trace: Trace
+    trace: TraceWorkload
 
     def run(self, ended: Ended | None = None) -> Baseline:
         """See Job; raises InvalidRequest when such a worker takes none of the requests."""

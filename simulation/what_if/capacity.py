@@ -5,11 +5,11 @@ from dataclasses import replace
 from itertools import islice
 
 from fairlead.errors import InvalidRequest
-from simulation.call import Call
-from simulation.cluster import Cluster
-from simulation.replay import Replay
-from simulation.rows import Row
+from simulation.call import SimulatedCall
+from simulation.cluster import SimulatedCluster
 from simulation.spec import ClusterSpec
+from simulation.trace_replay import TraceReplay
+from simulation.trace_rows import TraceRow
 from simulation.what_if.fair_shares import asks_of
 
 FEWEST_CALLS = 300  # of the trace, or all
@@ -21,15 +21,15 @@ ROUNDS = 4  # times as many calls as the pool runs at once
 class Backlog:
     """A workload of `rows` in their order: `open_calls` at once, and the next one as soon as one of them has ended."""
 
-    def __init__(self, rows: Sequence[Row], open_calls: int) -> None:
-        self._calls = iter(Replay([replace(row.at(0.0), after=()) for row in rows]).first())
+    def __init__(self, rows: Sequence[TraceRow], open_calls: int) -> None:
+        self._calls = iter(TraceReplay([replace(row.at(0.0), after=()) for row in rows]).first())
         self._open_calls = open_calls
 
-    def first(self) -> Iterable[Call]:
+    def first(self) -> Iterable[SimulatedCall]:
         """See Workload."""
         return islice(self._calls, self._open_calls)
 
-    def ended(self, call: Call) -> Iterable[Call]:
+    def ended(self, call: SimulatedCall) -> Iterable[SimulatedCall]:
         """See Workload."""
         assert call.ended_at is not None
         for following in islice(self._calls, 1):
@@ -37,7 +37,7 @@ class Backlog:
             yield following
 
 
-def capacity_of(spec: ClusterSpec, rows: Sequence[Row]) -> float:
+def capacity_of(spec: ClusterSpec, rows: Sequence[TraceRow]) -> float:
     """The pool's capacity under a trace's requests, in cost units per second; raises InvalidRequest when such a worker
     takes none of them."""
     asks = asks_of(rows, spec.worker)
@@ -46,18 +46,18 @@ def capacity_of(spec: ClusterSpec, rows: Sequence[Row]) -> float:
         raise InvalidRequest(f"nothing was answered: all {len(rows)} requests are too long ({limits})")
     in_hand = spec.workers * spec.worker.max_running
     numbers = list(islice(asks, max(FEWEST_CALLS, ROUNDS * in_hand)))
-    journal = Cluster(spec, Backlog([rows[number - 1] for number in numbers], in_hand)).run()
+    run_log = SimulatedCluster(spec, Backlog([rows[number - 1] for number in numbers], in_hand)).run()
     answers = [
         (asks[numbers[call.number - 1]], call.first_token_at, call.ended_at)
-        for call in journal.calls
+        for call in run_log.calls
         if call.first_token_at is not None and call.ended_at is not None
     ]
 
     def received(second: float) -> float:
         return sum(ask.received(first, ended, second) for ask, first, ended in answers)
 
-    enough = MEASURED * received(journal.seconds)
-    early, late = 0.0, journal.seconds
+    enough = MEASURED * received(run_log.seconds)
+    early, late = 0.0, run_log.seconds
     for _ in range(HALVINGS):
         middle = (early + late) / 2
         early, late = (early, middle) if received(middle) >= enough else (middle, late)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from simulation.run import Record, Run
+from simulation.run import CallResult, SimulationRun
 from simulation.what_if.baseline import Baseline
 from simulation.what_if.waits import NAMES, Waits, waits_of
 
@@ -26,16 +26,16 @@ class ClientRow:
         return (self.client, self.calls, self.answered, self.asked, self.within, *self.waits.cells())
 
 
-def by_client(run: Run, baseline: Baseline) -> list[ClientRow]:
+def by_client(run: SimulationRun, baseline: Baseline) -> list[ClientRow]:
     """Whoever asked for most first."""
-    calls: dict[str, list[Record]] = {}
+    calls: dict[str, list[CallResult]] = {}
     for record in run.records:
         calls.setdefault(record.client, []).append(record)
     rows = [_row(client, records, baseline) for client, records in calls.items()]
     return sorted(rows, key=lambda row: (-row.asked, row.client))
 
 
-def _row(client: str, records: list[Record], baseline: Baseline) -> ClientRow:
+def _row(client: str, records: list[CallResult], baseline: Baseline) -> ClientRow:
     asks = baseline.shares.asks
     return ClientRow(
         client=client,

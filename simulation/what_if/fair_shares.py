@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from serving.cost import MICRO
-from simulation.rows import Row
 from simulation.spec import WorkerSpec
+from simulation.trace_rows import TraceRow
 from simulation.what_if.water_filling import WaterFilling
 
 LONGEST_WINDOW = 60.0  # seconds, as VTC measures service (section 5.1: T = 30 on either side)
@@ -20,7 +20,7 @@ NOTHING_LEFT = 1e-6  # cost units
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ServiceDemand:
     """What one call asks for at `second`, in cost units: its whole prompt, cached or not, and its output."""
 
     client: str
@@ -43,11 +43,11 @@ class Ask:
         return self.prompt + self.output * (min((second - first) / (ended - first), 1.0) if ended > first else 1.0)
 
 
-def asks_of(rows: Sequence[Row], worker: WorkerSpec) -> dict[int, Ask]:
+def asks_of(rows: Sequence[TraceRow], worker: WorkerSpec) -> dict[int, ServiceDemand]:
     """By the number of the call that a row becomes; requests that no worker of this kind takes ask for nothing."""
     cost = worker.make_cost()
     return {
-        number: Ask(
+        number: ServiceDemand(
             client=row.account,
             second=row.arrival,
             prompt=cost.extend(row.input_tokens, 0) / MICRO,
@@ -58,7 +58,7 @@ def asks_of(rows: Sequence[Row], worker: WorkerSpec) -> dict[int, Ask]:
     }
 
 
-def window_of(asks: Iterable[Ask]) -> float:
+def window_of(asks: Iterable[ServiceDemand]) -> float:
     """Seconds of a window for such a trace."""
     span = max((ask.second for ask in asks), default=0.0)
     return min(max(span / FEWEST_WINDOWS, SHORTEST_WINDOW), LONGEST_WINDOW)
@@ -67,7 +67,7 @@ def window_of(asks: Iterable[Ask]) -> float:
 class FairShares:
     """`asks` by call number, `capacity` in cost units per second, `window` in seconds."""
 
-    def __init__(self, asks: Mapping[int, Ask], capacity: float, window: float) -> None:
+    def __init__(self, asks: Mapping[int, ServiceDemand], capacity: float, window: float) -> None:
         self.asks = asks
         self.capacity = capacity
         self._window = window
@@ -111,9 +111,9 @@ class FairShares:
         return [*shares, (len(self._windows) * self._window - start, 1.0)]
 
 
-def _fill(asks: Sequence[Ask], capacity: float, window: float) -> Iterator[WaterFilling]:
+def _fill(asks: Sequence[ServiceDemand], capacity: float, window: float) -> Iterator[WaterFilling]:
     """Window after window, until everybody has got everything."""
-    coming: dict[int, list[Ask]] = {}
+    coming: dict[int, list[ServiceDemand]] = {}
     for ask in asks:
         coming.setdefault(int(ask.second / window), []).append(ask)
     number, left = 0, dict[str, float]()

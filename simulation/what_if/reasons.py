@@ -3,11 +3,11 @@
 from collections import Counter
 
 from fairlead.outcomes import Outcome
-from simulation.run import Run
+from simulation.run import SimulationRun
 from simulation.spec import ClusterSpec
 
 
-def reasons(run: Run, spec: ClusterSpec) -> list[str]:
+def reasons(run: SimulationRun, spec: ClusterSpec) -> list[str]:
     """Why calls were refused, and how many, with the limits that refused them."""
     limits = {
         Outcome.REJECTED_TOO_LONG: f"max_prompt_tokens {spec.worker.max_prompt_tokens}, "

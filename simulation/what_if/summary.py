@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from serving.cost import MICRO
 from simulation.measures import hit_rate, service_rate, tokens_per_second
-from simulation.run import Record, Run
+from simulation.run import CallResult, SimulationRun
 from simulation.what_if.baseline import Baseline
 from simulation.what_if.waits import NAMES, Waits, waits_of
 
@@ -63,9 +63,9 @@ class Summary:
         )
 
 
-def summarize(name: str, run: Run, baseline: Baseline) -> Summary:
+def summarize(name: str, run: SimulationRun, baseline: Baseline) -> Summary:
     """What became of everybody, also of those who got nothing."""
-    by_client: dict[str, list[Record]] = {}
+    by_client: dict[str, list[CallResult]] = {}
     for record in run.records:
         by_client.setdefault(record.client, []).append(record)
     done = sum(record.completed for record in run.records)

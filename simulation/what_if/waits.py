@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from simulation.run import Record
+from simulation.run import CallResult
 from simulation.what_if.baseline import Baseline
 
 NAMES = ("TTFT mean s", "TTFT p99 s", "latency mean s", "latency p99 s", "slowdown mean", "slowdown p99")
@@ -34,23 +34,23 @@ class Waits:
         return figures if self.calls else (None,) * len(figures)
 
 
-def waits_of(records: Sequence[Record], baseline: Baseline) -> Waits:
+def waits_of(records: Sequence[CallResult], baseline: Baseline) -> Waits:
     """Those without a baseline, which nobody could serve, are left out."""
     served = [record for record in records if record.number in baseline.alone]
     ttft, latency, slowdown = (_seen(served, of) for of in (_ttft, _latency, baseline.slowdown))
     return Waits(len(served), *(figure for seen in (ttft, latency, slowdown) for figure in (_mean(seen), _p99(seen))))
 
 
-def _seen(records: Sequence[Record], of: Callable[[Record], float]) -> list[float]:
+def _seen(records: Sequence[CallResult], of: Callable[[CallResult], float]) -> list[float]:
     return [of(record) if record.completed else math.inf for record in records]
 
 
-def _ttft(record: Record) -> float:
+def _ttft(record: CallResult) -> float:
     assert record.first is not None
     return record.first - record.arrival
 
 
-def _latency(record: Record) -> float:
+def _latency(record: CallResult) -> float:
     return record.ended - record.arrival
 
 

@@ -16,7 +16,7 @@ from fairlead.rpc.status import from_call
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc
 from tests.attacks.report import Report
 from tests.services import SECRET, Process, Stack, eventually
-from throttler.core.tokens import Claim, Key, Signer
+from throttler.core.interaction_tokens import InteractionKey, TokenClaim, TokenSigner
 
 VICTIM, NEIGHBOUR, THIEF = "acme/ann", "acme/bob", "zeta/eve"
 USER_PER_MINUTE, KAPPA, MAX_AGE = 1, 3, 3600.0
@@ -130,7 +130,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def signed(client: str, secret: str = SECRET, age: float = 0.0) -> bytes:
     """The token of a gateway for the journey of `client` that began `age` seconds ago."""
-    return Signer(secret).sign(Key(client, "desk", JOURNEY), Claim(time.time() - age, 1))
+    return TokenSigner(secret).sign(InteractionKey(client, "desk", JOURNEY), TokenClaim(time.time() - age, 1))
 
 
 def with_one_bit_changed(token: bytes) -> bytes:

@@ -9,27 +9,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cli.demo.evidence import Evidence, backlogged_gap, findings, weigh
-from cli.demo.observation import Observation, Sample
+from cli.demo.observation import Observation, ServiceSample
 from cli.demo.picture import draw
 from cli.demo.report import screen, write_json
 from cli.demo.systems import DLPM, FCFS, VTC, System
 from cli.demo.trial import Trial
-from cli.demo.users import USERS, Call, Record
+from cli.demo.users import USERS, DemoRecord, UserCall
 
 STEP = st.tuples(*(st.tuples(st.integers(0, 9), st.booleans()) for _ in range(3)))
 BOUND = 40.0
 
 
-def samples_of(steps: list[tuple[tuple[int, bool], ...]]) -> list[Sample]:
+def samples_of(steps: list[tuple[tuple[int, bool], ...]]) -> list[ServiceSample]:
     service = dict.fromkeys("abc", 0.0)
     samples = []
     for at, step in enumerate(steps):
         service = {user: service[user] + got for user, (got, _) in zip("abc", step, strict=True)}
-        samples.append(Sample(float(at), service, {u: waits for u, (_, waits) in zip("abc", step, strict=True)}))
+        samples.append(ServiceSample(float(at), service, {u: waits for u, (_, waits) in zip("abc", step, strict=True)}))
     return samples
 
 
-def brute_force(samples: list[Sample]) -> float:
+def brute_force(samples: list[ServiceSample]) -> float:
     """Definition: every pair, every interval in which the one behind waits all the time."""
     worst = 0.0
     for f in "abc":
@@ -52,10 +52,10 @@ def test_the_gap_is_the_largest_lead_over_a_backlogged_user(steps: list[tuple[tu
 
 def trial(system: System, cached: int, *per_second: float) -> Trial:
     """Ten seconds in which the users, always waiting, received so much service per second each."""
-    record = Record([Call(user.name, 0.5, 1.0, 10, cached, 4) for user in USERS for _ in range(3)])
+    record = DemoRecord([UserCall(user.name, 0.5, 1.0, 10, cached, 4) for user in USERS for _ in range(3)])
     shares = dict(zip([user.name for user in USERS], per_second, strict=True))
     waiting = dict.fromkeys(shares, True)
-    samples = [Sample(float(at), {u: share * at for u, share in shares.items()}, waiting) for at in range(11)]
+    samples = [ServiceSample(float(at), {u: share * at for u, share in shares.items()}, waiting) for at in range(11)]
     return Trial(system, record, Observation(samples, bound=BOUND))
 
 

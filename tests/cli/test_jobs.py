@@ -15,9 +15,9 @@ from cli.job_progress import JobProgress
 from cli.jobs import SimulationFailed, run_jobs
 from fairlead.errors import InvalidRequest
 from reproduction.streams import Stream, Streams
-from simulation.job import Ended
-from simulation.progress import WIDTH, Bar
+from simulation.progress import WIDTH, ProgressBar
 from simulation.run import Scenario
+from simulation.simulation_job import Ended
 from simulation.spec import ClusterSpec
 
 
@@ -139,7 +139,7 @@ def test_what_goes_wrong_in_a_process_is_said_here() -> None:
 
 def test_nothing_is_drawn_where_nobody_looks() -> None:
     stream = io.StringIO()
-    bar = Bar(stream)
+    bar = ProgressBar(stream)
     bar.show(0.5, "half")
     bar.clear()
     assert stream.getvalue() == ""
@@ -148,7 +148,7 @@ def test_nothing_is_drawn_where_nobody_looks() -> None:
 def test_a_line_fits_the_terminal_and_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "50")
     terminal = Terminal()
-    bar = Bar(terminal)
+    bar = ProgressBar(terminal)
     bar.show(0.5, "a long text that goes on and on")
     bar.show(1.0, "short")
     bar.clear()

@@ -15,7 +15,7 @@ from cli.objective import MOST_WORKERS, fewest
 from local_worker.config import WorkerConfig
 from local_worker.sizes import limits
 from simulation.spec import ADMISSIONS, SERVED
-from simulation.step_time import Coefficients, Measured, profile
+from simulation.step_time import Coefficients, MeasuredProfile, profile
 from tests.cli.commands import Command
 from tests.cli.workload import WORD, requests, write_log
 
@@ -72,7 +72,7 @@ def test_workers_for_an_objective_and_what_tokens_cost_with_them(
 ) -> None:
     """A step takes a second and a batch holds one call: with one worker the last of four waits for three."""
     times = Coefficients(step=1.0, sequence=0.0, weights=0.0, token=0.0, context=0.0, pair=0.0)
-    Measured(coefficients=times, kv_tokens=1600).write(tmp_path / "profile.json")
+    MeasuredProfile(coefficients=times, kv_tokens=1600).write(tmp_path / "profile.json")
     trace = tmp_path / "four.csv"
     trace.write_text("\n".join(["arrival_s,client,input_tokens,output_tokens", *(f"0,u{n},100,1" for n in range(4))]))
     options = ("--profile", str(tmp_path / "profile.json"), "--max-running", "1", "--route", "least-loaded")
@@ -220,7 +220,7 @@ def test_a_file_that_cannot_be_written_is_no_traceback(
 
 def test_a_measured_profile_stands_for_gpu_and_model(trace: str, tmp_path: Path) -> None:
     times = profile("h100", "llama-3.1-8b")
-    Measured(coefficients=times.coefficients, kv_tokens=5000).write(tmp_path / "profile.json")
+    MeasuredProfile(coefficients=times.coefficients, kv_tokens=5000).write(tmp_path / "profile.json")
     assert simulate(trace, tmp_path / "out", "--profile", str(tmp_path / "profile.json")) == 0
     assert simulate(trace, tmp_path / "same", "--gpu", "h100", "--kv-tokens", "4992") == 0
     measured, general = ((tmp_path / name / "summary.csv").read_text() for name in ("out", "same"))

@@ -21,7 +21,7 @@ from serving.rpc.server import LIVENESS
 from tests.deploy import kubelet
 from tests.deploy.forms import EVALUATION, FORMS, Manifest, config_maps, pod_template, services, templates
 from tests.services import SERVICES
-from throttler.core.profiles import Limits
+from throttler.core.profiles import RateLimits
 from throttler.profiles_file import parse
 
 ROOT = Path(__file__).parents[2]
@@ -131,6 +131,6 @@ def test_evaluation_keys_are_read() -> None:
 def test_profiles_are_read_and_change_without_a_restart(render: Render) -> None:
     manifests = render(EVALUATION)
     file = "deploy/k8s/base/profiles.yaml"
-    profiles = parse(config_maps(manifests)["fairlead-profiles"]["profiles.yaml"], file, Limits())
+    profiles = parse(config_maps(manifests)["fairlead-profiles"]["profiles.yaml"], file, RateLimits())
     assert profiles.tiers.keys() == {"premium", "standard"}
     assert "agent" in profiles.apps

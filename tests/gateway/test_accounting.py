@@ -12,11 +12,11 @@ from fairlead.errors import ThrottledUser
 from fairlead.outcomes import Outcome
 from fairlead.retries import Retries
 from fairlead.v1 import common_pb2
-from gateway.accounting import Accounting, AppAccount
+from gateway.accounting import Accounting, AppOutcomes
 from gateway.call import Call
 from tests.services import SECRET, Stack
-from throttler.core.interactions import Close, Closed
-from throttler.core.tokens import Key
+from throttler.core.interaction_tokens import InteractionKey
+from throttler.core.interactions import Close, FinishedInteraction
 
 
 def call(outcome: Outcome, received: int, *, interaction: str = "i", entered: bool = True, output: int = 10) -> Call:
@@ -27,22 +27,22 @@ def call(outcome: Outcome, received: int, *, interaction: str = "i", entered: bo
     return ended
 
 
-def account(*calls: Call) -> AppAccount:
+def account(*calls: Call) -> AppOutcomes:
     """The app's account after these calls of one interaction and its end."""
     accounting = Accounting()
     for ended in calls:
         accounting.ended(ended)
-    accounting.closed(Closed(Key("c", "a", "i"), 1.0, len(calls), Close.END))
+    accounting.closed(FinishedInteraction(InteractionKey("c", "a", "i"), 1.0, len(calls), Close.END))
     return accounting.apps["a"]
 
 
 def test_a_served_interaction_wastes_nothing() -> None:
-    assert account(call(Outcome.COMPLETED, 1), call(Outcome.COMPLETED, 2)) == AppAccount(served=1, tokens=100)
+    assert account(call(Outcome.COMPLETED, 1), call(Outcome.COMPLETED, 2)) == AppOutcomes(served=1, tokens=100)
 
 
 def test_one_that_a_limit_cut_short_wasted_all_its_tokens() -> None:
     refused = call(Outcome.THROTTLED_USER, 2, entered=False, output=0)
-    assert account(call(Outcome.COMPLETED, 1), refused) == AppAccount(throttled=1, tokens=50, wasted_tokens=50)
+    assert account(call(Outcome.COMPLETED, 1), refused) == AppOutcomes(throttled=1, tokens=50, wasted_tokens=50)
 
 
 def test_a_later_call_makes_a_failure_good_and_a_parallel_one_does_not() -> None:
@@ -52,26 +52,26 @@ def test_a_later_call_makes_a_failure_good_and_a_parallel_one_does_not() -> None
 
 
 def test_broken_and_cancelled_are_told_apart() -> None:
-    assert account(call(Outcome.COMPLETED, 1), call(Outcome.INTERNAL, 2)) == AppAccount(
+    assert account(call(Outcome.COMPLETED, 1), call(Outcome.INTERNAL, 2)) == AppOutcomes(
         broken=1, tokens=100, wasted_tokens=100
     )
-    assert account(call(Outcome.COMPLETED, 1), call(Outcome.CANCELLED, 2)) == AppAccount(cancelled=1, tokens=100)
+    assert account(call(Outcome.COMPLETED, 1), call(Outcome.CANCELLED, 2)) == AppOutcomes(cancelled=1, tokens=100)
 
 
 @pytest.mark.parametrize("outcome", [Outcome.REJECTED_INVALID, Outcome.REJECTED_TOO_LONG, Outcome.PERMISSION_DENIED])
 def test_what_a_caller_should_not_have_asked_for_is_no_outage(outcome: Outcome) -> None:
     refused = call(outcome, 2, entered=False, output=0)
-    assert account(call(Outcome.COMPLETED, 1), refused) == AppAccount(invalid=1, tokens=50)
+    assert account(call(Outcome.COMPLETED, 1), refused) == AppOutcomes(invalid=1, tokens=50)
     alone = Accounting()
     alone.ended(call(outcome, 1, interaction="", entered=False, output=0))
-    assert alone.apps["a"] == AppAccount(invalid=1)
+    assert alone.apps["a"] == AppOutcomes(invalid=1)
 
 
 def test_an_interaction_began_when_the_first_of_its_calls_came() -> None:
     accounting = Accounting()
     for received in (7, 5, 9):
         accounting.ended(call(Outcome.COMPLETED, received))
-    assert accounting.closed(Closed(Key("c", "a", "i"), 1.0, 3, Close.END)) == 5
+    assert accounting.closed(FinishedInteraction(InteractionKey("c", "a", "i"), 1.0, 3, Close.END)) == 5
 
 
 def test_calls_that_stand_alone() -> None:
@@ -80,7 +80,7 @@ def test_calls_that_stand_alone() -> None:
         accounting.ended(call(outcome, 1, interaction="", entered=False))
     accounting.ended(call(Outcome.THROTTLED_APP, 1, interaction="", entered=False, output=0))
     accounting.ended(call(Outcome.THROTTLED_USER, 1, interaction="new", entered=False, output=0))
-    expected = AppAccount(served=1, broken=1, cancelled=1, refused=2, tokens=150, wasted_tokens=50)
+    expected = AppOutcomes(served=1, broken=1, cancelled=1, refused=2, tokens=150, wasted_tokens=50)
     assert accounting.apps["a"] == expected
 
 
@@ -93,7 +93,7 @@ def test_calls_of_nobody_known_count_for_no_app() -> None:
 
 def test_the_closing_of_an_interaction_without_calls_here_is_nobodys() -> None:
     accounting = Accounting()
-    accounting.closed(Closed(Key("c", "a", "i"), 1.0, 1, Close.END))
+    accounting.closed(FinishedInteraction(InteractionKey("c", "a", "i"), 1.0, 1, Close.END))
     assert accounting.apps == {}
 
 

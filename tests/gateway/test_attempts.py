@@ -5,8 +5,8 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.absence import AFTERMATH_SECONDS, LATE_SECONDS, Absence
 from gateway.core.attempts import MAX_ATTEMPTS, Attempts
+from gateway.core.stall_detector import AFTERMATH_SECONDS, LATE_SECONDS, StallDetector
 
 SAYS = st.lists(st.sampled_from(["entered", "advanced"]), max_size=3)
 
@@ -50,7 +50,7 @@ def test_what_was_lost_while_the_gateway_stood_still_counts_once_for_each_worker
 def test_absence_explains_what_is_lost_in_its_aftermath(pauses: list[float], after: float) -> None:
     """Against all beats so far; `after`: how long after the last one something is lost."""
     beats = list(itertools.accumulate(pauses, initial=0.0))
-    absence = Absence(beats[0])
+    absence = StallDetector(beats[0])
     for beat in beats[1:]:
         absence.beat(beat)
     now = beats[-1] + after

@@ -29,7 +29,7 @@ from gateway.core.call_commands import (
 )
 from gateway.core.call_events import (
     Arrived,
-    Cancelled,
+    CallerCancelled,
     Completed,
     Decided,
     Encoded,
@@ -44,7 +44,7 @@ from gateway.core.call_events import (
     Written,
 )
 from gateway.core.call_states import EVENTS, TRANSITIONS, CallState
-from gateway.core.coalescer import SECONDS, Chunk
+from gateway.core.coalescer import SECONDS, OutputChunk
 
 READER_SECONDS = 5.0
 EXAMPLES: dict[type[Event], Event] = {
@@ -85,7 +85,7 @@ class CallHistories(RuleBasedStateMachine):
         self.at_worker = False  # the last attempt is there, for all that the gateway knows
         self.received: list[int] = []
         self.sent: list[int] = []
-        self.messages: list[Accepted | Chunk | Finished] = []
+        self.messages: list[Accepted | OutputChunk | Finished] = []
         self.writing_since: float | None = None
         self.held_since: float | None = None
         self.end: End | None = None
@@ -142,10 +142,10 @@ class CallHistories(RuleBasedStateMachine):
                 assert self.writing_since is not None, "nobody waits for the caller"
                 self.writing_since = None
 
-    def send(self, message: Accepted | Chunk | Finished) -> None:
+    def send(self, message: Accepted | OutputChunk | Finished) -> None:
         assert self.writing_since is None, "one message at a time"
         assert isinstance(message, Accepted) == (not self.messages), "accepted once, and first"
-        if isinstance(message, Chunk):
+        if isinstance(message, OutputChunk):
             assert self.end is None
             assert message.tokens <= max(self.tokens_per_message, len(self.received) - len(self.sent))
             self.sent += unpack_ids(message.token_ids)
@@ -247,7 +247,7 @@ class CallHistories(RuleBasedStateMachine):
     def goes_away(self) -> None:
         self.gone = True
         ended = self.end
-        self.tell(Cancelled())
+        self.tell(CallerCancelled())
         if ended is None:
             late = self.deadline is not None and self.now >= self.deadline - DEADLINE_SLACK
             assert self.machine.outcome is (Outcome.DEADLINE_EXCEEDED if late else Outcome.CANCELLED)
@@ -327,7 +327,7 @@ def running(reader_seconds: float = READER_SECONDS, tokens_per_message: int = 4)
 
 def chunks(commands: Sequence[Command]) -> list[int]:
     """How many tokens each message has."""
-    return [c.message.tokens for c in commands if isinstance(c, Send) and isinstance(c.message, Chunk)]
+    return [c.message.tokens for c in commands if isinstance(c, Send) and isinstance(c.message, OutputChunk)]
 
 
 def token(number: int) -> Tokens:
@@ -342,7 +342,7 @@ def test_one_call_from_its_arrival_to_its_end() -> None:
     assert machine.handle(Placed("a1"), 0.3) == (Submit(1, b"", 0, charged=False),)
     assert machine.handle(Started(3, 5.0), 0.4) == (Send(Accepted(3)),)
     assert machine.handle(Tokens(pack_ids([7]), "x", 7.0), 0.5) == ()
-    assert machine.handle(Written(), 0.6) == (Send(Chunk(pack_ids([7]), "x", [])),)
+    assert machine.handle(Written(), 0.6) == (Send(OutputChunk(pack_ids([7]), "x", [])),)
     assert machine.handle(Completed(FinishReason.LENGTH, 7.0), 0.7) == ()
     assert machine.handle(Written(), 0.8) == (End(None), Send(Finished(FinishReason.LENGTH)))
     assert machine.handle(Written(), 0.9) == ()
@@ -419,7 +419,7 @@ def test_a_placement_that_comes_too_late_is_given_back() -> None:
     machine = CallMachine(READER_SECONDS)
     for event in (Arrived(), Decided(), Encoded()):
         machine.handle(event, 0.0)
-    [end] = machine.handle(Cancelled(), 0.1)
+    [end] = machine.handle(CallerCancelled(), 0.1)
     assert isinstance(end, End)
     assert machine.handle(Placed("a1"), 0.2) == (Withdraw(1),)
 

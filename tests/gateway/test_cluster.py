@@ -15,15 +15,15 @@ from fairlead.outcomes import Outcome
 from fairlead.token_ids import pack_ids
 from fairlead.v1 import inference_pb2, scheduler_pb2, scheduler_pb2_grpc, worker_pb2
 from gateway.call import Call
+from gateway.call_log import CallLog
 from gateway.driver import CallDriver
-from gateway.journal import Journal
 from gateway.metrics import CallMetrics
-from gateway.tenants import Identity
+from gateway.prepared_request import AdmittedRequest, PreparedRequest
+from gateway.tenants import CallerIdentity
 from gateway.upstream.cluster import Cluster, Placement
 from gateway.upstream.placements import Decision
-from gateway.work import Admitted, Work
 from serving.rpc.server import Server
-from serving.sampling import Sampling
+from serving.sampling_params import SamplingParams
 from serving.telemetry.traces import Traces
 from tests.gateway.scripted_worker import SECRET, ScriptedWorker
 
@@ -125,17 +125,17 @@ def request(request_id: str = "r", excluded: tuple[str, ...] = ()) -> scheduler_
 class Impatient:
     """A front whose request is let in and tokenized at once."""
 
-    async def admit(self, call: Call) -> Admitted:
-        return Admitted(
+    async def admit(self, call: Call) -> AdmittedRequest:
+        return AdmittedRequest(
             request=inference_pb2.GenerateRequest(),
-            identity=Identity("ann", "default", 1.0),
+            identity=CallerIdentity("ann", "default", 1.0),
             model=MODEL,
-            sampling=Sampling(max_tokens=4),
+            sampling=SamplingParams(max_tokens=4),
             in_interaction=False,
         )
 
-    async def encode(self, admitted: Admitted, call: Call) -> Work:
-        return Work(
+    async def encode(self, admitted: AdmittedRequest, call: Call) -> PreparedRequest:
+        return PreparedRequest(
             request_id=call.request_id,
             client="ann",
             model="m",
@@ -188,7 +188,7 @@ async def test_a_cancelled_request_is_withdrawn(linked: Linked) -> None:
 
 
 async def test_a_call_that_goes_before_its_worker_was_reached_is_withdrawn(linked: Linked) -> None:
-    journal = Journal(Traces(), CallMetrics(get_meter("test")))
+    journal = CallLog(Traces(), CallMetrics(get_meter("test")))
     driver = CallDriver(Impatient(), linked.cluster, journal, Call(request_id="r", deadline=None), 60.0)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         mute.setblocking(False)

@@ -13,15 +13,15 @@ from fairlead.prompt import as_chat, as_prompt
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc, scheduler_pb2, worker_pb2, worker_pb2_grpc
 from gateway.admission import LONG_PROMPT, Admission
 from gateway.call import Call
+from gateway.call_log import CallLog
 from gateway.credentials import Credentials
-from gateway.journal import Journal
 from gateway.metrics import CallMetrics
+from gateway.open_call_limiter import OpenCallLimiter
+from gateway.prepared_request import PreparedRequest
 from gateway.service import InferenceService, add_inference_to_server
-from gateway.streams import Streams
 from gateway.tenants import CACHE_SCOPES, Tenants
 from gateway.throttling import Throttling
 from gateway.upstream.cluster import Cluster
-from gateway.work import Work
 from serving.rpc.server import Server
 from serving.telemetry.traces import Traces
 from throttler.core.profiles import Profiles
@@ -74,20 +74,20 @@ async def admission(tokenizer: HeldTokenizer) -> AsyncIterator[Admission]:
         cluster=cluster,
         tenants=Tenants.load(""),
         throttling=Throttling("none", Profiles(), SECRET, None, lambda _: None, 1),
-        streams=Streams(per_client=100, total=1000),
+        streams=OpenCallLimiter(per_client=100, total=1000),
         cache_scope=CACHE_SCOPES["user"],
     )
     await cluster.close()
 
 
-def admitted(admission: Admission, user: str, prompt: str | common_pb2.Prompt) -> asyncio.Task[Work]:
+def admitted(admission: Admission, user: str, prompt: str | common_pb2.Prompt) -> asyncio.Task[PreparedRequest]:
     request = inference_pb2.GenerateRequest(prompt=as_prompt(prompt) if isinstance(prompt, str) else prompt)
     call = Call(request_id=user, deadline=None)
 
     async def receive() -> inference_pb2.GenerateRequest:
         return request
 
-    async def work() -> Work:
+    async def work() -> PreparedRequest:
         return await admission.encode(await admission.admit(receive, Credentials(user=user), call), call)
 
     return asyncio.create_task(work())
@@ -147,7 +147,7 @@ async def test_the_longest_prompts_are_tokenized(
 
 
 async def test_a_refused_request_is_forgotten_at_once(admission: Admission) -> None:
-    journal = Journal(Traces(), CallMetrics(get_meter("test")))
+    journal = CallLog(Traces(), CallMetrics(get_meter("test")))
     cluster = Cluster(["127.0.0.1:1"], SECRET, lambda: None)
     server = Server("127.0.0.1:0")
     server.add(

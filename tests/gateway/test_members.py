@@ -61,7 +61,7 @@ def test_a_new_leader_takes_nobody_away_that_it_never_knew() -> None:
 
 
 class Model:
-    """A worker's membership, read off the whole history of what was said."""
+    """A worker's load_mutual_tls, read off the whole history of what was said."""
 
     def __init__(self) -> None:
         self.history: list[tuple[str, frozenset[str]]] = []

@@ -10,7 +10,7 @@ from cli import __main__ as command
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc, scheduler_pb2, scheduler_pb2_grpc
 from serving.config import ConfigError
 from serving.rpc.channel import open_sync_channel, secret_metadata
-from serving.rpc.mutual import MEMBER, membership
+from serving.rpc.mutual_tls import MEMBER, load_mutual_tls
 from tests.services import SECRET, Process, Stack, eventually
 
 
@@ -27,7 +27,7 @@ def issue(folder: Path) -> dict[str, Path]:
 
 def status(scheduler: Process, shown: dict[str, Path]) -> scheduler_pb2.StatusResponse:
     """The scheduler's answer to one who shows this certificate, or none, and knows the secret."""
-    own = membership(*(str(file) for file in shown.values())) if shown else None
+    own = load_mutual_tls(*(str(file) for file in shown.values())) if shown else None
     with open_sync_channel(scheduler.address, own) as channel:
         stub = scheduler_pb2_grpc.AdminStub(channel)
         return stub.Status(scheduler_pb2.StatusRequest(), metadata=secret_metadata(SECRET), timeout=20)
@@ -59,8 +59,8 @@ def test_only_members_are_let_in(
 
 
 def test_all_files_or_none(tmp_path: Path) -> None:
-    assert membership("", "", "") is None
+    assert load_mutual_tls("", "", "") is None
     with pytest.raises(ConfigError, match="all of them, or none"):
-        membership("a", "", "")
+        load_mutual_tls("a", "", "")
     with pytest.raises(ConfigError, match="internal TLS"):
-        membership(*[str(tmp_path / "missing")] * 3)
+        load_mutual_tls(*[str(tmp_path / "missing")] * 3)

@@ -6,7 +6,7 @@ import pytest
 from fairlead.errors import FairleadError, InvalidRequest, PermissionDenied, Unauthenticated
 from gateway.credentials import Credentials
 from gateway.grpc_front import shown
-from gateway.tenants import Identity, Tenant, Tenants
+from gateway.tenants import CallerIdentity, Tenant, Tenants
 from serving.config import ConfigError
 
 
@@ -30,19 +30,19 @@ def metadata(key: str, user: str = "") -> list[tuple[str, str | bytes]]:
     return [*values, ("x-fairlead-user", user)] if user else values
 
 
-def identify(tenants: Tenants, given: list[tuple[str, str | bytes]], now: float = 0.0) -> Identity:
+def identify(tenants: Tenants, given: list[tuple[str, str | bytes]], now: float = 0.0) -> CallerIdentity:
     return tenants.identify(shown(given), now)
 
 
 def test_keys_name_tenants_and_users(tenants: Tenants) -> None:
-    assert identify(tenants, metadata("gold")) == Identity("acme", "acme", 2.0)
-    assert identify(tenants, metadata("gold", "ann")) == Identity("acme/ann", "acme", 2.0)
-    assert identify(tenants, metadata("plain")) == Identity("solo", "solo", 1.0, apps=("chat",))
+    assert identify(tenants, metadata("gold")) == CallerIdentity("acme", "acme", 2.0)
+    assert identify(tenants, metadata("gold", "ann")) == CallerIdentity("acme/ann", "acme", 2.0)
+    assert identify(tenants, metadata("plain")) == CallerIdentity("solo", "solo", 1.0, apps=("chat",))
 
 
 def test_without_a_file_everybody_is_default_and_may_name_users() -> None:
     tenants = Tenants.load("")
-    assert identify(tenants, []) == Identity("default", "default", 1.0, is_open=True)
+    assert identify(tenants, []) == CallerIdentity("default", "default", 1.0, is_open=True)
     assert identify(tenants, metadata("anything", "ann")).client == "default/ann"
 
 

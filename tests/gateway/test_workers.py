@@ -7,13 +7,13 @@ import pytest
 
 from fairlead.errors import DeadlineExceeded, InvalidRequest, Unavailable
 from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
-from gateway.upstream.workers import Event, Lost, Workers
+from gateway.upstream.workers import Event, WorkerLinks, WorkerLost
 from tests.gateway.scripted_worker import SECRET, ScriptedWorker
 
 
 @pytest.fixture
-async def workers() -> AsyncIterator[Workers]:
-    workers = Workers(SECRET)
+async def workers() -> AsyncIterator[WorkerLinks]:
+    workers = WorkerLinks(SECRET)
     yield workers
     await workers.close()
 
@@ -21,14 +21,14 @@ async def workers() -> AsyncIterator[Workers]:
 class Submitted:
     """An attempt, and what was said about it."""
 
-    def __init__(self, workers: Workers, worker: ScriptedWorker, request_id: str, attempt: int) -> None:
+    def __init__(self, workers: WorkerLinks, worker: ScriptedWorker, request_id: str, attempt: int) -> None:
         self.events: asyncio.Queue[Event] = asyncio.Queue()
         submit = worker_pb2.Submit(request_id=request_id, attempt=attempt)
         self._attempt = workers.link(worker.address, "").submit(submit, self.events.put_nowait)
         self.abort = self._attempt.abort
 
 
-def submit(workers: Workers, worker: ScriptedWorker, request_id: str, attempt: int = 1) -> Submitted:
+def submit(workers: WorkerLinks, worker: ScriptedWorker, request_id: str, attempt: int = 1) -> Submitted:
     return Submitted(workers, worker, request_id, attempt)
 
 
@@ -36,7 +36,7 @@ def tokens(request_id: str, attempt: int, text: str) -> worker_pb2.Tokens:
     return worker_pb2.Tokens(request_id=request_id, attempt=attempt, text=text)
 
 
-async def test_what_happens_in_one_tick_is_one_message(workers: Workers, worker: ScriptedWorker) -> None:
+async def test_what_happens_in_one_tick_is_one_message(workers: WorkerLinks, worker: ScriptedWorker) -> None:
     submit(workers, worker, "first").abort()
     submit(workers, worker, "second")
     message = await worker.commands.get()
@@ -45,7 +45,7 @@ async def test_what_happens_in_one_tick_is_one_message(workers: Workers, worker:
 
 
 async def test_what_no_message_can_hold_goes_in_several_and_breaks_nothing(
-    workers: Workers, worker: ScriptedWorker
+    workers: WorkerLinks, worker: ScriptedWorker
 ) -> None:
     link, mib = workers.link(worker.address, ""), 1024 * 1024
     attempts = [
@@ -62,7 +62,7 @@ async def test_what_no_message_can_hold_goes_in_several_and_breaks_nothing(
     assert len(link.attempts) == 20, "none was lost"
 
 
-async def test_events_reach_their_attempt_and_no_other(workers: Workers, worker: ScriptedWorker) -> None:
+async def test_events_reach_their_attempt_and_no_other(workers: WorkerLinks, worker: ScriptedWorker) -> None:
     old, new, other = (submit(workers, worker, *key) for key in (("r", 1), ("r", 2), ("s", 1)))
     old.abort()
     worker.events.put_nowait(
@@ -78,17 +78,17 @@ async def test_events_reach_their_attempt_and_no_other(workers: Workers, worker:
 
 
 async def test_a_broken_stream_is_told_to_each_of_its_requests_and_then_replaced(
-    workers: Workers, worker: ScriptedWorker
+    workers: WorkerLinks, worker: ScriptedWorker
 ) -> None:
     attempts = [submit(workers, worker, request_id) for request_id in "abc"]
     await worker.commands.get()
     await worker.server.stop(0)
-    assert [await attempt.events.get() for attempt in attempts] == [Lost()] * 3
+    assert [await attempt.events.get() for attempt in attempts] == [WorkerLost()] * 3
     again = submit(workers, worker, "d")
-    assert await again.events.get() == Lost()
+    assert await again.events.get() == WorkerLost()
 
 
-async def test_a_prompt_is_tokenized_by_whoever_is_alive(workers: Workers, worker: ScriptedWorker) -> None:
+async def test_a_prompt_is_tokenized_by_whoever_is_alive(workers: WorkerLinks, worker: ScriptedWorker) -> None:
     dead = scheduler_pb2.Member(worker="a", address="127.0.0.1:1")
     alive = scheduler_pb2.Member(worker="b", address=worker.address)
     request = worker_pb2.EncodeRequest(prompt=common_pb2.Prompt(text="good"))
@@ -103,7 +103,7 @@ async def test_a_prompt_is_tokenized_by_whoever_is_alive(workers: Workers, worke
     assert caught.value.field == "prompt.text"
 
 
-async def test_prompts_that_are_tokenized_count_as_load(workers: Workers, worker: ScriptedWorker) -> None:
+async def test_prompts_that_are_tokenized_count_as_load(workers: WorkerLinks, worker: ScriptedWorker) -> None:
     member = scheduler_pb2.Member(worker="a", address=worker.address)
     request = worker_pb2.EncodeRequest(prompt=common_pb2.Prompt(text="good"))
     encodes = [asyncio.create_task(workers.encode([member], request, None)) for _ in range(3)]
@@ -115,7 +115,7 @@ async def test_prompts_that_are_tokenized_count_as_load(workers: Workers, worker
 
 
 async def test_a_worker_that_does_not_answer_is_not_waited_for(worker: ScriptedWorker) -> None:
-    frozen, workers = ScriptedWorker(), Workers(SECRET, encode_seconds=1.0)
+    frozen, workers = ScriptedWorker(), WorkerLinks(SECRET, encode_seconds=1.0)
     frozen.is_frozen = True
     await frozen.server.start()
     members = [scheduler_pb2.Member(worker=name, address=frozen.address) for name in "ab"]
@@ -130,7 +130,7 @@ async def test_a_worker_that_does_not_answer_is_not_waited_for(worker: ScriptedW
     await frozen.server.stop(0)
 
 
-async def test_links_to_former_members_are_closed_when_idle(workers: Workers, worker: ScriptedWorker) -> None:
+async def test_links_to_former_members_are_closed_when_idle(workers: WorkerLinks, worker: ScriptedWorker) -> None:
     member = scheduler_pb2.Member(worker="a", address=worker.address)
     attempt = submit(workers, worker, "r")
     await worker.commands.get()
@@ -144,7 +144,7 @@ async def test_links_to_former_members_are_closed_when_idle(workers: Workers, wo
 
 
 async def test_a_former_member_is_lost_when_it_falls_silent(worker: ScriptedWorker) -> None:
-    workers = Workers(SECRET, silent_seconds=0.3)
+    workers = WorkerLinks(SECRET, silent_seconds=0.3)
     attempt = submit(workers, worker, "r")
     await worker.commands.get()
     workers.keep([])
@@ -152,19 +152,19 @@ async def test_a_former_member_is_lost_when_it_falls_silent(worker: ScriptedWork
         worker.events.put_nowait(worker_pb2.StepEvents(tokens=[tokens("r", 1, str(number))]))
         event = await attempt.events.get()
         assert isinstance(event, worker_pb2.Tokens), "as long as it speaks it goes on"
-    assert isinstance(await attempt.events.get(), Lost)
+    assert isinstance(await attempt.events.get(), WorkerLost)
     await workers.close()
 
 
 async def test_a_member_that_was_away_for_a_moment_keeps_its_requests(worker: ScriptedWorker) -> None:
-    workers = Workers(SECRET, silent_seconds=0.1)
+    workers = WorkerLinks(SECRET, silent_seconds=0.1)
     gone = ScriptedWorker()
     await gone.server.start()
     member = scheduler_pb2.Member(worker="a", address=worker.address)
     kept, lost = submit(workers, worker, "r"), submit(workers, gone, "s")
     workers.keep([])
     workers.keep([member])
-    assert isinstance(await lost.events.get(), Lost), "the time is over"
+    assert isinstance(await lost.events.get(), WorkerLost), "the time is over"
     worker.events.put_nowait(worker_pb2.StepEvents(tokens=[tokens("r", 1, "here")]))
     assert isinstance(await kept.events.get(), worker_pb2.Tokens)
     await gone.server.stop(0)

@@ -4,22 +4,24 @@ from typing import Any
 
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.dispatcher import Assignment, Dispatcher
-from global_scheduler.core.fleet import Fleet, Identity, Member
-from global_scheduler.core.policies import POLICIES, PolicyConfig, Request
+from global_scheduler.core.fleet import Fleet, Member, WorkerIdentity
+from global_scheduler.core.policies import POLICIES, RoutePolicyConfig, RouteRequest
 from serving.cost import WeightedTokens
 
 QUANTUM = 100
-CONFIG = PolicyConfig(QUANTUM, WeightedTokens())
+CONFIG = RoutePolicyConfig(QUANTUM, WeightedTokens())
 STALL = 5
 
 
-def identity(worker: str, *models: str, instance: str = "", max_running: int = 10) -> Identity:
+def identity(worker: str, *models: str, instance: str = "", max_running: int = 10) -> WorkerIdentity:
     """A worker of `models`, by default of `m` alone."""
     revisions = dict.fromkeys(models or ("m",), "")
-    return Identity(worker, instance or worker, f"{worker}:1", revisions, 16, kv_tokens=1000, max_running=max_running)
+    return WorkerIdentity(
+        worker, instance or worker, f"{worker}:1", revisions, 16, kv_tokens=1000, max_running=max_running
+    )
 
 
-def request(name: str, **fields: Any) -> Request:
+def request(name: str, **fields: Any) -> RouteRequest:
     """One of 10 tokens by ann, unless said otherwise."""
     values: dict[str, Any] = {
         "attempt": 1,
@@ -29,11 +31,11 @@ def request(name: str, **fields: Any) -> Request:
         "prompt_tokens": 10,
         "weight": 1000,
     }
-    return Request(name, **(values | fields))
+    return RouteRequest(name, **(values | fields))
 
 
 def dispatcher(
-    policy: str = "doubleq", workers: tuple[str, ...] = ("a", "b"), config: PolicyConfig = CONFIG
+    policy: str = "doubleq", workers: tuple[str, ...] = ("a", "b"), config: RoutePolicyConfig = CONFIG
 ) -> tuple[Dispatcher, list[Member]]:
     made = Dispatcher(POLICIES[policy](config), BlockIndex(1000), Fleet(STALL))
     return made, [made.attached(identity(worker), (), now=0) for worker in workers]

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from fairlead.token_ids import pack_ids
 from global_scheduler.core.block_index import BlockIndex
 from serving import blocks
-from serving.blocks import Run, pack_digests, runs, unpack_digests
+from serving.blocks import BlockRun, pack_digests, runs, unpack_digests
 
 SLOTS = 3
 ROOM = 10_000
@@ -173,7 +173,7 @@ class SmallIndexMachine(RuleBasedStateMachine):
     @rule(slot=st.integers(0, SLOTS - 1), path=PATHS)
     def cached(self, slot: int, path: Path) -> None:
         self.told[slot] |= set(chain(path))
-        self.index.cached(slot, [Run(0, packed(path))])
+        self.index.cached(slot, [BlockRun(0, packed(path))])
 
     @rule(path=PATHS, slot=st.integers(0, SLOTS - 1))
     def matched(self, path: Path, slot: int) -> None:
@@ -195,12 +195,12 @@ TestSmallIndex.settings = settings(max_examples=80, stateful_step_count=40, dead
 def test_a_full_index_drops_the_end_of_the_run_used_longest_ago() -> None:
     index = BlockIndex(max_blocks=5)
     for path in ((1, 1, 1), (2, 2, 2)):
-        index.cached(0, [Run(0, packed(path))])
+        index.cached(0, [BlockRun(0, packed(path))])
     assert index.match(packed((1, 1, 1)), 1) == (1, 2)
     assert index.match(packed((2, 2, 2)), 1) == (1, 3)
     index.expect(0, packed((1, 1)))
     index.withdraw(0, packed((1, 1)))
-    index.cached(0, [Run(0, packed((3,)))])
+    index.cached(0, [BlockRun(0, packed((3,)))])
     assert index.match(packed((1, 1, 1)), 1) == (1, 2), "used since"
     assert index.match(packed((2, 2, 2)), 1) == (1, 2)
 
@@ -209,7 +209,7 @@ def test_an_index_full_of_outstanding_requests_takes_no_more() -> None:
     index = BlockIndex(max_blocks=3)
     assert index.expect(0, packed((1, 1, 1)))
     assert not index.expect(0, packed((2,)))
-    index.cached(0, [Run(0, packed((2,)))])
+    index.cached(0, [BlockRun(0, packed((2,)))])
     assert index.match(packed((2,)), 1) == (1, 0)
     index.confirm(0, packed((1, 1, 1)))
     assert index.expect(0, packed((2,)))
@@ -227,7 +227,7 @@ def test_a_withdrawn_request_leaves_what_another_announces() -> None:
 
 def test_a_run_after_blocks_that_end_no_node_waits_for_a_prompt_that_contains_it() -> None:
     index = BlockIndex(ROOM)
-    index.cached(0, [Run(0, packed((1, 2, 3)))])
+    index.cached(0, [BlockRun(0, packed((1, 2, 3)))])
     index.cached(0, runs([(chain((1, 2, 9))[-1], chain((1, 2))[-1])]))
     assert index.match(packed((1, 2, 9)), 1) == (1, 2)
     index.expect(0, packed((1, 2, 9)))
@@ -238,9 +238,9 @@ def test_a_run_after_blocks_that_end_no_node_waits_for_a_prompt_that_contains_it
 
 def test_a_digest_known_after_another_prefix_ends_the_chain() -> None:
     index = BlockIndex(ROOM)
-    index.cached(0, [Run(0, pack_digests([1, 2]))])
-    index.cached(0, [Run(0, pack_digests([7]))])
-    index.cached(1, [Run(7, pack_digests([1]))])
+    index.cached(0, [BlockRun(0, pack_digests([1, 2]))])
+    index.cached(0, [BlockRun(0, pack_digests([7]))])
+    index.cached(1, [BlockRun(7, pack_digests([1]))])
     index.expect(1, pack_digests([7, 1]))
     index.withdraw(1, pack_digests([7, 1]))
     index.check_invariants()

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.dispatcher import Dispatcher
-from global_scheduler.core.fleet import Fleet, Load, Member
+from global_scheduler.core.fleet import Fleet, Member, WorkerLoad
 from global_scheduler.core.policies import DoubleQ
 from global_scheduler.core.policies.doubleq import KEPT_TOKENS
 from serving.blocks import pack_digests, runs
@@ -203,7 +203,7 @@ class DispatchMachine(RuleBasedStateMachine):
         """It may drain, or return; requests may wait there."""
         worker = self.workers[at]
         worker.draining, worker.waiting = worker.draining != turns, waiting
-        self.dispatcher.reported(worker.member, Load(draining=worker.draining, waiting=waiting), 0)
+        self.dispatcher.reported(worker.member, WorkerLoad(draining=worker.draining, waiting=waiting), 0)
 
     @rule(at=st.sampled_from(WORKERS), models=st.sampled_from(["m", "n", "mn"]))
     def dies_and_comes_back(self, at: str, models: str) -> None:
@@ -254,7 +254,7 @@ def test_a_prefix_is_left_where_requests_wait_for_it_beside_idle_workers() -> No
     for strict in (False, True):
         made, (a, _) = dispatcher(config=replace(CONFIG, strict_paper=strict))
         first = [placed(made.dispatch(request(str(n), client=str(n), **prompt), 0)) for n in range(3)]
-        made.reported(a, Load(waiting=1), 0)
+        made.reported(a, WorkerLoad(waiting=1), 0)
         then = [placed(made.dispatch(request(str(n), client=str(n), **prompt), 0)) for n in range(3, 6)]
         placements[strict] = first + then
     assert placements == {False: list("aaabbb"), True: list("aaaaaa")}

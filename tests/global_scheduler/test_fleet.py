@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from global_scheduler.core.fleet import Fleet, Load, Member
+from global_scheduler.core.fleet import Fleet, Member, WorkerLoad
 from global_scheduler.core.overload import QUEUE_SECONDS
 from tests.global_scheduler.driving import STALL, dispatcher, identity, placed, request
 
@@ -14,7 +14,9 @@ MODELS = ("m", "n", "o")
 NAMES = st.sampled_from("abcde")
 SERVED = st.frozensets(st.sampled_from(MODELS), min_size=1)
 STEP_TIMEOUT = 30.0
-LOADS = st.builds(Load, draining=st.booleans(), stalled_seconds=st.sampled_from([0.0, STEP_TIMEOUT, STEP_TIMEOUT + 1]))
+LOADS = st.builds(
+    WorkerLoad, draining=st.booleans(), stalled_seconds=st.sampled_from([0.0, STEP_TIMEOUT, STEP_TIMEOUT + 1])
+)
 
 
 @dataclass
@@ -24,7 +26,7 @@ class NaiveWorker:
     member: Member
     models: frozenset[str]
     reported_at: float
-    load: Load = field(default_factory=Load)
+    load: WorkerLoad = field(default_factory=WorkerLoad)
 
     def takes(self, model: str, excluded: frozenset[str], now: float) -> bool:
         load, instance = self.load, self.member.identity.instance
@@ -57,7 +59,7 @@ class Fleets(RuleBasedStateMachine):
             self.fleet.remove(self.workers.pop(name).member)
 
     @rule(name=NAMES, load=LOADS)
-    def reports(self, name: str, load: Load) -> None:
+    def reports(self, name: str, load: WorkerLoad) -> None:
         if name in self.workers:
             worker = self.workers[name]
             worker.load, worker.reported_at = load, self.now
@@ -96,8 +98,8 @@ def test_a_worker_of_two_models_has_one_queue_for_both() -> None:
 def test_a_pressed_worker_counts_in_the_pool_of_each_of_its_models() -> None:
     made, _ = dispatcher(workers=())
     shared, other = made.attached(identity("both", "m", "n"), (), 0), made.attached(identity("one", "o"), (), 0)
-    made.reported(shared, Load(queue_seconds=QUEUE_SECONDS), 0)
+    made.reported(shared, WorkerLoad(queue_seconds=QUEUE_SECONDS), 0)
     assert made.overloaded(0) == {"m": True, "n": True, "o": False}
-    made.reported(other, Load(queue_seconds=QUEUE_SECONDS), 0)
+    made.reported(other, WorkerLoad(queue_seconds=QUEUE_SECONDS), 0)
     made.lost(shared)
     assert made.overloaded(0) == {"o": True}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from global_scheduler.core.fleet import Load
+from global_scheduler.core.fleet import WorkerLoad
 from global_scheduler.core.policies import POLICIES
 from serving.blocks import pack_digests, runs
 from tests.global_scheduler.driving import dispatcher, identity, placed, request
@@ -25,9 +25,9 @@ class TestEveryPolicy:
         other = made.attached(identity("other", "n"), (), 0)
         assert placed(made.dispatch(request("1", excluded=("a",)), 0)) == "b"
         assert placed(made.dispatch(request("2", model="n"), 0)) == other.identity.worker
-        made.reported(b, Load(draining=True), 0)
+        made.reported(b, WorkerLoad(draining=True), 0)
         assert [placed(made.dispatch(request(str(n)), 0)) for n in range(3, 6)] == ["a", "a", "a"]
-        made.reported(b, Load(stalled_seconds=31), 0)
+        made.reported(b, WorkerLoad(stalled_seconds=31), 0)
         assert [placed(made.dispatch(request(str(n)), 0)) for n in range(7, 10)] == ["a", "a", "a"], "makes no steps"
         assert made.dispatch(request("6", model="nobody's"), 0) is None
         made.check_invariants()
@@ -35,12 +35,12 @@ class TestEveryPolicy:
     def test_stale_members_get_nothing_until_they_report(self, policy: str) -> None:
         made, (a, b) = dispatcher(policy)
         assert made.dispatch(request("1"), now=6) is None
-        made.reported(a, Load(), now=6)
+        made.reported(a, WorkerLoad(), now=6)
         assert placed(made.dispatch(request("1"), now=6)) == "a"
         assert made.expired(6) == [b]
-        made.reported(b, Load(stalled_seconds=31), now=6)
+        made.reported(b, WorkerLoad(stalled_seconds=31), now=6)
         assert (made.expired(6), made.live(6)) == ([], [a]), "it talks, but makes no steps"
-        made.reported(b, Load(), now=6)
+        made.reported(b, WorkerLoad(), now=6)
         assert made.live(6) == [a, b]
         made.check_invariants()
 
@@ -66,7 +66,7 @@ class TestEveryPolicy:
         made.dispatch(request("1", digests=chain), 0)
         new = made.attached(identity("a", instance="2"), (), 0)
         made.lost(old)
-        made.reported(old, Load(draining=True), 0)
+        made.reported(old, WorkerLoad(draining=True), 0)
         made.accepted(old, request("0"), 0)
         made.ended(old, "1", 1, True, 5)
         made.progressed(old, runs([(7, 0)]), b"")

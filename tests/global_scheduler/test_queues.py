@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from global_scheduler.core.queues import Queues, level, slots
+from global_scheduler.core.outstanding_table import OutstandingTable, level, slots
 
 LENGTHS, CAPACITIES = st.integers(0, 100_000), st.integers(1, 512)
 
@@ -27,7 +27,7 @@ class QueuesMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.queues = Queues()
+        self.queues = OutstandingTable()
         self.lengths: dict[int, int] = {}
 
     @rule(slot=st.integers(0, 11))
@@ -65,7 +65,7 @@ TestQueues.settings = settings(max_examples=60, stateful_step_count=40, deadline
 
 
 def test_many_workers_are_not_asked_one_by_one() -> None:
-    queues = Queues()
+    queues = OutstandingTable()
     for slot in range(100):
         queues.join(slot, 10)
         queues.add(slot, 1 + slot % 7)

@@ -3,28 +3,28 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from global_scheduler.core.standings import Service, Standings
+from global_scheduler.core.client_service_table import ClientService, ClientServiceTable
 
 MOST_IDLE = 2
 CLIENTS = "abcde"
 SERVICES = st.builds(
-    Service, st.just(0.0), st.integers(0, 9).map(float), st.just(0.0), st.integers(0, 1), st.integers(0, 1)
+    ClientService, st.just(0.0), st.integers(0, 9).map(float), st.just(0.0), st.integers(0, 1), st.integers(0, 1)
 )
 # What a worker says of a client; None: the worker is lost.
 SAID = st.lists(st.tuples(st.sampled_from("vw"), st.sampled_from(CLIENTS), st.none() | SERVICES), max_size=60)
-Said = list[tuple[str, str, Service | None]]
+Said = list[tuple[str, str, ClientService | None]]
 
 
 class Everything:
     """Clients in the order in which they last became idle, or were idle and spoken of."""
 
     def __init__(self) -> None:
-        self.clients: dict[str, dict[str, Service]] = {}
+        self.clients: dict[str, dict[str, ClientService]] = {}
 
     def is_busy(self, client: str) -> bool:
         return any(service.waiting or service.running for service in self.clients[client].values())
 
-    def reported(self, worker: str, client: str, service: Service) -> None:
+    def reported(self, worker: str, client: str, service: ClientService) -> None:
         self._put(client, self.clients.get(client, {}) | {worker: service})
 
     def lost(self, worker: str) -> None:
@@ -38,7 +38,7 @@ class Everything:
             elif was_busy:
                 self._put(client, self.clients[client])
 
-    def _put(self, client: str, services: dict[str, Service]) -> None:
+    def _put(self, client: str, services: dict[str, ClientService]) -> None:
         self.clients.pop(client, None)
         self.clients[client] = services
         idle = [each for each in self.clients if not self.is_busy(each)]
@@ -48,7 +48,7 @@ class Everything:
 
 @given(said=SAID)
 def test_the_busy_and_the_latest_of_the_idle_are_remembered(said: Said) -> None:
-    standings, model = Standings(MOST_IDLE), Everything()
+    standings, model = ClientServiceTable(MOST_IDLE), Everything()
     for worker, client, service in said:
         if service is None:
             standings.lost(worker)
@@ -66,10 +66,10 @@ def test_the_busy_and_the_latest_of_the_idle_are_remembered(said: Said) -> None:
 
 
 def test_what_does_not_fit_is_of_those_that_were_idle_longest() -> None:
-    standings = Standings()
+    standings = ClientServiceTable()
     for client in "abc":
         for worker in "vw":
-            standings.reported(worker, client, Service(1.0, 1.0, 0.0, 0, 0))
-    standings.reported("v", "d", Service(1.0, 1.0, 0.0, 1, 0))
+            standings.reported(worker, client, ClientService(1.0, 1.0, 0.0, 0, 0))
+    standings.reported("v", "d", ClientService(1.0, 1.0, 0.0, 1, 0))
     assert list(standings.latest(5)) == ["d", "c", "b"]
     assert list(standings.latest(4)) == ["d", "c"]

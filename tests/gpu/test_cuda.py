@@ -10,10 +10,10 @@ import torch
 
 from local_worker.core.batch import Slice
 from local_worker.core.request import Request
-from local_worker.engine.packing import lone_slice
+from local_worker.engine.batch_inputs import lone_slice
 from local_worker.engine.runner import EngineOptions, TransformersEngine
 from local_worker.engine.sdpa import Sdpa
-from serving.sampling import Sampling
+from serving.sampling_params import SamplingParams
 from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request, run
 from tests.local_worker.engine.test_exactness import CONFIGS, make_model, prompts
 
@@ -42,7 +42,7 @@ def without_flashinfer(engine: TransformersEngine) -> TransformersEngine:
 
 
 def make_requests(count: int, **sampling: Any) -> list[Request]:
-    chosen = Sampling(**{"max_tokens": 12, "ignore_eos": True, **sampling})
+    chosen = SamplingParams(**{"max_tokens": 12, "ignore_eos": True, **sampling})
     return [make_request(text, arrival=number, sampling=chosen) for number, text in enumerate(prompts(count))]
 
 

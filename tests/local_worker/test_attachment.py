@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
-from local_worker.attachment import MOST_SERVICES, Attachment
-from local_worker.inventory import Inventory
-from local_worker.outbox import Outbox, Service
+from local_worker.attachment import MOST_SERVICES, SchedulerAttachment
+from local_worker.step_events import ClientAccountReport, StepEvents
+from local_worker.worker_snapshot import WorkerSnapshot
 from serving.blocks import pack_digests
 from serving.rpc.server import Server
 
@@ -48,13 +48,13 @@ class Listener(scheduler_pb2_grpc.SchedulerServicer):
 class Teller:
     """The worker's side: what its loop delivers goes to the inventory, then to the stream."""
 
-    def __init__(self, scheduler: str, inventory: Inventory) -> None:
+    def __init__(self, scheduler: str, inventory: WorkerSnapshot) -> None:
         self.inventory = inventory
-        self.attachment = Attachment(
+        self.attachment = SchedulerAttachment(
             scheduler=scheduler, secret=SECRET, inventory=inventory, drain=lambda: None, flush=lambda: None
         )
 
-    def deliver(self, out: Outbox) -> None:
+    def deliver(self, out: StepEvents) -> None:
         self.inventory.deliver(out)
         self.attachment.deliver(out)
 
@@ -70,7 +70,7 @@ async def attached(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Listen
     hello = scheduler_pb2.Hello(
         worker="w", instance="1", address="127.0.0.1:1", model=scheduler_pb2.ModelInfo(name="m")
     )
-    teller = Teller(f"127.0.0.1:{server.port}", Inventory(hello, rest_seconds=getattr(request, "param", 60.0)))
+    teller = Teller(f"127.0.0.1:{server.port}", WorkerSnapshot(hello, rest_seconds=getattr(request, "param", 60.0)))
     running = asyncio.create_task(teller.attachment.run())
     yield listener, teller
     running.cancel()
@@ -82,16 +82,16 @@ async def test_a_worker_whose_steps_fail_asks_for_no_requests_until_one_succeeds
 ) -> None:
     listener, teller = attached
     await listener.load(lambda load: not load.draining)
-    teller.deliver(Outbox(healthy=False))
+    teller.deliver(StepEvents(healthy=False))
     await listener.load(lambda load: load.draining)
-    teller.deliver(Outbox())
+    teller.deliver(StepEvents())
     await listener.load(lambda load: not load.draining)
 
 
 @pytest.mark.parametrize("attached", [0.2], indirect=True)
 async def test_a_worker_that_rests_asks_again_by_itself(attached: tuple[Listener, Teller]) -> None:
     listener, teller = attached
-    teller.deliver(Outbox(healthy=False))
+    teller.deliver(StepEvents(healthy=False))
     await listener.load(lambda load: load.draining)
     await listener.load(lambda load: not load.draining)
 
@@ -102,8 +102,8 @@ async def test_events_come_as_they_happen_and_the_last_word_counts(attached: tup
         assert (await listener.reports.get()).hello.worker == "w"
         await listener.load(lambda load: True)
         key = scheduler_pb2.AcceptedRequest(request_id="r", attempt=1)
-        teller.deliver(Outbox(cached=((1, 0), (2, 1), (5, 0)), evicted=(), accepted=[key]))
-        teller.deliver(Outbox(cached=((3, 2),), evicted=(5,)))
+        teller.deliver(StepEvents(cached=((1, 0), (2, 1), (5, 0)), evicted=(), accepted=[key]))
+        teller.deliver(StepEvents(cached=((3, 2),), evicted=(5,)))
         while not (report := await listener.reports.get()).HasField("progress"):
             pass
     (run,) = report.progress.cached
@@ -120,8 +120,8 @@ async def test_a_new_stream_begins_with_what_is_cached_and_running(
     ended = scheduler_pb2.RequestEnd(request_id="a", attempt=1)
     async with asyncio.timeout(WAIT):
         await listener.load(lambda load: True)
-        teller.deliver(Outbox(cached=((1, 0), (2, 1), (4, 1)), evicted=(), accepted=keys))
-        teller.deliver(Outbox(cached=(), evicted=(2,), ended=[ended]))
+        teller.deliver(StepEvents(cached=((1, 0), (2, 1), (4, 1)), evicted=(), accepted=keys))
+        teller.deliver(StepEvents(cached=(), evicted=(2,), ended=[ended]))
         listener.hang_up.set()
         while not (report := await listener.reports.get()).HasField("hello") or not report.hello.requests:
             pass
@@ -129,8 +129,8 @@ async def test_a_new_stream_begins_with_what_is_cached_and_running(
     assert [(run.parent, run.digests) for run in report.hello.cached] == [(0, pack_digests([1, 4]))]
 
 
-def idle(client: str) -> Service:
-    return Service(client, 1.0, 2.0, 3.0, 0, 0)
+def idle(client: str) -> ClientAccountReport:
+    return ClientAccountReport(client, 1.0, 2.0, 3.0, 0, 0)
 
 
 async def test_however_many_clients_there_were_a_new_stream_tells_them_in_reports_of_bounded_size(
@@ -141,7 +141,7 @@ async def test_however_many_clients_there_were_a_new_stream_tells_them_in_report
     async with asyncio.timeout(WAIT):
         await listener.load(lambda load: True)
         listener.hang_up.set()
-        teller.deliver(Outbox(services=[idle(name) for name in names]))
+        teller.deliver(StepEvents(services=[idle(name) for name in names]))
         while not (await listener.reports.get()).HasField("hello"):
             pass
     told: list[str] = []
@@ -157,17 +157,17 @@ async def test_however_many_clients_there_were_a_new_stream_tells_them_in_report
 
 
 def test_of_idle_clients_the_latest_are_remembered() -> None:
-    inventory = Inventory(scheduler_pb2.Hello(), most_idle=1)
-    busy = [Service("a", 1.0, 1.0, 0.0, 1, 0), Service("b", 1.0, 1.0, 0.0, 0, 1)]
-    inventory.deliver(Outbox(services=[*busy, idle("c"), idle("d")]))
+    inventory = WorkerSnapshot(scheduler_pb2.Hello(), most_idle=1)
+    busy = [ClientAccountReport("a", 1.0, 1.0, 0.0, 1, 0), ClientAccountReport("b", 1.0, 1.0, 0.0, 0, 1)]
+    inventory.deliver(StepEvents(services=[*busy, idle("c"), idle("d")]))
     assert list(inventory.services) == ["a", "b", "d"]
-    inventory.deliver(Outbox(services=[idle("a"), busy[0], idle("b")]))
+    inventory.deliver(StepEvents(services=[idle("a"), busy[0], idle("b")]))
     assert list(inventory.services) == ["a", "b"]
 
 
 async def test_requests_without_steps_are_told(attached: tuple[Listener, Teller]) -> None:
     listener, teller = attached
-    teller.deliver(Outbox(load=scheduler_pb2.Load(running=1)))
+    teller.deliver(StepEvents(load=scheduler_pb2.Load(running=1)))
     await listener.load(lambda load: load.stalled_seconds > 0.1)
-    teller.deliver(Outbox(load=scheduler_pb2.Load()))
+    teller.deliver(StepEvents(load=scheduler_pb2.Load()))
     await listener.load(lambda load: load.stalled_seconds == 0)

@@ -11,9 +11,9 @@ from fairlead.outcomes import FinishReason, Outcome
 from fairlead.prompt import as_prompt
 from fairlead.v1 import worker_pb2, worker_pb2_grpc
 from local_worker.backend import Backend
-from local_worker.outbox import Outbox, Sink
+from local_worker.fair_executor import FairExecutor
 from local_worker.service import TokenizerService, WorkerService
-from local_worker.turns import Turns
+from local_worker.step_events import Sink, StepEvents
 from serving.rpc.channel import secret_metadata
 from serving.rpc.server import Server
 
@@ -66,7 +66,7 @@ class Echo:
         events.ended.add(
             request_id=request_id, attempt=attempt, outcome=outcome.value, finish_reason=FinishReason.STOP.value
         )
-        self.service.deliver(Outbox(events={sink: events}))
+        self.service.deliver(StepEvents(events={sink: events}))
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ async def channel() -> AsyncIterator[tuple[Echo, grpc.aio.Channel]]:
     backend: Backend = echo
     server = Server("127.0.0.1:0")
     server.add(worker_pb2_grpc.add_WorkerServicer_to_server, echo.service, "fairlead.v1.Worker", SECRET)
-    tokenizer = TokenizerService(backend, Turns("tokenizer"))
+    tokenizer = TokenizerService(backend, FairExecutor("tokenizer"))
     server.add(worker_pb2_grpc.add_TokenizerServicer_to_server, tokenizer, "fairlead.v1.Tokenizer", SECRET)
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as opened:
@@ -153,5 +153,5 @@ async def test_steps_that_are_faster_than_the_stream_share_a_message_and_keep_th
     ((sink, _, _),) = echo.here
     for number in range(100):  # in one tick of the event loop: nothing is written meanwhile
         tokens = worker_pb2.Tokens(request_id="stays", token_ids=bytes([number]))
-        echo.service.deliver(Outbox(events={sink: worker_pb2.StepEvents(tokens=[tokens])}))
+        echo.service.deliver(StepEvents(events={sink: worker_pb2.StepEvents(tokens=[tokens])}))
     assert [tokens.token_ids[0] for tokens in (await next_events(call)).tokens] == list(range(100))

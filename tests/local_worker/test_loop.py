@@ -8,15 +8,15 @@ import pytest
 
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.v1 import worker_pb2
-from local_worker.core.batch import Batch, Pending, StepResult
+from local_worker.core.batch import Batch, PendingStep, StepResult
 from local_worker.core.job import Job
 from local_worker.core.output_text import OutputText
 from local_worker.core.request import Request
 from local_worker.engine.fake import FakeEngine
 from local_worker.loop import EngineLoop
-from local_worker.outbox import Outbox
+from local_worker.step_events import StepEvents
 from local_worker.tokenizer import ByteTokenizer
-from serving.sampling import Sampling
+from serving.sampling_params import SamplingParams
 from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request
 
 WAIT = 30
@@ -44,7 +44,7 @@ class Failing(FakeEngine):
         self.waits = list(waits)
         self.launches = list(launches)
 
-    def launch(self, batch: Batch) -> Pending:
+    def launch(self, batch: Batch) -> PendingStep:
         error = self.launches.pop(0) if self.launches else None
         if error is not None:
             raise error
@@ -57,7 +57,7 @@ class Listener:
     """Gets what a loop says."""
 
     def __init__(self, engine: FakeEngine) -> None:
-        self.outboxes: queue.Queue[Outbox] = queue.Queue()
+        self.outboxes: queue.Queue[StepEvents] = queue.Queue()
         self.deaths: queue.Queue[BaseException] = queue.Queue()
         self.batcher = make_batcher(token_budget=BUDGET)
         self.loop = EngineLoop(self.batcher, engine, self.outboxes.put, self.deaths.put)
@@ -68,7 +68,7 @@ class Listener:
     def submit(self, request: Request, *stop: str) -> None:
         self.loop.submit(Job("gateway", request, 1, OutputText(ByteTokenizer().decoder(), stop), 0.0))
 
-    def hear(self) -> Outbox:
+    def hear(self) -> StepEvents:
         """The next outbox, noted."""
         outbox = self.outboxes.get(timeout=WAIT)
         events = outbox.events.get("gateway", worker_pb2.StepEvents())
@@ -78,14 +78,14 @@ class Listener:
         self.ends += events.ended
         return outbox
 
-    def hear_ends(self, count: int) -> Outbox:
+    def hear_ends(self, count: int) -> StepEvents:
         """Until so many requests have ended in all; the last outbox."""
         while True:
             outbox = self.hear()
             if len(self.ends) >= count:
                 return outbox
 
-    def ask(self, number: int) -> tuple[Outcome, Outbox]:
+    def ask(self, number: int) -> tuple[Outcome, StepEvents]:
         self.submit(make_request([1, 2, 3], arrival=number))
         outbox = self.hear_ends(len(self.ends) + 1)
         return Outcome(self.ends[-1].outcome), outbox
@@ -148,7 +148,7 @@ def test_what_was_built_on_a_failed_step_ends_with_it_once() -> None:
 
 def test_a_step_that_cannot_be_launched_costs_nothing_of_the_one_under_way() -> None:
     listener = Listener(Failing(1, launches=[None, RuntimeError("out of memory")]))
-    listener.submit(make_request([1] * BUDGET, arrival=0, sampling=Sampling(max_tokens=1, ignore_eos=True)))
+    listener.submit(make_request([1] * BUDGET, arrival=0, sampling=SamplingParams(max_tokens=1, ignore_eos=True)))
     listener.submit(make_request([2] * 8, arrival=1))
     listener.loop.start()
     listener.hear_ends(2)
@@ -163,7 +163,7 @@ def everything(ahead: int) -> Listener:
     """Prompts longer than a step, shared prefixes, outputs of all lengths, a stop string."""
     listener = Listener(FakeEngine(257, 0.0, BLOCK, ahead))
     for number in range(12):
-        sampling = Sampling(max_tokens=1 + 7 * number, ignore_eos=True)
+        sampling = SamplingParams(max_tokens=1 + 7 * number, ignore_eos=True)
         prompt = [1] * (3 * BLOCK) + [number] * (1 + 17 * number)
         listener.submit(make_request(prompt, arrival=number, sampling=sampling), *["e"][: number % 2])
     listener.loop.start()
@@ -184,7 +184,7 @@ def test_what_callers_get_does_not_depend_on_running_ahead() -> None:
 @AHEAD
 def test_a_request_that_is_aborted_in_a_step_under_way_ends_once(ahead: int) -> None:
     listener = listening(FakeEngine(257, 0.0, BLOCK, ahead))
-    listener.submit(make_request([1], sampling=Sampling(max_tokens=2000, ignore_eos=True)))
+    listener.submit(make_request([1], sampling=SamplingParams(max_tokens=2000, ignore_eos=True)))
     while not listener.tokens:
         listener.hear()
     listener.loop.abort_all("gateway")

@@ -14,7 +14,7 @@ from tokenizers.models import WordLevel
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from local_worker.config import WorkerConfig
-from local_worker.model import FAKE_KV_TOKENS, Model, load_model
+from local_worker.model import FAKE_KV_TOKENS, ServedModel, load_model
 from serving.config import ConfigError
 
 SIZES = {
@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def load(folder: Path) -> Model:
+def load(folder: Path) -> ServedModel:
     return load_model(WorkerConfig(secret="s" * 16, model=str(folder), device="cpu", kv_tokens=64, threads=1))
 
 

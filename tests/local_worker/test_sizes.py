@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from local_worker.config import WorkerConfig
-from local_worker.core.limits import Limits
+from local_worker.core.limits import BatchLimits
 from local_worker.sizes import limits
 
 
-def limits_with(device: str, longest: int, **options: Any) -> Limits:
+def limits_with(device: str, longest: int, **options: Any) -> BatchLimits:
     return limits(WorkerConfig(secret="s" * 16, **options), device, longest)
 
 

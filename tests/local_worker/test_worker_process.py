@@ -10,7 +10,7 @@ from fairlead.outcomes import FinishReason, Outcome
 from fairlead.token_ids import pack_ids
 from fairlead.v1 import common_pb2, scheduler_pb2, scheduler_pb2_grpc, worker_pb2, worker_pb2_grpc
 from serving.rpc.channel import open_channel, secret_metadata
-from serving.sampling import Sampling
+from serving.sampling_params import SamplingParams
 from serving.wire import sampling_to_proto
 from tests.services import SECRET, StartService
 
@@ -27,7 +27,7 @@ def submit(
         client="ann",
         token_ids=pack_ids(prompt),
         generated_tokens=generated,
-        sampling=sampling_to_proto(Sampling(**sampling)),  # type: ignore[arg-type]
+        sampling=sampling_to_proto(SamplingParams(**sampling)),  # type: ignore[arg-type]
         weight=1.0,
     )
 

@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from gateway.core.call_events import Cancelled, Tick, Written
+from gateway.core.call_events import CallerCancelled, Tick, Written
 from gateway.core.call_states import CallState
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +35,7 @@ def test_a_page_without_a_place_is_refused(generator: ModuleType) -> None:
 def test_events_that_lead_to_one_state_share_an_arrow(generator: ModuleType) -> None:
     table = {
         CallState.FINISHING: {Written: (CallState.ENDED,), Tick: (CallState.FINISHING, CallState.ENDED)},
-        CallState.ENDED: {Cancelled: (CallState.ENDED,)},
+        CallState.ENDED: {CallerCancelled: (CallState.ENDED,)},
     }
     assert generator.drawing(table).splitlines() == [
         "```mermaid",

@@ -6,21 +6,21 @@ import re
 from gateway.app import GatewayConfig
 from global_scheduler.app import SchedulerConfig
 from local_worker.config import WorkerConfig
-from serving.environment import PREFIX, READ_ELSEWHERE, SHARED, Service, variable
+from serving.environment import PREFIX, READ_ELSEWHERE, SHARED, ServiceName, variable
 from tests.repo.test_text import ROOT, text_files
 
 NAME = re.compile(r"FAIRLEAD_[A-Z_]*[A-Z]\b")
-CONFIGS = {Service.GATEWAY: GatewayConfig, Service.SCHEDULER: SchedulerConfig, Service.WORKER: WorkerConfig}
+CONFIGS = {ServiceName.GATEWAY: GatewayConfig, ServiceName.SCHEDULER: SchedulerConfig, ServiceName.WORKER: WorkerConfig}
 INJECTED = {"FAIRLEAD_GATEWAY_PORT"}  # by Kubernetes, as the manifests' comments say
 WITH_NAMES_OF_THE_PAST = {ROOT / "CHANGELOG.md", ROOT / "tests"}
 
 
-def options(service: Service) -> set[str]:
+def options(service: ServiceName) -> set[str]:
     return {field.name for field in dataclasses.fields(CONFIGS[service])}
 
 
 def known() -> set[str]:
-    own = {variable(service, option) for service in Service for option in options(service) | {"config"}}
+    own = {variable(service, option) for service in ServiceName for option in options(service) | {"config"}}
     return own | READ_ELSEWHERE | {PREFIX + option.upper() for option in SHARED}
 
 
@@ -32,7 +32,7 @@ def test_no_file_names_a_variable_that_nobody_reads() -> None:
 
 
 def test_a_plain_name_is_of_an_option_that_several_services_have() -> None:
-    having = {option: [service for service in Service if option in options(service)] for option in SHARED}
+    having = {option: [service for service in ServiceName if option in options(service)] for option in SHARED}
     assert {option: services for option, services in having.items() if len(services) < 2} == {}
 
 

@@ -1,10 +1,9 @@
 """Measured systems where they differ from the baselines that are offered."""
 
-from global_scheduler.core.policies import Choice
-from global_scheduler.core.policies.base import PolicyConfig as RouteConfig
-from global_scheduler.core.policies.base import Request as Placed
+from global_scheduler.core.outstanding_table import OutstandingTable
+from global_scheduler.core.policies import Candidates
+from global_scheduler.core.policies.base import RoutePolicyConfig, RouteRequest
 from global_scheduler.core.policies.preble import Preble
-from global_scheduler.core.queues import Queues
 from reproduction.baselines import MOST_SORTED, PrebleFixed, SglangLpm
 from serving.cost import WeightedTokens
 from tests.local_worker.core.test_policies import CONFIG, Driver
@@ -29,14 +28,14 @@ def test_sglang_sorts_by_match_until_too_many_wait() -> None:
 
 
 def test_a_match_is_never_left_however_long_its_queue() -> None:
-    queues = Queues()
+    queues = OutstandingTable()
     for slot in range(2):
         queues.join(slot, 1)
     queues.add(0, 100)
-    request = Placed("r", 1, "client", "model", b"", 100, 1000)
-    config = RouteConfig(1, WeightedTokens())
-    matched = Choice(candidates=0b11, longest=0b01, matched_tokens=51, waiting=0b01, queues=queues)
+    request = RouteRequest("r", 1, "client", "model", b"", 100, 1000)
+    config = RoutePolicyConfig(1, WeightedTokens())
+    matched = Candidates(candidates=0b11, longest=0b01, matched_tokens=51, waiting=0b01, queues=queues)
     assert PrebleFixed(config).select(request, matched) == 0
     assert Preble(config).select(request, matched) == 1
-    half = Choice(candidates=0b11, longest=0b01, matched_tokens=50, waiting=0b01, queues=queues)
+    half = Candidates(candidates=0b11, longest=0b01, matched_tokens=50, waiting=0b01, queues=queues)
     assert PrebleFixed(config).select(request, half) == 1

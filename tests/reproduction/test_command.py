@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.report import Chart, Line
+from cli.report import Chart, ChartLine
 from reproduction import __main__ as command
 from reproduction.__main__ import main
 from reproduction.item import Finding, Item, Report, Study
@@ -21,7 +21,9 @@ CALLS = Scenario(ClusterSpec(), Streams((Stream(client="a", per_minute=60.0, out
 
 def small(sources: Sources) -> Study:
     def read(runs: object) -> Report:
-        return Report([("n",), (1,)], [Chart("t", "x", "y", [Line("l", [1.0], [1.0])])], [Finding("c", "p", "o", True)])
+        return Report(
+            [("n",), (1,)], [Chart("t", "x", "y", [ChartLine("l", [1.0], [1.0])])], [Finding("c", "p", "o", True)]
+        )
 
     return Study("Four calls.", {"calls": CALLS}, read)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cli.report import Chart, Line
+from cli.report import Chart, ChartLine
 from cli.writing import write
 from fairlead.outcomes import Outcome
 from reproduction import vtc_measured, vtc_real, vtc_tables
@@ -27,16 +27,16 @@ from reproduction.streams import Stream, Streams
 from reproduction.total_times import A10G, A100, Distances, left_out, uniform_rates
 from reproduction.vtc_measured import Pair
 from reproduction.writing import table
-from simulation.call import Call
-from simulation.job import Job
+from simulation.call import SimulatedCall
 from simulation.measures import received
-from simulation.run import Record, Run, Scenario
+from simulation.run import CallResult, Scenario, SimulationRun
+from simulation.simulation_job import SimulationJob
 from simulation.spec import ClusterSpec, WorkerSpec
 from simulation.traces import SourceMissing
 
 
-def record(client: str, arrival: float, first: float, ended: float, tokens: tuple[int, int] = (100, 50)) -> Record:
-    return Record(
+def record(client: str, arrival: float, first: float, ended: float, tokens: tuple[int, int] = (100, 50)) -> CallResult:
+    return CallResult(
         number=1,
         client=client,
         app="default",
@@ -54,8 +54,8 @@ def record(client: str, arrival: float, first: float, ended: float, tokens: tupl
     )
 
 
-def made(*records: Record) -> Run:
-    return Run(records, {}, max(r.ended for r in records), 0, None)
+def made(*records: CallResult) -> SimulationRun:
+    return SimulationRun(records, {}, max(r.ended for r in records), 0, None)
 
 
 def test_a_client_receives_its_prompt_at_once_and_its_output_evenly() -> None:
@@ -184,7 +184,7 @@ def test_a_branch_quotes_the_answer_that_it_continues() -> None:
     workload = Programs((Sender("a", Tree(2, height=2), 2.0),), 1.0).make()
     first = next(iter(workload.first()))
     first.outcome, first.ended_at = Outcome.COMPLETED, 9.0
-    children: Sequence[Call] = list(workload.ended(first))
+    children: Sequence[SimulatedCall] = list(workload.ended(first))
     assert len(children) == 2
     for child in children:
         assert child.arrival == 9.0
@@ -242,7 +242,7 @@ def sources(tmp_path: Path) -> Sources:
     return Sources(tmp_path)
 
 
-def clients_of(job: Job) -> dict[str, str]:
+def clients_of(job: SimulationJob) -> dict[str, str]:
     """With their applications."""
     match job:
         case Scenario(workload=Streams(streams=senders) | Programs(senders=senders)):
@@ -252,7 +252,7 @@ def clients_of(job: Job) -> dict[str, str]:
     return {f"client {number:02}": "default" for number in range(27)}
 
 
-def stub(job: Job) -> Any:
+def stub(job: SimulationJob) -> Any:
     """A result as a job could have it: everybody is served again and again for 15 min, the next one twice as much."""
     if isinstance(job, Pair):
         return distances(agreement(job.name), agreement(job.name))
@@ -271,7 +271,7 @@ def stub(job: Job) -> Any:
     return replace(made(*records), actual=actual)
 
 
-def ending(run: Run, seconds: float) -> Run:
+def ending(run: SimulationRun, seconds: float) -> SimulationRun:
     return replace(run, records=tuple(r for r in run.records if r.ended <= seconds), seconds=seconds)
 
 
@@ -343,7 +343,7 @@ def test_bars_and_curves_are_drawn(name: str, sources: Sources, tmp_path: Path) 
 
 def test_a_picture_says_large_numbers_in_full_and_how_many_lines_it_does_not_name(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    lines = [Line(f"client {n}", [0.0, 1.0], [0.0, 3_000_000.0 + n]) for n in range(27)]
+    lines = [ChartLine(f"client {n}", [0.0, 1.0], [0.0, 3_000_000.0 + n]) for n in range(27)]
     write(tmp_path, "many", Report([("n",)], [Chart("service", "seconds", "service units", lines)]))
     drawn = (tmp_path / "many.svg").read_text()
     assert "<!-- 3,000,000 -->" in drawn

@@ -13,20 +13,20 @@ from reproduction.agreement import compare, simulate
 from reproduction.fitted import SLORA
 from reproduction.reference import read_run, run_names
 from serving.cost import MICRO
-from simulation.call import Call
-from simulation.cluster import Cluster
+from simulation.call import SimulatedCall
+from simulation.cluster import SimulatedCluster
 from simulation.traces import SourceMissing
 from simulation.workload import OpenLoop
 
 COLUMNS = ("client", "arrival_s", "input_tokens", "output_tokens", "first_token_s", "latency_s")
-Measured = Callable[[Call], tuple[float, float]]
+Measured = Callable[[SimulatedCall], tuple[float, float]]
 
 
-def faithful(call: Call) -> tuple[float, float]:
+def faithful(call: SimulatedCall) -> tuple[float, float]:
     return call.first_token_latency, call.latency
 
 
-def late(call: Call) -> tuple[float, float]:
+def late(call: SimulatedCall) -> tuple[float, float]:
     """Only client 1 waits, 30 s more."""
     extra = 30.0 if call.client == "1" else 0.0
     return call.first_token_latency + extra, call.latency + extra
@@ -43,7 +43,7 @@ def measure(folder: Path, name: str, measured: Measured) -> None:
     write(folder, name, [(n % 3 and 1, n * 0.2, 256, 128, 0.0, 0.0) for n in range(240)])
     run = read_run(folder, name)
     calls = run.calls()
-    Cluster(run.spec(SLORA[run.pool]), OpenLoop(calls)).run()
+    SimulatedCluster(run.spec(SLORA[run.pool]), OpenLoop(calls)).run()
     write(
         folder,
         name,

@@ -12,13 +12,13 @@ from reproduction.fitted import SLORA
 from reproduction.slora import ADAPTER_TOKENS, DECODES_BETWEEN_PREFILLS
 from reproduction.systems import slora
 from serving.cost import MICRO
-from serving.sampling import Sampling
+from serving.sampling_params import SamplingParams
 from simulation.decode_runs import RunBatcher
-from simulation.prompts import CHAIN_SEED, Segments, digests_of
+from simulation.prompts import CHAIN_SEED, PromptSegments, digests_of
 from simulation.step_time import TILE, StepTime
 from tests.reproduction.slora_model import Asked, Router
 
-SEGMENTS = Segments()
+SEGMENTS = PromptSegments()
 A10G = SLORA["a10g llama-2-7b"]
 
 
@@ -35,7 +35,7 @@ def request(number: int, client: str, prompt: int, output: int) -> Request:
         prompt_tokens=prompt,
         digests=list(digests_of(tokens, 4)),
         chain_seed=CHAIN_SEED,
-        sampling=Sampling(max_tokens=output, ignore_eos=True),
+        sampling=SamplingParams(max_tokens=output, ignore_eos=True),
         arrival=number,
     )
 

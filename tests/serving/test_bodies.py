@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from fairlead.errors import QueueFull
-from serving.rpc.bodies import WAITING, Bodies
-from serving.rpc.room import Room
+from serving.rpc.concurrency_limiter import ConcurrencyLimiter
+from serving.rpc.message_body_limiter import WAITING, MessageBodyLimiter
 
 Received = asyncio.Task[bytes]
 
@@ -33,7 +33,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def begin(bodies: Bodies, *connections: str) -> tuple[list[Call], list[Received]]:
+async def begin(bodies: MessageBodyLimiter, *connections: str) -> tuple[list[Call], list[Received]]:
     """A call of each connection, which have done what they can without their messages."""
     calls = [Call(connection) for connection in connections]
     tasks = [asyncio.create_task(bodies.receive(call)) for call in calls]
@@ -43,7 +43,7 @@ async def begin(bodies: Bodies, *connections: str) -> tuple[list[Call], list[Rec
 
 
 async def test_connections_take_turns() -> None:
-    bodies = Bodies(places=4, seconds=1000, patience=1000)
+    bodies = MessageBodyLimiter(places=4, seconds=1000, patience=1000)
     calls, tasks = await begin(bodies, *"aaaabcdbbbe")
     assert [call.is_read for call in calls] == [True, False, False, False, True, True, True, *[False] * 4]
     order = []
@@ -61,7 +61,7 @@ async def test_connections_take_turns() -> None:
 
 
 async def test_who_waits_too_long_takes_a_place_of_whoever_has_most() -> None:
-    bodies = Bodies(places=8, seconds=1000, patience=0.01)
+    bodies = MessageBodyLimiter(places=8, seconds=1000, patience=0.01)
     _, slow = await begin(bodies, *"aabbccd")
     patient, waiting = await begin(bodies, *"eea")
     _, refused = await asyncio.wait(slow, return_when=asyncio.FIRST_COMPLETED)
@@ -78,7 +78,7 @@ async def test_who_waits_too_long_takes_a_place_of_whoever_has_most() -> None:
 
 
 async def test_a_caller_that_leaves_gives_its_place_back() -> None:
-    bodies = Bodies(places=4, seconds=1000, patience=1000)
+    bodies = MessageBodyLimiter(places=4, seconds=1000, patience=1000)
     calls, tasks = await begin(bodies, *"aaa")
     tasks[1].cancel()
     tasks[0].cancel()
@@ -89,7 +89,7 @@ async def test_a_caller_that_leaves_gives_its_place_back() -> None:
 
 
 async def test_few_wait() -> None:
-    bodies = Bodies(places=4, seconds=1000, patience=1000)
+    bodies = MessageBodyLimiter(places=4, seconds=1000, patience=1000)
     _, tasks = await begin(bodies, *("a" * 2 * WAITING))
     refused = [task for task in tasks if task.done()]
     assert len(tasks) - len(refused) == WAITING // 2 + 1
@@ -101,7 +101,7 @@ async def test_few_wait() -> None:
 
 
 def test_a_room_has_places_left_for_newcomers() -> None:
-    room = Room(8, "inside")
+    room = ConcurrencyLimiter(8, "inside")
     for _ in range(4):
         room.enter("a")
     with pytest.raises(QueueFull, match="4 inside, 4 of them of this connection; at most 8"):

@@ -9,7 +9,7 @@ from gateway.app import GatewayConfig
 from global_scheduler.app import SchedulerConfig
 from local_worker.config import WorkerConfig
 from serving.config import ConfigError, load, option, require
-from serving.environment import Service
+from serving.environment import ServiceName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class Settings:
 
 
 def settings(*argv: str, **environ: str) -> Settings:
-    return load(Settings, Service.WORKER, argv, environ, prog="test")
+    return load(Settings, ServiceName.WORKER, argv, environ, prog="test")
 
 
 def yaml_file(folder: Path, text: str) -> str:
@@ -171,7 +171,7 @@ def test_no_service_takes_numbers_or_ports_that_fail_later(cls: type[GatewayConf
     wrong += [(flag, "127.0.0.1:99999") for flag in ("--listen", "--metrics", "--health-listen")]
     for flag, value in wrong:
         with pytest.raises(ConfigError) as raised:
-            load(cls, Service.GATEWAY, [flag, value, "--secret", "sixteen letters!"], {}, prog="test")
+            load(cls, ServiceName.GATEWAY, [flag, value, "--secret", "sixteen letters!"], {}, prog="test")
         assert flag.strip("-").replace("-", "_") in str(raised.value).replace("-", "_")
         assert value in str(raised.value)
 
@@ -181,4 +181,4 @@ def test_no_service_takes_numbers_or_ports_that_fail_later(cls: type[GatewayConf
 )
 def test_a_workers_own_limits(flag: str, value: str) -> None:
     with pytest.raises(ConfigError, match=f"got {value}"):
-        load(WorkerConfig, Service.WORKER, [flag, value, "--secret", "sixteen letters!"], {}, prog="test")
+        load(WorkerConfig, ServiceName.WORKER, [flag, value, "--secret", "sixteen letters!"], {}, prog="test")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from serving.environment import Service, variables
+from serving.environment import ServiceName, variables
 
 OPTIONS = ("name", "policy", "secret", "config")
 
@@ -14,19 +14,19 @@ def test_an_option_of_one_service_carries_its_name() -> None:
         "FAIRLEAD_WORKER_POLICY": "c",
         "PATH": "/bin",
     }
-    for service in Service:
+    for service in ServiceName:
         assert variables(service, OPTIONS, environ) == {"policy": f"FAIRLEAD_{service}_POLICY"}
 
 
 def test_a_shared_option_may_be_plain_and_the_services_own_wins() -> None:
     environ = {"FAIRLEAD_SECRET": "all", "FAIRLEAD_WORKER_SECRET": "own"}
-    assert variables(Service.WORKER, OPTIONS, environ) == {"secret": "FAIRLEAD_WORKER_SECRET"}
-    assert variables(Service.GATEWAY, OPTIONS, environ) == {"secret": "FAIRLEAD_SECRET"}
+    assert variables(ServiceName.WORKER, OPTIONS, environ) == {"secret": "FAIRLEAD_WORKER_SECRET"}
+    assert variables(ServiceName.GATEWAY, OPTIONS, environ) == {"secret": "FAIRLEAD_SECRET"}
 
 
 def test_what_other_parts_read_and_shared_options_that_this_service_lacks_are_known() -> None:
     environ = {"FAIRLEAD_API_KEY": "x", "FAIRLEAD_CACHE": "/somewhere", "FAIRLEAD_REDIS": "redis://x"}
-    assert variables(Service.WORKER, OPTIONS, environ) == {}
+    assert variables(ServiceName.WORKER, OPTIONS, environ) == {}
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_what_other_parts_read_and_shared_options_that_this_service_lacks_are_kn
 )
 def test_an_unknown_variable_is_refused_with_the_nearest_known_one(name: str, nearest: str | None) -> None:
     with pytest.raises(ValueError, match=r"^no such variable: ") as caught:
-        variables(Service.WORKER, OPTIONS, {name: "7000", "FAIRLEAD_SECRET": "x"})
+        variables(ServiceName.WORKER, OPTIONS, {name: "7000", "FAIRLEAD_SECRET": "x"})
     named = f"{name} (nearest: {nearest})" if nearest else name
     forms = "FAIRLEAD_GATEWAY_..., FAIRLEAD_SCHEDULER_... or FAIRLEAD_WORKER_..."
     assert str(caught.value) == f"no such variable: {named}; an option of one service is {forms}"
@@ -50,7 +50,7 @@ def test_an_unknown_variable_is_refused_with_the_nearest_known_one(name: str, ne
 
 def test_every_unknown_variable_is_named_at_once() -> None:
     with pytest.raises(ValueError, match=r"FAIRLEAD_NAME \(nearest: FAIRLEAD_WORKER_NAME\), FAIRLEAD_QXZ;"):
-        variables(Service.WORKER, OPTIONS, {"FAIRLEAD_QXZ": "", "FAIRLEAD_NAME": ""})
+        variables(ServiceName.WORKER, OPTIONS, {"FAIRLEAD_QXZ": "", "FAIRLEAD_NAME": ""})
 
 
 # https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables, and Docker's legacy links.
@@ -68,5 +68,5 @@ def test_what_kubernetes_and_docker_inject_for_a_service_of_our_name_is_passed_o
         f"{name}_NAME": "/app/gateway",
         f"{name}_ENV_PYTHONUNBUFFERED": "1",
     }
-    for service in Service:
+    for service in ServiceName:
         assert variables(service, OPTIONS, injected) == {}

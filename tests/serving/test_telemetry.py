@@ -5,9 +5,9 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from fairlead.outcomes import FinishReason, Outcome
-from serving.sampling import Sampling
+from serving.sampling_params import SamplingParams
 from serving.telemetry.records import CallRecord, InteractionRecord
-from serving.telemetry.traces import MOST_CALLS, Keep, Traces, otlp_processor
+from serving.telemetry.traces import MOST_CALLS, TailSampler, Traces, otlp_processor
 from tests.otlp import Receiver
 
 SECOND = 1_000_000_000
@@ -16,16 +16,16 @@ PHASES = ["admit", "select", "queue", "prefill", "decode"]
 CALL = CallRecord(
     client="acme/ann", app="agent", interaction="i1", stage=0, request_id="r1", model="m", worker="w1", policy="dlpm",
     worker_instance="w1-1", scheduler="s1-1",
-    sampling=Sampling(max_tokens=7, temperature=0.5), service=11.0, tier="gold", retries=1, matched_tokens=16,
+    sampling=SamplingParams(max_tokens=7, temperature=0.5), service=11.0, tier="gold", retries=1, matched_tokens=16,
     outcome=Outcome.COMPLETED, finish_reason=FinishReason.STOP, prompt_tokens=9, cached_tokens=4, output_tokens=3,
     received=NOW, admitted=NOW + 1, dispatched=NOW + 30, queued=NOW + 40, scheduled=NOW + 500, first_token=NOW + 900,
     finished=NOW + 2000,
 )  # fmt: skip
 
-ALL = Keep(ratio=1.0)
+ALL = TailSampler(ratio=1.0)
 
 
-def export(endpoint: str, *records: CallRecord | InteractionRecord, keep: Keep = ALL) -> Traces:
+def export(endpoint: str, *records: CallRecord | InteractionRecord, keep: TailSampler = ALL) -> Traces:
     traces = Traces(otlp_processor({"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}), keep)
     for record in records:
         if isinstance(record, CallRecord):
@@ -179,15 +179,15 @@ def test_nothing_is_exported_unless_configured(
     assert receiver.spans == []
 
 
-NEVER = Keep(ratio=0.0, slow_seconds=1.0)
+NEVER = TailSampler(ratio=0.0, slow_seconds=1.0)
 
 
 def test_of_ordinary_interactions_the_ratio_is_exported(receiver: Receiver, endpoint: str) -> None:
     calls = [replace(CALL, interaction=f"i{number}") for number in range(400)]
-    export(endpoint, *calls, keep=Keep(ratio=0.25))
+    export(endpoint, *calls, keep=TailSampler(ratio=0.25))
     chosen = {span.trace_id for span in receiver.named("chat m")}
     assert 50 < len(chosen) < 150, "ids are hashes: 100 and a little more or less"
-    again = export(endpoint, *calls, keep=Keep(ratio=0.25))
+    again = export(endpoint, *calls, keep=TailSampler(ratio=0.25))
     assert again.find("i399"), "what is not exported is remembered"
     assert {span.trace_id for span in receiver.named("chat m")} == chosen, "every gateway chooses the same"
 
@@ -237,7 +237,7 @@ def test_the_callers_decision_stands(receiver: Receiver, endpoint: str, flags: s
     above = f"00-{'ab' * 16}-{'cd' * 8}-{flags}"
     for ratio in (0.0, 1.0):
         receiver.spans.clear()
-        export(endpoint, replace(CALL, traceparent=above), keep=Keep(ratio=ratio))
+        export(endpoint, replace(CALL, traceparent=above), keep=TailSampler(ratio=ratio))
         assert len(receiver.named("chat m")) == exported
 
 

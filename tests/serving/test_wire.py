@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from fairlead.errors import InvalidRequest
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.v1 import common_pb2
-from serving.sampling import Sampling
+from serving.sampling_params import SamplingParams
 from serving.wire import sampling_from_proto, sampling_to_proto
 
 FRACTION = st.floats(0, 1, width=32)
 SAMPLINGS = st.builds(
-    Sampling,
+    SamplingParams,
     max_tokens=st.integers(1, 2**32 - 1),
     temperature=st.floats(0, 100, width=32),
     top_k=st.integers(0, 2**32 - 1),
@@ -28,13 +28,13 @@ SAMPLINGS = st.builds(
 
 
 @given(SAMPLINGS)
-def test_sampling_survives_the_wire(sampling: Sampling) -> None:
+def test_sampling_survives_the_wire(sampling: SamplingParams) -> None:
     data = sampling_to_proto(sampling).SerializeToString()
     assert sampling_from_proto(common_pb2.SamplingParams.FromString(data)) == sampling
 
 
 def test_absent_fields_are_defaults() -> None:
-    assert sampling_from_proto(common_pb2.SamplingParams()) == Sampling()
+    assert sampling_from_proto(common_pb2.SamplingParams()) == SamplingParams()
 
 
 def test_a_zero_that_was_sent_is_not_absent() -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from fairlead.errors import InvalidRequest
-from simulation.rows import Row
 from simulation.run import Scenario
 from simulation.spec import ClusterSpec, WorkerSpec
-from simulation.step_time import Coefficients, Measured
-from simulation.traces import Trace
-from simulation.what_if.alone import Times, alone_with, times_alone
+from simulation.step_time import Coefficients, MeasuredProfile
+from simulation.trace_rows import TraceRow
+from simulation.traces import TraceWorkload
+from simulation.what_if.alone import LoneTimes, alone_with, times_alone
 from simulation.what_if.baseline import Baseline, Isolation
 from simulation.what_if.capacity import capacity_of
 from simulation.what_if.fair_shares import FairShares, asks_of, window_of
@@ -20,20 +20,24 @@ from simulation.what_if.summary import Summary, summarize
 
 SECOND = Coefficients(step=1.0, sequence=0.0, weights=0.0, token=0.0, context=0.0, pair=0.0)
 WORKER = WorkerSpec(
-    profile=Measured(coefficients=SECOND, kv_tokens=1600), policy="fcfs", kv_tokens=1600, max_running=1, block_tokens=16
+    profile=MeasuredProfile(coefficients=SECOND, kv_tokens=1600),
+    policy="fcfs",
+    kv_tokens=1600,
+    max_running=1,
+    block_tokens=16,
 )
 POOL = ClusterSpec(worker=WORKER, network_seconds=0.0)
 
 
-def trace(tmp_path: Path, *rows: tuple[float, str, int, int]) -> Trace:
+def trace(tmp_path: Path, *rows: tuple[float, str, int, int]) -> TraceWorkload:
     """Rows of arrival, client, input and output tokens."""
     path = tmp_path / "trace.csv"
     lines = [",".join(map(str, row)) for row in rows]
     path.write_text("\n".join(["arrival_s,client,input_tokens,output_tokens", *lines]))
-    return Trace(path)
+    return TraceWorkload(path)
 
 
-def held_against(given: Trace, capacity: float) -> Baseline:
+def held_against(given: TraceWorkload, capacity: float) -> Baseline:
     rows = given.rows()
     asks = asks_of(rows, WORKER)
     shares = FairShares(asks, capacity, window_of(asks.values()))
@@ -45,7 +49,7 @@ def test_alone_a_client_has_the_pool_as_fast_as_its_share_of_it(tmp_path: Path) 
     given = trace(tmp_path, (0.0, "a", 100, 100), (0.0, "b", 1, 1), (0.0, "b", 2000, 1))
     times = held_against(given, capacity=20.0).alone
     assert set(times) == {1, 2}, "nobody takes the third"
-    assert times[2] == Times(first_token=2.0, latency=2.0), "a step on half of the pool"
+    assert times[2] == LoneTimes(first_token=2.0, latency=2.0), "a step on half of the pool"
     assert times[1].first_token == pytest.approx(1 / 0.7)
 
 
@@ -73,7 +77,7 @@ def test_a_trace_of_which_nothing_can_be_served_has_no_capacity(tmp_path: Path) 
 
 
 def test_alone_a_call_waits_only_for_its_own_clients_answers() -> None:
-    row = Row(arrival=10.0, client="a", app="", input_tokens=1, output_tokens=1)
+    row = TraceRow(arrival=10.0, client="a", app="", input_tokens=1, output_tokens=1)
     own = {3: row, 5: replace(row, arrival=12.0, after=(2, 3)), 9: replace(row, arrival=14.0, after=(4,))}
     assert [(one.arrival, one.after) for one in alone_with(own, 10.0)] == [(0.0, ()), (2.0, (0,)), (4.0, (1,))]
 

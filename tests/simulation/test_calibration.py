@@ -12,9 +12,9 @@ from cli.__main__ import main
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import inference_pb2_grpc
 from local_worker.core.batch import StepResult
-from serving.sampling import Sampling
+from serving.sampling_params import SamplingParams
 from simulation.calibration import Timing, fit
-from simulation.step_time import Coefficients, Measured, StepTime
+from simulation.step_time import Coefficients, MeasuredProfile, StepTime
 from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request
 from tests.services import Stack
 
@@ -27,7 +27,7 @@ def timed(of: Coefficients, prompts: Sequence[int]) -> list[Timing]:
     """Prompts that come at once to a worker with these coefficients, whose own batcher makes the steps."""
     steps = StepTime(of)
     batcher = make_batcher(pages=8192 // BLOCK, token_budget=BUDGET, max_prompt_tokens=2048)
-    sampling = Sampling(max_tokens=OUTPUT, ignore_eos=True)
+    sampling = SamplingParams(max_tokens=OUTPUT, ignore_eos=True)
     requests = [make_request([n] * length, arrival=n, sampling=sampling) for n, length in enumerate(prompts)]
     for request in requests:
         batcher.submit(request, 0.0)
@@ -45,7 +45,7 @@ def timed(of: Coefficients, prompts: Sequence[int]) -> list[Timing]:
     ]
 
 
-def calibrated(of: Coefficients) -> Measured:
+def calibrated(of: Coefficients) -> MeasuredProfile:
     timings = [timing for length in LENGTHS for timing in timed(of, [length])]
     timings += [timing for beside in BESIDE[1:] for timing in timed(of, [SHORT] * beside)]
     return fit(timings, 1000, BUDGET)
@@ -103,7 +103,7 @@ def test_too_few_kinds_of_calls_are_refused(timings: list[Timing]) -> None:
 def test_a_profile_survives_its_file(tmp_path: Path) -> None:
     measured = calibrated(OF)
     measured.write(tmp_path / "profile.json")
-    assert Measured.read(tmp_path / "profile.json") == measured
+    assert MeasuredProfile.read(tmp_path / "profile.json") == measured
 
 
 @pytest.mark.parametrize(("option", "value"), [("--kv-tokens", "-1"), ("--token-budget", "0"), ("--max-tokens", "1")])
@@ -141,4 +141,4 @@ def test_a_running_worker_is_timed_or_the_reason_is_one_line(
         stack.await_workers(stub)
         assert main(command) == 0
     assert "48 calls timed" in capsys.readouterr().out  # two lengths, and 2, 4 and 8 short calls, three times
-    assert Measured.read(out).kv_tokens == 4096
+    assert MeasuredProfile.read(out).kv_tokens == 4096

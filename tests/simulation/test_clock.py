@@ -3,12 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulation.clock import Clock
+from simulation.clock import VirtualClock
 
 
 @given(st.lists(st.floats(0, 1e6)))
 def test_events_come_in_order_of_time_and_ties_in_order_of_planning(times: list[float]) -> None:
-    clock, seen = Clock(), list[tuple[float, int]]()
+    clock, seen = VirtualClock(), list[tuple[float, int]]()
     for number, time in enumerate(times):
         clock.at(time, lambda number=number: seen.append((clock.now, number)))  # type: ignore[misc]
     clock.run()
@@ -16,7 +16,7 @@ def test_events_come_in_order_of_time_and_ties_in_order_of_planning(times: list[
 
 
 def test_the_past_is_now_and_until_is_a_pause() -> None:
-    clock, seen = Clock(), list[float]()
+    clock, seen = VirtualClock(), list[float]()
     clock.at(5.0, lambda: clock.at(1.0, lambda: seen.append(clock.now)))
     clock.at(9.0, lambda: seen.append(clock.now))
     clock.run(until=7.0)

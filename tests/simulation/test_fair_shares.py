@@ -3,15 +3,15 @@
 import pytest
 
 from fairlead.outcomes import Outcome
-from simulation.rows import Row
-from simulation.run import Record, Run
+from simulation.run import CallResult, SimulationRun
 from simulation.spec import WorkerSpec
+from simulation.trace_rows import TraceRow
 from simulation.what_if.baseline import Baseline
-from simulation.what_if.fair_shares import Ask, FairShares, asks_of, window_of
+from simulation.what_if.fair_shares import FairShares, ServiceDemand, asks_of, window_of
 
 
-def ask(client: str, second: float, service: float) -> Ask:
-    return Ask(client, second, prompt=service, output=0.0)
+def ask(client: str, second: float, service: float) -> ServiceDemand:
+    return ServiceDemand(client, second, prompt=service, output=0.0)
 
 
 @pytest.fixture
@@ -39,10 +39,10 @@ def test_what_is_open_to_a_client_is_what_the_others_leave_and_at_least_an_equal
 def test_a_call_that_no_worker_takes_asks_for_nothing() -> None:
     worker = WorkerSpec(max_prompt_tokens=100, kv_tokens=160)
     rows = [
-        Row(arrival=float(n), client="a", app="", input_tokens=tokens, output_tokens=50)
+        TraceRow(arrival=float(n), client="a", app="", input_tokens=tokens, output_tokens=50)
         for n, tokens in enumerate((100, 101))
     ]
-    asks = asks_of([*rows, Row(arrival=2.0, client="a", app="", input_tokens=100, output_tokens=61)], worker)
+    asks = asks_of([*rows, TraceRow(arrival=2.0, client="a", app="", input_tokens=100, output_tokens=61)], worker)
     assert {number: one.service for number, one in asks.items()} == {1: 200.0}
     shares = FairShares(asks, 10.0, 10.0)
     assert not shares.is_within(2)
@@ -53,8 +53,8 @@ def test_windows_are_a_minute_or_a_twentieth_of_a_shorter_trace() -> None:
     assert [window_of([ask("a", span, 1.0)]) for span in spans] == [0.5, 5.0, 60.0]
 
 
-def record(number: int, client: str, first: float, ended: float) -> Record:
-    return Record(
+def record(number: int, client: str, first: float, ended: float) -> CallResult:
+    return CallResult(
         number=number,
         client=client,
         app="",
@@ -85,10 +85,10 @@ def record(number: int, client: str, first: float, ended: float) -> Record:
 def test_jain_is_over_service_relative_to_the_fair_share_of_what_was_asked_for(
     light: tuple[float, float], flood: list[tuple[float, float]], expected: float
 ) -> None:
-    asks = {1: ask("light", 0.0, 20.0), **{n: Ask("flood", 0.0, 0.0, 80.0) for n in (2, 3)}}
+    asks = {1: ask("light", 0.0, 20.0), **{n: ServiceDemand("flood", 0.0, 0.0, 80.0) for n in (2, 3)}}
     records = (
         record(1, "light", *light),
         *(record(n, "flood", *times) for n, times in zip((2, 3), flood, strict=True)),
     )
-    run = Run(records, {}, 30.0, 0, None)
+    run = SimulationRun(records, {}, 30.0, 0, None)
     assert Baseline(FairShares(asks, 10.0, 10.0), {}).jain(run) == pytest.approx(expected)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from local_worker.core.plan import Plan
 from serving.cost import MICRO
-from simulation.call import Call
-from simulation.cluster import Cluster
-from simulation.prompts import Segments
+from simulation.call import SimulatedCall
+from simulation.cluster import SimulatedCluster
+from simulation.prompts import PromptSegments
 from simulation.spec import ClusterSpec, WorkerSpec
-from simulation.worker import Worker
+from simulation.worker import SimulatedWorker
 from simulation.workload import OpenLoop
 
 QUANTUM = 32
@@ -53,15 +53,17 @@ ASKS = st.builds(
 )
 
 
-def calls_of(asks: list[Ask]) -> list[Call]:
-    segments = Segments()
+def calls_of(asks: list[Ask]) -> list[SimulatedCall]:
+    segments = PromptSegments()
     shared = {prefix: segments.fresh(INPUT) for prefix in range(1, 4)}
     made = []
     for number, ask in enumerate(asks):
         common = shared[ask.prefix][: ask.tokens * 3 // 4] if ask.prefix else []
         prompt = [*common, *segments.fresh(ask.tokens - len(common))]
         made.append(
-            Call(number=number, client=ask.client, prompt=prompt, output_tokens=ask.output, arrival=ask.arrival)
+            SimulatedCall(
+                number=number, client=ask.client, prompt=prompt, output_tokens=ask.output, arrival=ask.arrival
+            )
         )
     return made
 
@@ -69,14 +71,14 @@ def calls_of(asks: list[Ask]) -> list[Call]:
 class Observer:
     """Looks after every plan and every step at each client's service, and at who is backlogged."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimulatedCluster) -> None:
         self.cluster = cluster
         self.gap = dict.fromkeys(((f, g) for f in CLIENTS for g in CLIENTS), 0)
         self._lowest: dict[tuple[str, str], int] = {}
         for worker in cluster.workers.values():
             self._follow(worker)
 
-    def _follow(self, worker: Worker) -> None:
+    def _follow(self, worker: SimulatedWorker) -> None:
         plan = worker.batcher.plan
 
         def observed(now: float) -> Plan | None:
@@ -101,7 +103,7 @@ class Observer:
             self.gap[f, g] = max(self.gap[f, g], ahead - lowest)
 
 
-def check_balances(worker: Worker) -> None:
+def check_balances(worker: SimulatedWorker) -> None:
     """Theorem A.3: what a client got and what its refills were worth differ by its balance, at each worker."""
     policy = worker.batcher.policy
     assert policy.bound_micro is not None
@@ -111,7 +113,7 @@ def check_balances(worker: Worker) -> None:
         assert -most < balance <= QUANTUM * MICRO, f"{worker.name}, {client}: {balance}, U = {most}"
 
 
-def bound(cluster: Cluster) -> int:
+def bound(cluster: SimulatedCluster) -> int:
     """2 |W| (U + Q^u)."""
     bounds = [worker.batcher.policy.bound_micro for worker in cluster.workers.values()]
     return sum(bound for bound in bounds if bound is not None)
@@ -129,7 +131,7 @@ def test_nobody_who_is_backlogged_falls_further_behind_than_the_bound(
 ) -> None:
     """Theorems 5.1, 5.2 and A.3; for per-client round robin A.6."""
     spec = ClusterSpec(workers=workers, worker=WORKER, route=route, route_quantum_tokens=route_quantum)
-    cluster = Cluster(spec, OpenLoop(calls_of(asks)))
+    cluster = SimulatedCluster(spec, OpenLoop(calls_of(asks)))
     observer = Observer(cluster)
     for worker in cluster.workers.values():
         worker.checked = check_balances
@@ -142,11 +144,13 @@ def test_without_fair_workers_a_flood_breaks_the_bound() -> None:
     asks = [Ask("f", 0, INPUT, OUTPUT)] * 300 + [Ask("g", 0, INPUT, OUTPUT)] * 100
     gaps = {}
     for policy in ("dlpm", "fcfs"):
-        cluster = Cluster(ClusterSpec(workers=2, worker=replace(WORKER, policy=policy)), OpenLoop(calls_of(asks)))
+        cluster = SimulatedCluster(
+            ClusterSpec(workers=2, worker=replace(WORKER, policy=policy)), OpenLoop(calls_of(asks))
+        )
         observer = Observer(cluster)
         cluster.run()
         gaps[policy] = max(observer.gap.values())
-    fair = Cluster(ClusterSpec(workers=2, worker=WORKER), OpenLoop([]))
+    fair = SimulatedCluster(ClusterSpec(workers=2, worker=WORKER), OpenLoop([]))
     assert gaps["dlpm"] <= bound(fair) < gaps["fcfs"]
 
 
@@ -156,11 +160,11 @@ def test_a_newcomer_waits_for_a_bounded_service_of_others(asks: list[Ask], worke
     """Theorem A.4 without the capacity: at the worker where the call waits, each other client gets at most a bound."""
     newcomer = Ask("newcomer", 0, INPUT, 4, arrival=0.2)
     calls = calls_of([*asks, newcomer])
-    cluster = Cluster(ClusterSpec(workers=workers, worker=WORKER, route_quantum_tokens=256), OpenLoop(calls))
+    cluster = SimulatedCluster(ClusterSpec(workers=workers, worker=WORKER, route_quantum_tokens=256), OpenLoop(calls))
     served: list[tuple[str, str, int]] = []  # worker, client, micro-units, as long as the newcomer waits there
     newest = calls[-1]
 
-    def look(worker: Worker) -> None:
+    def look(worker: SimulatedWorker) -> None:
         waits = newest.worker == worker.name and worker.batcher.ledger.waiting("newcomer")
         if waits:
             for client in CLIENTS:
@@ -187,17 +191,17 @@ def test_with_an_infinite_quantum_the_gap_grows_without_bound(calls: int) -> Non
     gaps = {}
     for route_quantum in (64, 1 << 40):
         spec = ClusterSpec(workers=2, worker=WORKER, route_quantum_tokens=route_quantum, route_strict_paper=True)
-        cluster = Cluster(spec, OpenLoop(calls_of(asks)))
+        cluster = SimulatedCluster(spec, OpenLoop(calls_of(asks)))
         gaps[route_quantum] = gap_until_one_is_done(cluster)
     assert gaps[64] <= bound(cluster)
     assert gaps[1 << 40] > calls * 20 * MICRO, "in proportion to the time"
 
 
-def gap_until_one_is_done(cluster: Cluster) -> int:
+def gap_until_one_is_done(cluster: SimulatedCluster) -> int:
     """Of h over f, at most, while both have requests somewhere; every worker serves somebody all the time."""
     worst = 0
 
-    def look(_: Worker) -> None:
+    def look(_: SimulatedWorker) -> None:
         nonlocal worst
         waiting = {c: sum(w.batcher.ledger.waiting(c) for w in cluster.workers.values()) for c in "fh"}
         if all(waiting.values()):

@@ -9,7 +9,7 @@ import pytest
 
 from fairlead.errors import InvalidRequest
 from simulation.openai_logs import read_openai_log
-from simulation.rows import Row
+from simulation.trace_rows import TraceRow
 from simulation.traces import read
 
 
@@ -18,7 +18,7 @@ def log(path: Path, *lines: object) -> Path:
     return path
 
 
-def one(tmp_path: Path, line: dict[str, object]) -> Row:
+def one(tmp_path: Path, line: dict[str, object]) -> TraceRow:
     [row] = read_openai_log(log(tmp_path / "log.jsonl", {"timestamp": 5, **line})).rows
     return row
 

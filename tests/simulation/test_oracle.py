@@ -6,8 +6,7 @@ import pytest
 
 from gateway.core import call
 from gateway.core.attempts import Attempts
-from global_scheduler.core.policies import Choice
-from global_scheduler.core.policies import Request as Placed
+from global_scheduler.core.policies import Candidates, RouteRequest
 from global_scheduler.core.policies.doubleq import DoubleQ
 from local_worker.core.policies.dlpm import Dlpm
 from local_worker.core.policies.vtc import Vtc
@@ -15,7 +14,7 @@ from local_worker.core.request import Request
 from simulation.rehearsal import rehearse
 from simulation.spec import ADMISSIONS, GLOBAL_POLICIES, LOCAL_POLICIES, _alone
 from throttler.core.oit import Oit
-from throttler.core.profiles import Limits, Profiles
+from throttler.core.profiles import Profiles, RateLimits
 from throttler.core.quota import Quota
 from throttler.core.throttle import Caller, Decision
 
@@ -114,31 +113,31 @@ def test_a_gap_above_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
 class FreeDoubleQ(DoubleQ):
     """Charges nothing."""
 
-    def _input_charge(self, request: Placed) -> int:
+    def _input_charge(self, request: RouteRequest) -> int:
         return 0
 
-    def ended(self, request: Placed, slot: int, output_tokens: int) -> None:
+    def ended(self, request: RouteRequest, slot: int, output_tokens: int) -> None:
         pass
 
 
 class FreeOutputDoubleQ(DoubleQ):
     """Charges prompts alone."""
 
-    def ended(self, request: Placed, slot: int, output_tokens: int) -> None:
+    def ended(self, request: RouteRequest, slot: int, output_tokens: int) -> None:
         pass
 
 
 class MeanDoubleQ(DoubleQ):
     """Gives nothing back."""
 
-    def refunded(self, request: Placed, slot: int) -> None:
+    def refunded(self, request: RouteRequest, slot: int) -> None:
         pass
 
 
 class BlindDoubleQ(DoubleQ):
     """Places with those who have no credit, too."""
 
-    def select(self, request: Placed, choice: Choice) -> int:
+    def select(self, request: RouteRequest, choice: Candidates) -> int:
         slot = choice.queues.least(choice.longest)
         self.follow(request, slot, choice.candidates)
         return slot
@@ -161,7 +160,7 @@ class Hasty(Oit):
     """Lets half as many pass as it should."""
 
     def __init__(self, profiles: Profiles, quota: Quota) -> None:
-        half = Limits(user_per_minute=profiles.limits.user_per_minute // 2, kappa=2 * profiles.limits.kappa)
+        half = RateLimits(user_per_minute=profiles.limits.user_per_minute // 2, kappa=2 * profiles.limits.kappa)
         super().__init__(Profiles(limits=half), quota)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.errors import InvalidRequest
-from simulation.step_time import Measured
+from simulation.step_time import MeasuredProfile
 
 GOOD = {"step": 0.01, "sequence": 0.0, "weights": 0.0, "token": 1e-4, "context": 0.0, "pair": 0.0}
 
@@ -32,7 +32,7 @@ def test_what_is_wrong_with_a_profile_is_named(tmp_path: Path, document: object,
     path = tmp_path / "profile.json"
     path.write_text(json.dumps(document))
     with pytest.raises(InvalidRequest, match=re.escape(said)) as found:
-        Measured.read(path)
+        MeasuredProfile.read(path)
     assert str(path) in str(found.value)
 
 
@@ -40,4 +40,4 @@ def test_a_profile_of_no_utf8_is_named(tmp_path: Path) -> None:
     path = tmp_path / "profile.json"
     path.write_bytes('"\u00fc"'.encode("latin-1"))
     with pytest.raises(InvalidRequest, match=r"profile\.json: .*can't decode"):
-        Measured.read(path)
+        MeasuredProfile.read(path)

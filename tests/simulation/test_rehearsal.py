@@ -9,11 +9,11 @@ from global_scheduler.core.dispatcher import Dispatcher
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
 from simulation import worker
-from simulation.call import Call
-from simulation.cluster import Cluster
-from simulation.faults import Fault, Kind, inject
+from simulation.call import SimulatedCall
+from simulation.cluster import SimulatedCluster
+from simulation.faults import Fault, FaultKind, inject
 from simulation.oracle import run_watched
-from simulation.prompts import Segments
+from simulation.prompts import PromptSegments
 from simulation.rehearsal import rehearse
 from simulation.spec import ClusterSpec, WorkerSpec
 from simulation.workload import OpenLoop
@@ -24,20 +24,20 @@ def test_seed(seed: int) -> None:
     rehearse(seed)
 
 
-def system(workers: int = 2) -> Cluster:
-    segments, rng = Segments(), random.Random(3)
+def system(workers: int = 2) -> SimulatedCluster:
+    segments, rng = PromptSegments(), random.Random(3)
     calls = [
-        Call(
+        SimulatedCall(
             number=n, client=f"c{n % 3}", prompt=segments.fresh(rng.randint(1, 200)), output_tokens=60, arrival=n * 0.02
         )
         for n in range(60)
     ]
     spec = WorkerSpec(kv_tokens=2048, max_prompt_tokens=512, max_output_tokens=64)
-    return Cluster(ClusterSpec(workers=workers, worker=spec, stall_timeout=1.0), OpenLoop(calls))
+    return SimulatedCluster(ClusterSpec(workers=workers, worker=spec, stall_timeout=1.0), OpenLoop(calls))
 
 
-@pytest.mark.parametrize("kind", [Kind.CRASH, Kind.STALL, Kind.GATEWAY_PARTITION])
-def test_what_a_lost_worker_had_is_finished_by_another_with_every_token_once(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [FaultKind.CRASH, FaultKind.STALL, FaultKind.GATEWAY_PARTITION])
+def test_what_a_lost_worker_had_is_finished_by_another_with_every_token_once(kind: FaultKind) -> None:
     cluster = system()
     inject(cluster, [Fault(kind, "worker-0", at=0.5, seconds=3.0)])
     calls = run_watched(cluster).calls
@@ -49,7 +49,7 @@ def test_what_a_lost_worker_had_is_finished_by_another_with_every_token_once(kin
 
 def test_a_slow_worker_and_a_deaf_scheduler_lose_nothing() -> None:
     cluster = system()
-    faults = [Fault(Kind.SLOW, "worker-0", 0.2, 2.0), Fault(Kind.SCHEDULER_PARTITION, "worker-1", 0.3, 2.0)]
+    faults = [Fault(FaultKind.SLOW, "worker-0", 0.2, 2.0), Fault(FaultKind.SCHEDULER_PARTITION, "worker-1", 0.3, 2.0)]
     inject(cluster, faults)
     calls = run_watched(cluster).calls
     assert all(call.outcome is Outcome.COMPLETED and call.attempts == 1 for call in calls)
@@ -57,18 +57,18 @@ def test_a_slow_worker_and_a_deaf_scheduler_lose_nothing() -> None:
 
 def test_without_workers_left_a_call_is_unavailable() -> None:
     cluster = system(workers=1)
-    inject(cluster, [Fault(Kind.CRASH, "worker-0", at=1.1, seconds=30.0)])
+    inject(cluster, [Fault(FaultKind.CRASH, "worker-0", at=1.1, seconds=30.0)])
     outcomes = {call.outcome for call in run_watched(cluster).calls}
     assert outcomes == {Outcome.COMPLETED, Outcome.UNAVAILABLE}
 
 
 def test_who_cancels_is_served_no_further_and_who_is_late_is_dropped() -> None:
     calls = [
-        Call(number=1, client="a", prompt=[1] * 8, output_tokens=50, arrival=0.0),
-        Call(number=2, client="a", prompt=[2] * 8, output_tokens=50, arrival=0.0, patience=0.1),
-        Call(number=3, client="a", prompt=[3] * 8, output_tokens=50, arrival=0.0, deadline=0.2),
+        SimulatedCall(number=1, client="a", prompt=[1] * 8, output_tokens=50, arrival=0.0),
+        SimulatedCall(number=2, client="a", prompt=[2] * 8, output_tokens=50, arrival=0.0, patience=0.1),
+        SimulatedCall(number=3, client="a", prompt=[3] * 8, output_tokens=50, arrival=0.0, deadline=0.2),
     ]
-    run_watched(Cluster(ClusterSpec(workers=1, worker=WorkerSpec(kv_tokens=2048)), OpenLoop(calls)))
+    run_watched(SimulatedCluster(ClusterSpec(workers=1, worker=WorkerSpec(kv_tokens=2048)), OpenLoop(calls)))
     assert [call.outcome for call in calls] == [Outcome.COMPLETED, Outcome.CANCELLED, Outcome.DEADLINE_EXCEEDED]
     completed, cancelled, late = (call.received for call in calls)
     assert 0 < cancelled < late < completed == 50

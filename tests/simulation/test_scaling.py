@@ -14,9 +14,9 @@ from bench.scaling.tally import PoolGap, Tally
 from bench.scaling.users import STAYING, crowd
 from global_scheduler.core.dispatcher import Dispatcher
 from serving.cost import MICRO
-from simulation.call import Call
-from simulation.cluster import Cluster
-from simulation.journal import Journal
+from simulation.call import SimulatedCall
+from simulation.cluster import SimulatedCluster
+from simulation.run_log import RunLog
 from simulation.scheduler import make_dispatcher
 from simulation.spec import ClusterSpec
 
@@ -27,12 +27,12 @@ EXPECTED = WORKERS * CALLS
 
 def calls_alive() -> int:
     gc.collect()
-    return sum(type(each) is Call for each in gc.get_objects())
+    return sum(type(each) is SimulatedCall for each in gc.get_objects())
 
 
-@pytest.mark.parametrize(("journal", "left"), [(Tally(EXPECTED), 0), (Journal(), EXPECTED)])
-def test_a_tally_keeps_no_call_that_has_ended(journal: Journal, left: int) -> None:
-    cluster = Cluster(ClusterSpec(workers=WORKERS), CONVERSATIONS.make(), journal)
+@pytest.mark.parametrize(("journal", "left"), [(Tally(EXPECTED), 0), (RunLog(), EXPECTED)])
+def test_a_tally_keeps_no_call_that_has_ended(journal: RunLog, left: int) -> None:
+    cluster = SimulatedCluster(ClusterSpec(workers=WORKERS), CONVERSATIONS.make(), journal)
     before = calls_alive()
     cluster.run()
     assert calls_alive() - before == left
@@ -40,8 +40,8 @@ def test_a_tally_keeps_no_call_that_has_ended(journal: Journal, left: int) -> No
 
 def test_a_tally_sums_up_what_a_journal_keeps() -> None:
     spec, tally = ClusterSpec(workers=WORKERS), Tally(EXPECTED)
-    calls = Cluster(spec, CONVERSATIONS.make()).run().calls
-    Cluster(spec, CONVERSATIONS.make(), tally).run()
+    calls = SimulatedCluster(spec, CONVERSATIONS.make()).run().calls
+    SimulatedCluster(spec, CONVERSATIONS.make(), tally).run()
     assert tally.ended_calls == len(calls) == EXPECTED
     assert tally.cached_tokens == sum(call.cached_tokens for call in calls)
     assert tally.by_worker == {name: sum(c.worker == name for c in calls) for name in {c.worker for c in calls}}
@@ -50,7 +50,7 @@ def test_a_tally_sums_up_what_a_journal_keeps() -> None:
 
 def test_cycles_are_collected_again_after_a_run() -> None:
     assert gc.isenabled()
-    Cluster(ClusterSpec(workers=WORKERS), CONVERSATIONS.make()).run()
+    SimulatedCluster(ClusterSpec(workers=WORKERS), CONVERSATIONS.make()).run()
     assert gc.isenabled()
 
 

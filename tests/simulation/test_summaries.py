@@ -8,21 +8,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.outcomes import Outcome
-from simulation.run import Record, Run
+from simulation.run import CallResult, SimulationRun
 from simulation.spec import ClusterSpec
-from simulation.what_if.alone import Times
+from simulation.what_if.alone import LoneTimes
 from simulation.what_if.baseline import Baseline
 from simulation.what_if.clients import by_client
-from simulation.what_if.fair_shares import Ask, FairShares
+from simulation.what_if.fair_shares import FairShares, ServiceDemand
 from simulation.what_if.front import TOLERANCE, Unfairness, gap, pareto, ranked, recommended, slowdown
 from simulation.what_if.reasons import reasons
 from simulation.what_if.summary import HEADER, Summary, summarize
 from simulation.what_if.waits import Waits
 
 
-def record(number: int, client: str, outcome: Outcome = Outcome.COMPLETED, wait: float = 1.0) -> Record:
+def record(number: int, client: str, outcome: Outcome = Outcome.COMPLETED, wait: float = 1.0) -> CallResult:
     done = outcome is Outcome.COMPLETED
-    return Record(
+    return CallResult(
         number=number,
         client=client,
         app="",
@@ -40,14 +40,16 @@ def record(number: int, client: str, outcome: Outcome = Outcome.COMPLETED, wait:
     )
 
 
-def made(*records: Record) -> Run:
-    return Run(records, {}, 10.0, 3_000_000, None)
+def made(*records: CallResult) -> SimulationRun:
+    return SimulationRun(records, {}, 10.0, 3_000_000, None)
 
 
 def baseline(*clients: str, capacity: float = 1000.0, unserved: Sequence[int] = ()) -> Baseline:
     """Each call asks for 200 cost units at once, and takes 2 s alone; there are 1000 of them, or `capacity`."""
-    asks = {n: Ask(client, 0.0, 100.0, 100.0) for n, client in enumerate(clients, start=1) if n not in unserved}
-    return Baseline(FairShares(asks, capacity, 1.0), {number: Times(0.5, 2.0) for number in asks})
+    asks = {
+        n: ServiceDemand(client, 0.0, 100.0, 100.0) for n, client in enumerate(clients, start=1) if n not in unserved
+    }
+    return Baseline(FairShares(asks, capacity, 1.0), {number: LoneTimes(0.5, 2.0) for number in asks})
 
 
 def test_who_gets_nothing_waits_for_ever() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from fairlead.errors import InvalidRequest
-from simulation.replay import Replay
-from simulation.rows import Blocks, Row
-from simulation.traces import Trace, read, read_trace
+from simulation.trace_replay import TraceReplay
+from simulation.trace_rows import PrefixBlocks, TraceRow
+from simulation.traces import TraceWorkload, read, read_trace
 
 HEADER = "arrival_s,client,app,interaction,stage,parent,input_tokens,output_tokens,blocks"
 
@@ -19,7 +19,7 @@ def trace(path: Path, *lines: str, header: str = HEADER) -> Path:
     return path
 
 
-def ids(row: Row) -> list[int]:
+def ids(row: TraceRow) -> list[int]:
     return [block for blocks in row.blocks for block in blocks.ids]
 
 
@@ -37,7 +37,7 @@ def test_blocks_need_a_size_that_is_known_or_told(tmp_path: Path) -> None:
         read(path)
     [row] = read(path, block_tokens=128).rows
     assert (ids(row), row.block_tokens) == ([7, 8], 128)
-    assert Trace(path, block_tokens=128).rows() == [row]
+    assert TraceWorkload(path, block_tokens=128).rows() == [row]
     assert read(trace(tmp_path / "other.csv", "0.0,,a,,,,320,5,")).rows[0].blocks == ()
 
 
@@ -76,18 +76,18 @@ def test_sessions_share_the_tools_and_system_prompt_that_are_of_one_length(tmp_p
     path = trace(tmp_path / "claudecode_requests.csv", *CLAUDE, "3.0,,claude-code,s0,1,0,640,5,3+4")
     rows, left_out = read(path)
     assert "no table of sessions" in left_out[0]
-    assert rows[0].blocks == (Blocks("s0", range(1, 9)), Blocks("s0", range(50, 52)))
+    assert rows[0].blocks == (PrefixBlocks("s0", range(1, 9)), PrefixBlocks("s0", range(50, 52)))
     sessions = ["s0,200,120", "s1,200,120", "s2,201,119"]
     trace(tmp_path / "claudecode_sessions.csv", *sessions, header="interaction,tool_tokens,system_tokens")
     rows, left_out = read(path)
     assert left_out == ()
     assert rows[0].blocks == (
-        Blocks("tools 200, system 120", range(5)),
-        Blocks("s0", range(6, 9)),
-        Blocks("s0", range(50, 52)),
+        PrefixBlocks("tools 200, system 120", range(5)),
+        PrefixBlocks("s0", range(6, 9)),
+        PrefixBlocks("s0", range(50, 52)),
     )
-    assert rows[3].blocks == (Blocks("tools 200, system 120", range(2, 5)), Blocks("s0", range(6, 7)))
-    one, same, other = (call.prompt for call in Replay(rows).first())
+    assert rows[3].blocks == (PrefixBlocks("tools 200, system 120", range(2, 5)), PrefixBlocks("s0", range(6, 7)))
+    one, same, other = (call.prompt for call in TraceReplay(rows).first())
     assert one[: 5 * 64] == same[: 5 * 64]
     assert one[5 * 64] != same[5 * 64]
     assert one[0] != other[0], "320 tokens of other parts"
@@ -134,7 +134,7 @@ def test_a_trace_needs_only_times_and_lengths(tmp_path: Path) -> None:
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())  # as spreadsheets write it
     [row] = read(path).rows
     assert (row.arrival, row.input_tokens, row.output_tokens, row.client) == (0.5, 100, 7, "")
-    [call] = Trace(path).make().first()
+    [call] = TraceWorkload(path).make().first()
     assert (call.client, call.app) == ("anonymous", "default")
 
 
@@ -145,19 +145,19 @@ def test_long_outputs_are_not_cut(tmp_path: Path) -> None:
 
 def test_times_count_from_the_first_and_do_not_span_months(tmp_path: Path) -> None:
     path = trace(tmp_path / "mine.csv", "1767225600,,a,,,,9,1,", "1767225640,,a,,,,9,1,")
-    assert [row.arrival for row in Trace(path, speed=4.0).rows()] == [0.0, 10.0]
+    assert [row.arrival for row in TraceWorkload(path, speed=4.0).rows()] == [0.0, 10.0]
     path = trace(tmp_path / "mine.csv", "0,,a,,,,9,1,", "1767225640,,a,,,,9,1,")
     with pytest.raises(InvalidRequest, match=r"mine\.csv: the requests span 20,454 days, at most 31"):
-        Trace(path).rows()
-    assert len(Trace(path, limit=1).rows()) == 1
+        TraceWorkload(path).rows()
+    assert len(TraceWorkload(path, limit=1).rows()) == 1
 
 
 def test_interactions_without_times_of_their_own_start_at_the_given_rate(tmp_path: Path) -> None:
     lines = [f"{stage}.0,,claude-code,s{session},,,640,5,1+9" for session in range(300) for stage in range(2)]
     path = trace(tmp_path / "mine.csv", *lines)
     with pytest.raises(InvalidRequest, match="starts-per-minute"):
-        Trace(path, block_tokens=64).make()
-    rows = Trace(path, starts_per_minute=30.0, block_tokens=64).rows()
+        TraceWorkload(path, block_tokens=64).make()
+    rows = TraceWorkload(path, starts_per_minute=30.0, block_tokens=64).rows()
     starts = [row.arrival for row in rows[::2]]
     assert starts == sorted(starts)
     assert starts[-1] == pytest.approx(600, rel=0.2)
@@ -166,5 +166,5 @@ def test_interactions_without_times_of_their_own_start_at_the_given_rate(tmp_pat
 
 def test_what_begins_at_once_is_no_trace_without_times(tmp_path: Path) -> None:
     lines = [f"0.0,,a,s{session},,,640,5," for session in range(3)]
-    assert len(Trace(trace(tmp_path / "mine.csv", *lines)).rows()) == 3
-    assert len(Trace(trace(tmp_path / "mine.csv", *lines, "3.0,,a,s9,,,640,5,")).rows()) == 4
+    assert len(TraceWorkload(trace(tmp_path / "mine.csv", *lines)).rows()) == 3
+    assert len(TraceWorkload(trace(tmp_path / "mine.csv", *lines, "3.0,,a,s9,,,640,5,")).rows()) == 4

@@ -8,12 +8,12 @@ import asyncio
 import sys
 
 from tests.throttler.shared import on_redis
-from throttler.core.profiles import Limits, Profiles
+from throttler.core.profiles import Profiles, RateLimits
 from throttler.redis_store import RedisStore
 
 
 async def main(url: str, limit: int, calls: int) -> None:
-    profiles = Profiles(limits=Limits(user_per_minute=limit, app_per_minute=1_000_000))
+    profiles = Profiles(limits=RateLimits(user_per_minute=limit, app_per_minute=1_000_000))
     async with on_redis(url, 1, profiles, 60.0, others=3) as [gateway]:
         store = gateway.store
         assert isinstance(store, RedisStore)

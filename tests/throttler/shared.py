@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from redis.asyncio import Redis
 
 from serving.redis_access import open_redis
-from throttler.core.leases import Leases
-from throttler.core.ledger import Ledger
+from throttler.core.leased_quota import LeasedQuota
 from throttler.core.oit import Oit
 from throttler.core.profiles import Profiles
-from throttler.core.quota import Account
+from throttler.core.quota import QuotaAccount
+from throttler.core.quota_ledger import QuotaLedger
 from throttler.core.throttle import Admitted, Caller
 from throttler.redis_store import RedisStore
 from throttler.store import Store, decide
@@ -27,7 +27,7 @@ class Gateway:
 
     throttle: Oit
     store: Store
-    leases: Leases
+    leases: LeasedQuota
     clock: Callable[[], float]
 
     async def admits(
@@ -53,7 +53,9 @@ class MemoryStore:
 
     degraded = False
 
-    def __init__(self, ledger: Ledger, name: str, leases: Leases, throttle: Oit, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, ledger: QuotaLedger, name: str, leases: LeasedQuota, throttle: Oit, clock: Callable[[], float]
+    ) -> None:
         self._ledger, self._name, self._leases, self._throttle, self._clock = ledger, name, leases, throttle, clock
         self.changed = asyncio.Event()
         self.peers: list[MemoryStore] = []
@@ -62,13 +64,13 @@ class MemoryStore:
     def gateways(self) -> int:
         return self._leases.gateways
 
-    async def lease(self, account: Account) -> None:
+    async def lease(self, account: QuotaAccount) -> None:
         if self.ask(account, more=1):
             for peer in self.peers:
                 peer.recall(account)
             self.ask(account, more=1)
 
-    def ask(self, account: Account, more: int) -> bool:
+    def ask(self, account: QuotaAccount, more: int) -> bool:
         now = self._clock()
         ask = self._leases.ask(account, self._throttle.window.used(account.key, now), more, now)
         answer = self._ledger.ask(self._name, ask, self._leases.gateways, now)
@@ -76,7 +78,7 @@ class MemoryStore:
         self._leases.answered(ask, answer, now, now)
         return answer.recalled
 
-    def recall(self, account: Account) -> None:
+    def recall(self, account: QuotaAccount) -> None:
         now = self._clock()
         if self._leases.recalled(account, self._throttle.window.used(account.key, now), now):
             self.report()
@@ -91,9 +93,9 @@ class MemoryStore:
 
 def in_memory(count: int, profiles: Profiles, seconds: float, clock: Callable[[], float]) -> list[Gateway]:
     """Gateways on one ledger."""
-    ledger, gateways, stores = Ledger(seconds), list[Gateway](), list[MemoryStore]()
+    ledger, gateways, stores = QuotaLedger(seconds), list[Gateway](), list[MemoryStore]()
     for number in range(count):
-        leases = Leases(seconds)
+        leases = LeasedQuota(seconds)
         throttle = Oit(profiles, leases, seconds)
         stores.append(MemoryStore(ledger, f"g{number}", leases, throttle, clock))
         gateways.append(Gateway(throttle, stores[-1], leases, clock))
@@ -119,7 +121,7 @@ async def on_redis(
     """Gateways on a real Redis, each with its own connections, once all know of each other and of `others`."""
     gateways, links, stores = list[Gateway](), list[Redis](), list[RedisStore]()
     for _ in range(count):
-        leases, link = Leases(seconds), open_redis(url, "", "")
+        leases, link = LeasedQuota(seconds), open_redis(url, "", "")
         throttle = Oit(profiles, leases, seconds)
         store = RedisStore(
             link,

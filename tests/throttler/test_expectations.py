@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from throttler.core.expectations import CLIENTS, SAMPLES, Expectations, Learned, Subject
+from throttler.core.expectations import CLIENTS, SAMPLES, Expectations, ExpectationSubject, LearnedMedian
 from throttler.core.profiles import AppProfile, Expectation, Profiles
 
 AGENT = AppProfile(
@@ -19,40 +19,47 @@ def call(tokens: float) -> Expectation:
 
 def test_without_a_prior_the_norm_is_one_and_nothing_is_learned() -> None:
     expectations = Expectations(PROFILES)
-    expectations.observed(Subject("t", "unknown", 0), "u", call(9))
-    assert expectations.norm(Subject("t", "unknown", 0)) == 1.0
+    expectations.observed(ExpectationSubject("t", "unknown", 0), "u", call(9))
+    assert expectations.norm(ExpectationSubject("t", "unknown", 0)) == 1.0
     assert expectations.learned() == {}
 
 
 def test_norms_are_the_papers_weights_over_the_reference() -> None:
     expectations = Expectations(PROFILES)
-    assert expectations.norm(Subject("t", "agent", 0)) == (400 + 2 * 300) / 500
-    assert expectations.norm(Subject("t", "agent", 1)) == expectations.norm(Subject("t", "agent", 8)) == 100 / 500
+    assert expectations.norm(ExpectationSubject("t", "agent", 0)) == (400 + 2 * 300) / 500
+    assert (
+        expectations.norm(ExpectationSubject("t", "agent", 1))
+        == expectations.norm(ExpectationSubject("t", "agent", 8))
+        == 100 / 500
+    )
 
 
 def test_stages_are_learned_apart() -> None:
     expectations = Expectations(PROFILES)
-    expectations.observed(Subject("t", "agent", 1), "u", Expectation(input=100, system=10, output=30))
-    assert expectations.norm(Subject("t", "agent", 1)) == 150 / 500
-    assert expectations.norm(Subject("t", "agent", 2)) == 100 / 500
+    expectations.observed(ExpectationSubject("t", "agent", 1), "u", Expectation(input=100, system=10, output=30))
+    assert expectations.norm(ExpectationSubject("t", "agent", 1)) == 150 / 500
+    assert expectations.norm(ExpectationSubject("t", "agent", 2)) == 100 / 500
 
 
 def test_being_most_of_the_traffic_gains_nothing() -> None:
     expectations = Expectations(PROFILES)
     for client in "abcd":
-        expectations.observed(Subject("t", "agent", 1), client, call(100))
+        expectations.observed(ExpectationSubject("t", "agent", 1), client, call(100))
     for _ in range(1000):
-        expectations.observed(Subject("t", "agent", 1), "greedy", call(10_000))
+        expectations.observed(ExpectationSubject("t", "agent", 1), "greedy", call(10_000))
         expectations.check_invariants()
-    assert expectations.norm(Subject("t", "agent", 1)) == 100 / 500
+    assert expectations.norm(ExpectationSubject("t", "agent", 1)) == 100 / 500
 
 
 SMALLEST = 100 / 2  # of PROFILES: half of its least prior
-FIRST, LATER = Subject("t", "agent", 0), Subject("t", "agent", 1)  # of which 1,000 and 100 are expected
+FIRST, LATER = (
+    ExpectationSubject("t", "agent", 0),
+    ExpectationSubject("t", "agent", 1),
+)  # of which 1,000 and 100 are expected
 
 
 @pytest.mark.parametrize("subject", [FIRST, LATER])
-def test_an_app_whose_calls_are_light_comes_down_to_what_they_need(subject: Subject) -> None:
+def test_an_app_whose_calls_are_light_comes_down_to_what_they_need(subject: ExpectationSubject) -> None:
     expectations = Expectations(PROFILES)
     for _ in range(SAMPLES):
         expectations.observed(subject, "u", call(60))
@@ -86,7 +93,7 @@ def test_a_tenants_norms_are_what_they_were_without_the_others(calls: list[tuple
     together, alone = Expectations(PROFILES), Expectations(PROFILES)
     for tenant, client, stage, tokens in calls:
         for expectations in (together, alone) if tenant == "t" else (together,):
-            expectations.observed(Subject(tenant, "agent", stage), client, call(tokens))
+            expectations.observed(ExpectationSubject(tenant, "agent", stage), client, call(tokens))
     for subject in (FIRST, LATER):
         assert together.norm(subject) == alone.norm(subject)
         assert SMALLEST / 500 <= together.norm(subject) <= (2000 if subject == FIRST else 200) / 500
@@ -96,28 +103,28 @@ def test_a_tenants_norms_are_what_they_were_without_the_others(calls: list[tuple
 def test_agrees_with_computing_it_anew(calls: list[tuple[str, int]]) -> None:
     expectations, by_client = Expectations(PROFILES), dict[str, list[int]]()
     for client, tokens in calls:
-        expectations.observed(Subject("t", "agent", 1), client, call(tokens))
+        expectations.observed(ExpectationSubject("t", "agent", 1), client, call(tokens))
         expectations.check_invariants()
         by_client.setdefault(client, []).append(tokens)
         expected = median(median(samples[-SAMPLES:]) for samples in by_client.values())
-        assert expectations.norm(Subject("t", "agent", 1)) == pytest.approx(expected / 500)
+        assert expectations.norm(ExpectationSubject("t", "agent", 1)) == pytest.approx(expected / 500)
 
 
 def test_gateways_weigh_by_their_clients() -> None:
     expectations = Expectations(PROFILES)
-    expectations.observed(Subject("t", "agent", 1), "u", call(60))
-    subject = Subject("t", "agent", 1)
-    expectations.heard([{subject: Learned(150.0, 40)}, {subject: Learned(120.0, 5)}])
-    assert expectations.norm(Subject("t", "agent", 1)) == 150 / 500
+    expectations.observed(ExpectationSubject("t", "agent", 1), "u", call(60))
+    subject = ExpectationSubject("t", "agent", 1)
+    expectations.heard([{subject: LearnedMedian(150.0, 40)}, {subject: LearnedMedian(120.0, 5)}])
+    assert expectations.norm(ExpectationSubject("t", "agent", 1)) == 150 / 500
     expectations.heard([])
-    assert expectations.norm(Subject("t", "agent", 1)) == 60 / 500
+    assert expectations.norm(ExpectationSubject("t", "agent", 1)) == 60 / 500
 
 
 def test_other_priors_clamp_what_was_learned_and_apps_without_one_are_forgotten() -> None:
     expectations = Expectations(PROFILES)
-    expectations.observed(Subject("t", "agent", 1), "u", call(200))
+    expectations.observed(ExpectationSubject("t", "agent", 1), "u", call(200))
     cheaper = AppProfile(per_minute=1, max_calls=9, expected=Expectation(output=20))
     expectations.configure(Profiles(apps={"agent": cheaper}, reference_tokens=500))
-    assert expectations.norm(Subject("t", "agent", 1)) == 40 / 500
+    assert expectations.norm(ExpectationSubject("t", "agent", 1)) == 40 / 500
     expectations.configure(Profiles())
     assert expectations.learned() == {}

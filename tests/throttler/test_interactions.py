@@ -2,16 +2,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from throttler.core.closures import MOST
+from throttler.core.closed_interactions import MOST
+from throttler.core.interaction_tokens import InteractionKey, TokenClaim, TokenSigner
 from throttler.core.interactions import Close, Interactions
-from throttler.core.profiles import AppProfile, Limits, Profiles
-from throttler.core.tokens import Claim, Key, Signer
+from throttler.core.profiles import AppProfile, Profiles, RateLimits
 
-LIMITS = Limits(max_calls=3, idle_ttl=10.0, max_age=100.0)
-KEY = Key("acme/ann", "agent", "i1")
+LIMITS = RateLimits(max_calls=3, idle_ttl=10.0, max_age=100.0)
+KEY = InteractionKey("acme/ann", "agent", "i1")
 
 
-def gateway(secret: str = "s", limits: Limits = LIMITS) -> Interactions:
+def gateway(secret: str = "s", limits: RateLimits = LIMITS) -> Interactions:
     return Interactions(secret, Profiles(limits=limits))
 
 
@@ -47,7 +47,7 @@ def test_any_gateway_continues_by_token_and_the_first_one_catches_up() -> None:
 
 @pytest.mark.parametrize("in_flight", [0, 1], ids=["idle", "in flight"])
 def test_a_token_ahead_of_a_gateways_own_record_counts(in_flight: int) -> None:
-    limits = Limits(max_calls=4, idle_ttl=10.0, max_age=100.0)
+    limits = RateLimits(max_calls=4, idle_ttl=10.0, max_age=100.0)
     a, b = gateway(limits=limits), gateway(limits=limits)
     _, token = call(a, b"", 0.0, 0.0)
     for _ in range(in_flight):
@@ -76,21 +76,21 @@ def test_a_token_of_another_interaction_protects_nothing(part: str) -> None:
 
 @given(st.binary(max_size=60), st.data())
 def test_forged_tokens_do_not_verify(noise: bytes, data: st.DataObject) -> None:
-    signer = Signer("s")
-    token = signer.sign(KEY, Claim(12.5, 3))
-    assert signer.verify(KEY, token) == Claim(12.5, 3)
+    signer = TokenSigner("s")
+    token = signer.sign(KEY, TokenClaim(12.5, 3))
+    assert signer.verify(KEY, token) == TokenClaim(12.5, 3)
     assert signer.verify(KEY, noise) is None
     bit = data.draw(st.integers(0, len(token) * 8 - 1))
     flipped = bytearray(token)
     flipped[bit // 8] ^= 1 << bit % 8
     assert signer.verify(KEY, bytes(flipped)) is None
     assert signer.verify(KEY, token[:-1]) is None
-    assert signer.verify(Key("acme/an", "nagent", "i1"), token) is None  # same letters, other borders
+    assert signer.verify(InteractionKey("acme/an", "nagent", "i1"), token) is None  # same letters, other borders
 
 
 def test_an_empty_secret_is_refused() -> None:
     with pytest.raises(ValueError, match="secret"):
-        Signer("")
+        TokenSigner("")
 
 
 def test_ends_when_told_and_its_token_is_worthless_then() -> None:
@@ -116,7 +116,7 @@ def test_an_end_waits_for_the_other_calls_in_flight() -> None:
 
 
 def test_idle_and_age_do_not_run_while_a_call_is_in_flight() -> None:
-    g = gateway(limits=Limits(max_calls=3, idle_ttl=10.0, max_age=10_000.0))
+    g = gateway(limits=RateLimits(max_calls=3, idle_ttl=10.0, max_age=10_000.0))
     g.admitted(KEY, b"", 0.0)
     token = g.token(KEY)
     assert g.expired(5000.0) == []
@@ -130,7 +130,7 @@ def test_idle_and_age_do_not_run_while_a_call_is_in_flight() -> None:
 
 
 def test_max_age_counts_the_time_between_calls() -> None:
-    g = gateway(limits=Limits(max_calls=100, idle_ttl=60.0, max_age=100.0))
+    g = gateway(limits=RateLimits(max_calls=100, idle_ttl=60.0, max_age=100.0))
     call(g, b"", 0.0, 50.0)
     call(g, b"", 100.0, 150.0)  # 50 s in between
     assert g.continues(KEY, b"", 199.0)
@@ -190,7 +190,7 @@ def test_max_calls_is_the_apps_own() -> None:
 
 
 def test_a_client_that_never_ends_its_interactions_keeps_only_the_newest() -> None:
-    g = gateway(limits=Limits(max_interactions=2))
+    g = gateway(limits=RateLimits(max_interactions=2))
     keys = [KEY._replace(id=f"i{number}") for number in range(4)]
     for number, key in enumerate(keys):
         g.admitted(key, b"", number)
@@ -219,7 +219,7 @@ def test_closures_are_bounded_and_older_tokens_stay_worthless() -> None:
 
 
 def test_sweeping_looks_only_at_what_is_due() -> None:
-    g = gateway(limits=Limits(idle_ttl=10.0, max_age=100.0))
+    g = gateway(limits=RateLimits(idle_ttl=10.0, max_age=100.0))
     for number in range(100):
         key = KEY._replace(client=f"c{number}")
         g.admitted(key, b"", number)

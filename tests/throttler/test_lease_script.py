@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tests.redis_server import RedisServer
 from throttler import lease_script as script
-from throttler.core.leases import RECALL_AGAIN, Answer, Ask
-from throttler.core.ledger import Ledger
-from throttler.core.quota import Account
+from throttler.core.leased_quota import RECALL_AGAIN, LeaseReply, LeaseRequest
+from throttler.core.quota import QuotaAccount
+from throttler.core.quota_ledger import QuotaLedger
 
 WINDOW = 1600
 # The script's clock, as the test says.
@@ -44,7 +44,7 @@ def test_the_script_agrees_with_the_ledger(
     link: redis.Redis, asks: list[tuple[str, str, int, int, int, int, int]], beats: list[tuple[str, int]]
 ) -> None:
     link.flushall()
-    ledger, now = Ledger(WINDOW), 1_700_000_000_000
+    ledger, now = QuotaLedger(WINDOW), 1_700_000_000_000
     # What expires by Redis's own clock must not expire here.
     lease = CLOCK + script.ASK.replace("'PX', ARGV[8]", "'PX', 1000000")
     for gateway, pause in beats:
@@ -58,13 +58,13 @@ def test_the_script_agrees_with_the_ledger(
         link.set("{fairlead}:clock", now)
         if now - recalled_at.get(key, -WINDOW) >= WINDOW * RECALL_AGAIN:
             link.delete(script.RECALLED + key)
-        ask = Ask(Account(key, 40), held, used, more)
+        ask = LeaseRequest(QuotaAccount(key, 40), held, used, more)
         keys = (script.ACCOUNT + key, script.JOINED, script.RECALLED + key)
         figures = (gateway, WINDOW, 40, held, used, more, gateways, 100, script.RECALLS, key)
         capacity, recalled = link.eval(lease, 3, *keys, *figures)
         answer = ledger.ask(gateway, ask, gateways, now)
         ledger.check_invariants()
-        assert Answer(capacity, bool(recalled)) == answer
+        assert LeaseReply(capacity, bool(recalled)) == answer
         if recalled:
             recalled_at[key] = now
 

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from throttler.core.leases import MOST_PATIENCE, RECALL_AGAIN, Answer, Ask, Leases
-from throttler.core.ledger import Ledger
-from throttler.core.quota import Account
+from throttler.core.leased_quota import MOST_PATIENCE, RECALL_AGAIN, LeasedQuota, LeaseReply, LeaseRequest
+from throttler.core.quota import QuotaAccount
+from throttler.core.quota_ledger import QuotaLedger
 from throttler.core.windows import SlidingWindow
 
 SECONDS = 64.0
 LIMIT = 20
-ACCOUNT = Account("user:u", LIMIT)
+ACCOUNT = QuotaAccount("user:u", LIMIT)
 
 
 @dataclass
@@ -20,10 +20,10 @@ class Gateway:
     """A gateway whose asks are under way for a while; like the store, one per account at a time."""
 
     name: str
-    ledger: Ledger
-    leases: Leases = field(default_factory=lambda: Leases(SECONDS))
-    asked: tuple[Ask, float] | None = None
-    answer: Answer | None = None
+    ledger: QuotaLedger
+    leases: LeasedQuota = field(default_factory=lambda: LeasedQuota(SECONDS))
+    asked: tuple[LeaseRequest, float] | None = None
+    answer: LeaseReply | None = None
 
     def __post_init__(self) -> None:
         self.window = SlidingWindow(SECONDS, self.leases)
@@ -60,7 +60,7 @@ class Traffic:
 
     def __init__(self, seed: int) -> None:
         self._rng = random.Random(seed)
-        self._ledger = Ledger(SECONDS)
+        self._ledger = QuotaLedger(SECONDS)
         self._gateways = [Gateway(f"g{number}", self._ledger) for number in range(3)]
         self._now = 1000.0
         self.admitted: list[float] = []
@@ -133,7 +133,7 @@ def test_never_more_than_the_limit_in_any_window(seeds: int) -> None:
 
 
 def test_all_of_the_limit_is_had_by_asking() -> None:
-    ledger, now = Ledger(SECONDS), 1000.0
+    ledger, now = QuotaLedger(SECONDS), 1000.0
     gateway = Gateway("g", ledger)
     gateway.leases.restore(now)
     admitted = 0
@@ -147,22 +147,22 @@ def test_all_of_the_limit_is_had_by_asking() -> None:
 
 
 def test_degraded_each_gateway_has_its_part() -> None:
-    leases = Leases(SECONDS, gateways=4)
+    leases = LeasedQuota(SECONDS, gateways=4)
     assert leases.degraded
     window = SlidingWindow(SECONDS, leases)
     assert [not window.arrived(ACCOUNT, 0.0) for _ in range(6)] == [True] * 5 + [False]
-    assert leases.allowance(Account("user:v", 2), 0.0) == 1, "a limit below the number of gateways still serves"
+    assert leases.allowance(QuotaAccount("user:v", 2), 0.0) == 1, "a limit below the number of gateways still serves"
     assert not leases.may_grow(ACCOUNT, 0, 0.0)
 
 
 def test_steady_traffic_asks_no_more_once_capacity_is_where_it_is_needed() -> None:
-    ledger = Ledger(SECONDS)
+    ledger = QuotaLedger(SECONDS)
     gateways = [Gateway(name, ledger) for name in "ab"]
     for gateway in gateways:
         ledger.beat(gateway.name, 0.0)
         gateway.leases.heard(2, 0.0)
         gateway.leases.restore(-3 * SECONDS)
-    account, asks, refused = Account("app:a", 640), 0, 0
+    account, asks, refused = QuotaAccount("app:a", 640), 0, 0
     for tick in range(64 * 20 * 8):  # eight windows of 400 at one gateway, 100 at the other: 78 % of the limit
         now = tick / 20
         for gateway, every in ((gateways[0], 16 / 5), (gateways[1], 64 / 5)):
@@ -183,7 +183,7 @@ def test_steady_traffic_asks_no_more_once_capacity_is_where_it_is_needed() -> No
 
 
 def test_parts_of_gateways_that_left_are_taken_over_only_after_a_while() -> None:
-    leases, account = Leases(SECONDS), Account("app:a", 240)
+    leases, account = LeasedQuota(SECONDS), QuotaAccount("app:a", 240)
     leases.heard(4, 0.0)
     leases.restore(0.0)
     assert leases.allowance(account, 3 * SECONDS - 1) == 0, "one that has just joined has nothing without asking"
@@ -200,9 +200,9 @@ def test_parts_of_gateways_that_left_are_taken_over_only_after_a_while() -> None
 
 @pytest.mark.parametrize(("used", "kept"), [(0, 0), (4, 10), (5, 10), (15, 15), (16, 16), (18, 18)])
 def test_a_gateway_that_is_asked_to_give_back_keeps_half_of_what_it_has_not_used(used: int, kept: int) -> None:
-    leases = Leases(SECONDS)
+    leases = LeasedQuota(SECONDS)
     leases.restore(0.0)
-    leases.answered(leases.ask(ACCOUNT, 0, 1, 0.0), Answer(16, recalled=False), 0.0, 0.0)
+    leases.answered(leases.ask(ACCOUNT, 0, 1, 0.0), LeaseReply(16, recalled=False), 0.0, 0.0)
     assert leases.recalled(ACCOUNT, used, 1.0) == (used < 16)
     assert leases.allowance(ACCOUNT, 1.0) == (kept if used < 16 else 16)
     assert [due.key for due in leases.take_due()] == [ACCOUNT.key] * (used < 16), "the ledger hears of it"
@@ -210,13 +210,13 @@ def test_a_gateway_that_is_asked_to_give_back_keeps_half_of_what_it_has_not_used
 
 
 def test_a_refusal_is_remembered_for_twice_as_long_each_time() -> None:
-    leases, now = Leases(SECONDS), 0.0
+    leases, now = LeasedQuota(SECONDS), 0.0
     leases.restore(now)
 
     def patience(capacity: int) -> float:
         """For which part of a window it does not ask again after an answer of `capacity`, having used 10."""
         nonlocal now
-        leases.answered(leases.ask(ACCOUNT, 10, 1, now), Answer(capacity, recalled=False), now, now)
+        leases.answered(leases.ask(ACCOUNT, 10, 1, now), LeaseReply(capacity, recalled=False), now, now)
         steps = next(n for n in range(1000) if leases.may_grow(ACCOUNT, 10, now + n * SECONDS * RECALL_AGAIN))
         now += steps * SECONDS * RECALL_AGAIN
         return steps * RECALL_AGAIN

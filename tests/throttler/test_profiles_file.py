@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.config import ConfigError
-from throttler.core.profiles import Expectation, Limits, Profiles
+from throttler.core.profiles import Expectation, Profiles, RateLimits
 from throttler.profiles_file import parse
 
 GOOD = """
@@ -24,7 +24,7 @@ apps:
       You are an agent.
       Be brief.
 """
-DEFAULTS = Limits(user_per_minute=7, app_per_minute=70, max_calls=9)
+DEFAULTS = RateLimits(user_per_minute=7, app_per_minute=70, max_calls=9)
 
 
 def test_a_whole_file() -> None:

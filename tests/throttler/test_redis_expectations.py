@@ -5,14 +5,14 @@ from redis.asyncio import Redis
 
 from tests.redis_server import RedisServer
 from throttler import lease_script as script
-from throttler.core.expectations import Expectations, Subject
+from throttler.core.expectations import Expectations, ExpectationSubject
 from throttler.core.profiles import AppProfile, Expectation, Profiles
 from throttler.redis_expectations import LEARNED, exchange
 
 PROFILES = Profiles(
     apps={"agent": AppProfile(per_minute=1, max_calls=9, expected=Expectation(output=100))}, reference_tokens=100
 )
-SUBJECT = Subject("t", "agent", 0)
+SUBJECT = ExpectationSubject("t", "agent", 0)
 
 
 @pytest.mark.parametrize(

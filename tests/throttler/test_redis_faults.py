@@ -11,10 +11,10 @@ from tests.redis_server import RedisServer
 from tests.throttler.shared import Gateway, on_redis, until
 from tests.throttler.slow_wire import SlowWire
 from throttler import lease_script as script
-from throttler.core.profiles import Limits, Profiles
+from throttler.core.profiles import Profiles, RateLimits
 from throttler.redis_store import RedisStore
 
-PROFILES = Profiles(limits=Limits(user_per_minute=60, app_per_minute=1_000_000))
+PROFILES = Profiles(limits=RateLimits(user_per_minute=60, app_per_minute=1_000_000))
 SECONDS = 60.0
 ANSWER_SECONDS = 1.0  # after which Redis is away, where that is what a test is about
 

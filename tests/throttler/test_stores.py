@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from tests.redis_server import RedisServer
 from tests.throttler.shared import Gateway, in_memory, on_redis, until
+from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.interactions import Interactions
-from throttler.core.profiles import Limits, Profiles
-from throttler.core.tokens import Key
+from throttler.core.profiles import Profiles, RateLimits
 from throttler.lease_script import ACCOUNT
 
 Share = Callable[[int, Profiles, float], AbstractAsyncContextManager[list[Gateway]]]
-USER = Profiles(limits=Limits(user_per_minute=60, app_per_minute=1_000_000, kappa=2))
-APP = Profiles(limits=Limits(user_per_minute=1_000_000, app_per_minute=60))
+USER = Profiles(limits=RateLimits(user_per_minute=60, app_per_minute=1_000_000, kappa=2))
+APP = Profiles(limits=RateLimits(user_per_minute=1_000_000, app_per_minute=60))
 LONG = 60.0
 
 
@@ -81,7 +81,7 @@ async def test_a_burst_at_all_gateways_at_once(share: Share) -> None:
 
 
 async def test_users_and_apps_are_counted_apart(share: Share) -> None:
-    async with share(2, Profiles(limits=Limits(user_per_minute=10, app_per_minute=15)), LONG) as gateways:
+    async with share(2, Profiles(limits=RateLimits(user_per_minute=10, app_per_minute=15)), LONG) as gateways:
         assert sum([await gateways[n % 2].admits("u", "a") for n in range(30)]) == 10
         assert sum([await gateways[n % 2].admits("v", "a") for n in range(30)]) == 5
         assert sum([await gateways[n % 2].admits("w", "b") for n in range(30)]) == 10
@@ -95,10 +95,10 @@ async def test_protected_calls_have_one_cap_too(share: Share, count: int) -> Non
 
 
 async def test_a_token_replayed_at_every_gateway_gains_no_more_than_the_cap(share: Share) -> None:
-    profiles = Profiles(limits=Limits(user_per_minute=10, app_per_minute=1_000_000, kappa=2, max_calls=30))
+    profiles = Profiles(limits=RateLimits(user_per_minute=10, app_per_minute=1_000_000, kappa=2, max_calls=30))
     async with share(4, profiles, LONG) as gateways:
         known = [Interactions("cluster", profiles) for _ in gateways]
-        key = Key("u", "a", "endless")
+        key = InteractionKey("u", "a", "endless")
         known[0].admitted(key, b"", 0.0)
         token = known[0].token(key)
         known[0].finished(key, end=False, now=0.0)
@@ -132,7 +132,7 @@ async def test_redis_forgets_an_account_whose_windows_have_passed_and_its_limit_
     redis: RedisServer,
 ) -> None:
     redis.client.flushall()
-    few = Profiles(limits=Limits(user_per_minute=6, app_per_minute=1_000_000))
+    few = Profiles(limits=RateLimits(user_per_minute=6, app_per_minute=1_000_000))
     async with on_redis(redis.url, 2, few, 1.0) as gateways:
         while await gateways[0].admits():
             pass
@@ -144,7 +144,7 @@ async def test_redis_forgets_an_account_whose_windows_have_passed_and_its_limit_
 CALLS_OF_TENANTS = st.lists(
     st.tuples(st.sampled_from("ab"), st.sampled_from("uvw"), st.sampled_from("xy"), st.integers(0, 1))
 )
-TENANTS = Profiles(limits=Limits(user_per_minute=8, app_per_minute=12))
+TENANTS = Profiles(limits=RateLimits(user_per_minute=8, app_per_minute=12))
 Call = tuple[str, str, str, int]  # tenant, user, app, gateway
 
 

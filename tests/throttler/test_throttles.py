@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from fairlead.outcomes import Outcome
 from throttler.core.oit import Oit
-from throttler.core.profiles import AppProfile, Limits, Profiles
-from throttler.core.quota import Whole
+from throttler.core.profiles import AppProfile, Profiles, RateLimits
+from throttler.core.quota import LocalQuota
 from throttler.core.registry import THROTTLES
 from throttler.core.rpm import Rpm
 from throttler.core.throttle import Admitted, Caller, Decision, Rejected, Throttle
 
-LIMITS = Limits(user_per_minute=3, app_per_minute=5, kappa=2)
+LIMITS = RateLimits(user_per_minute=3, app_per_minute=5, kappa=2)
 PROFILES = Profiles(limits=LIMITS)
 Name = TypeVar("Name")
 Call = tuple[Caller, bool, bool, int]  # protected, overloaded, seconds since the last
@@ -82,8 +82,8 @@ def summary(decision: Decision) -> Outcome | bool:
 @given(st.lists(st.tuples(CALL, st.booleans()), max_size=80))
 def test_oit_and_rpm_agree_with_their_models(calls: list[tuple[Call, bool]]) -> None:
     pairs: list[tuple[Throttle, NaiveOit | NaiveRpm]] = [
-        (Oit(PROFILES, Whole()), NaiveOit()),
-        (Rpm(PROFILES, Whole()), NaiveRpm()),
+        (Oit(PROFILES, LocalQuota()), NaiveOit()),
+        (Rpm(PROFILES, LocalQuota()), NaiveRpm()),
     ]
     now = 0
     for (caller, protected, overloaded, pause), is_valid in calls:
@@ -101,7 +101,7 @@ def test_oit_and_rpm_agree_with_their_models(calls: list[tuple[Call, bool]]) -> 
 @pytest.mark.parametrize("name", sorted(THROTTLES))
 @given(calls=CALLS)
 def test_conformance(name: str, calls: list[Call]) -> None:
-    throttle, again, now = THROTTLES[name](PROFILES, Whole()), THROTTLES[name](PROFILES, Whole()), 0.0
+    throttle, again, now = THROTTLES[name](PROFILES, LocalQuota()), THROTTLES[name](PROFILES, LocalQuota()), 0.0
     for number, (caller, protected, overloaded, pause) in enumerate(calls):
         now += pause
         decision = throttle.admit(caller, protected, overloaded, now)
@@ -121,7 +121,7 @@ def test_conformance(name: str, calls: list[Call]) -> None:
 @given(CALLS)
 def test_oit_never_refuses_without_overload_and_none_never_refuses(calls: list[Call]) -> None:
     now = 0.0
-    oit, none = Oit(PROFILES, Whole()), THROTTLES["none"](PROFILES, Whole())
+    oit, none = Oit(PROFILES, LocalQuota()), THROTTLES["none"](PROFILES, LocalQuota())
     for caller, protected, overloaded, pause in calls:
         now += pause
         assert isinstance(oit.admit(caller, protected, False, now), Admitted)
@@ -131,7 +131,7 @@ def test_oit_never_refuses_without_overload_and_none_never_refuses(calls: list[C
 @pytest.mark.parametrize("name", sorted(THROTTLES))
 @given(calls=CALLS)
 def test_a_tenant_is_served_as_if_there_were_no_other(name: str, calls: list[Call]) -> None:
-    together, alone, now = THROTTLES[name](PROFILES, Whole()), THROTTLES[name](PROFILES, Whole()), 0.0
+    together, alone, now = THROTTLES[name](PROFILES, LocalQuota()), THROTTLES[name](PROFILES, LocalQuota()), 0.0
     for caller, protected, overloaded, pause in calls:
         now += pause
         decision = together.admit(caller, protected, overloaded, now)
@@ -140,14 +140,14 @@ def test_a_tenant_is_served_as_if_there_were_no_other(name: str, calls: list[Cal
 
 
 def test_an_abuser_does_not_throttle_the_apps_other_users() -> None:
-    oit = Oit(PROFILES, Whole())
+    oit = Oit(PROFILES, LocalQuota())
     refused = [isinstance(oit.admit(caller("abuser"), False, True, 0.0), Rejected) for _ in range(100)]
     assert refused == [False] * 3 + [True] * 97
     assert isinstance(oit.admit(caller("honest"), False, True, 1.0), Admitted)
 
 
 def test_protection_is_capped_per_client_and_window() -> None:
-    oit = Oit(PROFILES, Whole())
+    oit = Oit(PROFILES, LocalQuota())
     admitted = [isinstance(oit.admit(caller("u"), True, True, 0.0), Admitted) for _ in range(20)]
     assert admitted == [True] * 6 + [False] * 14
     assert isinstance(oit.admit(caller("u"), True, True, 60.0), Admitted)
@@ -156,12 +156,12 @@ def test_protection_is_capped_per_client_and_window() -> None:
 @pytest.mark.parametrize("name", ["user_per_minute", "app_per_minute", "max_calls", "idle_ttl", "max_age", "kappa"])
 def test_limits_must_be_positive(name: str) -> None:
     with pytest.raises(ValueError, match=name):
-        Limits(**{name: 0})
+        RateLimits(**{name: 0})
 
 
 def test_an_app_may_have_a_limit_of_its_own_which_may_change() -> None:
     app = AppProfile(per_minute=2, max_calls=1)
-    oit = Oit(Profiles(limits=LIMITS, apps={"x": app}), Whole())
+    oit = Oit(Profiles(limits=LIMITS, apps={"x": app}), LocalQuota())
     decisions = [oit.admit(caller(user), False, True, 0.0) for user in "abc"]
     assert [isinstance(decision, Admitted) for decision in decisions] == [True, True, False]
     assert "app_per_minute=2" in decisions[2].message  # type: ignore[union-attr]

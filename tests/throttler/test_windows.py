@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from throttler.core.quota import Account, Whole
+from throttler.core.quota import LocalQuota, QuotaAccount
 from throttler.core.windows import SlidingWindow
 
 ARRIVALS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 25)), max_size=60)
@@ -9,12 +9,12 @@ ARRIVALS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 25)), max_s
 
 @given(ARRIVALS, st.integers(1, 5))
 def test_agrees_with_counting_every_arrival(arrivals: list[tuple[str, int]], limit: int) -> None:
-    window, history, now = SlidingWindow(60.0, Whole()), list[tuple[str, int]](), 0
+    window, history, now = SlidingWindow(60.0, LocalQuota()), list[tuple[str, int]](), 0
     for key, pause in arrivals:
         now += pause
         history.append((key, now))
         recent = [when for name, when in history if name == key and when > now - 60]
-        wait = window.arrived(Account(key, limit), float(now))
+        wait = window.arrived(QuotaAccount(key, limit), float(now))
         window.check_invariants()
         assert (wait > 0) == (len(recent) > limit)
         if wait:  # after `wait` there is room for one more, half a second sooner there is not
@@ -23,11 +23,11 @@ def test_agrees_with_counting_every_arrival(arrivals: list[tuple[str, int]], lim
 
 
 def test_forgets_idle_keys_and_bounds_a_flooder() -> None:
-    window = SlidingWindow(60.0, Whole())
+    window = SlidingWindow(60.0, LocalQuota())
     for number in range(1000):
-        window.arrived(Account("flooder", 10), number / 1000)
-        window.arrived(Account(f"visitor {number}", 10), number / 1000)
+        window.arrived(QuotaAccount("flooder", 10), number / 1000)
+        window.arrived(QuotaAccount(f"visitor {number}", 10), number / 1000)
     window.check_invariants()  # at most `limit` times each
     assert len(window) == 1001
-    window.arrived(Account("late", 10), 61.0)
+    window.arrived(QuotaAccount("late", 10), 61.0)
     assert len(window) == 1

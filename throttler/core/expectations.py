@@ -23,7 +23,7 @@ LEAST = 0.5  # times the smallest prior of all apps and stages
 MOST = 2.0  # times the subject's own prior
 
 
-class Subject(NamedTuple):
+class ExpectationSubject(NamedTuple):
     """What is expected something of."""
 
     tenant: str
@@ -31,7 +31,7 @@ class Subject(NamedTuple):
     stage: int
 
 
-class Learned(NamedTuple):
+class LearnedMedian(NamedTuple):
     """One gateway's view of a subject: the median, in weighted tokens, over so many clients."""
 
     weight: float
@@ -65,8 +65,8 @@ class Expectations:
     def __init__(self, profiles: Profiles) -> None:
         self._profiles = profiles
         self._least = _least(profiles)
-        self._seen: dict[Subject, _Seen] = {}
-        self._elsewhere: dict[Subject, list[Learned]] = {}
+        self._seen: dict[ExpectationSubject, _Seen] = {}
+        self._elsewhere: dict[ExpectationSubject, list[LearnedMedian]] = {}
 
     def configure(self, profiles: Profiles) -> None:
         """Other priors from now on; what was learned of apps and stages that still have one stays."""
@@ -74,7 +74,7 @@ class Expectations:
         self._least = _least(profiles)
         self._seen = {subject: seen for subject, seen in self._seen.items() if self._prior(subject) is not None}
 
-    def norm(self, subject: Subject) -> float:
+    def norm(self, subject: ExpectationSubject) -> float:
         """`w_{a,j} / w_ref`, dimensionless."""
         prior = self._prior(subject)
         if prior is None:
@@ -83,16 +83,16 @@ class Expectations:
         weight = prior if learned is None else min(max(learned, self._least), MOST * prior)
         return weight / self._profiles.reference_tokens
 
-    def observed(self, subject: Subject, client: str, tokens: Expectation) -> None:
+    def observed(self, subject: ExpectationSubject, client: str, tokens: Expectation) -> None:
         """A call of `client` completed that needed `tokens`."""
         if self._prior(subject) is not None:
             self._seen.setdefault(subject, _Seen()).add(client, self._profiles.weights.weigh(tokens))
 
-    def learned(self) -> dict[Subject, Learned]:
+    def learned(self) -> dict[ExpectationSubject, LearnedMedian]:
         """What this gateway has seen, for the others."""
-        return {subject: Learned(median(seen.medians), len(seen.medians)) for subject, seen in self._seen.items()}
+        return {subject: LearnedMedian(median(seen.medians), len(seen.medians)) for subject, seen in self._seen.items()}
 
-    def heard(self, views: Iterable[Mapping[Subject, Learned]]) -> None:
+    def heard(self, views: Iterable[Mapping[ExpectationSubject, LearnedMedian]]) -> None:
         """What the other gateways have seen; replaces what was heard before."""
         self._elsewhere = {}
         for view in views:
@@ -105,15 +105,15 @@ class Expectations:
             assert 0 < len(seen.samples) <= CLIENTS, f"{subject}: {len(seen.samples)} clients"
             assert seen.medians == sorted(map(median, seen.samples.values())), f"{subject}: {seen.medians}"
 
-    def _prior(self, subject: Subject) -> float | None:
+    def _prior(self, subject: ExpectationSubject) -> float | None:
         tokens = self._profiles.app(subject.app).prior(subject.stage)
         return None if tokens is None else self._profiles.weights.weigh(tokens)
 
-    def _combined(self, subject: Subject) -> float | None:
+    def _combined(self, subject: ExpectationSubject) -> float | None:
         seen, elsewhere = self._seen.get(subject), self._elsewhere.get(subject, [])
         if not elsewhere:
             return None if seen is None else median(seen.medians)
-        views = [*elsewhere, Learned(median(seen.medians), len(seen.medians))] if seen is not None else elsewhere
+        views = [*elsewhere, LearnedMedian(median(seen.medians), len(seen.medians))] if seen is not None else elsewhere
         return _weighted_median(views)
 
 
@@ -123,7 +123,7 @@ def _least(profiles: Profiles) -> float:
     return LEAST * min(map(profiles.weights.weigh, priors), default=0.0)
 
 
-def _weighted_median(views: list[Learned]) -> float:
+def _weighted_median(views: list[LearnedMedian]) -> float:
     """The median of as many values as there are clients, each that of its gateway."""
     half, below = sum(view.clients for view in views) / 2, 0
     for view in sorted(views):

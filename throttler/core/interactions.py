@@ -14,9 +14,9 @@ import heapq
 from dataclasses import dataclass
 from itertools import count
 
-from throttler.core.closures import Closures
+from throttler.core.closed_interactions import ClosedInteractions
+from throttler.core.interaction_tokens import InteractionKey, TokenClaim, TokenSigner
 from throttler.core.profiles import Profiles
-from throttler.core.tokens import Claim, Key, Signer
 
 
 class Close(enum.Enum):
@@ -30,10 +30,10 @@ class Close(enum.Enum):
 
 
 @dataclass(slots=True, eq=False)
-class Interaction:
+class InteractionState:
     """A record that only Interactions changes."""
 
-    key: Key
+    key: InteractionKey
     opened: float  # moves forward with the time spent in flight
     calls: int = 0  # admitted, at any gateway
     in_flight: int = 0
@@ -42,10 +42,10 @@ class Interaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class FinishedInteraction:
     """An interaction that is over."""
 
-    key: Key
+    key: InteractionKey
     ended: float
     calls: int
     reason: Close
@@ -55,20 +55,20 @@ class Interactions:
     """All interactions that this gateway knows; `secret` is the cluster's."""
 
     def __init__(self, secret: str, profiles: Profiles) -> None:
-        self._signer = Signer(secret)
+        self._signer = TokenSigner(secret)
         self._profiles = profiles
-        self._busy: dict[Key, Interaction] = {}
-        self._idle: dict[str, dict[Key, Interaction]] = {}  # by client, longest idle first
-        self._deadlines: list[tuple[float, int, Interaction]] = []  # a heap; of some that are idle no more
+        self._busy: dict[InteractionKey, InteractionState] = {}
+        self._idle: dict[str, dict[InteractionKey, InteractionState]] = {}  # by client, longest idle first
+        self._deadlines: list[tuple[float, int, InteractionState]] = []  # a heap; of some that are idle no more
         self._numbers = count()
-        self._unreported: list[Closed] = []  # found over by a call, before `expired` came by
-        self._closures = Closures()
+        self._unreported: list[FinishedInteraction] = []  # found over by a call, before `expired` came by
+        self._closures = ClosedInteractions()
 
     def configure(self, profiles: Profiles) -> None:
         """Other limits from now on."""
         self._profiles = profiles
 
-    def continues(self, key: Key, token: bytes, now: float) -> bool:
+    def continues(self, key: InteractionKey, token: bytes, now: float) -> bool:
         """Whether a call that arrives now continues an interaction in progress; changes nothing."""
         busy, idle = self._busy.get(key), self._idle.get(key.client, {}).get(key)
         if busy is not None:
@@ -78,7 +78,7 @@ class Interactions:
         claim = self._claim(key, token, now)
         return claim is not None and (idle is None or claim.stage > idle.calls)  # over here, but went on elsewhere
 
-    def admitted(self, key: Key, token: bytes, now: float) -> int:
+    def admitted(self, key: InteractionKey, token: bytes, now: float) -> int:
         """A call was admitted: open or continue its interaction; returns its stage, 0 for the first call."""
         found = self._busy.get(key) or self._resume(key, now) or self._open(key, token, now)
         claim = self._claim(key, token, now)
@@ -91,12 +91,12 @@ class Interactions:
         self._busy[key] = found
         return found.calls - 1
 
-    def token(self, key: Key) -> bytes:
+    def token(self, key: InteractionKey) -> bytes:
         """The token for the next call of an interaction with a call in flight; raises KeyError without one."""
         found = self._busy[key]
-        return self._signer.sign(key, Claim(found.opened, found.calls))
+        return self._signer.sign(key, TokenClaim(found.opened, found.calls))
 
-    def finished(self, key: Key, *, end: bool, now: float) -> Closed | None:
+    def finished(self, key: InteractionKey, *, end: bool, now: float) -> FinishedInteraction | None:
         """An admitted call ended in any way; `end`: it was to be the last. Raises KeyError for a call not admitted."""
         found = self._busy[key]
         found.in_flight -= 1
@@ -113,7 +113,7 @@ class Interactions:
         self._rest(found, now)
         return None
 
-    def ended(self, key: Key, token: bytes, now: float) -> Closed | None:
+    def ended(self, key: InteractionKey, token: bytes, now: float) -> FinishedInteraction | None:
         """No further call will come; with calls in flight it closes with the last of them. Unknown ones are ignored."""
         busy = self._busy.get(key)
         if busy is not None:
@@ -123,7 +123,7 @@ class Interactions:
             return None
         return self._close(self._resume(key, now) or self._open(key, token, now), Close.END, now)
 
-    def expired(self, now: float) -> list[Closed]:
+    def expired(self, now: float) -> list[FinishedInteraction]:
         """Close and return the interactions whose time is over; call it every few seconds."""
         self._closures.forget(now)
         while self._deadlines and (self._deadlines[0][0] <= now or not self._is_idle(self._deadlines[0][2])):
@@ -147,7 +147,7 @@ class Interactions:
             assert 0 < found.in_flight <= found.calls, f"{key}: {found.in_flight} of {found.calls} calls in flight"
         self._closures.check_invariants()
 
-    def _over(self, found: Interaction, now: float) -> Close | None:
+    def _over(self, found: InteractionState, now: float) -> Close | None:
         if found.calls >= self._profiles.app(found.key.app).max_calls:
             return Close.CALLS
         if found.in_flight:
@@ -156,7 +156,7 @@ class Interactions:
             return Close.IDLE
         return Close.AGE if now - found.opened >= self._profiles.limits.max_age else None
 
-    def _rest(self, found: Interaction, now: float) -> None:
+    def _rest(self, found: InteractionState, now: float) -> None:
         limits, idle = self._profiles.limits, self._idle.setdefault(found.key.client, {})
         idle[found.key] = found
         deadline = min(found.active + limits.idle_ttl, found.opened + limits.max_age)
@@ -166,7 +166,7 @@ class Interactions:
             self._wake(longest.key)
             self._unreported.append(self._close(longest, Close.CROWDED, now))
 
-    def _wake(self, key: Key) -> Interaction | None:
+    def _wake(self, key: InteractionKey) -> InteractionState | None:
         """Take `key` out of those that are idle."""
         idle = self._idle.get(key.client, {})
         found = idle.pop(key, None)
@@ -174,10 +174,10 @@ class Interactions:
             del self._idle[key.client]
         return found
 
-    def _is_idle(self, found: Interaction) -> bool:
+    def _is_idle(self, found: InteractionState) -> bool:
         return self._idle.get(found.key.client, {}).get(found.key) is found
 
-    def _resume(self, key: Key, now: float) -> Interaction | None:
+    def _resume(self, key: InteractionKey, now: float) -> InteractionState | None:
         found = self._wake(key)
         reason = self._over(found, now) if found is not None else None
         if found is not None and reason is not None:
@@ -185,11 +185,11 @@ class Interactions:
             return None
         return found
 
-    def _open(self, key: Key, token: bytes, now: float) -> Interaction:
-        opened, calls = self._claim(key, token, now) or Claim(now, 0)
-        return Interaction(key, opened, calls)
+    def _open(self, key: InteractionKey, token: bytes, now: float) -> InteractionState:
+        opened, calls = self._claim(key, token, now) or TokenClaim(now, 0)
+        return InteractionState(key, opened, calls)
 
-    def _claim(self, key: Key, token: bytes, now: float) -> Claim | None:
+    def _claim(self, key: InteractionKey, token: bytes, now: float) -> TokenClaim | None:
         claim = self._signer.verify(key, token) if token else None
         if claim is None or now - claim.opened >= self._profiles.limits.max_age:
             return None
@@ -197,7 +197,7 @@ class Interactions:
             return None
         return claim if self._closures.outlived_by(key, claim) else None
 
-    def _close(self, found: Interaction, reason: Close, now: float) -> Closed:
+    def _close(self, found: InteractionState, reason: Close, now: float) -> FinishedInteraction:
         # From then on max_age makes its tokens worthless everywhere.
         self._closures.add(found.key, found.opened, found.calls, now + self._profiles.limits.max_age)
-        return Closed(found.key, now, found.calls, reason)
+        return FinishedInteraction(found.key, now, found.calls, reason)

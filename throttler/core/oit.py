@@ -8,7 +8,7 @@ so that endless, replayed or shared interactions gain nothing beyond that.
 
 from fairlead.outcomes import Outcome
 from throttler.core.profiles import Profiles
-from throttler.core.quota import Account, Quota
+from throttler.core.quota import Quota, QuotaAccount
 from throttler.core.throttle import WINDOW_SECONDS, Admitted, Caller, Decision, Rejected
 from throttler.core.windows import SlidingWindow
 
@@ -20,7 +20,7 @@ class Oit:
         self.window = SlidingWindow(seconds, quota)
         self._profiles = profiles
 
-    def lacks(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Account | None:
+    def lacks(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> QuotaAccount | None:
         """See Throttle."""
         if not overloaded:
             return None
@@ -65,14 +65,14 @@ class Oit:
         """See Throttle."""
         self.window.check_invariants()
 
-    def _user(self, client: str) -> Account:
-        return Account("user:" + client, self._profiles.limits.user_per_minute)
+    def _user(self, client: str) -> QuotaAccount:
+        return QuotaAccount("user:" + client, self._profiles.limits.user_per_minute)
 
-    def _app(self, caller: Caller) -> Account:
-        return Account(f"app:{caller.tenant}/{caller.app}", self._profiles.app(caller.app).per_minute)
+    def _app(self, caller: Caller) -> QuotaAccount:
+        return QuotaAccount(f"app:{caller.tenant}/{caller.app}", self._profiles.app(caller.app).per_minute)
 
-    def _protected(self, client: str) -> Account:
-        return Account("protected:" + client, self._profiles.limits.protected_per_minute)
+    def _protected(self, client: str) -> QuotaAccount:
+        return QuotaAccount("protected:" + client, self._profiles.limits.protected_per_minute)
 
 
 def _rejected(outcome: Outcome, what: str, wait: float) -> Rejected:

@@ -7,7 +7,7 @@ DEFAULT_APP = "default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class RateLimits:
     """Raises ValueError unless every limit is positive."""
 
     user_per_minute: int = 60  # T_user: FairServe Alg. 1 line 5, T_g
@@ -71,7 +71,7 @@ class AppProfile:
 class Profiles:
     """A deployment's limits and its apps; an app without a profile is the app `default`."""
 
-    limits: Limits = field(default_factory=Limits)
+    limits: RateLimits = field(default_factory=RateLimits)
     apps: Mapping[str, AppProfile] = field(default_factory=dict)
     tiers: Mapping[str, float] = field(default_factory=dict)  # name -> share, which is 1 / E_i
     weights: TokenWeights = field(default_factory=TokenWeights)

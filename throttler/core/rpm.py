@@ -6,7 +6,7 @@ user's, as under OIT.
 
 from fairlead.outcomes import Outcome
 from throttler.core.profiles import Profiles
-from throttler.core.quota import Account, Quota
+from throttler.core.quota import Quota, QuotaAccount
 from throttler.core.throttle import WINDOW_SECONDS, Admitted, Caller, Decision, Rejected
 from throttler.core.windows import FixedWindow
 
@@ -18,7 +18,7 @@ class Rpm:
         self.window = FixedWindow(seconds, quota)
         self._profiles = profiles
 
-    def lacks(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Account | None:
+    def lacks(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> QuotaAccount | None:
         """See Throttle; `overloaded` and `protected` change nothing."""
         for account in self._accounts(caller):
             if not self.window.fits(account, now):
@@ -49,9 +49,9 @@ class Rpm:
         """See Throttle."""
         self.window.check_invariants()
 
-    def _accounts(self, caller: Caller) -> tuple[Account, Account]:
-        app = Account(f"app:{caller.tenant}/{caller.app}", self._profiles.app(caller.app).per_minute)
+    def _accounts(self, caller: Caller) -> tuple[QuotaAccount, QuotaAccount]:
+        app = QuotaAccount(f"app:{caller.tenant}/{caller.app}", self._profiles.app(caller.app).per_minute)
         return self._user(caller.client), app
 
-    def _user(self, client: str) -> Account:
-        return Account("user:" + client, self._profiles.limits.user_per_minute)
+    def _user(self, client: str) -> QuotaAccount:
+        return QuotaAccount("user:" + client, self._profiles.limits.user_per_minute)

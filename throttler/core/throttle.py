@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 from fairlead.outcomes import Outcome
 from throttler.core.profiles import Profiles
-from throttler.core.quota import Account
+from throttler.core.quota import QuotaAccount
 from throttler.core.windows import Window
 
 WINDOW_SECONDS = 60.0
@@ -45,7 +45,7 @@ class Throttle(Protocol):
     def window(self) -> Window:
         """Where its arrivals are counted."""
 
-    def lacks(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Account | None:
+    def lacks(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> QuotaAccount | None:
         """The account by which `admit` would refuse now, while more of its limit may be had by asking; counts nothing.
 
         None: there is nothing to wait for.

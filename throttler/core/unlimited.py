@@ -1,7 +1,7 @@
 """No throttle: the baseline `none`."""
 
 from throttler.core.profiles import Profiles
-from throttler.core.quota import Account, Whole
+from throttler.core.quota import LocalQuota, QuotaAccount
 from throttler.core.throttle import WINDOW_SECONDS, Admitted, Caller, Decision
 from throttler.core.windows import SlidingWindow
 
@@ -10,9 +10,9 @@ class Unlimited:
     """Admits every call and counts none."""
 
     def __init__(self) -> None:
-        self.window = SlidingWindow(WINDOW_SECONDS, Whole())
+        self.window = SlidingWindow(WINDOW_SECONDS, LocalQuota())
 
-    def lacks(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Account | None:
+    def lacks(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> QuotaAccount | None:
         """See Throttle."""
         return None
 

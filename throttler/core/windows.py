@@ -8,7 +8,7 @@ arrival, and those whose last arrival left the window are forgotten.
 from collections import deque
 from typing import Protocol
 
-from throttler.core.quota import Account, Quota
+from throttler.core.quota import Quota, QuotaAccount
 
 ASK_AGAIN = 1 / 16  # of a window: what a caller is told who has no place here at all
 
@@ -16,19 +16,19 @@ ASK_AGAIN = 1 / 16  # of a window: what a caller is told who has no place here a
 class Window(Protocol):
     """Counts arrivals against what the quota allows this gateway."""
 
-    def fits(self, account: Account, now: float) -> bool:
+    def fits(self, account: QuotaAccount, now: float) -> bool:
         """Whether an arrival now would be within the allowance; counts nothing."""
 
-    def may_grow(self, account: Account, now: float) -> bool:
+    def may_grow(self, account: QuotaAccount, now: float) -> bool:
         """Whether more of the limit may be had elsewhere."""
 
-    def arrived(self, account: Account, now: float) -> float:
+    def arrived(self, account: QuotaAccount, now: float) -> float:
         """Count an arrival; 0 when it is within the allowance, else the seconds until another one would be."""
 
     def used(self, key: str, now: float) -> int:
         """Arrivals counted in the window that ends now, at most the limit."""
 
-    def accounts(self) -> list[Account]:
+    def accounts(self) -> list[QuotaAccount]:
         """Everything that has arrivals counted."""
 
     def check_invariants(self) -> None:
@@ -46,15 +46,15 @@ class SlidingWindow:
     def __len__(self) -> int:
         return len(self._arrivals)
 
-    def fits(self, account: Account, now: float) -> bool:
+    def fits(self, account: QuotaAccount, now: float) -> bool:
         """See Window."""
         return self.used(account.key, now) < self._quota.allowance(account, now)
 
-    def may_grow(self, account: Account, now: float) -> bool:
+    def may_grow(self, account: QuotaAccount, now: float) -> bool:
         """See Window."""
         return self._quota.may_grow(account, self.used(account.key, now), now)
 
-    def arrived(self, account: Account, now: float) -> float:
+    def arrived(self, account: QuotaAccount, now: float) -> float:
         """See Window."""
         self._forget(now)
         key, limit = account
@@ -79,9 +79,9 @@ class SlidingWindow:
             times.popleft()
         return len(times)
 
-    def accounts(self) -> list[Account]:
+    def accounts(self) -> list[QuotaAccount]:
         """See Window."""
-        return [Account(key, times.maxlen or 0) for key, times in self._arrivals.items()]
+        return [QuotaAccount(key, times.maxlen or 0) for key, times in self._arrivals.items()]
 
     def check_invariants(self) -> None:
         """Times are bounded and ordered, and keys ordered by last arrival."""
@@ -110,15 +110,15 @@ class FixedWindow:
         self._window = 0
         self._counts: dict[str, tuple[int, int]] = {}  # key -> arrivals, limit
 
-    def fits(self, account: Account, now: float) -> bool:
+    def fits(self, account: QuotaAccount, now: float) -> bool:
         """See Window."""
         return self.used(account.key, now) < self._quota.allowance(account, now)
 
-    def may_grow(self, account: Account, now: float) -> bool:
+    def may_grow(self, account: QuotaAccount, now: float) -> bool:
         """See Window."""
         return self._quota.may_grow(account, self.used(account.key, now), now)
 
-    def arrived(self, account: Account, now: float) -> float:
+    def arrived(self, account: QuotaAccount, now: float) -> float:
         """See Window."""
         used, allowance = self.used(account.key, now), self._quota.allowance(account, now)
         self._counts[account.key] = min(used + 1, account.limit), account.limit
@@ -133,9 +133,9 @@ class FixedWindow:
             self._counts.clear()
         return self._counts.get(key, (0, 0))[0]
 
-    def accounts(self) -> list[Account]:
+    def accounts(self) -> list[QuotaAccount]:
         """See Window."""
-        return [Account(key, limit) for key, (_, limit) in self._counts.items()]
+        return [QuotaAccount(key, limit) for key, (_, limit) in self._counts.items()]
 
     def check_invariants(self) -> None:
         """Counts are positive and within the limit."""

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from global_scheduler.core.queues import Queues
+from global_scheduler.core.outstanding_table import OutstandingTable
 from serving.cost import Cost
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RouteRequest:
     """One attempt to place a request. `digests` packed, `weight` in thousandths (serving.cost)."""
 
     request_id: str
@@ -23,7 +23,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyConfig:
+class RoutePolicyConfig:
     """What policies are built from; `quantum_tokens` is Q^w, in cost units."""
 
     quantum_tokens: int
@@ -32,29 +32,29 @@ class PolicyConfig:
 
 
 @dataclass(slots=True)
-class Choice:
+class Candidates:
     """Among whom to choose. Sets of workers are bitmasks by slot."""
 
     candidates: int  # not empty
     longest: int  # those of them with the longest match
     matched_tokens: int
     waiting: int  # workers that have requests waiting, by their last word
-    queues: Queues
+    queues: OutstandingTable
 
 
-class Policy(Protocol):
+class RoutePolicy(Protocol):
     """A policy reads queues but never writes them: the dispatcher books."""
 
-    def select(self, request: Request, choice: Choice) -> int:
+    def select(self, request: RouteRequest, choice: Candidates) -> int:
         """Choose a slot, and charge for it."""
 
-    def follow(self, request: Request, slot: int, candidates: int) -> None:
+    def follow(self, request: RouteRequest, slot: int, candidates: int) -> None:
         """Somebody else chose `slot` among `candidates`: what `select` does to the accounts."""
 
-    def ended(self, request: Request, slot: int, output_tokens: int) -> None:
+    def ended(self, request: RouteRequest, slot: int, output_tokens: int) -> None:
         """The request started at `slot` and has ended."""
 
-    def refunded(self, request: Request, slot: int) -> None:
+    def refunded(self, request: RouteRequest, slot: int) -> None:
         """The request never started at `slot`."""
 
     def forget(self, slot: int) -> None:

@@ -4,9 +4,9 @@ Unit of fairness: with DLPM in the workers, service per client over the pool; tw
 worker differ by at most 2 |W| (U + Q^u) (Theorem 5.1). Q^w is no part of the bound: it trades locality for balance.
 """
 
-from global_scheduler.core.policies.base import Choice, PolicyConfig, Request
+from global_scheduler.core.policies.base import Candidates, RoutePolicyConfig, RouteRequest
 from global_scheduler.core.policies.credit import Credit
-from serving.client_table import ClientTable
+from serving.bounded_client_map import BoundedClientMap
 from serving.cost import MICRO, charge
 
 # What a request that never started still costs, so that submitting and cancelling moves nobody about for free.
@@ -14,7 +14,7 @@ KEPT_TOKENS = 16
 
 
 class DoubleQ:
-    """Accounts per (client, model). Beyond `serving.client_table.MOST_IDLE` the one unused longest is forgotten; its
+    """Accounts per (client, model). Beyond `bounded_client_map.MOST_IDLE` the one unused longest is forgotten; its
     client finds a full quantum per worker again, which moves it about and gives it no service.
 
     Two misprints of SELECTWORKER are corrected after the text of section 5.2: replenish while *no* worker is
@@ -27,13 +27,13 @@ class DoubleQ:
     goes. `strict_paper` stays.
     """
 
-    def __init__(self, config: PolicyConfig) -> None:
+    def __init__(self, config: RoutePolicyConfig) -> None:
         self._cost = config.cost
-        self._credits: ClientTable[tuple[str, str], Credit] = ClientTable()
+        self._credits: BoundedClientMap[tuple[str, str], Credit] = BoundedClientMap()
         self._quantum = config.quantum_tokens * MICRO
         self._strict = config.strict_paper
 
-    def select(self, request: Request, choice: Choice) -> int:
+    def select(self, request: RouteRequest, choice: Candidates) -> int:
         """SELECTWORKER and the charge of line 16."""
         credit = self._credit(request)
         available = credit.available(choice.candidates)
@@ -44,27 +44,27 @@ class DoubleQ:
         credit.charge(chosen, self._input_charge(request))
         return chosen
 
-    def _credit(self, request: Request) -> Credit:
+    def _credit(self, request: RouteRequest) -> Credit:
         key = (request.client, request.model)
         if key not in self._credits:
             self._credits[key] = Credit(self._quantum)
         self._credits.rest(key)
         return self._credits[key]
 
-    def follow(self, request: Request, slot: int, candidates: int) -> None:
+    def follow(self, request: RouteRequest, slot: int, candidates: int) -> None:
         """Lines 4 to 6, then line 16."""
         credit = self._credit(request)
         credit.available(candidates)
         credit.charge(slot, self._input_charge(request))
 
-    def ended(self, request: Request, slot: int, output_tokens: int) -> None:
+    def ended(self, request: RouteRequest, slot: int, output_tokens: int) -> None:
         """Line 22."""
         credit = self._credits.get((request.client, request.model))
         if credit is not None:
             cost = self._cost.decode(output_tokens, request.prompt_tokens, 0)
             credit.charge(slot, charge(cost, request.weight))
 
-    def refunded(self, request: Request, slot: int) -> None:
+    def refunded(self, request: RouteRequest, slot: int) -> None:
         """The input's charge returns, but for a small fixed cost."""
         credit = self._credits.get((request.client, request.model))
         if credit is not None:
@@ -87,6 +87,6 @@ class DoubleQ:
         for credit in self._credits.values():
             credit.check_invariants()
 
-    def _input_charge(self, request: Request) -> int:
+    def _input_charge(self, request: RouteRequest) -> int:
         # What is a system prompt only the worker can tell.
         return charge(self._cost.extend(request.prompt_tokens, 0), request.weight)

@@ -1,15 +1,15 @@
 """Least loaded: the shortest queue, whatever it holds. Unit of fairness: none."""
 
-from global_scheduler.core.policies.base import Choice, PolicyConfig, Request
-from global_scheduler.core.policies.stateless import WithoutAccounts
+from global_scheduler.core.policies.base import Candidates, RoutePolicyConfig, RouteRequest
+from global_scheduler.core.policies.stateless_policy import StatelessPolicy
 
 
-class LeastLoaded(WithoutAccounts):
+class LeastLoaded(StatelessPolicy):
     """`argmin s_w / capacity` over all candidates."""
 
-    def __init__(self, _config: PolicyConfig) -> None:
+    def __init__(self, _config: RoutePolicyConfig) -> None:
         pass
 
-    def select(self, request: Request, choice: Choice) -> int:
+    def select(self, request: RouteRequest, choice: Candidates) -> int:
         """See Policy."""
         return choice.queues.least(choice.candidates)

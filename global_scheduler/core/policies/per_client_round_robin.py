@@ -4,25 +4,25 @@ Unit of fairness: with a fair policy in the workers, service per client over the
 on every worker, and the workers' bounds add up (Theorem A.6).
 """
 
-from global_scheduler.core.policies.base import Choice, PolicyConfig, Request
+from global_scheduler.core.policies.base import Candidates, RoutePolicyConfig, RouteRequest
 from global_scheduler.core.policies.round_robin import following
-from global_scheduler.core.policies.stateless import WithoutAccounts
-from serving.client_table import ClientTable
+from global_scheduler.core.policies.stateless_policy import StatelessPolicy
+from serving.bounded_client_map import BoundedClientMap
 
 
-class PerClientRoundRobin(WithoutAccounts):
+class PerClientRoundRobin(StatelessPolicy):
     """The next slot after the client's last one in this pool, cyclically."""
 
-    def __init__(self, _config: PolicyConfig) -> None:
-        self._last: ClientTable[tuple[str, str], int] = ClientTable()  # slot by client and model
+    def __init__(self, _config: RoutePolicyConfig) -> None:
+        self._last: BoundedClientMap[tuple[str, str], int] = BoundedClientMap()  # slot by client and model
 
-    def select(self, request: Request, choice: Choice) -> int:
+    def select(self, request: RouteRequest, choice: Candidates) -> int:
         """See Policy."""
         slot = following(choice.candidates, self._last.get((request.client, request.model)))
         self.follow(request, slot, choice.candidates)
         return slot
 
-    def follow(self, request: Request, slot: int, candidates: int) -> None:
+    def follow(self, request: RouteRequest, slot: int, candidates: int) -> None:
         """See Policy."""
         key = (request.client, request.model)
         self._last[key] = slot

@@ -1,22 +1,22 @@
 """Round robin: each pool's workers in turn, whatever they hold; SGLang's default (DLPM section 6.1). Unit of fairness:
 none."""
 
-from global_scheduler.core.policies.base import Choice, PolicyConfig, Request
-from global_scheduler.core.policies.stateless import WithoutAccounts
+from global_scheduler.core.policies.base import Candidates, RoutePolicyConfig, RouteRequest
+from global_scheduler.core.policies.stateless_policy import StatelessPolicy
 
 
-class RoundRobin(WithoutAccounts):
+class RoundRobin(StatelessPolicy):
     """The next slot after the model's last one, cyclically."""
 
-    def __init__(self, _config: PolicyConfig) -> None:
+    def __init__(self, _config: RoutePolicyConfig) -> None:
         self._last: dict[str, int] = {}
 
-    def select(self, request: Request, choice: Choice) -> int:
+    def select(self, request: RouteRequest, choice: Candidates) -> int:
         """See Policy."""
         chosen = self._last[request.model] = following(choice.candidates, self._last.get(request.model))
         return chosen
 
-    def follow(self, request: Request, slot: int, candidates: int) -> None:
+    def follow(self, request: RouteRequest, slot: int, candidates: int) -> None:
         """See Policy."""
         self._last[request.model] = slot
 

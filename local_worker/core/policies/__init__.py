@@ -7,12 +7,12 @@ from local_worker.core.policies.drr import Drr
 from local_worker.core.policies.fcfs import Fcfs
 from local_worker.core.policies.lcf import Lcf
 from local_worker.core.policies.lpm import Lpm
-from local_worker.core.policies.protocol import Gate, PolicyConfig, QueuePolicy
+from local_worker.core.policies.protocol import QueuePolicy, QueuePolicyConfig, StepBudget
 from local_worker.core.policies.vtc import Vtc
 from local_worker.core.policies.vtc_predict import VtcPredict
 from local_worker.core.policies.wsc import Wsc
 
-POLICIES: dict[str, Callable[[PolicyConfig], QueuePolicy]] = {
+POLICIES: dict[str, Callable[[QueuePolicyConfig], QueuePolicy]] = {
     "dlpm": Dlpm,
     "drr": Drr,
     "fcfs": Fcfs,
@@ -23,4 +23,4 @@ POLICIES: dict[str, Callable[[PolicyConfig], QueuePolicy]] = {
     "wsc": Wsc,
 }
 
-__all__ = ["POLICIES", "Gate", "PolicyConfig", "QueuePolicy"]
+__all__ = ["POLICIES", "QueuePolicy", "QueuePolicyConfig", "StepBudget"]

@@ -12,11 +12,11 @@ match may have changed and a bounded number that do not fit: its cost does not g
 from collections.abc import Sequence
 
 from local_worker.core.charging import Charging
-from local_worker.core.policies.accounts import DeficitAccounts
-from local_worker.core.policies.client_heap import ClientHeap
-from local_worker.core.policies.match_order import Key, MatchOrder
-from local_worker.core.policies.protocol import Gate, PolicyConfig
-from local_worker.core.policies.waiters import Waiters
+from local_worker.core.policies.client_priority_queue import ClientPriorityQueue
+from local_worker.core.policies.deficit_accounts import DeficitAccounts
+from local_worker.core.policies.missing_block_index import MissingBlockIndex
+from local_worker.core.policies.prefix_match_queue import Key, PrefixMatchQueue
+from local_worker.core.policies.protocol import QueuePolicyConfig, StepBudget
 from local_worker.core.request import Request
 from serving.cost import MICRO, charge
 
@@ -36,16 +36,16 @@ class Dlpm:
     `strict_paper` leaves out what the paper does not have: interactions first, barriers, promotion.
     """
 
-    def __init__(self, config: PolicyConfig) -> None:
+    def __init__(self, config: QueuePolicyConfig) -> None:
         self._charging = Charging(config.cost)
         self._config = config
         self._strict = config.strict_paper
         self._accounts = DeficitAccounts(config.quantum_tokens * MICRO, config.most_idle)
-        self._lines: dict[str, MatchOrder] = {}  # clients that wait
+        self._lines: dict[str, PrefixMatchQueue] = {}  # clients that wait
         self._block_tokens = config.block_tokens
-        self._waiters = Waiters(config.block_tokens)
-        self._in_credit = ClientHeap()  # of clients that wait: best key
-        self._in_debt = ClientHeap()  # of clients that wait: the round that gives them credit
+        self._missing = MissingBlockIndex(config.block_tokens)
+        self._in_credit = ClientPriorityQueue()  # of clients that wait: best key
+        self._in_debt = ClientPriorityQueue()  # of clients that wait: the round that gives them credit
         self._count = 0
         self._running: dict[str, int] = {}
         self._bypassed: dict[Request, int] = {}
@@ -80,15 +80,15 @@ class Dlpm:
     def arrived(self, request: Request) -> None:
         """Lines 11-13."""
         self._config = self._config.seen(request.weight)
-        client, matched = request.client, request.matched * self._block_tokens
+        client, matched = request.client, request.matched_blocks * self._block_tokens
         self._accounts.busy(client)
-        line = self._lines.setdefault(client, MatchOrder(None if self._strict else MAX_PASSED))
+        line = self._lines.setdefault(client, PrefixMatchQueue(None if self._strict else MAX_PASSED))
         line.add(request, self._key(request, matched))
-        self._waiters.arrived(request, matched)
+        self._missing.arrived(request, matched)
         self._count += 1
         self._rank(client)
 
-    def retracted(self, request: Request) -> None:
+    def preempted(self, request: Request) -> None:
         """See QueuePolicy."""
         self._leave_batch(request)
         self.arrived(request)
@@ -101,7 +101,7 @@ class Dlpm:
     def _left(self, request: Request) -> None:
         client = request.client
         self._count -= 1
-        self._waiters.left(request)
+        self._missing.left(request)
         self._bypassed.pop(request, None)
         if self._barrier is request:
             self._barrier = None
@@ -119,14 +119,14 @@ class Dlpm:
 
     def cached(self, digests: Sequence[int]) -> None:
         """See QueuePolicy."""
-        self._waiters.cached(digests)
+        self._missing.cached(digests)
 
-    def select(self, gate: Gate) -> list[Request]:
+    def select(self, budget: StepBudget) -> list[Request]:
         """Lines 16-25."""
-        for request in self._waiters.take(MAX_REMATCHED):
-            self._rematch(request, gate)
+        for request in self._missing.take(MAX_REMATCHED):
+            self._rematch(request, budget)
         admitted: list[Request] = []
-        if self._barrier is not None and not self._admit(self._barrier, gate, admitted):
+        if self._barrier is not None and not self._admit(self._barrier, budget, admitted):
             return admitted
         misfits: list[Request] = []
         rematches = MAX_REMATCHED
@@ -134,11 +134,11 @@ class Dlpm:
             candidate = self._next(misfits)
             if candidate is None:
                 break
-            if rematches and self._rematch(candidate, gate):
+            if rematches and self._rematch(candidate, budget):
                 rematches -= 1
-            elif self._admit(candidate, gate, admitted):
-                self._pass(misfits, gate)
-            elif gate.closed:
+            elif self._admit(candidate, budget, admitted):
+                self._pass(misfits, budget)
+            elif budget.closed:
                 break
             else:
                 # Out of the order until the step's end; its client may have others that fit.
@@ -169,8 +169,8 @@ class Dlpm:
             self._rank(client)
             client = self._in_debt.least()
 
-    def _admit(self, request: Request, gate: Gate, admitted: list[Request]) -> bool:
-        tokens = gate.admit(request)
+    def _admit(self, request: Request, budget: StepBudget, admitted: list[Request]) -> bool:
+        tokens = budget.admit(request)
         if tokens is None:
             return False
         owed = max(0, self._charging.extend(request, tokens) - request.prepaid)
@@ -179,11 +179,11 @@ class Dlpm:
         self._running[request.client] = self._running.get(request.client, 0) + 1
         self._left(request)
         self._charge(request, owed)
-        self._reserve(request, gate)
+        self._reserve(request, budget)
         admitted.append(request)
         return True
 
-    def _pass(self, misfits: Sequence[Request], gate: Gate) -> None:
+    def _pass(self, misfits: Sequence[Request], budget: StepBudget) -> None:
         """Somebody was admitted before `misfits`; one who has been passed often enough becomes a barrier."""
         if self._strict:
             return
@@ -192,29 +192,29 @@ class Dlpm:
             often = self._bypassed[request] >= MAX_BYPASS
             in_credit = self._accounts.balance(request.client) > 0
             if often and in_credit and self._barrier is None and request.client not in self._barred:
-                self._raise_barrier(request, gate)
+                self._raise_barrier(request, budget)
 
-    def _raise_barrier(self, request: Request, gate: Gate) -> None:
+    def _raise_barrier(self, request: Request, budget: StepBudget) -> None:
         """Paid for at once, and one per client and round: else submitting and cancelling would drain the batch."""
         self._barrier = request
         self._barred[request.client] = None
-        tokens = 0 if request.paid else len(request.tokens) - gate.match(request)
+        tokens = 0 if request.paid else len(request.tokens) - budget.matched_tokens(request)
         request.prepaid = self._charging.extend(request, tokens)
         self._charge(request, request.prepaid)
-        self._reserve(request, gate)
+        self._reserve(request, budget)
 
-    def _reserve(self, request: Request, gate: Gate) -> None:
+    def _reserve(self, request: Request, budget: StepBudget) -> None:
         """Room beyond the client's share is paid for when it is taken, or kept free by a barrier."""
         if self._strict:
             return
-        ahead = gate.reserve(request)
+        ahead = budget.reserve(request)
         if ahead:
             self._charge(request, self._charging.output(request, ahead.start, ahead.stop))
 
-    def _rematch(self, request: Request, gate: Gate) -> bool:
+    def _rematch(self, request: Request, budget: StepBudget) -> bool:
         """Look up the match anew; True when that changed the request's place."""
-        line, matched = self._lines[request.client], gate.match(request)
-        self._waiters.place(request, matched)
+        line, matched = self._lines[request.client], budget.matched_tokens(request)
+        self._missing.place(request, matched)
         key = self._key(request, matched)
         if line.key(request) == key:
             return False
@@ -275,4 +275,4 @@ class Dlpm:
             assert (client in self._in_credit, client in self._in_debt) == (in_credit, not in_credit), client
         waiting = sum(len(line) for line in self._lines.values())
         assert waiting == self._count, f"{waiting} requests in lines, {self._count} counted"
-        self._waiters.check_invariants([request for line in self._lines.values() for request in line.requests()])
+        self._missing.check_invariants([request for line in self._lines.values() for request in line.requests()])

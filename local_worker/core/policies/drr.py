@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from local_worker.core.charging import Charging
 from local_worker.core.policies.client_queues import ClientQueues
-from local_worker.core.policies.protocol import Gate, PolicyConfig
+from local_worker.core.policies.protocol import QueuePolicyConfig, StepBudget
 from local_worker.core.request import Request
-from serving.client_table import ClientTable
+from serving.bounded_client_map import BoundedClientMap
 from serving.cost import MICRO, charge
 
 
 @dataclass(slots=True)
-class Account:
+class DrrAccount:
     """What is kept of a client."""
 
     balance: int = 0  # C_i
@@ -33,12 +33,12 @@ class Drr:
 
     balance_range_micro = None
 
-    def __init__(self, config: PolicyConfig) -> None:
+    def __init__(self, config: QueuePolicyConfig) -> None:
         self._config = config
         self._quantum = config.quantum_tokens * MICRO
         self._charging = Charging(config.cost)
         self._queues = ClientQueues()
-        self._accounts: ClientTable[str, Account] = ClientTable(config.most_idle)
+        self._accounts: BoundedClientMap[str, DrrAccount] = BoundedClientMap(config.most_idle)
         self._visited: str | None = None  # whose visit memory interrupted: it goes on, but grants nothing again
         # Who is visited in turn, the next first: clients that wait, and others until their debt is paid.
         self._circle: dict[str, None] = {}
@@ -63,7 +63,7 @@ class Drr:
         self._config = self._config.seen(request.weight)
         client = request.client
         if client not in self._accounts:
-            self._accounts[client] = Account()
+            self._accounts[client] = DrrAccount()
         self._accounts.activate(client)
         self._accounts[client].requests += 1
         self._circle.setdefault(client)
@@ -79,7 +79,7 @@ class Drr:
                 self._visited = None
         self._gone(client)
 
-    def retracted(self, request: Request) -> None:
+    def preempted(self, request: Request) -> None:
         """See QueuePolicy."""
         self._circle.setdefault(request.client)
         self._queues.restore(request)
@@ -91,7 +91,7 @@ class Drr:
     def cached(self, digests: Sequence[int]) -> None:
         """The order does not depend on the cache."""
 
-    def select(self, gate: Gate) -> list[Request]:
+    def select(self, budget: StepBudget) -> list[Request]:
         """Visits in turn until a request does not fit; that client's visit goes on at the next step."""
         admitted: list[Request] = []
         while len(self._queues):
@@ -103,12 +103,12 @@ class Drr:
             self._visited = client
             while client in self._queues and account.balance > 0:
                 request = self._queues.first(client)
-                tokens = gate.admit(request)
+                tokens = budget.admit(request)
                 if tokens is None:
                     return admitted
                 self._queues.remove(request)
                 self._charge(request, self._charging.extend(request, tokens))
-                self._reserve(request, gate)
+                self._reserve(request, budget)
                 admitted.append(request)
             self._visited = None
             del self._circle[client]
@@ -118,10 +118,10 @@ class Drr:
                 self._rest(client)
         return admitted
 
-    def _reserve(self, request: Request, gate: Gate) -> None:
+    def _reserve(self, request: Request, budget: StepBudget) -> None:
         """Room beyond the client's share is paid for when it is taken."""
         if not self._config.strict_paper:
-            ahead = gate.reserve(request)
+            ahead = budget.reserve(request)
             self._charge(request, self._charging.output(request, ahead.start, ahead.stop))
 
     def _skip_empty_rounds(self) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from local_worker.core.policies.protocol import Gate, PolicyConfig
+from local_worker.core.policies.protocol import QueuePolicyConfig, StepBudget
 from local_worker.core.request import Request
 
 
@@ -12,7 +12,7 @@ class Fcfs:
     bound_micro = None
     balance_range_micro = None
 
-    def __init__(self, config: PolicyConfig) -> None:
+    def __init__(self, config: QueuePolicyConfig) -> None:
         self._queue: dict[Request, None] = {}
 
     @property
@@ -33,7 +33,7 @@ class Fcfs:
         """See QueuePolicy."""
         del self._queue[request]
 
-    def retracted(self, request: Request) -> None:
+    def preempted(self, request: Request) -> None:
         """Back to its place in the order of arrival."""
         self._queue[request] = None
         self._queue = dict.fromkeys(sorted(self._queue, key=lambda waiting: waiting.arrival))
@@ -45,11 +45,11 @@ class Fcfs:
     def cached(self, digests: Sequence[int]) -> None:
         """The order does not depend on the cache."""
 
-    def select(self, gate: Gate) -> list[Request]:
+    def select(self, budget: StepBudget) -> list[Request]:
         """See QueuePolicy."""
         admitted = []
         for request in self._queue:
-            if gate.admit(request) is None:
+            if budget.admit(request) is None:
                 break
             admitted.append(request)
         for request in admitted:

@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from local_worker.core.request import Request
-from serving.client_table import MOST_IDLE
+from serving.bounded_client_map import MOST_IDLE
 from serving.cost import WEIGHT_ONE, Cost, charge
 
 
-class Gate(Protocol):
+class StepBudget(Protocol):
     """The room there is: asked and used by a policy during `select`."""
 
     @property
     def closed(self) -> bool:
         """Nobody else can enter in this step, whatever is asked."""
 
-    def match(self, request: Request) -> int:
+    def matched_tokens(self, request: Request) -> int:
         """Prompt tokens that the cache holds now; changes nothing."""
 
     def admit(self, request: Request) -> int | None:
@@ -48,7 +48,7 @@ class QueuePolicy(Protocol):
 
     @property
     def remembered(self) -> int:
-        """Clients that have an account: those with requests, and at most `PolicyConfig.most_idle` of the others.
+        """Clients that have an account: those with requests, and at most `QueuePolicyConfig.most_idle` of the others.
 
         A client that was forgotten and comes back is no better off than if it had not been: the account that it gets
         is never more favourable than the one it had.
@@ -63,16 +63,16 @@ class QueuePolicy(Protocol):
         What it has prepaid its client forfeits, and has had in place of service.
         """
 
-    def retracted(self, request: Request) -> None:
+    def preempted(self, request: Request) -> None:
         """A running `request` is waiting again, in its old place; it has not arrived, and nobody is to be lifted."""
 
     def victim(self, running: Sequence[Request]) -> Request:
-        """Which of `running`, at least one, is to be retracted: of those with the least due to them, the latest."""
+        """Which of `running`, at least one, is to be preempted: of those with the least due to them, the latest."""
 
     def cached(self, digests: Sequence[int]) -> None:
         """These blocks have become available in the prefix cache since the last call."""
 
-    def select(self, gate: Gate) -> list[Request]:
+    def select(self, budget: StepBudget) -> list[Request]:
         """Admit in the policy's order what fits; those have left the queue and their extend cost is charged."""
 
     def generated(self, request: Request, tokens: int) -> None:
@@ -89,7 +89,7 @@ class QueuePolicy(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyConfig:
+class QueuePolicyConfig:
     """What policies are built from."""
 
     quantum_tokens: int  # Q^u in cost units
@@ -104,7 +104,7 @@ class PolicyConfig:
     least_weight: int = WEIGHT_ONE  # thousandths: the smallest weight for which the bounds are stated
     most_idle: int = MOST_IDLE  # clients without requests that keep their accounts
 
-    def seen(self, weight: int) -> "PolicyConfig":
+    def seen(self, weight: int) -> "QueuePolicyConfig":
         """With bounds that hold for a request of `weight`, too."""
         return self if weight >= self.least_weight else replace(self, least_weight=weight)
 

@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from local_worker.core.charging import Charging
-from local_worker.core.policies.client_heap import ClientHeap
+from local_worker.core.policies.client_priority_queue import ClientPriorityQueue
 from local_worker.core.policies.client_queues import ClientQueues
-from local_worker.core.policies.protocol import Gate, PolicyConfig
+from local_worker.core.policies.protocol import QueuePolicyConfig, StepBudget
 from local_worker.core.request import Request
-from serving.client_table import ClientTable
+from serving.bounded_client_map import BoundedClientMap
 from serving.cost import charge
 
 
 @dataclass(slots=True)
-class Account:
+class VtcAccount:
     """What is kept of a client."""
 
     counter: int  # c_i
@@ -35,12 +35,12 @@ class Vtc:
 
     balance_range_micro = None  # counters grow for ever
 
-    def __init__(self, config: PolicyConfig) -> None:
+    def __init__(self, config: QueuePolicyConfig) -> None:
         self._config = config
         self._charging = Charging(config.cost)
         self._queues = ClientQueues()
-        self._ranks = ClientHeap()  # of waiting clients: (counter, earliest arrival)
-        self._accounts: ClientTable[str, Account] = ClientTable(config.most_idle)
+        self._ranks = ClientPriorityQueue()  # of waiting clients: (counter, earliest arrival)
+        self._accounts: BoundedClientMap[str, VtcAccount] = BoundedClientMap(config.most_idle)
         self._highest_forgotten = 0
         self._last_left = ""  # the client that most recently had its last request leave the queue
 
@@ -64,7 +64,7 @@ class Vtc:
         self._config = self._config.seen(request.weight)
         client = request.client
         if client not in self._accounts:
-            self._accounts[client] = Account(self._highest_forgotten)
+            self._accounts[client] = VtcAccount(self._highest_forgotten)
         self._accounts.activate(client)
         account = self._accounts[client]
         account.requests += 1
@@ -91,7 +91,7 @@ class Vtc:
             self._last_left = request.client
             self._ranks.discard(request.client)
 
-    def retracted(self, request: Request) -> None:
+    def preempted(self, request: Request) -> None:
         """Without a lift: the client has not been away."""
         self._queues.restore(request)
         self._rank(request.client)
@@ -103,22 +103,22 @@ class Vtc:
     def cached(self, digests: Sequence[int]) -> None:
         """The order does not depend on the cache."""
 
-    def select(self, gate: Gate) -> list[Request]:
+    def select(self, budget: StepBudget) -> list[Request]:
         """Lines 17-24: the least counter's earliest request, until one does not fit."""
         admitted = []
         while (request := self._next()) is not None:
-            tokens = gate.admit(request)
+            tokens = budget.admit(request)
             if tokens is None:
                 break
-            self._enter(request, tokens, gate)
+            self._enter(request, tokens, budget)
             admitted.append(request)
         return admitted
 
-    def _enter(self, request: Request, tokens: int, gate: Gate) -> None:
+    def _enter(self, request: Request, tokens: int, budget: StepBudget) -> None:
         """Lines 22 and 23; room beyond the client's share is paid for when it is taken."""
         charged = charge(self._entry_cost(request, tokens), request.weight)
         if not self._config.strict_paper:
-            charged += charge(self._ahead_cost(request, gate.reserve(request)), request.weight)
+            charged += charge(self._ahead_cost(request, budget.reserve(request)), request.weight)
         self._accounts[request.client].counter += charged
         self._dequeue(request)
 

@@ -5,7 +5,7 @@ Corrections can lower a counter, and Theorem 4.9's proof needs counters that onl
 in practice (VTC section 5.4).
 """
 
-from local_worker.core.policies.protocol import PolicyConfig
+from local_worker.core.policies.protocol import QueuePolicyConfig
 from local_worker.core.policies.vtc import Vtc
 from local_worker.core.request import Request
 from serving.cost import charge
@@ -16,7 +16,7 @@ LAST_OUTPUTS = 5  # VTC section 5.1
 class VtcPredict(Vtc):
     """Predicts the mean length of the client's last five outputs; nothing before its first."""
 
-    def __init__(self, config: PolicyConfig) -> None:
+    def __init__(self, config: QueuePolicyConfig) -> None:
         super().__init__(config)
         self._predicted: dict[Request, int] = {}  # of the requests that have been admitted
 
@@ -29,7 +29,7 @@ class VtcPredict(Vtc):
         return sum(outputs) // len(outputs) if outputs else 0
 
     def _entry_cost(self, request: Request, tokens: int) -> int:
-        """Lines 25 and 26; a request that was retracted has its prediction already."""
+        """Lines 25 and 26; a request that was preempted has its prediction already."""
         cost = super()._entry_cost(request, tokens)
         if request in self._predicted:
             return cost
@@ -53,7 +53,7 @@ class VtcPredict(Vtc):
         super().finished(request)
 
     def withdrawn(self, request: Request) -> None:
-        """Given up while it waits; after a retraction its output has been predicted."""
+        """Given up while it waits; after a preemption its output has been predicted."""
         if request in self._predicted:
             self._correct(request)
         super().withdrawn(request)

@@ -8,9 +8,9 @@ is served for as long as it has some. The same normalised service under VTC, DRR
 
 from dataclasses import replace
 
-from local_worker.core.policies.client_heap import ClientHeap
+from local_worker.core.policies.client_priority_queue import ClientPriorityQueue
 from local_worker.core.policies.client_queues import ClientQueues
-from local_worker.core.policies.protocol import PolicyConfig
+from local_worker.core.policies.protocol import QueuePolicyConfig
 from local_worker.core.policies.vtc import Vtc
 from local_worker.core.request import Request
 from serving.cost import Normalized
@@ -19,10 +19,10 @@ from serving.cost import Normalized
 class Wsc(Vtc):
     """VTC's counters over a request's weight, E_i and w_{a,j} in one; charged as tokens are processed."""
 
-    def __init__(self, config: PolicyConfig) -> None:
+    def __init__(self, config: QueuePolicyConfig) -> None:
         super().__init__(replace(config, cost=Normalized()))
         self._continuing = ClientQueues()
-        self._continuing_ranks = ClientHeap()
+        self._continuing_ranks = ClientPriorityQueue()
 
     @property
     def bound_micro(self) -> None:
@@ -41,11 +41,11 @@ class Wsc(Vtc):
                 self._continuing_ranks.discard(request.client)
         super()._dequeue(request)
 
-    def retracted(self, request: Request) -> None:
+    def preempted(self, request: Request) -> None:
         """See QueuePolicy."""
         if request.in_interaction:
             self._continuing.restore(request)
-        super().retracted(request)
+        super().preempted(request)
 
     def _next(self) -> Request | None:
         client = self._continuing_ranks.least()

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from local_worker.core.batch import Batch, Done, Slice, StepResult
+from local_worker.core.batch import Batch, CompletedStep, Slice, StepResult
 from tests.local_worker.engine.driving import BLOCK
 
 EOS = 9
@@ -29,13 +29,13 @@ class Device:
         self._slots: dict[tuple[int, int], int] = {}
         self._sampled: tuple[int, ...] = ()
 
-    def launch(self, batch: Batch) -> Done:
+    def launch(self, batch: Batch) -> CompletedStep:
         """See Engine: first everything is written, then read; done at once, as on a stream that nobody waits for."""
         for piece in batch.slices:
             for at, token in enumerate(self._inputs(piece), start=piece.start):
                 self._slots[piece.pages[at // BLOCK], at % BLOCK] = token
         self._sampled = tuple(next_token(self._context(piece)) for piece in batch.slices if piece.samples)
-        return Done(StepResult(self._sampled))
+        return CompletedStep(StepResult(self._sampled))
 
     def _inputs(self, piece: Slice) -> list[int]:
         if piece.source is not None:

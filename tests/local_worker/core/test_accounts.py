@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from local_worker.core.policies.accounts import DeficitAccounts
+from local_worker.core.policies.deficit_accounts import DeficitAccounts
 
 Q = 10
 # A client that comes, is charged and leaves, or rounds that pass while nobody is there.

@@ -11,15 +11,15 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from fairlead.errors import ClientLimit, QueueFull, TooLong
 from fairlead.outcomes import FinishReason
-from local_worker.core.batch import Done, Slice, StepResult
+from local_worker.core.batch import CompletedStep, Slice, StepResult
 from local_worker.core.batcher import Batcher
-from local_worker.core.limits import Admission
+from local_worker.core.limits import AdmissionMode
 from local_worker.core.plan import Plan
 from local_worker.core.policies import POLICIES
 from local_worker.core.request import Request
-from serving.client_table import MOST_IDLE
+from serving.bounded_client_map import MOST_IDLE
 from serving.cost import COSTS, MICRO, Cost
-from serving.sampling import Sampling
+from serving.sampling_params import SamplingParams
 from tests.local_worker.core.device import EOS, Device, lone_output
 from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request
 
@@ -38,7 +38,7 @@ class BatcherMachine(RuleBasedStateMachine):
     of the step before. Every output is what the request would have got alone."""
 
     policy = "dlpm"
-    admission = Admission.RESERVE
+    admission = AdmissionMode.RESERVE
     ahead = 0
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class BatcherMachine(RuleBasedStateMachine):
         )
         self.device = Device(self.ahead)
         self.inside: dict[Request, None] = {}
-        self.steps: deque[tuple[Plan, Done]] = deque()
+        self.steps: deque[tuple[Plan, CompletedStep]] = deque()
         self.arrivals = 0
         self.now = 0.0
 
@@ -56,7 +56,7 @@ class BatcherMachine(RuleBasedStateMachine):
         prompt=PROMPT, client=st.sampled_from("ab"), output=st.integers(1, 12), lifetime=st.none() | st.integers(1, 6)
     )
     def submit(self, prompt: list[int], client: str, output: int, lifetime: int | None) -> None:
-        request = make_request(prompt, arrival=self.arrivals, sampling=Sampling(max_tokens=output))
+        request = make_request(prompt, arrival=self.arrivals, sampling=SamplingParams(max_tokens=output))
         request.client = client
         request.deadline = None if lifetime is None else self.now + lifetime
         self.arrivals += 1
@@ -66,10 +66,10 @@ class BatcherMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.steps) <= self.ahead)
     @rule()
     def make_plan(self) -> None:
-        before = {request: (request.computed, request.retractions) for request in self.inside}
+        before = {request: (request.computed, request.preemptions) for request in self.inside}
         plan = self.batcher.plan(self.now)
         if self.steps:
-            assert all(request.retractions == before[request][1] for request in self.inside)
+            assert all(request.preemptions == before[request][1] for request in self.inside)
         if plan is None:
             assert self.steps or not self.batcher.running
             assert self.steps or not self.batcher.waiting, "work-conserving: an idle worker has nobody waiting"
@@ -79,7 +79,7 @@ class BatcherMachine(RuleBasedStateMachine):
         prefill = sum(p.stop - p.start for p in pieces if p.stop - p.start > 1)
         assert prefill <= 7
         for request, piece in plan.parts:
-            entered = request in plan.admitted or request.retractions
+            entered = request in plan.admitted or request.preemptions
             assert entered or piece.start == before[request][0]
             self.check(request, piece)
         self.steps.append((plan, self.device.launch(plan.batch)))
@@ -153,15 +153,15 @@ class VtcBatcherMachine(BatcherMachine):
 
 
 class OptimisticBatcherMachine(BatcherMachine):
-    """The same, where requests are retracted when pages run out."""
+    """The same, where requests are preempted when pages run out."""
 
-    admission = Admission.OPTIMISTIC
+    admission = AdmissionMode.OPTIMISTIC
 
 
 class OptimisticVtcBatcherMachine(VtcBatcherMachine):
     """Both."""
 
-    admission = Admission.OPTIMISTIC
+    admission = AdmissionMode.OPTIMISTIC
 
 
 class AheadBatcherMachine(BatcherMachine):
@@ -173,7 +173,7 @@ class AheadBatcherMachine(BatcherMachine):
 class OptimisticAheadBatcherMachine(AheadBatcherMachine):
     """Both."""
 
-    admission = Admission.OPTIMISTIC
+    admission = AdmissionMode.OPTIMISTIC
 
 
 TestAheadBatcher = AheadBatcherMachine.TestCase
@@ -191,7 +191,7 @@ TestVtcBatcher.settings = SETTINGS
 def test_what_can_never_fit_is_refused_and_says_why() -> None:
     batcher = make_batcher(pages=4)
     with pytest.raises(TooLong, match=r"sampling.max_tokens.*10 .* 16.*holds 16") as error:
-        batcher.submit(make_request([1] * 10, sampling=Sampling(max_tokens=16)), 0.0)
+        batcher.submit(make_request([1] * 10, sampling=SamplingParams(max_tokens=16)), 0.0)
     assert "26" in error.value.message
     with pytest.raises(TooLong, match="prompt: at most 512 prompt tokens, got 600"):
         batcher.submit(make_request([1] * 600), 0.0)
@@ -253,7 +253,7 @@ def histories(
             request = make_request(
                 [prefix] * 8 + [number % 5] * length,
                 arrival=number,
-                sampling=Sampling(max_tokens=output, ignore_eos=True),
+                sampling=SamplingParams(max_tokens=output, ignore_eos=True),
             )
             request.client, request.weight = client, weights[client]
             batcher.submit(request, 0.0)
@@ -300,14 +300,14 @@ INTERRUPTED_VISIT = [
 
 @pytest.mark.parametrize("weights", [EQUAL, TIERS], ids=["equal", "tiers"])
 @pytest.mark.parametrize("cost", COSTS)
-@pytest.mark.parametrize("admission", Admission)
+@pytest.mark.parametrize("admission", AdmissionMode)
 @pytest.mark.parametrize("name", ["dlpm", "drr", "vtc"])
 @settings(max_examples=40, deadline=None)
 @given(arrivals=REQUESTS, ahead=AHEAD, used=USED, most_idle=st.sampled_from((0, MOST_IDLE)))
 @example(arrivals=INTERRUPTED_VISIT, ahead=0, used=[1000], most_idle=MOST_IDLE)
 def test_two_backlogged_clients_differ_by_at_most_the_bound(
     name: str,
-    admission: Admission,
+    admission: AdmissionMode,
     cost: str,
     weights: dict[str, int],
     arrivals: list[tuple[str, int, int, int, int]],
@@ -341,11 +341,11 @@ def test_nobody_gets_further_ahead_of_a_backlogged_client(
         assert worst_lead(rows, f, g, both=False) <= (bound if name == "dlpm" else 2 * bound)
 
 
-@pytest.mark.parametrize("admission", Admission)
+@pytest.mark.parametrize("admission", AdmissionMode)
 @settings(max_examples=60, deadline=None)
 @given(arrivals=REQUESTS, ahead=AHEAD, used=USED)
 def test_what_a_policy_charges_is_the_service_given(
-    admission: Admission, arrivals: list[tuple[str, int, int, int, int]], ahead: int, used: list[int]
+    admission: AdmissionMode, arrivals: list[tuple[str, int, int, int, int]], ahead: int, used: list[int]
 ) -> None:
     """The first output token, every later one and the computed input, once each, and room beyond a share; LCF's
     counters are never lifted."""
@@ -359,11 +359,11 @@ def test_what_a_policy_charges_is_the_service_given(
 
 
 @pytest.mark.parametrize("name", ["dlpm", "drr", "vtc"])
-@pytest.mark.parametrize("admission", Admission)
+@pytest.mark.parametrize("admission", AdmissionMode)
 @settings(max_examples=60, deadline=None)
 @given(arrivals=REQUESTS, ahead=AHEAD, used=USED)
 def test_the_room_that_a_client_has_not_paid_for_is_at_most_its_share(
-    name: str, admission: Admission, arrivals: list[tuple[str, int, int, int, int]], ahead: int, used: list[int]
+    name: str, admission: AdmissionMode, arrivals: list[tuple[str, int, int, int, int]], ahead: int, used: list[int]
 ) -> None:
     """While the same clients wait. Pages are whole; under optimistic admission they come a page at a time."""
     batcher = tight(name, admission)
@@ -412,7 +412,7 @@ LONGEST_OUTPUT = 20
 
 def tight(
     policy: str,
-    admission: Admission = Admission.RESERVE,
+    admission: AdmissionMode = AdmissionMode.RESERVE,
     cost: Cost | None = None,
     least_weight: int = 1000,
     most_idle: int = MOST_IDLE,
@@ -449,15 +449,15 @@ def test_the_printed_bound_is_false_under_optimistic_admission_and_the_wider_one
         max_running=count,
         max_prompt_tokens=prompt,
         policy="dlpm",
-        admission=Admission.OPTIMISTIC,
+        admission=AdmissionMode.OPTIMISTIC,
         max_output_tokens=longest,
     )
     for number in range(count):
-        sampling = Sampling(max_tokens=longest // (number + 1), ignore_eos=True)
+        sampling = SamplingParams(max_tokens=longest // (number + 1), ignore_eos=True)
         batcher.submit(make_request([10 + number], arrival=3 * number, sampling=sampling), 0.0)  # c0
     for _ in range(longest // count):  # until memory is full
         serve_step(batcher)
-    waiting = make_request([2] * prompt, arrival=1, sampling=Sampling(max_tokens=4, ignore_eos=True))  # c1
+    waiting = make_request([2] * prompt, arrival=1, sampling=SamplingParams(max_tokens=4, ignore_eos=True))  # c1
     batcher.submit(waiting, 0.0)
     before = lead = serve_step(batcher)["c0"]
     while waiting in batcher.queue:
@@ -476,7 +476,7 @@ def test_a_step_takes_in_no_more_than_it_can_compute_and_siblings_find_the_prefi
     batcher = make_batcher(pages=PAGES, max_running=12, token_budget=16, policy=name)
     for number in range(12):
         prompt = [*[7] * 16, 20 + number]
-        batcher.submit(make_request(prompt, arrival=number, sampling=Sampling(max_tokens=3)), 0.0)
+        batcher.submit(make_request(prompt, arrival=number, sampling=SamplingParams(max_tokens=3)), 0.0)
     while (plan := batcher.plan(0.0)) is not None:
         assert sum(piece.stop - piece.start for piece in plan.batch.slices) <= 16
         batcher.commit(plan, tokens_for(plan))
@@ -485,10 +485,10 @@ def test_a_step_takes_in_no_more_than_it_can_compute_and_siblings_find_the_prefi
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_retraction_charges_service_once_and_accounts_recomputed_work_apart(name: str) -> None:
-    batcher = make_batcher(pages=PAGES, max_running=6, policy=name, admission=Admission.OPTIMISTIC)
+def test_preemption_charges_service_once_and_accounts_recomputed_work_apart(name: str) -> None:
+    batcher = make_batcher(pages=PAGES, max_running=6, policy=name, admission=AdmissionMode.OPTIMISTIC)
     requests = [
-        make_request([number] * 7, arrival=number, sampling=Sampling(max_tokens=30, ignore_eos=True))
+        make_request([number] * 7, arrival=number, sampling=SamplingParams(max_tokens=30, ignore_eos=True))
         for number in range(6)
     ]
     for request in requests:
@@ -499,29 +499,29 @@ def test_retraction_charges_service_once_and_accounts_recomputed_work_apart(name
         oldest_first += [advance.request for advance in batcher.commit(plan, tokens_for(plan)) if advance.finish]
         service |= {account.client: account.service for account, _ in batcher.take_changed_accounts()}
         batcher.check_invariants()
-    assert sum(request.retractions for request in requests) > 0
+    assert sum(request.preemptions for request in requests) > 0
     assert batcher.ledger.recomputed_tokens > 0
-    assert requests[0].retractions == 0, "the oldest running request is never retracted"
+    assert requests[0].preemptions == 0, "the oldest running request is never preempted"
     assert all(request.output_tokens == 30 for request in requests)
     expected = sum(7 - request.cached + 2 * 30 for request in requests) * MICRO
     assert sum(service.values()) == expected
 
 
-def test_nobody_is_retracted_while_a_token_is_on_its_way() -> None:
+def test_nobody_is_preempted_while_a_token_is_on_its_way() -> None:
     """When pages run out the step under way is waited for first: its tokens are not computed twice."""
-    batcher = make_batcher(pages=PAGES, max_running=6, admission=Admission.OPTIMISTIC)
+    batcher = make_batcher(pages=PAGES, max_running=6, admission=AdmissionMode.OPTIMISTIC)
     device = Device(1)
-    sampling = Sampling(max_tokens=30, ignore_eos=True)
+    sampling = SamplingParams(max_tokens=30, ignore_eos=True)
     requests = [make_request([number] * 7, arrival=number, sampling=sampling) for number in range(6)]
     for request in requests:
         batcher.submit(request, 0.0)
-    steps: deque[tuple[Plan, Done]] = deque()
+    steps: deque[tuple[Plan, CompletedStep]] = deque()
     waited = 0
     while batcher.running or batcher.waiting:
-        before = sum(request.retractions for request in requests)
+        before = sum(request.preemptions for request in requests)
         plan = batcher.plan(0.0)
         if steps:
-            assert sum(request.retractions for request in requests) == before
+            assert sum(request.preemptions for request in requests) == before
         if plan is not None:
             steps.append((plan, device.launch(plan.batch)))
         if len(steps) > 1 or plan is None:
@@ -529,7 +529,7 @@ def test_nobody_is_retracted_while_a_token_is_on_its_way() -> None:
             done, computed = steps.popleft()
             batcher.commit(done, computed.wait())
         batcher.check_invariants()
-    assert 0 < sum(request.retractions for request in requests) <= waited
+    assert 0 < sum(request.preemptions for request in requests) <= waited
     assert all(request.output_tokens == 30 for request in requests)
 
 
@@ -562,7 +562,7 @@ def crowded(
     def submit(client: str, prompt: int, output: int) -> Request:
         number = next(arrivals)
         text = [(number * 7919 + place * 31 + 1) % 50_000 for place in range(prompt)]
-        request = make_request(text, arrival=number, sampling=Sampling(max_tokens=output, ignore_eos=True))
+        request = make_request(text, arrival=number, sampling=SamplingParams(max_tokens=output, ignore_eos=True))
         request.client = client
         batcher.submit(request, 0.0)
         return request
@@ -620,7 +620,7 @@ def test_a_client_that_gives_up_barriers_does_not_move_the_gap() -> None:
 
 def test_a_request_that_has_ended_is_forgotten_before_its_deadline() -> None:
     batcher = make_batcher(pages=PAGES)
-    here = make_request([1], sampling=Sampling(max_tokens=8, ignore_eos=True))
+    here = make_request([1], sampling=SamplingParams(max_tokens=8, ignore_eos=True))
     here.deadline = 1.0
     batcher.submit(here, 0.0)
     for number in range(1, 100):

@@ -10,14 +10,14 @@ import pytest
 from local_worker.config import WorkerConfig
 from local_worker.core.batcher import Batcher
 from local_worker.core.history import History
-from local_worker.core.limits import Admission
-from local_worker.core.policies import PolicyConfig
+from local_worker.core.limits import AdmissionMode
+from local_worker.core.policies import QueuePolicyConfig
 from local_worker.core.policies.dlpm import Dlpm
 from local_worker.engine.fake import FakeEngine
 from local_worker.gap_alarm import GapAlarm
 from local_worker.replay import main, replay
 from serving.cost import COSTS, WeightedTokens
-from serving.sampling import Sampling
+from serving.sampling_params import SamplingParams
 from tests.local_worker.engine.driving import BLOCK, Driver, make_batcher, make_request
 
 CLIENTS = ("c0", "c1", "c2")
@@ -43,14 +43,14 @@ class Exact:
             self.worst[pair] = max(self.worst[pair], greatest - least)
 
 
-def busy(admission: Admission, cost: str, segment: int, ahead: int = 0) -> tuple[Batcher, Exact]:
+def busy(admission: AdmissionMode, cost: str, segment: int, ahead: int = 0) -> tuple[Batcher, Exact]:
     """A batcher after many random requests."""
     rng = random.Random(5)
     batcher = make_batcher(pages=48, max_running=6, policy="dlpm", admission=admission, cost=COSTS[cost]())
     batcher.ledger.history = History(segment)
     exact, driver = Exact(batcher), Driver(batcher, FakeEngine(100, 0.0, BLOCK, ahead))
     for arrival in range(150):
-        sampling = Sampling(max_tokens=rng.randrange(1, 20), ignore_eos=True)
+        sampling = SamplingParams(max_tokens=rng.randrange(1, 20), ignore_eos=True)
         request = make_request([rng.randrange(9)] * rng.randrange(1, 40), arrival=arrival, sampling=sampling)
         request.weight = rng.choice((500, 1000, 2000))
         batcher.submit(request, 0.0)
@@ -82,10 +82,10 @@ def record(batcher: Batcher, cost: str) -> dict[str, object]:
     return written
 
 
-@pytest.mark.parametrize("admission", list(Admission))
+@pytest.mark.parametrize("admission", list(AdmissionMode))
 @pytest.mark.parametrize("cost", sorted(COSTS))
 @pytest.mark.parametrize("ahead", [0, 1])
-def test_a_replay_finds_every_service_and_no_smaller_gap(admission: Admission, cost: str, ahead: int) -> None:
+def test_a_replay_finds_every_service_and_no_smaller_gap(admission: AdmissionMode, cost: str, ahead: int) -> None:
     batcher, exact = busy(admission, cost, 1_000_000, ahead)
     (replayed,) = replay(record(batcher, cost))
     accounts = batcher.ledger._accounts
@@ -96,7 +96,7 @@ def test_a_replay_finds_every_service_and_no_smaller_gap(admission: Admission, c
 
 
 def test_a_long_history_is_bounded_and_its_last_part_can_be_read() -> None:
-    batcher, _ = busy(Admission.OPTIMISTIC, "weighted-tokens", segment=300)
+    batcher, _ = busy(AdmissionMode.OPTIMISTIC, "weighted-tokens", segment=300)
     segments = list(batcher.ledger.history.segments())
     assert len(segments) == 2
     assert len(segments[0]["events"]) < 900
@@ -113,12 +113,12 @@ def test_a_broken_bound_is_said_once_and_can_be_replayed(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    batcher, _ = busy(Admission.RESERVE, "weighted-tokens", segment=1_000_000)
+    batcher, _ = busy(AdmissionMode.RESERVE, "weighted-tokens", segment=1_000_000)
     alarm = GapAlarm(WorkerConfig(secret="a secret for tests", history_folder=str(tmp_path)))
     alarm.check(batcher)
     assert not caplog.records, "within the bound"
     batcher.policy = Boastful(
-        PolicyConfig(
+        QueuePolicyConfig(
             quantum_tokens=1,
             cost=WeightedTokens(),
             max_input_tokens=1,

@@ -6,10 +6,10 @@ from itertools import count
 import pytest
 
 from local_worker.core.batcher import Batcher
-from local_worker.core.limits import Admission
+from local_worker.core.limits import AdmissionMode
 from local_worker.core.request import Request
 from serving.cost import MICRO
-from serving.sampling import Sampling
+from serving.sampling_params import SamplingParams
 from tests.local_worker.core.test_batcher import tokens_for
 from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request
 
@@ -54,7 +54,7 @@ class Crowd:
         number = next(self._arrivals)
         output = LONG if client in self._hoarders else OUTPUT
         prompt = [1000 + number, 1, 2, 3]
-        request = make_request(prompt, arrival=number, sampling=Sampling(max_tokens=output, ignore_eos=True))
+        request = make_request(prompt, arrival=number, sampling=SamplingParams(max_tokens=output, ignore_eos=True))
         request.client = client
         self._batcher.submit(request, 0.0)
         self._here.append(request)
@@ -76,7 +76,7 @@ class Crowd:
         return request.client in self._hoarders and self._leaves(request, runs)
 
 
-def given(policy: str, admission: Admission, hoarders: dict[str, int], leaves: Leaves) -> tuple[int, int]:
+def given(policy: str, admission: AdmissionMode, hoarders: dict[str, int], leaves: Leaves) -> tuple[int, int]:
     """What the neighbours were given, and what the hoarders were charged, in cost units."""
     batcher = make_batcher(
         pages=PAGES,
@@ -94,10 +94,10 @@ def given(policy: str, admission: Admission, hoarders: dict[str, int], leaves: L
 
 
 @pytest.mark.parametrize("leaves", [when_it_has_begun, after_four_tokens, as_a_barrier], ids=lambda each: each.__name__)
-@pytest.mark.parametrize("admission", Admission)
+@pytest.mark.parametrize("admission", AdmissionMode)
 @pytest.mark.parametrize("policy", FAIR)
 def test_who_holds_room_and_leaves_takes_no_more_than_a_client_s_part(
-    policy: str, admission: Admission, leaves: Leaves
+    policy: str, admission: AdmissionMode, leaves: Leaves
 ) -> None:
     alone, _ = given(policy, admission, {}, leaves)
     beside, _ = given(policy, admission, {"hoarder": 8}, leaves)
@@ -107,5 +107,5 @@ def test_who_holds_room_and_leaves_takes_no_more_than_a_client_s_part(
 @pytest.mark.parametrize("policy", FAIR)
 def test_room_is_paid_for_when_it_is_taken(policy: str) -> None:
     """A hundredth of it is generated."""
-    _, charged = given(policy, Admission.RESERVE, {"hoarder": 8}, after_four_tokens)
+    _, charged = given(policy, AdmissionMode.RESERVE, {"hoarder": 8}, after_four_tokens)
     assert charged >= 2 * LONG * 3 // 4

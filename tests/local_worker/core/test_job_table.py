@@ -12,12 +12,12 @@ from fairlead.outcomes import FinishReason, Outcome
 from local_worker.core.batch import StepResult
 from local_worker.core.job import Job
 from local_worker.core.job_table import JobTable
-from local_worker.core.limits import Admission
+from local_worker.core.limits import AdmissionMode
 from local_worker.core.output_text import OutputText
 from local_worker.core.plan import Plan
 from local_worker.core.request import Request
 from local_worker.tokenizer import ByteTokenizer
-from serving.sampling import Sampling
+from serving.sampling_params import SamplingParams
 from tests.local_worker.engine.driving import make_batcher, make_request
 
 EOS = 256
@@ -108,7 +108,7 @@ class JobTableMachine(RuleBasedStateMachine):
         lifetime=st.none() | st.integers(1, 6),
     )
     def submit(self, owner: str, length: int, output: int, stops: tuple[str, ...], lifetime: int | None) -> None:
-        request = make_request([1] * length, arrival=len(self.lives), sampling=Sampling(max_tokens=output))
+        request = make_request([1] * length, arrival=len(self.lives), sampling=SamplingParams(max_tokens=output))
         request.deadline = None if lifetime is None else self.now + lifetime
         job = Job(owner, request, 1, OutputText(ByteTokenizer().decoder(), stops), self.now)
         waiting = [life for life in self.open if not life.has_started]
@@ -233,11 +233,11 @@ TestJobTable = JobTableMachine.TestCase
 TestJobTable.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
-def test_who_comes_back_from_a_retraction_does_not_start_twice() -> None:
-    batcher = make_batcher(pages=4, admission=Admission.OPTIMISTIC)
+def test_who_comes_back_from_a_preemption_does_not_start_twice() -> None:
+    batcher = make_batcher(pages=4, admission=AdmissionMode.OPTIMISTIC)
     table: JobTable[str] = JobTable(batcher)
     for number in range(2):
-        request = make_request([number] * 4, arrival=number, sampling=Sampling(max_tokens=9, ignore_eos=True))
+        request = make_request([number] * 4, arrival=number, sampling=SamplingParams(max_tokens=9, ignore_eos=True))
         table.submit(Job("gateway", request, 1, OutputText(ByteTokenizer().decoder()), 0.0), 0.0)
     entered: list[str] = []
     while (plan := table.plan(1.0)) is not None:

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from local_worker.core.policies import POLICIES, PolicyConfig, QueuePolicy
+from local_worker.core.policies import POLICIES, QueuePolicy, QueuePolicyConfig
 from local_worker.core.policies.dlpm import MAX_BYPASS, MAX_PASSED
 from local_worker.core.policies.drr import Drr
 from local_worker.core.policies.vtc_predict import VtcOracle
 from local_worker.core.request import Request
-from serving.client_table import MOST_IDLE
+from serving.bounded_client_map import MOST_IDLE
 from serving.cost import MICRO, Normalized, WeightedTokens
-from serving.sampling import Sampling
+from serving.sampling_params import SamplingParams
 from tests.local_worker.core.models import (
     Item,
     NaiveDlpm,
@@ -31,7 +31,7 @@ from tests.local_worker.core.models import (
 from tests.local_worker.engine.driving import BLOCK, make_request
 
 CLIENTS = "abc"
-CONFIG = PolicyConfig(
+CONFIG = QueuePolicyConfig(
     quantum_tokens=Q // MICRO,
     cost=WeightedTokens(),
     max_input_tokens=64,
@@ -42,7 +42,7 @@ CONFIG = PolicyConfig(
 
 
 class Room:
-    """A gate with room for some tokens; what a request matches is its number of leading ones."""
+    """A budget with room for some tokens; what a request matches is its number of leading ones."""
 
     def __init__(self) -> None:
         self.left = 0
@@ -53,12 +53,12 @@ class Room:
     def closed(self) -> bool:
         return self.left <= 0
 
-    def match(self, request: Request) -> int:
+    def matched_tokens(self, request: Request) -> int:
         ones = next((i for i, token in enumerate(request.tokens) if token != 1), len(request.tokens))
         return min(ones, len(request.tokens) - 1) // BLOCK * BLOCK
 
     def admit(self, request: Request) -> int | None:
-        extend = len(request.tokens) - self.match(request)
+        extend = len(request.tokens) - self.matched_tokens(request)
         if extend > self.left:
             return None
         self.left -= extend
@@ -84,7 +84,7 @@ ARRIVE = st.tuples(
 SELECT = st.tuples(st.just("select"), st.integers(0, 90))
 GENERATE = st.tuples(st.just("generate"), st.integers(0, 5), st.integers(1, 30))
 FINISH = st.tuples(st.just("finish"), st.integers(0, 5))
-RETRACT = st.tuples(st.just("retract"))
+RETRACT = st.tuples(st.just("preempt"))
 WITHDRAW = st.tuples(st.just("withdraw"), st.integers(0, 5))
 HISTORY = st.lists(st.one_of(ARRIVE, ARRIVE, SELECT, GENERATE, FINISH, WITHDRAW), max_size=50)
 WITH_RETRACTION = st.lists(st.one_of(ARRIVE, ARRIVE, SELECT, GENERATE, FINISH, WITHDRAW, RETRACT), max_size=50)
@@ -107,11 +107,11 @@ class Driver:
     def unfinished(self) -> list[Request]:
         return [request for request in self.running if request not in self.finished]
 
-    def retract(self, request: Request) -> None:
-        request.retractions += 1
+    def preempt(self, request: Request) -> None:
+        request.preemptions += 1
         self.running.remove(request)
         self.waiting.append(request)
-        self.policy.retracted(request)
+        self.policy.preempted(request)
 
     def arrive(
         self,
@@ -122,10 +122,10 @@ class Driver:
         in_interaction: bool = False,
         beyond: int = 0,
     ) -> Request:
-        sampling = Sampling(max_tokens=1 + fresh)
+        sampling = SamplingParams(max_tokens=1 + fresh)
         request = make_request([1] * cached + [0] * fresh, arrival=self.count, sampling=sampling)
         request.client, request.weight, request.in_interaction = client, weight, in_interaction
-        request.matched = self.room.match(request) // BLOCK
+        request.matched_blocks = self.room.matched_tokens(request) // BLOCK
         self.room.beyond[request] = beyond
         self.count += 1
         self.policy.arrived(request)
@@ -162,10 +162,10 @@ def play(driver: Driver, history: list[tuple[Any, ...]], heard: Callable[[str, A
             driver.finished[request] = None
             driver.policy.finished(request)
             heard("finished", request)
-        elif kind == "retract" and driver.unfinished:
+        elif kind == "preempt" and driver.unfinished:
             victim = driver.policy.victim(driver.unfinished)
             assert victim in driver.unfinished
-            driver.retract(victim)
+            driver.preempt(victim)
         elif kind == "withdraw" and driver.waiting:
             request = driver.waiting.pop(rest[0] % len(driver.waiting))
             driver.policy.withdrawn(request)
@@ -191,13 +191,13 @@ def test_conformance_nothing_is_lost_and_the_withdrawn_are_not_served(
 
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("in_interaction", [False, True], ids=["plain", "in an interaction"])
-def test_conformance_a_retracted_request_is_back_in_the_place_of_its_arrival(name: str, in_interaction: bool) -> None:
+def test_conformance_a_preempted_request_is_back_in_the_place_of_its_arrival(name: str, in_interaction: bool) -> None:
     driver = Driver(ALL[name](CONFIG))
     for _ in range(3):
         driver.arrive("a", 0, 4, in_interaction=in_interaction)
     first, second = driver.select(8)
-    driver.retract(second)
-    driver.retract(first)
+    driver.preempt(second)
+    driver.preempt(first)
     driver.check()
     assert [request.arrival for request in driver.select(12)] == [0, 1, 2]
 
@@ -262,7 +262,7 @@ def test_a_counter_that_was_forgotten_counts_for_whoever_has_no_account(name: st
 # The other two have no accounts.
 @pytest.mark.parametrize("name", sorted({*POLICIES} - {"fcfs", "lpm"}))
 def test_conformance_a_worker_remembers_the_latest_of_clients_that_called_once(name: str) -> None:
-    policy, room, sampling = POLICIES[name](replace(CONFIG, most_idle=1_000)), Room(), Sampling(max_tokens=1)
+    policy, room, sampling = POLICIES[name](replace(CONFIG, most_idle=1_000)), Room(), SamplingParams(max_tokens=1)
     for number in range(1_500):
         request = Request(
             id=str(number),
@@ -289,7 +289,7 @@ def test_unless_told_otherwise_a_worker_remembers_100_000_clients() -> None:
 
 
 def item(room: Room, request: Request) -> Item:
-    matched = room.match(request)
+    matched = room.matched_tokens(request)
     extend = len(request.tokens) - matched
     return Item(
         request.client,

@@ -6,7 +6,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
-from serving.sampling import Sampling
+from serving.sampling_params import SamplingParams
 from tests.local_worker.engine.driving import BLOCK, SEED, make_request
 
 PAGES = 12
@@ -31,7 +31,7 @@ class PrefixCacheMachine(RuleBasedStateMachine):
 
     @rule(target=running, tokens=TOKENS, output=st.integers(1, 9))
     def admit(self, tokens: list[int], output: int) -> Request:
-        request = make_request(tokens, arrival=self.arrivals, sampling=Sampling(max_tokens=output))
+        request = make_request(tokens, arrival=self.arrivals, sampling=SamplingParams(max_tokens=output))
         self.arrivals += 1
         free_before = PAGES - self.cache.referenced
         matched = self.cache.match(request)
@@ -159,12 +159,12 @@ def test_the_least_recently_used_leaf_goes_first() -> None:
     cache = PrefixCache(4, BLOCK)
     old, new = make_request([1] * 7), make_request([2] * 11)
     for prompt in (old.tokens, new.tokens, old.tokens):  # what is used again is the newest
-        request = make_request(prompt, sampling=Sampling(max_tokens=1))
+        request = make_request(prompt, sampling=SamplingParams(max_tokens=1))
         cache.release(computed(cache, request))
     cache.take_events()
     order = [new.digests[1], new.digests[0], old.digests[0]]  # a chain goes from its end: what is left can be matched
     for pages, gone in ((2, order[:1]), (3, order[1:2]), (4, order[2:])):
-        request = make_request([3] * (pages * BLOCK - 1), sampling=Sampling(max_tokens=1))
+        request = make_request([3] * (pages * BLOCK - 1), sampling=SamplingParams(max_tokens=1))
         assert cache.admit(request, request.budget) is not None
         cache.release(request)
         assert cache.take_events() == ((), tuple(gone))
@@ -172,7 +172,7 @@ def test_the_least_recently_used_leaf_goes_first() -> None:
 
 def test_digests_of_generated_blocks_continue_the_chain() -> None:
     cache = PrefixCache(PAGES, BLOCK)
-    request = make_request([1, 0, 1], sampling=Sampling(max_tokens=10))
+    request = make_request([1, 0, 1], sampling=SamplingParams(max_tokens=10))
     assert cache.admit(request, request.budget) is not None
     request.tokens += [0, 1, 1, 0, 1, 1]
     request.computed = len(request.tokens)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from local_worker.core.policies import POLICIES
 from serving.cost import MICRO
-from serving.sampling import Sampling
+from serving.sampling_params import SamplingParams
 from tests.local_worker.core.test_batcher import PAGES, REQUESTS, histories, serve_step, tight
 from tests.local_worker.engine.driving import BLOCK, make_request
 
@@ -36,7 +36,7 @@ def test_counters_of_backlogged_clients_stay_within_u(arrivals: list[tuple[str, 
 def test_no_work_conserving_policy_does_better_than_half_of_vtcs_bound(name: str) -> None:
     """VTC Theorem 4.8, its construction: an output as long as the memory, and two clients that wait meanwhile."""
     batcher = tight(name)
-    whole = Sampling(max_tokens=CAPACITY - 1, ignore_eos=True)
+    whole = SamplingParams(max_tokens=CAPACITY - 1, ignore_eos=True)
     for arrival in (0, 3, 1):  # clients c0, c0, c1
         batcher.submit(make_request([arrival], arrival=arrival, sampling=whole), 0.0)
     before = {"c0": 0, "c1": 0} | serve_step(batcher)

@@ -3,12 +3,12 @@
 import pytest
 
 from fairlead.errors import ClientLimit, QueueFull
-from local_worker.core.limits import Limits
+from local_worker.core.limits import BatchLimits
 from local_worker.core.request import Request
 from local_worker.core.waiting_queue import WaitingQueue
 from tests.local_worker.engine.driving import make_request
 
-LIMITS = Limits(max_running=1, token_budget=1, max_prompt_tokens=9, max_waiting=3, max_waiting_per_client=2)
+LIMITS = BatchLimits(max_running=1, token_budget=1, max_prompt_tokens=9, max_waiting=3, max_waiting_per_client=2)
 
 
 def request_of(client: str, arrival: int) -> Request:

@@ -5,17 +5,17 @@ from collections import deque
 from collections.abc import Sequence
 
 from fairlead.token_ids import pack_ids
-from local_worker.core.batch import Batch, Engine, Pending
+from local_worker.core.batch import Batch, Engine, PendingStep
 from local_worker.core.batcher import Batcher
-from local_worker.core.limits import Admission, Limits
+from local_worker.core.limits import AdmissionMode, BatchLimits
 from local_worker.core.plan import Plan
-from local_worker.core.policies import POLICIES, PolicyConfig
+from local_worker.core.policies import POLICIES, QueuePolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
 from serving.blocks import chain, unpack_digests
-from serving.client_table import MOST_IDLE
+from serving.bounded_client_map import MOST_IDLE
 from serving.cost import WEIGHT_ONE, Cost, WeightedTokens
-from serving.sampling import Sampling
+from serving.sampling_params import SamplingParams
 
 BLOCK = 4
 SEED = 7
@@ -30,7 +30,7 @@ def make_batcher(
     max_waiting: int = 1000,
     policy: str = "fcfs",
     eos: tuple[int, ...] = (),
-    admission: Admission = Admission.RESERVE,
+    admission: AdmissionMode = AdmissionMode.RESERVE,
     max_output_tokens: int = 512,
     cost: Cost | None = None,
     least_weight: int = WEIGHT_ONE,
@@ -39,7 +39,7 @@ def make_batcher(
 ) -> Batcher:
     cost = cost or WeightedTokens()
     together = max_running * max_output_tokens
-    config = PolicyConfig(
+    config = QueuePolicyConfig(
         quantum_tokens=quantum_tokens,
         cost=cost,
         max_input_tokens=max_prompt_tokens,
@@ -47,9 +47,9 @@ def make_batcher(
         least_weight=least_weight,
         most_idle=most_idle,
         block_tokens=BLOCK,
-        most_output_tokens=together if admission is Admission.OPTIMISTIC else min(together, pages * BLOCK),
+        most_output_tokens=together if admission is AdmissionMode.OPTIMISTIC else min(together, pages * BLOCK),
     )
-    limits = Limits(
+    limits = BatchLimits(
         max_running=max_running,
         token_budget=token_budget,
         max_prompt_tokens=max_prompt_tokens,
@@ -61,7 +61,7 @@ def make_batcher(
 
 
 def make_request(
-    prompt: Sequence[int], *, arrival: int = 0, seed_position: int = 0, sampling: Sampling | None = None
+    prompt: Sequence[int], *, arrival: int = 0, seed_position: int = 0, sampling: SamplingParams | None = None
 ) -> Request:
     return Request(
         id=f"r{arrival}",
@@ -70,7 +70,7 @@ def make_request(
         prompt_tokens=len(prompt),
         digests=list(unpack_digests(chain(pack_ids(prompt), BLOCK, SEED))),
         chain_seed=SEED,
-        sampling=sampling or Sampling(max_tokens=8, ignore_eos=True),
+        sampling=sampling or SamplingParams(max_tokens=8, ignore_eos=True),
         arrival=arrival,
         seed_position=seed_position,
     )
@@ -88,7 +88,7 @@ class Driver:
     def __init__(self, batcher: Batcher, engine: Engine) -> None:
         self.batcher = batcher
         self._engine = engine
-        self._steps: deque[tuple[Plan, Pending]] = deque()
+        self._steps: deque[tuple[Plan, PendingStep]] = deque()
 
     def turn(self) -> bool:
         """One plan, if there is one, and at most one commit; False when there is nothing to do."""

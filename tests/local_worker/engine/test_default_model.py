@@ -4,7 +4,7 @@ import pytest
 
 from local_worker.config import WorkerConfig
 from local_worker.model import load_model
-from serving.sampling import Sampling
+from serving.sampling_params import SamplingParams
 from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request, run
 
 
@@ -14,7 +14,7 @@ def test_it_knows_the_capital_of_france() -> None:
     engine, tokenizer = model.engine, model.tokenizer
     encoded = tokenizer.encode_chat([("user", "What is the capital of France?")])
     batcher = make_batcher(pages=64, eos=tokenizer.eos_token_ids)
-    [output] = run(batcher, engine, [make_request(encoded.ids, sampling=Sampling(max_tokens=16))])
+    [output] = run(batcher, engine, [make_request(encoded.ids, sampling=SamplingParams(max_tokens=16))])
     decoder = tokenizer.decoder()
     text = "".join(decoder.push(token) for token in output if token not in tokenizer.eos_token_ids) + decoder.flush()
     assert text == "The capital of France is Paris."

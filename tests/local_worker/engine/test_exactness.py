@@ -38,13 +38,13 @@ from transformers import (
     Starcoder2Config,
 )
 
-from local_worker.core.batch import Batch, Done, TokenLogprobs
-from local_worker.core.limits import Admission
+from local_worker.core.batch import Batch, CompletedStep, SampledLogprobs
+from local_worker.core.limits import AdmissionMode
 from local_worker.engine.attention import Attention, UnsupportedModel
-from local_worker.engine.packed import PackedLinear, pack
+from local_worker.engine.packed_linear import PackedLinear, pack
 from local_worker.engine.runner import EngineOptions, TransformersEngine
 from local_worker.engine.sdpa import Sdpa
-from serving.sampling import Sampling
+from serving.sampling_params import SamplingParams
 from tests.local_worker.engine.driving import BLOCK, Driver, make_batcher, make_request, run
 
 VOCAB = 97
@@ -193,23 +193,23 @@ def test_requests_that_join_and_leave_at_any_time_change_nothing(ahead: int) -> 
 
 @AHEAD
 @pytest.mark.parametrize("policy", ["dlpm", "fcfs"])
-def test_retraction_and_resume_change_nothing(policy: str, ahead: int) -> None:
+def test_preemption_and_resume_change_nothing(policy: str, ahead: int) -> None:
     texts = prompts(10)
     oracle = make_model(CONFIGS["llama"])
     expected = [generate(oracle, prompt) for prompt in texts]
     engine = TransformersEngine(make_model(CONFIGS["llama"]), EngineOptions(kv_tokens=16 * BLOCK, block_tokens=BLOCK))
     engine.ahead = ahead
-    batcher = make_batcher(pages=16, token_budget=24, policy=policy, admission=Admission.OPTIMISTIC)
+    batcher = make_batcher(pages=16, token_budget=24, policy=policy, admission=AdmissionMode.OPTIMISTIC)
     requests = [make_request(prompt, arrival=number) for number, prompt in enumerate(texts)]
     assert run(batcher, engine, requests) == expected
-    assert sum(request.retractions for request in requests) > 0
+    assert sum(request.preemptions for request in requests) > 0
 
 
 @AHEAD
 def test_sampled_tokens_depend_on_seed_and_position_alone(ahead: int) -> None:
     engine = TransformersEngine(make_model(CONFIGS["llama"]), OPTIONS)
     engine.ahead = ahead
-    sampling = Sampling(max_tokens=8, temperature=1.5, top_k=40, top_p=0.95, seed=11, ignore_eos=True)
+    sampling = SamplingParams(max_tokens=8, temperature=1.5, top_k=40, top_p=0.95, seed=11, ignore_eos=True)
     texts = prompts(6)
     solo = run(make_batcher(), engine, [make_request(texts[1], sampling=sampling)])[0]
     crowd = [make_request(text, arrival=number, sampling=sampling) for number, text in enumerate(texts)]
@@ -217,10 +217,10 @@ def test_sampled_tokens_depend_on_seed_and_position_alone(ahead: int) -> None:
     rest = make_request(
         [*texts[1], *solo[:3]],
         seed_position=3,
-        sampling=Sampling(max_tokens=5, temperature=1.5, top_k=40, top_p=0.95, seed=11, ignore_eos=True),
+        sampling=SamplingParams(max_tokens=5, temperature=1.5, top_k=40, top_p=0.95, seed=11, ignore_eos=True),
     )
     assert run(make_batcher(), engine, [rest])[0] == solo[3:]
-    other = Sampling(max_tokens=8, temperature=1.5, seed=12, ignore_eos=True)
+    other = SamplingParams(max_tokens=8, temperature=1.5, seed=12, ignore_eos=True)
     assert run(make_batcher(), engine, [make_request(texts[1], sampling=other)])[0] != solo
 
 
@@ -254,7 +254,7 @@ def test_every_way_of_sampling_gives_the_same_when_the_engine_runs_ahead() -> No
         recorder = LogprobRecorder(engine)
         batcher = make_batcher(token_budget=24, eos=tuple(range(3, 40)))
         requests = [
-            make_request(text, arrival=number, sampling=Sampling(max_tokens=12, **ways[number]))
+            make_request(text, arrival=number, sampling=SamplingParams(max_tokens=12, **ways[number]))
             for number, text in enumerate(texts)
         ]
         return run(batcher, recorder, requests), [recorder.found[request.arrival] for request in requests]
@@ -277,15 +277,15 @@ class LogprobRecorder:
 
     def __init__(self, engine: TransformersEngine) -> None:
         self.ahead = engine.ahead
-        self.found: dict[int, list[TokenLogprobs | None]] = defaultdict(list)
+        self.found: dict[int, list[SampledLogprobs | None]] = defaultdict(list)
         self._engine = engine
 
-    def launch(self, batch: Batch) -> Done:
+    def launch(self, batch: Batch) -> CompletedStep:
         result = self._engine.launch(batch).wait()
         requests = [piece.request for piece in batch.slices if piece.samples]
         for request, entry in zip(requests, result.logprobs or [None] * len(requests), strict=True):
             self.found[request].append(entry)
-        return Done(result)
+        return CompletedStep(result)
 
 
 @pytest.mark.parametrize("group_tokens", [1, 64, 100_000])

@@ -12,7 +12,7 @@ import pytest
 import torch
 from transformers import Gemma3TextConfig
 
-from local_worker.engine.packing import Inputs, lone_slice
+from local_worker.engine.batch_inputs import BatchInputs, lone_slice
 from local_worker.engine.runner import TransformersEngine
 from local_worker.engine.sdpa import Sdpa
 from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request, run
@@ -67,7 +67,7 @@ def test_decoding_in_fixed_buffers_with_padding_gives_the_logits_of_sdpa(name: s
         ]
         assert isinstance(engine._attention._backend, Sdpa)
         expected = engine._logits(slices)
-        inputs = Inputs([*slices, *[idle] * (8 - count)], engine._kv)
+        inputs = BatchInputs([*slices, *[idle] * (8 - count)], engine._kv)
         with engine._attention.using(decode):
             engine._attention.plan(inputs.slices, inputs.slots)
             found = engine._forward(inputs)[:count]
@@ -76,6 +76,6 @@ def test_decoding_in_fixed_buffers_with_padding_gives_the_logits_of_sdpa(name: s
 
 def test_padding_writes_to_the_spare_page_alone() -> None:
     engine = TransformersEngine(make_model(CONFIGS["llama"]), OPTIONS)
-    inputs = Inputs([lone_slice([0], 0, [engine._kv.spare_page], samples=True)] * 4, engine._kv)
+    inputs = BatchInputs([lone_slice([0], 0, [engine._kv.spare_page], samples=True)] * 4, engine._kv)
     assert set(inputs.slots.tolist()) == {engine._kv.spare_page * BLOCK}
     assert engine._kv.keys[0].shape[0] == engine._kv.spare_page + 1

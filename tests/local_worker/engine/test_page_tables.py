@@ -7,8 +7,8 @@ import torch
 
 from local_worker.core.batch import Slice
 from local_worker.engine.attention import LayerStep
+from local_worker.engine.batch_inputs import BatchInputs, lone_slice
 from local_worker.engine.kv import LayerShape, PagedKV
-from local_worker.engine.packing import Inputs, lone_slice
 from local_worker.engine.page_tables import PageTables
 from local_worker.engine.sdpa import Sdpa
 from tests.local_worker.engine.flashinfer_stand_in import attention
@@ -46,7 +46,7 @@ def test_attention_through_the_tables_is_what_sdpa_computes(
     kv = PagedKV([LayerShape(heads[1], SIZE, SIZE)], PAGES, BLOCK, torch.float32, CPU)
     kv.keys[0].normal_()
     kv.values[0].normal_()
-    inputs = Inputs(batch(BATCHES[name]), kv)
+    inputs = BatchInputs(batch(BATCHES[name]), kv)
     tokens = len(inputs.slots)
     step = LayerStep(
         torch.randn(tokens, heads[0], SIZE),

@@ -9,9 +9,9 @@ import torch
 
 from local_worker.core.batch import Slice, StepResult
 from local_worker.core.request import Request
-from local_worker.engine.sampled import Sampled
+from local_worker.engine.sampled_step import SampledStep
 from local_worker.engine.sampling import FIRST_CANDIDATES, adjust, choose
-from serving.sampling import Sampling
+from serving.sampling_params import SamplingParams
 from tests.local_worker.engine.driving import make_request
 
 LOGITS = torch.tensor([[2.0, 1.0, 0.0, -1.0, -3.0]])
@@ -23,7 +23,7 @@ NOBODY = torch.empty(0, dtype=torch.int64)
 
 def sample(logits: torch.Tensor, requests: Sequence[Request], eos: Sequence[int] = ()) -> StepResult:
     slices = [last_slice(request) for request in requests]
-    return Sampled(choose(logits, slices, NOBODY, eos), logits, slices).wait()
+    return SampledStep(choose(logits, slices, NOBODY, eos), logits, slices).wait()
 
 
 def last_slice(request: Request) -> Slice:
@@ -45,7 +45,7 @@ def last_slice(request: Request) -> Slice:
 def frequencies(**parameters: float) -> list[float]:
     counts = [0] * LOGITS.shape[1]
     for seed in range(DRAWS):
-        request = make_request([1], sampling=Sampling(max_tokens=1, seed=seed, **parameters))  # type: ignore[arg-type]
+        request = make_request([1], sampling=SamplingParams(max_tokens=1, seed=seed, **parameters))  # type: ignore[arg-type]
         counts[sample(LOGITS, [request]).tokens[0]] += 1
     return [count / DRAWS for count in counts]
 
@@ -97,7 +97,9 @@ def test_a_nucleus_wider_than_the_first_candidates_is_found_whole() -> None:
     ordered, order = logits[0].softmax(dim=-1).sort(descending=True)
     nucleus = set(order[: int((ordered.cumsum(dim=-1) < 0.9).sum()) + 1].tolist())
     assert len(nucleus) > 2 * FIRST_CANDIDATES
-    requests = [make_request([1], sampling=Sampling(temperature=1.0, top_p=0.9, seed=seed)) for seed in range(DRAWS)]
+    requests = [
+        make_request([1], sampling=SamplingParams(temperature=1.0, top_p=0.9, seed=seed)) for seed in range(DRAWS)
+    ]
     drawn = [sample(logits, [request]).tokens[0] for request in requests]
     assert set(drawn) <= nucleus
     assert len(set(drawn)) > FIRST_CANDIDATES
@@ -107,12 +109,12 @@ def test_rows_with_different_parameters_are_drawn_as_if_alone() -> None:
     torch.manual_seed(0)
     logits = torch.randn(6, 700)
     samplings = [
-        Sampling(temperature=1.0, seed=1),
-        Sampling(temperature=0.7, top_k=5, seed=2),
-        Sampling(),
-        Sampling(temperature=2.0, top_p=0.5, seed=3),
-        Sampling(temperature=1.0, min_p=0.1, frequency_penalty=1.0, seed=4),
-        Sampling(temperature=1.0, top_p=0.999, seed=5),
+        SamplingParams(temperature=1.0, seed=1),
+        SamplingParams(temperature=0.7, top_k=5, seed=2),
+        SamplingParams(),
+        SamplingParams(temperature=2.0, top_p=0.5, seed=3),
+        SamplingParams(temperature=1.0, min_p=0.1, frequency_penalty=1.0, seed=4),
+        SamplingParams(temperature=1.0, top_p=0.999, seed=5),
     ]
     requests = [make_request([7, 7, 9], sampling=sampling) for sampling in samplings]
     together = sample(logits, requests).tokens
@@ -127,16 +129,16 @@ def test_how_many_candidates_are_looked_at_first_changes_no_token() -> None:
     logits = torch.randn(41, vocabulary)
     ways = ({"top_p": 0.9}, {"top_k": 700}, {"min_p": 0.02}, {"top_p": 0.5, "top_k": 40})
     requests = [
-        make_request([1], sampling=Sampling(temperature=1.0, seed=seed, **ways[seed % 4]))  # type: ignore[arg-type]
+        make_request([1], sampling=SamplingParams(temperature=1.0, seed=seed, **ways[seed % 4]))  # type: ignore[arg-type]
         for seed in range(40)
     ]
     alone = [sample(logits[row : row + 1], [request]).tokens[0] for row, request in enumerate(requests)]
-    whole = make_request([1], sampling=Sampling(temperature=1.0, top_k=vocabulary))
+    whole = make_request([1], sampling=SamplingParams(temperature=1.0, top_k=vocabulary))
     assert alone == list(sample(logits, [*requests, whole]).tokens[:-1])
 
 
 def with_output(prompt: list[int], output: list[int], **parameters: Any) -> Request:
-    request = make_request(prompt, sampling=Sampling(max_tokens=64, **parameters))
+    request = make_request(prompt, sampling=SamplingParams(max_tokens=64, **parameters))
     request.tokens += output
     return request
 
@@ -158,7 +160,7 @@ def test_the_repetition_penalty_counts_the_prompt_too_and_always_lowers() -> Non
 
 def test_penalties_go_on_over_the_output_of_earlier_attempts() -> None:
     whole = with_output([0, 0], [1, 1, 2], frequency_penalty=0.5)
-    resumed = make_request([0, 0, 1, 1], seed_position=2, sampling=Sampling(max_tokens=62, frequency_penalty=0.5))
+    resumed = make_request([0, 0, 1, 1], seed_position=2, sampling=SamplingParams(max_tokens=62, frequency_penalty=0.5))
     resumed.tokens.append(2)
     assert adjusted(resumed) == adjusted(whole)
 
@@ -192,7 +194,7 @@ def test_logprobs_are_the_models_own_whatever_changes_the_choice() -> None:
 def test_the_smallest_parameters_draw_a_token_of_the_vocabulary(temperature: float, parameters: dict[str, Any]) -> None:
     """Nothing overflows: an impossible token of one request would end everybody's in the next step."""
     logits = torch.tensor([[-90.0, 80.0, 79.9, -3.0, 60.0]])
-    sampling = Sampling(max_tokens=1, seed=5, temperature=temperature, **parameters)
+    sampling = SamplingParams(max_tokens=1, seed=5, temperature=temperature, **parameters)
     assert sample(logits, [make_request([4], sampling=sampling)]).tokens == (
         (4,) if "repetition_penalty" in parameters else (1,)
     )

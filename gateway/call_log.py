@@ -1,0 +1,126 @@
+"""Where calls end: each exactly once, counted, logged without prompt or output, and told to telemetry."""
+
+import logging
+import time
+
+from fairlead.outcomes import Outcome
+from gateway.accounting import Accounting
+from gateway.call import Call
+from gateway.metrics import CallMetrics
+from serving.telemetry.records import CallRecord, InteractionRecord
+from serving.telemetry.traces import Traces
+from throttler.core.interaction_tokens import InteractionKey
+from throttler.core.interactions import FinishedInteraction
+
+log = logging.getLogger(__name__)
+
+
+class CallLog:
+    """Told of every call and every interaction once."""
+
+    def __init__(self, traces: Traces, metrics: CallMetrics) -> None:
+        self.accounting = Accounting()
+        self._traces = traces
+        self._metrics = metrics
+        # Interactions whose root span is the caller's; only counted in and out.
+        self._traced_by_caller: set[InteractionKey] = set()
+
+    def ended(self, call: Call) -> None:
+        """Enter a call whose outcome has just been set."""
+        assert call.outcome is not None
+        key = InteractionKey(call.client, call.app, call.interaction)
+        if call.entered and call.traceparent:
+            self._traced_by_caller.add(key)
+        self.accounting.ended(call)
+        record = _record(call, call.outcome, self.accounting.in_progress(key))
+        log.info(
+            "call ended",
+            extra={
+                "request_id": record.request_id,
+                "caller_request_id": record.caller_request_id,
+                "outcome": record.outcome.name,
+                "client": record.client,
+                "app": record.app,
+                "named_app": record.named_app,
+                "model": record.model,
+                "worker": record.worker,
+                "attempts": call.attempts,
+                "prompt_tokens": record.prompt_tokens,
+                "cached_tokens": record.cached_tokens,
+                "output_tokens": record.output_tokens,
+                "service": record.service,
+                "seconds": (record.finished - record.received) / 1e9,
+                "reason": call.message,
+            },
+        )
+        self._traces.call(record)
+        self._metrics.call(record)
+
+    def closed(self, interaction: FinishedInteraction) -> None:
+        """Enter an interaction that is over."""
+        started = self.accounting.closed(interaction)
+        key = interaction.key
+        log.info(
+            "interaction closed",
+            extra={
+                "client": key.client,
+                "app": key.app,
+                "interaction": key.id,
+                "calls": interaction.calls,
+                "reason": interaction.reason.value,
+            },
+        )
+        ended = round(interaction.ended * 1e9)
+        record = InteractionRecord(
+            client=key.client,
+            app=key.app,
+            interaction=key.id,
+            calls=interaction.calls,
+            reason=interaction.reason.value,
+            started=ended if started is None else started,
+            ended=ended,
+        )
+        self._metrics.interaction(record)
+        if key in self._traced_by_caller:
+            self._traced_by_caller.remove(key)
+        elif started is not None:  # without any call of it here the trace is another gateway's
+            self._traces.interaction(record)
+
+
+def _record(call: Call, outcome: Outcome, is_rooted: bool) -> CallRecord:
+    usage, timings = call.usage, call.timings
+    return CallRecord(
+        client=call.client,
+        app=call.app,
+        named_app=call.named_app,
+        interaction=call.interaction,
+        is_rooted=is_rooted,
+        stage=call.stage,
+        request_id=call.request_id,
+        caller_request_id=call.caller_request_id,
+        model=call.model,
+        operation=call.operation,
+        worker=call.worker,
+        worker_instance=call.worker_instance,
+        scheduler=call.scheduler,
+        policy=call.policy,
+        tier=call.tier,
+        traceparent=call.traceparent,
+        sampling=call.sampling,
+        outcome=outcome,
+        finish_reason=call.finish_reason,
+        prompt_tokens=usage.prompt_tokens,
+        cached_tokens=usage.cached_tokens,
+        output_tokens=usage.output_tokens,
+        system_tokens=usage.system_tokens,
+        matched_tokens=call.matched_tokens,
+        service=usage.service,
+        retries=max(0, call.attempts - 1),
+        received=timings.received,
+        admitted=timings.admitted,
+        dispatched=timings.dispatched,
+        queued=timings.queued,
+        scheduled=timings.scheduled,
+        first_token=timings.first_token,
+        finished=time.time_ns(),
+    )

@@ -1,0 +1,114 @@
+"""What each client received at each worker, as far as it is remembered."""
+
+from collections.abc import KeysView
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import NamedTuple
+
+from serving.bounded_client_map import MOST_IDLE, BoundedClientMap
+
+
+class ClientService(NamedTuple):
+    """What a worker says of one client: service and balance in cost units, requests."""
+
+    service: float
+    weighted: float
+    balance: float
+    waiting: int
+    running: int
+
+
+NOTHING = ClientService(0.0, 0.0, 0.0, 0, 0)
+
+
+@dataclass(slots=True)
+class ClientTotals:
+    """One client over all workers. `waiting` and `busy`: at how many it has requests in the queue, requests at all."""
+
+    services: dict[str, ClientService] = field(default_factory=dict)  # by worker
+    waiting: int = 0
+    busy: int = 0
+
+
+class ClientServiceTable:
+    """O(1) per service reported, however many clients and workers there are."""
+
+    def __init__(self, most_idle: int = MOST_IDLE) -> None:
+        self._clients: BoundedClientMap[str, ClientTotals] = BoundedClientMap(most_idle)
+        self._waiting: dict[str, None] = {}
+        self._busy: dict[str, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    @property
+    def waiting(self) -> KeysView[str]:
+        """Clients with requests in some worker's queue."""
+        return self._waiting.keys()
+
+    def weighted(self, client: str) -> float:
+        """Its service over weight at all workers, in cost units."""
+        return sum(service.weighted for service in self._clients[client].services.values())
+
+    def reported(self, worker: str, client: str, service: ClientService) -> None:
+        """The latest word of `worker` about `client`."""
+        standing = self._clients.get(client)
+        if standing is None:
+            standing = self._clients[client] = ClientTotals()
+        earlier = standing.services.get(worker, NOTHING)
+        standing.services[worker] = service
+        self._changed(client, standing, earlier, service)
+
+    def lost(self, worker: str) -> None:
+        """The worker is gone, and what it had given with it. O(clients): workers leave rarely."""
+        for client in list(self._clients):
+            standing = self._clients.get(client)  # None: forgotten, as others became idle before
+            earlier = None if standing is None else standing.services.pop(worker, None)
+            if standing is None or earlier is None:
+                continue
+            if not standing.services:
+                self._clients.forget(client)
+                self._waiting.pop(client, None)
+                self._busy.pop(client, None)
+            elif _is_busy(earlier):
+                self._changed(client, standing, earlier, NOTHING)
+
+    def _changed(self, client: str, standing: ClientTotals, earlier: ClientService, service: ClientService) -> None:
+        standing.waiting += bool(service.waiting) - bool(earlier.waiting)
+        standing.busy += _is_busy(service) - _is_busy(earlier)
+        if standing.waiting:
+            self._waiting[client] = None
+        else:
+            self._waiting.pop(client, None)
+        if standing.busy:
+            self._busy[client] = None
+            self._clients.activate(client)
+            return
+        self._busy.pop(client, None)
+        self._clients.rest(client)
+
+    def latest(self, most: int) -> dict[str, ClientTotals]:
+        """Clients that have requests, then those that had some most recently: with at most `most` services in all."""
+        found: dict[str, ClientTotals] = {}
+        for client in chain(self._busy, self._clients.latest_idle()):
+            standing = self._clients[client]
+            most -= len(standing.services)
+            if most < 0:
+                break
+            found[client] = standing
+        return found
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError."""
+        for client, standing in self._clients.items():
+            services = standing.services.values()
+            assert services, f"{client} is remembered for nothing"
+            assert standing.waiting == sum(service.waiting > 0 for service in services), f"{client}: waiting"
+            assert standing.busy == sum(map(_is_busy, services)), f"{client}: busy"
+            places = (client in self._waiting, client in self._busy, self._clients.is_idle(client))
+            assert places == (standing.waiting > 0, standing.busy > 0, not standing.busy), f"{client}: {places}"
+        self._clients.check_invariants()
+
+
+def _is_busy(service: ClientService) -> bool:
+    return service.waiting > 0 or service.running > 0

@@ -1,0 +1,94 @@
+"""One client's waiting requests: interactions in progress first, then the longest match, then the earliest.
+
+A request that its own client's admissions have passed over too often goes first: longest match alone starves cold
+requests, and an age by the clock would turn the order into first-come-first-served exactly under load.
+"""
+
+import heapq
+
+from local_worker.core.request import Request
+
+Key = tuple[bool, int, int]  # not in an interaction, -matched tokens, arrival
+
+
+class PrefixMatchQueue:
+    """Heaps with lazy deletion: O(log n) amortised. `most_passed` None: nobody is promoted."""
+
+    def __init__(self, most_passed: int | None) -> None:
+        self._most_passed = most_passed
+        self._keys: dict[Request, Key] = {}
+        self._held: dict[Request, Key] = {}
+        self._by_key: list[tuple[Key, Request]] = []
+        self._by_arrival: list[tuple[int, Request]] = []
+        self._passed = 0  # admissions that passed over the earliest request since it is the earliest
+
+    def __len__(self) -> int:
+        return len(self._keys) + len(self._held)
+
+    def add(self, request: Request, key: Key) -> None:
+        """`request` begins to wait."""
+        heapq.heappush(self._by_arrival, (request.arrival, request))
+        self.move(request, key)
+
+    def move(self, request: Request, key: Key) -> None:
+        """Another place for `request`."""
+        self._keys[request] = key
+        if len(self._by_key) > 2 * len(self._keys) + 16:
+            self._by_key = [(place, waiting) for waiting, place in self._keys.items()]
+            heapq.heapify(self._by_key)
+        else:
+            heapq.heappush(self._by_key, (key, request))
+
+    def remove(self, request: Request) -> None:
+        """`request` waits no more."""
+        if self._earliest() is request:
+            self._passed = 0
+        del self._keys[request]
+
+    def admitted(self, request: Request) -> None:
+        """`request` enters the batch, and passes over the earliest if that is another."""
+        self._passed += 1
+        self.remove(request)
+
+    def hold(self, request: Request) -> None:
+        """Pass over `request` until `release`."""
+        self._held[request] = self._keys.pop(request)
+
+    def release(self) -> None:
+        """Everybody takes part again."""
+        for request, key in self._held.items():
+            self.move(request, key)
+        self._held.clear()
+
+    def key(self, request: Request) -> Key:
+        """The place of a request that takes part."""
+        return self._keys[request]
+
+    def first_key(self) -> Key | None:
+        """The best place; None when nobody takes part."""
+        while self._by_key:
+            key, request = self._by_key[0]
+            if self._keys.get(request) == key:
+                return key
+            heapq.heappop(self._by_key)
+        return None
+
+    def next(self) -> Request:
+        """Whose turn it is; somebody takes part."""
+        earliest = self._earliest()
+        promoted = self._most_passed is not None and self._passed >= self._most_passed
+        if promoted and earliest in self._keys:
+            return earliest
+        self.first_key()
+        return self._by_key[0][1]
+
+    def requests(self) -> list[Request]:
+        """Everybody who waits, in no particular order."""
+        return [*self._keys, *self._held]
+
+    def _earliest(self) -> Request:
+        while True:
+            request = self._by_arrival[0][1]
+            if request in self._keys or request in self._held:
+                return request
+            heapq.heappop(self._by_arrival)

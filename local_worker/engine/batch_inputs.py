@@ -1,0 +1,69 @@
+"""A batch as the tensors of one forward pass: all requests' tokens in one row."""
+
+from collections.abc import Sequence
+
+import torch
+
+from local_worker.core.batch import Slice
+from local_worker.engine.kv import PagedKV
+from local_worker.engine.transfer import upload
+from serving.sampling_params import SamplingParams
+
+
+class BatchInputs:
+    """Token ids, positions and slots [tokens] of `slices`, a batch's in the order in which they are computed.
+
+    `rows` [slices that sample], in the batch's own order, are where the next tokens are read.
+    """
+
+    def __init__(self, slices: Sequence[Slice], kv: PagedKV) -> None:
+        order = packed_order(slices)
+        self.slices = [slices[index] for index in order]
+        ends: dict[int, int] = {}
+        ids: list[int] = []
+        positions: list[int] = []
+        slots: list[int] = []
+        for index, piece in zip(order, self.slices, strict=True):
+            ids += _known(piece)
+            positions += range(piece.start, piece.stop)
+            slots += _slots(piece, kv.block_tokens)
+            ends[index] = len(ids) - 1
+        rows = [ends[index] for index, piece in enumerate(slices) if piece.samples]
+        missing = [(ends[index], piece.source) for index, piece in enumerate(slices) if piece.source is not None]
+        columns = (ids, positions, slots, rows, [row for row, _ in missing], [source for _, source in missing])
+        self.ids, self.positions, self.slots, self.rows, self._missing, self._sources = upload(columns, kv.device)
+
+    def complete(self, sampled: torch.Tensor) -> None:
+        """Fill in the ids that the host does not know, from the tokens that the batch before has `sampled`."""
+        if len(self._missing):
+            self.ids.index_copy_(0, self._missing, sampled.index_select(0, self._sources))
+
+    def overwrite(self, other: "BatchInputs") -> None:
+        """Become `other`, a batch of the same shape, in place: a captured graph reads these tensors."""
+        self.ids.copy_(other.ids)
+        self.positions.copy_(other.positions)
+        self.slots.copy_(other.slots)
+        self.rows.copy_(other.rows)
+
+
+def _known(piece: Slice) -> tuple[int, ...]:
+    return piece.tokens if piece.source is None else (0,)
+
+
+def _slots(piece: Slice, block: int) -> list[int]:
+    return [piece.pages[at // block] * block + at % block for at in range(piece.start, piece.stop)]
+
+
+def packed_order(slices: Sequence[Slice]) -> list[int]:
+    """Indices with decoding requests side by side, longest first: attention computes neighbours together."""
+    return sorted(range(len(slices)), key=lambda index: (_is_prefill(slices[index]), -slices[index].stop))
+
+
+def _is_prefill(piece: Slice) -> bool:
+    return piece.stop - piece.start > 1
+
+
+def lone_slice(tokens: Sequence[int], start: int, pages: Sequence[int], *, samples: bool) -> Slice:
+    """`tokens` from `start` on, of a request that belongs to nobody: for checks and padding."""
+    stop = len(tokens)
+    return Slice(0, tuple(tokens[start:]), start, stop, tuple(pages), samples, SamplingParams(max_tokens=1), stop)

@@ -1,0 +1,44 @@
+"""Work of many clients on one thread, beside the event loop."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from local_worker.core.fair_queue import FairQueue
+
+T = TypeVar("T")
+
+
+class FairExecutor:
+    """One piece of work at a time, whose is a FairQueue's to say."""
+
+    def __init__(self, name: str) -> None:
+        self._thread = ThreadPoolExecutor(1, name)
+        self._queue = FairQueue[asyncio.Event]()
+        self._is_taken = False
+
+    @property
+    def waiting(self) -> int:
+        """How many pieces of work wait for their turn."""
+        return len(self._queue)
+
+    async def run(self, client: str, cost: int, work: Callable[[], T]) -> T:
+        """What `work` returns or raises, once it is `client`'s turn. Cancelled while it waits, it costs nothing."""
+        turn = asyncio.Event()
+        self._queue.put(client, cost, turn)
+        self._next()
+        try:
+            await turn.wait()
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        finally:
+            if turn.is_set():
+                self._is_taken = False
+                self._next()
+            else:
+                self._queue.withdraw(client, turn)
+
+    def _next(self) -> None:
+        if not self._is_taken and (turn := self._queue.take()) is not None:
+            self._is_taken = True
+            turn.set()

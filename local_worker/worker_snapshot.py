@@ -1,0 +1,88 @@
+"""What the worker has, as its engine loop tells it: what a stream to a scheduler begins with."""
+
+import time
+from collections.abc import Callable, Iterable
+
+from fairlead.v1 import scheduler_pb2
+from local_worker.step_events import ClientAccountReport, StepEvents
+from serving.blocks import runs
+from serving.bounded_client_map import MOST_IDLE, BoundedClientMap
+
+# A worker whose steps keep failing asks for no requests for so long; then the next one shows whether it has recovered.
+REST_SECONDS = 5.0
+
+
+class WorkerSnapshot:
+    """Known from what the loop delivers, so that a new stream begins with a snapshot that fits what follows on it,
+    without a look into another thread's state."""
+
+    def __init__(
+        self,
+        hello: scheduler_pb2.Hello,
+        stepping_since: Callable[[], float | None] = lambda: None,
+        rest_seconds: float = REST_SECONDS,
+        most_idle: int = MOST_IDLE,
+    ) -> None:
+        self._stepping_since = stepping_since
+        self._rest_seconds = rest_seconds
+        self.draining = False
+        self.services: BoundedClientMap[str, ClientAccountReport] = BoundedClientMap(most_idle)
+        self._hello = hello
+        self._load = scheduler_pb2.Load()
+        self._oldest: float | None = None
+        self._rests_until = 0.0
+        self._delivered_at = 0.0
+        self._cached: dict[int, int] = {}  # digest -> parent, of every cached block, parents first
+        self._requests: dict[tuple[str, int], scheduler_pb2.AcceptedRequest] = {}  # waiting and running
+
+    def deliver(self, out: StepEvents) -> None:
+        """Take in one turn of the engine loop."""
+        self._oldest = out.oldest_queued_at
+        self._rests_until = 0.0 if out.healthy else time.monotonic() + self._rest_seconds
+        for service in out.services:
+            self._serve(service)
+        self._load = out.load
+        self._delivered_at = time.monotonic()
+        for digest in out.evicted:
+            self._cached.pop(digest, None)
+        for digest, parent in out.cached:
+            # Taken out before it is put in: a block that came back comes after its parent.
+            self._cached.pop(digest, None)
+            self._cached[digest] = parent
+        self._requests.update(((request.request_id, request.attempt), request) for request in out.accepted)
+        for end in out.ended:
+            self._requests.pop((end.request_id, end.attempt), None)
+
+    def _serve(self, service: ClientAccountReport) -> None:
+        client = service.client
+        self.services[client] = service
+        if service.waiting or service.running:
+            self.services.activate(client)
+        else:
+            self.services.rest(client)
+
+    def hello(self) -> scheduler_pb2.Hello:
+        """Who the worker is, with a snapshot of its cache and its requests."""
+        hello = scheduler_pb2.Hello()
+        hello.CopyFrom(self._hello)
+        hello.cached.extend(to_proto(self._cached.items()))
+        hello.requests.extend(self._requests.values())
+        return hello
+
+    def load(self) -> scheduler_pb2.Load:
+        """How loaded the worker is now; without services."""
+        load = scheduler_pb2.Load()
+        load.CopyFrom(self._load)
+        now = time.monotonic()
+        load.draining = self.draining or now < self._rests_until
+        load.queue_seconds = 0.0 if self._oldest is None else now - self._oldest
+        load.stalled_seconds = now - self._delivered_at if load.running or load.waiting else 0.0
+        # A step that never ends may be the first: then nothing has been delivered of its requests yet.
+        if (began := self._stepping_since()) is not None:
+            load.stalled_seconds = max(load.stalled_seconds, now - began)
+        return load
+
+
+def to_proto(links: Iterable[tuple[int, int]]) -> list[scheduler_pb2.BlockRun]:
+    """(digest, its parent's) pairs as runs."""
+    return [scheduler_pb2.BlockRun(parent=run.parent, digests=run.digests) for run in runs(links)]

@@ -1,0 +1,123 @@
+"""Messages that are arriving: how many at a time, and how long each of them may take."""
+
+import asyncio
+from collections import Counter, deque
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+
+from fairlead.errors import QueueFull
+from serving.rpc.concurrency_limiter import ConcurrencyLimiter
+
+WAITING = 1000
+SECONDS = 30.0
+EACH = 1 / 4  # of the places: for one connection
+
+
+@dataclass(slots=True, eq=False)
+class _Arrival:
+    connection: str
+    began: float  # loop time
+    limit: asyncio.Timeout
+
+
+class MessageBodyLimiter:
+    """Bounds what may be held of messages that never end.
+
+    Once a message is read, gRPC takes the whole of it, however slowly it comes, and before that next to nothing. So
+    `places` are read at a time. Others wait, and connections take turns. A message has `seconds` to arrive; whoever has
+    waited `patience` seconds for a place takes one from the connection that has most of them, that of its oldest
+    message, if this has had as long.
+    """
+
+    def __init__(self, places: int, seconds: float, patience: float) -> None:
+        self._places = places
+        self._each = round(EACH * places)
+        self._seconds = seconds
+        self._patience = patience
+        self._arriving: list[_Arrival] = []  # the oldest first
+        self._held: Counter[str] = Counter()  # places, by connection
+        self._queues: dict[str, deque[asyncio.Future[None]]] = {}  # by connection, whose turn it is first
+        self._room = ConcurrencyLimiter(WAITING, "messages wait to be read")
+
+    async def receive(self, context: grpc.aio.ServicerContext) -> Any:
+        """The next message's bytes, or grpc.aio.EOF; raises QueueFull for one that does not arrive in time."""
+        connection = context.peer()
+        await self._enter(connection)
+        arrival = _Arrival(connection, asyncio.get_running_loop().time(), asyncio.timeout(self._seconds))
+        self._arriving.append(arrival)
+        try:
+            async with arrival.limit:
+                return await context.read()
+        except TimeoutError:
+            limits = f"{self._seconds:g} s, or {self._patience:g} s while others waited"
+            error = QueueFull(f"the request did not arrive within {limits}", self._patience)
+        finally:
+            self._arriving.remove(arrival)
+            self._leave(connection)
+        raise error
+
+    async def _enter(self, connection: str) -> None:
+        """Take a place, when there is one."""
+        if not self._queues and self._may_enter(connection):
+            self._held[connection] += 1
+            return
+        self._room.enter(connection)
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queues.setdefault(connection, deque()).append(turn)
+        self._admit()
+        try:
+            while not turn.done():
+                await asyncio.wait([turn], timeout=self._patience)
+                if not turn.done():
+                    self._make_room()
+        except asyncio.CancelledError:
+            if turn.done():
+                self._leave(connection)
+            else:
+                self._forget(connection, turn)
+            raise
+        finally:
+            self._room.leave(connection)
+
+    def _may_enter(self, connection: str) -> bool:
+        return self._held.total() < self._places and self._held[connection] < self._each
+
+    def _leave(self, connection: str) -> None:
+        self._held[connection] -= 1
+        if not self._held[connection]:
+            del self._held[connection]
+        self._admit()
+
+    def _admit(self) -> None:
+        """Give what places there are to connections in turn."""
+        while connection := next((each for each in self._queues if self._may_enter(each)), None):
+            queue = self._queues.pop(connection)
+            self._held[connection] += 1
+            queue.popleft().set_result(None)
+            if queue:
+                self._queues[connection] = queue
+
+    def _forget(self, connection: str, turn: asyncio.Future[None]) -> None:
+        queue = self._queues[connection]
+        queue.remove(turn)
+        if not queue:
+            del self._queues[connection]
+
+    def _make_room(self) -> None:
+        now = asyncio.get_running_loop().time()
+        slow = [
+            arrival
+            for arrival in self._arriving
+            if arrival.began <= now - self._patience and not arrival.limit.expired()
+        ]
+        if slow:
+            max(slow, key=lambda arrival: self._held[arrival.connection]).limit.reschedule(now)
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError when places and turns disagree."""
+        self._room.check_invariants()
+        assert self._held.total() <= self._places, f"{self._held.total()} of {self._places} places held"
+        assert all(0 < held <= self._each for held in self._held.values()), f"places: {self._held}"
+        assert not any(self._may_enter(connection) for connection in self._queues), "a place is free and somebody waits"

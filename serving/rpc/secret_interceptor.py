@@ -1,0 +1,97 @@
+"""Who may call which method: decided by the metadata alone, before anything of a message is read."""
+
+import hmac
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health
+from grpc_reflection.v1alpha import reflection
+
+from fairlead.errors import InvalidRequest, Unauthenticated
+from fairlead.rpc.status import to_status
+from serving.rpc.channel import SECRET_METADATA
+from serving.rpc.concurrency_limiter import ConcurrencyLimiter
+from serving.rpc.incoming import Receive, incoming
+from serving.rpc.message_body_limiter import SECONDS, MessageBodyLimiter
+
+OPEN = (health.SERVICE_NAME, reflection.SERVICE_NAME)  # services that nobody needs a secret or a key for
+OPEN_BYTES = 4096  # of their requests, which are names
+OPEN_ARRIVING = 8
+OPEN_PATIENCE = 0.1  # seconds; a probe may have no more than one
+OPEN_STREAMS = 1000
+Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler | None]]
+REFUSAL = to_status(
+    Unauthenticated(f"metadata {SECRET_METADATA}: missing or wrong; this call carries the cluster's or admin's secret")
+)
+
+
+def is_secret(metadata: Iterable[tuple[str, str | bytes]], secret: str) -> bool:
+    """Whether a call carries `secret`; compared in constant time."""
+    given = dict(metadata).get(SECRET_METADATA, "")
+    return isinstance(given, str) and hmac.compare_digest(given.encode(), secret.encode())
+
+
+async def _read(context: grpc.aio.ServicerContext) -> Any:
+    return await context.read()
+
+
+async def _refuse(_: Any, context: grpc.aio.ServicerContext) -> None:
+    await context.abort_with_status(REFUSAL)
+
+
+REFUSE = grpc.stream_stream_rpc_method_handler(_refuse)
+
+
+class SecretInterceptor(grpc.aio.ServerInterceptor):
+    """Refuses who does not carry the secret of the service that is called. `secrets`: by the service's full name.
+
+    What anybody may send to the open services, health and reflection, is bounded: messages on their way, their size,
+    and streams. Services that are neither ask for themselves who calls.
+    """
+
+    def __init__(self, secrets: Mapping[str, str]) -> None:
+        self._secrets = secrets
+        self._bodies = MessageBodyLimiter(OPEN_ARRIVING, SECONDS, OPEN_PATIENCE)
+        self._streams = ConcurrencyLimiter(OPEN_STREAMS, "health and reflection streams are open")
+
+    async def intercept_service(
+        self, continuation: Continuation, details: grpc.HandlerCallDetails
+    ) -> grpc.RpcMethodHandler | None:
+        """Runs once per call."""
+        handler = await continuation(details)
+        if handler is None:
+            return None
+        service = service_of(details.method)
+        if service in OPEN:
+            return incoming(handler, self._stream() if handler.response_streaming else self._short)
+        secret = self._secrets.get(service)
+        if secret is None:
+            return handler
+        return incoming(handler, _read) if is_secret(details.invocation_metadata, secret) else REFUSE
+
+    async def _short(self, context: grpc.aio.ServicerContext) -> Any:
+        data = await self._bodies.receive(context)
+        if data is not grpc.aio.EOF and len(data) > OPEN_BYTES:
+            raise InvalidRequest(f"the request must have at most {OPEN_BYTES} bytes, got {len(data)}")
+        return data
+
+    def _stream(self) -> Receive:
+        """For one call."""
+        has_entered = False
+
+        async def receive(context: grpc.aio.ServicerContext) -> Any:
+            nonlocal has_entered
+            if not has_entered:
+                connection = context.peer()
+                self._streams.enter(connection)
+                context.add_done_callback(lambda _: self._streams.leave(connection))
+                has_entered = True
+            return await self._short(context)
+
+        return receive
+
+
+def service_of(method: str) -> str:
+    """The full name of the service in a method's path: /package.Service/Method."""
+    return method.rpartition("/")[0].removeprefix("/")

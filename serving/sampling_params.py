@@ -1,0 +1,84 @@
+"""How tokens are chosen: the parameters, their limits, one place that checks them."""
+
+from dataclasses import dataclass
+
+from fairlead.errors import InvalidRequest
+
+MAX_STOP_STRINGS = 16
+MAX_STOP_CHARACTERS = 256
+MAX_STOP_TOKENS = 64
+MAX_TEMPERATURE = 100.0
+# Below it the most likely token is taken: logits over a smaller number overflow.
+LEAST_TEMPERATURE = 1e-3
+MAX_PENALTY = 2.0
+MAX_REPETITION_PENALTY = 10.0
+LEAST_REPETITION_PENALTY = 0.01
+MAX_LOGPROBS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingParams:
+    """Sampling parameters with every default resolved; raises InvalidRequest naming field, limit and value."""
+
+    max_tokens: int = 128
+    min_tokens: int = 0
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    seed: int = 0
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+    logprobs: int | None = None  # how many alternatives to report beside the chosen token; None: nothing
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether the most likely token is always taken."""
+        return self.temperature < LEAST_TEMPERATURE
+
+    @property
+    def has_penalties(self) -> bool:
+        """Whether earlier tokens change the distribution."""
+        return self.repetition_penalty != 1 or self.presence_penalty != 0 or self.frequency_penalty != 0
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether unlikely tokens are left out."""
+        return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
+
+    def __post_init__(self) -> None:
+        _within("max_tokens", self.max_tokens, 1, None)
+        _within("min_tokens", self.min_tokens, 0, self.max_tokens)
+        _within("temperature", self.temperature, 0.0, MAX_TEMPERATURE)
+        _within("top_k", self.top_k, 0, None)
+        _within("top_p", self.top_p, 0.0, 1.0)
+        if self.top_p == 0.0:
+            raise InvalidRequest("must be above 0, got 0.0", "sampling.top_p")
+        _within("min_p", self.min_p, 0.0, 1.0)
+        _within("repetition_penalty", self.repetition_penalty, LEAST_REPETITION_PENALTY, MAX_REPETITION_PENALTY)
+        _within("presence_penalty", self.presence_penalty, -MAX_PENALTY, MAX_PENALTY)
+        _within("frequency_penalty", self.frequency_penalty, -MAX_PENALTY, MAX_PENALTY)
+        if self.logprobs is not None:
+            _within("logprobs", self.logprobs, 0, MAX_LOGPROBS)
+        _at_most("stop", len(self.stop), MAX_STOP_STRINGS, "stop strings")
+        for text in self.stop:
+            if not text:
+                raise InvalidRequest("a stop string must not be empty", "sampling.stop")
+            _at_most("stop", len(text), MAX_STOP_CHARACTERS, "characters in a stop string")
+        _at_most("stop_token_ids", len(self.stop_token_ids), MAX_STOP_TOKENS, "stop token ids")
+
+
+def _within(field: str, value: float, low: float, high: float | None) -> None:
+    # Written so that NaN fails too.
+    if not (low <= value and (high is None or value <= high)):
+        limit = f"at least {low}" if high is None else f"between {low} and {high}"
+        raise InvalidRequest(f"must be {limit}, got {value}", f"sampling.{field}")
+
+
+def _at_most(field: str, count: int, limit: int, what: str) -> None:
+    if count > limit:
+        raise InvalidRequest(f"at most {limit} {what}, got {count}", f"sampling.{field}")

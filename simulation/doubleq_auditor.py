@@ -1,0 +1,80 @@
+"""Whether DoubleQ's balances move as Algorithm 2 says, whatever happens to workers and calls."""
+
+from global_scheduler.core.policies import Candidates, RoutePolicy, RouteRequest
+from global_scheduler.core.policies.doubleq import KEPT_TOKENS, DoubleQ
+from serving.cost import MICRO, WeightedTokens, charge
+from simulation.spec import ClusterSpec
+
+COST = WeightedTokens()
+
+
+class DoubleQAuditor:
+    """Stands before the policy (see RoutePolicy). A method raises AssertionError when a balance is not what is due."""
+
+    def __init__(self, policy: DoubleQ, spec: ClusterSpec) -> None:
+        self._policy = policy
+        self._quantum = spec.route_quantum_tokens * MICRO
+
+    def select(self, request: RouteRequest, choice: Candidates) -> int:
+        """Lines 4 to 16: to a worker where the client has credit."""
+        before = self._balances(request, choice.candidates)
+        slot = self._policy.select(request, choice)
+        had_credit = before[slot] > 0 or max(before.values()) <= 0
+        assert had_credit, f"{request} goes to slot {slot} without credit: {before}"
+        self._check_dispatched(request, slot, before)
+        return slot
+
+    def follow(self, request: RouteRequest, slot: int, candidates: int) -> None:
+        """Lines 4 to 6, then line 16."""
+        before = self._balances(request, candidates)
+        self._policy.follow(request, slot, candidates)
+        self._check_dispatched(request, slot, before)
+
+    def _balances(self, request: RouteRequest, candidates: int) -> dict[int, int]:
+        slots = [slot for slot in range(candidates.bit_length()) if candidates >> slot & 1]
+        return {slot: self._balance(request, slot) for slot in slots}
+
+    def _balance(self, request: RouteRequest, slot: int) -> int:
+        return self._policy.balance(request.client, request.model, slot)
+
+    def _check_dispatched(self, request: RouteRequest, slot: int, before: dict[int, int]) -> None:
+        refilled = self._balance(request, slot) + _input(request) - before[slot]
+        if max(before.values()) > 0:
+            assert not refilled, f"{request}: {refilled} too much at slot {slot}, with {before}"
+        assert refilled % self._quantum == 0, f"{request}: refilled by {refilled} at slot {slot}"
+
+    def ended(self, request: RouteRequest, slot: int, output_tokens: int) -> None:
+        """Line 22."""
+        due = self._balance(request, slot) - charge(
+            COST.decode(output_tokens, request.prompt_tokens, 0), request.weight
+        )
+        self._policy.ended(request, slot, output_tokens)
+        self._check_balance(request, slot, due)
+
+    def refunded(self, request: RouteRequest, slot: int) -> None:
+        """All of the input's charge but a small fixed cost returns; a balance never exceeds the quantum."""
+        kept = charge(COST.extend(min(KEPT_TOKENS, request.prompt_tokens), 0), request.weight)
+        due = min(self._quantum, self._balance(request, slot) + _input(request) - kept)
+        self._policy.refunded(request, slot)
+        self._check_balance(request, slot, due)
+
+    def _check_balance(self, request: RouteRequest, slot: int, due: int) -> None:
+        balance = self._balance(request, slot)
+        assert balance == due, f"{request} ended at slot {slot}: the balance is {balance}, due is {due}"
+
+    def forget(self, slot: int) -> None:
+        """See RoutePolicy."""
+        self._policy.forget(slot)
+
+    def check_invariants(self) -> None:
+        """See RoutePolicy."""
+        self._policy.check_invariants()
+
+
+def _input(request: RouteRequest) -> int:
+    return charge(COST.extend(request.prompt_tokens, 0), request.weight)
+
+
+def audited(policy: RoutePolicy, spec: ClusterSpec) -> RoutePolicy:
+    """Only DoubleQ has accounts."""
+    return DoubleQAuditor(policy, spec) if isinstance(policy, DoubleQ) else policy

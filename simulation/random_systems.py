@@ -1,0 +1,168 @@
+"""Small systems and what they have to serve, drawn at random: each part as often as it can go wrong."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from global_scheduler.core.policies import POLICIES as ROUTES
+from local_worker.core.limits import AdmissionMode
+from serving.cost import WEIGHT_ONE
+from simulation.call import SimulatedCall
+from simulation.prompts import PromptSegments, output_run
+from simulation.spec import ADMISSIONS, LOCAL_POLICIES, ClusterSpec, WorkerSpec
+from simulation.workload import ClosedLoop
+from throttler.core.profiles import RateLimits
+
+SECONDS = 20.0
+CLIENTS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomLoad:
+    """What clients send: `programs` by client, begun within `seconds`; and the pool for which this is a load.
+
+    A program is an interaction of at most `most_calls`.
+    """
+
+    programs: tuple[int, ...]
+    seconds: float
+    most_calls: int
+    most_system: int
+    most_new: int
+    most_output: int
+    most_prompt: int
+    workers: tuple[int, ...]
+    kv_tokens: tuple[int, ...]
+    quanta: tuple[int, ...]
+    max_waiting: tuple[int, ...]
+    faults: int
+
+
+def calm(rng: random.Random) -> RandomLoad:
+    """A queue now and then."""
+    return RandomLoad(
+        programs=tuple(rng.randint(2, 15) for _ in range(CLIENTS)),
+        seconds=SECONDS / 2,
+        most_calls=4,
+        most_system=160,
+        most_new=64,
+        most_output=40,
+        most_prompt=512,
+        workers=(1, 2, 4),
+        kv_tokens=(640, 2048),
+        quanta=(16, 128, 1024),
+        max_waiting=(8, 1000),
+        faults=rng.randrange(8),
+    )
+
+
+def flood(rng: random.Random) -> RandomLoad:
+    """Two clients always wait, one of them with twice as much or more: without fairness, the bounds would break."""
+    return RandomLoad(
+        programs=(rng.randint(100, 150), rng.randint(40, 60), *(rng.randint(0, 10) for _ in range(CLIENTS - 2))),
+        seconds=1.0,
+        most_calls=2,
+        most_system=16,
+        most_new=8,
+        most_output=32,
+        most_prompt=96,
+        workers=(1, 1, 2),
+        kv_tokens=(160, 256),
+        quanta=(16,),
+        max_waiting=(64, 1000, 1000),
+        faults=rng.randrange(3),
+    )
+
+
+def draw_spec(rng: random.Random, load: RandomLoad) -> ClusterSpec:
+    """A pool for `load`; the default policies most often."""
+    worker = WorkerSpec(
+        policy=rng.choice(["dlpm", "dlpm", "vtc", rng.choice(sorted(LOCAL_POLICIES))]),
+        cost=rng.choice(["weighted-tokens", "weighted-tokens", "normalized", "profiled"]),
+        quantum_tokens=rng.choice(load.quanta),
+        kv_tokens=rng.choice(load.kv_tokens),
+        max_running=rng.choice([4, 16]),
+        token_budget=rng.choice([64, 512]),
+        max_prompt_tokens=load.most_prompt,
+        max_output_tokens=load.most_output,
+        max_waiting=rng.choice(load.max_waiting),
+        admission=rng.choice(list(AdmissionMode)),
+        strict_paper=rng.random() < 0.3,
+        decode_run=rng.choice([1, 1, 5]),
+    )
+    limits = RateLimits(
+        user_per_minute=rng.choice([5, 60]), app_per_minute=rng.choice([20, 600]), kappa=rng.choice([1, 5])
+    )
+    return ClusterSpec(
+        workers=rng.choice(load.workers),
+        worker=worker,
+        route=rng.choice(["doubleq", rng.choice(sorted(ROUTES))]),
+        route_quantum_tokens=rng.choice([64, 2048]),
+        route_strict_paper=rng.random() < 0.3,
+        index_blocks=rng.choice([32, 10_000]),
+        throttle=rng.choice(["none", "none", "oit", rng.choice(sorted(ADMISSIONS))]),
+        limits=limits,
+        network_seconds=rng.choice([0.0, 0.001, 0.05]),
+        event_lag_seconds=rng.choice([0.0, 0.2]),
+        report_seconds=rng.choice([0.05, 0.5]),
+        stall_timeout=1.0,
+        tokens_per_message=rng.choice([1, 4]),
+        reader_seconds=1.0,
+    )
+
+
+class RandomPrograms:
+    """Interactions of several calls, each of which quotes the call before it; clients differ in weight."""
+
+    def __init__(self, rng: random.Random, load: RandomLoad) -> None:
+        self._rng = rng
+        self._load = load
+        self._segments = PromptSegments()
+        self._systems = {app: self._segments.fresh(rng.randint(8, load.most_system)) for app in ("chat", "code")}
+        weights = rng.choice([(WEIGHT_ONE,), (WEIGHT_ONE // 2, WEIGHT_ONE, 4 * WEIGHT_ONE)])
+        self._weights = [rng.choice(weights) for _ in load.programs]
+        self._system_share = rng.choice([0, 1])
+        self._cancelled = rng.choice([0.0, 0.0, 0.2])
+        self._late = rng.choice([0.0, 0.0, 0.2])
+        self._slow = rng.choice([0.0, 0.0, 0.2])
+        self._calls = 0
+
+    def workload(self) -> ClosedLoop:
+        """All of them."""
+        loop, rng = ClosedLoop(), self._rng
+        for client, programs in enumerate(self._load.programs):
+            for number in range(programs):
+                app, calls = rng.choice(sorted(self._systems)), rng.randrange(self._load.most_calls)
+                prompt = [*self._systems[app], *self._segments.fresh(rng.randint(1, self._load.most_new))]
+                call = self._call(client, app, prompt, rng.uniform(0, self._load.seconds))
+                call.interaction, call.last = f"interaction-{client}-{number}", not calls
+                loop.start(call, lambda ended, left=calls: self._follow(loop, ended, left))  # type: ignore[misc]
+        return loop
+
+    def _follow(self, loop: ClosedLoop, ended: SimulatedCall, left: int) -> Iterator[SimulatedCall]:
+        if not left or not ended.completed:
+            return
+        rng = self._rng
+        quoted = output_run(ended.number, 0, ended.output_tokens)
+        prompt = [*ended.prompt, *quoted, *self._segments.fresh(rng.randint(1, 16))]
+        client = int(ended.client.removeprefix("client-"))
+        call = self._call(client, ended.app, prompt, ended.arrival + ended.latency + rng.expovariate(2.0))
+        call.interaction, call.stage, call.last = ended.interaction, ended.stage + 1, left == 1
+        yield loop.follow(call, lambda after: self._follow(loop, after, left - 1))
+
+    def _call(self, client: int, app: str, prompt: list[int], arrival: float) -> SimulatedCall:
+        rng = self._rng
+        self._calls += 1
+        return SimulatedCall(
+            number=self._calls,
+            client=f"client-{client}",
+            app=app,
+            prompt=prompt,
+            output_tokens=rng.randint(1, self._load.most_output),
+            arrival=arrival,
+            system_tokens=self._system_share * len(self._systems[app]),
+            weight=self._weights[client],
+            patience=rng.expovariate(1.0) if rng.random() < self._cancelled else None,
+            deadline=arrival + rng.expovariate(1.0) if rng.random() < self._late else None,
+            read_seconds=rng.expovariate(2.0) if rng.random() < self._slow else 0.0,
+        )

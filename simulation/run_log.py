@@ -1,0 +1,72 @@
+"""What a run leaves behind."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from local_worker.core.service_ledger import ClientAccount
+from simulation.call import SimulatedCall
+
+MICRO = 1_000_000
+
+
+@dataclass(slots=True)
+class RunLog:
+    """Every call, and each client's service over time as the workers' ledgers count it.
+
+    `service[client][second]` is what the client had received by the end of that second, in cost units, where it
+    changed; `steps` counts engine steps, `seconds` is when the last call ended.
+    """
+
+    calls: list[SimulatedCall] = field(default_factory=list)
+    service: dict[str, dict[int, float]] = field(default_factory=dict)
+    steps: int = 0
+    seconds: float = 0.0
+    worst_gap: int = 0  # micro-units, of any worker's sampled backlogged pair
+    bound: int | None = None
+    _last: dict[tuple[str, int, str], int] = field(default_factory=dict)
+    _totals: dict[str, int] = field(default_factory=dict)
+
+    def ended(self, call: SimulatedCall) -> None:
+        """`call` has its outcome."""
+        self.calls.append(call)
+
+    def served(self, worker: str, life: int, account: ClientAccount, now: float) -> None:
+        """A worker's account has changed; accounts begin at 0 with each life of a worker."""
+        client, key = account.client, (worker, life, account.client)
+        total = self._totals.get(client, 0) + account.service - self._last.get(key, 0)
+        self._last[key] = account.service
+        self._totals[client] = total
+        self.service.setdefault(client, {})[int(now)] = total / MICRO
+
+    @property
+    def clients(self) -> list[str]:
+        """Sorted."""
+        return sorted({call.client for call in self.calls})
+
+    def of(self, client: str) -> list[SimulatedCall]:
+        """The client's calls in order of arrival."""
+        return [call for call in self.calls if call.client == client]
+
+    def digest(self) -> str:
+        """Equal for equal runs, byte for byte."""
+        text = hashlib.sha256()
+        for call in self.calls:
+            fields = (call.number, call.client, call.worker, call.attempts, call.outcome, call.received)
+            times = (call.arrival, call.admitted_at, call.first_token_at, call.ended_at, call.cached_tokens)
+            text.update(repr((*fields, *times)).encode())
+        text.update(repr((self.steps, self.seconds, list(self.service.items()))).encode())
+        return text.hexdigest()
+
+
+class CountingRunLog(RunLog):
+    """Tells of every call that is over, for a run that somebody waits for."""
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        super().__init__()
+        self._tell = tell
+
+    def ended(self, call: SimulatedCall) -> None:
+        """See RunLog."""
+        super().ended(call)
+        self._tell()

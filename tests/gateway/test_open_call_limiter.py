@@ -1,0 +1,56 @@
+"""Open calls are bounded per client and in all: model first."""
+
+import contextlib
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.errors import ClientLimit, QueueFull
+from gateway.open_call_limiter import OpenCallLimiter
+
+PER_CLIENT, TOTAL, RESERVE = 4, 9, 1
+STEPS = st.lists(st.tuples(st.sampled_from(["open", "protected", "close"]), st.sampled_from("abcd")), max_size=40)
+
+
+@given(STEPS)
+def test_bounds_hold_and_closing_makes_room(steps: list[tuple[str, str]]) -> None:
+    streams, model = OpenCallLimiter(per_client=PER_CLIENT, total=TOTAL), Counter[str]()
+    for act, client in steps:
+        protected = act == "protected"
+        if act == "close":
+            if model[client]:
+                streams.close(client)
+                model[client] -= 1
+        elif model[client] >= PER_CLIENT and not protected:
+            with pytest.raises(ClientLimit, match="max_streams_per_client=4"):
+                streams.open(client, protected)
+        elif model[client] >= TOTAL - model.total() - (0 if protected else RESERVE):
+            with pytest.raises(QueueFull, match="max_streams=9"):
+                streams.open(client, protected)
+        else:
+            streams.open(client, protected)
+            model[client] += 1
+        streams.check_invariants()
+
+
+def test_clients_that_take_all_they_get_leave_room_for_others() -> None:
+    streams = OpenCallLimiter(per_client=1000, total=100)
+    for flooder in "abc":
+        with contextlib.suppress(QueueFull):
+            while True:
+                streams.open(flooder, protected=False)
+    assert streams.count < 100
+    streams.open("quiet", protected=False)
+    streams.check_invariants()
+
+
+def test_a_refused_call_takes_no_room() -> None:
+    streams = OpenCallLimiter(per_client=1, total=2)
+    streams.open("a", protected=False)
+    for _ in range(5):
+        with contextlib.suppress(ClientLimit):
+            streams.open("a", protected=False)
+    streams.open("b", protected=False)
+    streams.check_invariants()

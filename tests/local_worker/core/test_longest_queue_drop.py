@@ -1,0 +1,58 @@
+"""Who gives way when the queue is full, against a model that looks at everybody."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from local_worker.core.longest_queue_drop import LongestQueueDrop
+from local_worker.core.request import Request
+from tests.local_worker.engine.driving import make_request
+
+
+def request_of(client: str, arrival: int, *, protected: bool = False) -> Request:
+    request = make_request([1], arrival=arrival)
+    request.client, request.in_interaction = client, protected
+    return request
+
+
+def giving_way(waiting: list[Request], request: Request) -> set[Request]:
+    """Everybody who may be chosen: ties between clients are the crowd's own."""
+    unsafe = [other for other in waiting if not other.in_interaction]
+    lengths = {other.client: sum(each.client == other.client for each in unsafe) for other in unsafe}
+    longest = max(lengths.values(), default=0)
+    if longest <= (0 if request.in_interaction else lengths.get(request.client, 0)):
+        return set()
+    clients = [client for client, length in lengths.items() if length == longest]
+    return {[other for other in unsafe if other.client == client][-1] for client in clients}
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.integers(0, 9)), max_size=60))
+def test_agrees_with_looking_at_everybody(steps: list[tuple[str, bool, int]]) -> None:
+    crowd, waiting = LongestQueueDrop(), list[Request]()
+    for arrival, (client, protected, leaver) in enumerate(steps):
+        request = request_of(client, arrival, protected=protected)
+        expected = giving_way(waiting, request)
+        chosen = crowd.giving_way_to(request)
+        assert chosen in expected if expected else chosen is None
+        crowd.add(request)
+        waiting.append(request)
+        if leaver < 4 and leaver < len(waiting):
+            crowd.discard(waiting.pop(leaver))
+        crowd.check_invariants()
+
+
+def test_a_flooder_loses_its_newest_and_nobody_else_anything() -> None:
+    crowd = LongestQueueDrop()
+    flood = [request_of("flooder", number) for number in range(5)]
+    for request in (*flood, request_of("quiet", 9)):
+        crowd.add(request)
+    assert crowd.giving_way_to(request_of("new", 10)) is flood[-1]
+    assert crowd.giving_way_to(request_of("flooder", 11)) is None
+    assert crowd.giving_way_to(request_of("flooder", 11, protected=True)) is flood[-1]
+
+
+def test_what_already_ran_elsewhere_never_gives_way() -> None:
+    crowd, moved = LongestQueueDrop(), request_of("a", 1)
+    moved.seed_position = 3
+    crowd.add(moved)
+    assert crowd.giving_way_to(request_of("b", 2)) is None
+    crowd.discard(moved)
