@@ -1,4 +1,4 @@
-"""Refuse public docstrings that are fragments: `python docs/docstrings.py [PATH PREFIX ...]` lists them and exits with 1.
+"""Refuse public docstrings that are fragments: `python docs/docstrings.py [PREFIX ...]` lists them and exits with 1.
 
 A reader whose third language is English needs a sentence with a verb and its object. The docstring of a property or a
 class may be a noun phrase, as in PEP 257, but not one of a few words that only the signature explains.
