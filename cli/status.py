@@ -5,6 +5,7 @@ from collections import Counter
 
 from cli import admin, bound, endpoint
 from fairlead.v1 import scheduler_pb2, throttling_pb2
+from serving.wire import served_models
 
 PLACED = {
     "scheduler": "by the scheduler",
@@ -56,11 +57,12 @@ def _members(status: scheduler_pb2.StatusResponse) -> list[str]:
     lines.append(row.format(*heads, "state"))
     for member in status.cluster.members:
         model, load = member.model, member.load
-        state = "draining" if load.draining else "overloaded" if model.name in overloaded else "serving"
+        names = [model.name for model in served_models(member)]
+        state = "draining" if load.draining else "overloaded" if overloaded.intersection(names) else "serving"
         used, step = f"{load.kv_tokens_used}/{model.kv_tokens}", f"{load.step_seconds * 1e3:.1f}"
         gap = f"{load.fairness_gap:,.0f}/{bound.units(load)}"
         numbers = (load.running, load.waiting, used, step, gap, bound.seconds(load))
-        lines.append(row.format(member.worker, model.name, model.policy, *numbers, model.admission, state))
+        lines.append(row.format(member.worker, ",".join(names), model.policy, *numbers, model.admission, state))
     return lines
 
 

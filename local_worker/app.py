@@ -75,8 +75,7 @@ class Worker:
             model.vocab_size,
             config.block_tokens,
             config.secret,
-            config.model_name,
-            model.revision,
+            model.revisions,
             limits.max_prompt_tokens,
         )
         self._backend: Backend = EngineBackend(prompts, loop)
@@ -92,15 +91,17 @@ class Worker:
         self._server.add(worker_pb2_grpc.add_WorkerServicer_to_server, self._service, _name("Worker"), secret)
         self._server.add(worker_pb2_grpc.add_TokenizerServicer_to_server, tokenizer, _name("Tokenizer"), secret)
         address = config.advertise or f"{config.listen.rpartition(':')[0]}:{self._server.port}"
+        models = [self._model_info(name, model, limits) for name in model.revisions]
         hello = scheduler_pb2.Hello(
             worker=config.name or f"{socket.gethostname()}-{self._server.port}",
             instance=uuid.uuid4().hex,
             address=address,
-            model=self._model_info(model, limits),
+            model=models[0],
+            models=models,
         )
         self._metrics = Metrics(WORKER, config.metrics, os.environ, hello.instance)
         policy = self._batcher.policy
-        self._measured = WorkerMetrics(self._metrics.meter, hello.model, lambda: policy.balance_range_micro)
+        self._measured = WorkerMetrics(self._metrics.meter, models, lambda: policy.balance_range_micro)
         self._snapshot = WorkerSnapshot(hello, lambda: self._backend.stepping_since)
         self._attachments = [
             SchedulerAttachment(
@@ -173,9 +174,9 @@ class Worker:
             self._healthy = out.healthy
             self._event_loop.create_task(self._server.set_ready(out.healthy))
 
-    def _model_info(self, model: ServedModel, limits: BatchLimits) -> scheduler_pb2.ModelInfo:
+    def _model_info(self, name: str, model: ServedModel, limits: BatchLimits) -> scheduler_pb2.ModelInfo:
         return scheduler_pb2.ModelInfo(
-            name=self._config.model_name,
+            name=name,
             max_model_tokens=model.longest,
             max_prompt_tokens=limits.max_prompt_tokens,
             vocab_size=model.vocab_size,
@@ -183,7 +184,7 @@ class Worker:
             block_tokens=self._config.block_tokens,
             kv_tokens=model.kv_tokens,
             max_running=limits.max_running,
-            revision=model.revision,
+            revision=model.revisions[name],
             policy=self._config.policy,
             admission=self._config.admission,
             cost=cost_name(cost_function(self._config.cost)),

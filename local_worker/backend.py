@@ -12,7 +12,8 @@ class Encoder(Protocol):
     def encode(self, request: worker_pb2.EncodeRequest) -> worker_pb2.EncodeResponse:
         """Return a prompt's token ids and block digests; called on a thread of its own, one call at a time.
 
-        Raises InvalidRequest naming the field, TooLong for what can never be short enough.
+        Raises InvalidRequest naming the field, TooLong for what can never be short enough, Unavailable for a model that
+        is not served here.
         """
 
 
@@ -31,7 +32,10 @@ class Backend(Encoder, Protocol):
         """Finish the steps under way and return; nothing is handed over afterwards."""
 
     def submit(self, sink: Sink, submit: worker_pb2.Submit) -> None:
-        """Take on a request, whose events go to `sink`. Raises InvalidRequest, and then has changed nothing."""
+        """Take on a request, whose events go to `sink`.
+
+        Raises InvalidRequest, or Unavailable for a model that is not served here, and then has changed nothing.
+        """
 
     def abort(self, sink: Sink, request_id: str, attempt: int) -> None:
         """End a request of `sink` as CANCELLED, within one step; does nothing for one that is unknown or has ended."""

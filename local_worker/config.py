@@ -39,7 +39,9 @@ class WorkerConfig:
         "transformers", "what computes: a model, or a deterministic stand-in", choices=("transformers", "fake")
     )
     fake_step_seconds: float = option(0.0, "seconds that a step of the fake engine takes")
-    model: str = option(BUILT_IN, "the built-in model's name, a local path or a hub id")
+    model: str = option(
+        BUILT_IN, "the built-in model's name, a local path or a hub id; the fake engine serves several: name,name"
+    )
     served_name: str = option("", "the name that requests use; default: the last part of the model's path or id")
     device: str = option("auto", "where the model runs", choices=("auto", "cpu", "cuda"))
     dtype: str = option(
@@ -93,6 +95,7 @@ class WorkerConfig:
         require(len(self.secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")
         addresses(self.scheduler, "scheduler")
         check_listeners(self)
+        self._check_models()
         cost_function(self.cost)
         for name in POSITIVE:
             value = getattr(self, name)
@@ -117,6 +120,15 @@ class WorkerConfig:
             f"advertise: must be given, since gateways cannot reach a worker at {self.listen}",
         )
 
+    def _check_models(self) -> None:
+        names = self.model_names
+        require(all(names), f"model: each model must have a name, got {self.model!r}")
+        require(len(set(names)) == len(names), f"model: each must have a name of its own, got {','.join(names)}")
+        require(
+            not self.served_name or len(self._models) == 1,
+            f"served_name: names one model, and model names {len(self._models)}: {self.model}",
+        )
+
     @property
     def mutual_tls(self) -> MutualTls | None:
         """What this service shows the others; raises ConfigError."""
@@ -128,6 +140,14 @@ class WorkerConfig:
         return addresses(self.scheduler, "scheduler")
 
     @property
-    def model_name(self) -> str:
-        """What requests call the model."""
-        return self.served_name or self.model.rstrip("/").rsplit("/", 1)[-1]
+    def _models(self) -> list[str]:
+        return self.model.split(",") if self.engine == "fake" else [self.model]
+
+    @property
+    def model_names(self) -> list[str]:
+        """What requests call the models: one, or with the fake engine several."""
+        return [self.served_name] if self.served_name else [_last_part(model) for model in self._models]
+
+
+def _last_part(model: str) -> str:
+    return model.strip().rstrip("/").rsplit("/", 1)[-1]

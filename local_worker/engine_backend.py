@@ -58,6 +58,7 @@ class EngineBackend:
         return self._loop.stepping_since
 
     def _job(self, sink: Sink, submit: worker_pb2.Submit) -> Job[Sink]:
+        model = self._prompt_encoder.model(submit.model)
         ids = self._prompt_encoder.check_ids(submit.token_ids, "token_ids")
         if submit.generated_tokens >= len(ids):
             raise InvalidRequest(
@@ -70,10 +71,11 @@ class EngineBackend:
             raise InvalidRequest(
                 f"must be at most the {len(ids)} token ids, got {submit.public_tokens}", "public_tokens"
             )
-        chain = self._prompt_encoder.chain(submit.token_ids, submit.cache_scope, submit.public_tokens)
+        chain = self._prompt_encoder.chain(submit.token_ids, model, submit.cache_scope, submit.public_tokens)
         request = Request(
             id=submit.request_id,
             client=submit.client,
+            model=model,
             tokens=ids,
             prompt_tokens=len(ids),
             digests=list(unpack_digests(chain.digests)),

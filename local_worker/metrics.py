@@ -14,12 +14,19 @@ STATE_SECONDS = 1.0
 
 
 class WorkerMetrics:
-    """Gauges set once a second from the engine loop's latest word. Clients are no labels; their extremes are."""
+    """Gauges set once a second from the engine loop's latest word. Clients are no labels; their extremes are.
+
+    A worker of several models has one queue and one KV cache: the label `model` then names all of them.
+    """
 
     def __init__(
-        self, meter: Meter, model: scheduler_pb2.ModelInfo, balance_range_micro: Callable[[], tuple[int, int] | None]
+        self,
+        meter: Meter,
+        models: Sequence[scheduler_pb2.ModelInfo],
+        balance_range_micro: Callable[[], tuple[int, int] | None],
     ) -> None:
-        self._model = model
+        self._worker = models[0]  # what all have in common
+        self._label = {"model": ",".join(model.name for model in models)}
         self._range = balance_range_micro
         self._balances: tuple[float, float] | None = None  # the least and the greatest ever
         self._counted: Counter[str] = Counter()
@@ -57,15 +64,15 @@ class WorkerMetrics:
 
     def _set(self, load: scheduler_pb2.Load) -> None:
         self._count(load)
-        labels = {"model": self._model.name, "policy": self._model.policy}
+        labels = {**self._label, "policy": self._worker.policy}
         self._running.set(load.running, labels)
         self._waiting.set(load.waiting, labels)
         self._queue.set(load.queue_seconds, labels)
-        self._kv.set(load.kv_tokens_used / self._model.kv_tokens, labels)
-        self._slots.set(load.running / self._model.max_running, labels)
+        self._kv.set(load.kv_tokens_used / self._worker.kv_tokens, labels)
+        self._slots.set(load.running / self._worker.max_running, labels)
         self._step.set(load.step_seconds, labels)
         self._draining.set(int(load.draining), labels)
-        stated = {**labels, "admission": self._model.admission}
+        stated = {**labels, "admission": self._worker.admission}
         self._gap.set(load.fairness_gap, stated)
         if load.fairness_bound:
             self._bound.set(load.fairness_bound, stated)
@@ -85,5 +92,5 @@ class WorkerMetrics:
             recomputed=load.recomputed_tokens,
         )
         for kind, total in totals.items():
-            self._tokens.add(total - self._counted[kind], {"model": self._model.name, "kind": kind})
+            self._tokens.add(total - self._counted[kind], {**self._label, "kind": kind})
         self._counted = totals

@@ -1,5 +1,6 @@
-"""What a worker serves: an engine with what belongs to its model."""
+"""What a worker serves: an engine with what belongs to its models."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from local_worker.config import WorkerConfig
@@ -16,14 +17,15 @@ FAKE_KV_TOKENS = 8192
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """An engine with what belongs to its model."""
+    """An engine with what belongs to the models that it serves: several have tokenizer and context in common, as a base
+    and its adapters do."""
 
     engine: Engine
     tokenizer: Tokenizer
     vocab_size: int
     max_model_tokens: int
     kv_tokens: int
-    revision: str
+    revisions: Mapping[str, str]  # of each model's weights, by the name that requests use
     device: str  # "cpu" or "cuda"
 
     @property
@@ -48,7 +50,8 @@ def _fake(config: WorkerConfig) -> ServedModel:
     tokenizer = ByteTokenizer()
     engine = FakeEngine(tokenizer.vocab_size, config.fake_step_seconds, config.block_tokens)
     kv_tokens = config.kv_tokens or FAKE_KV_TOKENS
-    return ServedModel(engine, tokenizer, tokenizer.vocab_size, kv_tokens, kv_tokens, revision="fake", device="cpu")
+    revisions = dict.fromkeys(config.model_names, "fake")
+    return ServedModel(engine, tokenizer, tokenizer.vocab_size, kv_tokens, kv_tokens, revisions, device="cpu")
 
 
 def _transformers(config: WorkerConfig) -> ServedModel:
@@ -84,7 +87,9 @@ def _transformers(config: WorkerConfig) -> ServedModel:
             eos_token_ids=tokenizer.eos_token_ids,
         )
         engine = TransformersEngine.load(path, options, device=torch.device(device), dtype=getattr(torch, dtype))
-        loaded = revision(folder_of(path))
+        revisions = {name: revision(folder_of(path)) for name in config.model_names}
     except (UnsupportedModel, OutOfMemory, OSError) as error:
         raise ConfigError(f"model: {config.model}: {error}") from error
-    return ServedModel(engine, tokenizer, engine.vocab_size, engine.max_model_tokens, engine.kv_tokens, loaded, device)
+    return ServedModel(
+        engine, tokenizer, engine.vocab_size, engine.max_model_tokens, engine.kv_tokens, revisions, device
+    )

@@ -131,6 +131,7 @@ def _accepted(job: Job[Sink]) -> scheduler_pb2.AcceptedRequest:
         client=request.client,
         prompt_tokens=request.prompt_tokens - request.seed_position,
         weight=request.weight / WEIGHT_ONE,
+        model=request.model,
     )
 
 

@@ -132,6 +132,7 @@ class Stack:
         self.scheduler = self.start("global_scheduler", **scheduler)
         self.schedulers = [self.scheduler]
         self.workers: dict[str, Process] = {}
+        self._models: dict[str, int] = {}  # how many each worker serves
 
     @property
     def addresses(self) -> str:
@@ -149,6 +150,7 @@ class Stack:
 
     def worker(self, name: str, **settings: object) -> None:
         """Start a worker with the fake engine."""
+        self._models[name] = str(settings.get("model", "")).count(",") + 1
         self.workers[name] = self.start(
             "local_worker", **{"name": name, "engine": "fake", "scheduler": self.addresses, **settings}
         )
@@ -177,7 +179,7 @@ class Stack:
 
         def all_known() -> bool:
             models = stub.ListModels(inference_pb2.ListModelsRequest(), wait_for_ready=True).models
-            return sum(model.workers for model in models) == len(self.workers)
+            return sum(model.workers for model in models) == sum(self._models.values())
 
         eventually(all_known, "the gateway knows every worker")
 

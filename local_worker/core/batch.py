@@ -33,6 +33,7 @@ class Slice(NamedTuple):  # one per request and step: a frozen dataclass takes t
     seed_position: int = 0
     source: int | None = None
     context: tuple[int, ...] = ()  # known tokens at `[0, stop)`, where penalties need them; otherwise empty
+    model: str = ""  # which of the engine's models, where it serves several
 
     @property
     def output_tokens(self) -> int:

@@ -18,6 +18,7 @@ class Request:
     chain_seed: int  # seed of the chain's first block that is not public
     sampling: SamplingParams
     arrival: int  # number in order of arrival at this worker: breaks every tie
+    model: str = ""  # that it asks for, where the engine serves several
     public_blocks: int = 0  # of the chain, in its beginning: shared by every cache scope
     system_tokens: int = 0  # of the prompt, in its beginning: those of system messages
     weight: int = WEIGHT_ONE  # share x norm in thousandths, frozen at arrival

@@ -46,4 +46,5 @@ def slice_of(request: Request, tokens: int, source: int | None) -> Slice:
         request.seed_position,
         source,
         tuple(request.tokens[:stop]) if samples and request.is_penalised else (),
+        request.model,
     )

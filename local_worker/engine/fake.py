@@ -14,7 +14,7 @@ WINDOW = 64
 
 
 class FakeEngine:
-    """The next token is a function of the last tokens and the position, whatever else is in the batch."""
+    """The next token is a function of the model, the last tokens and the position, whatever else is in the batch."""
 
     def __init__(self, vocab_size: int, step_seconds: float, block_tokens: int, ahead: int = 0) -> None:
         self.ahead = ahead
@@ -43,4 +43,4 @@ class FakeEngine:
         pages = piece.pages[first : -(-piece.stop // self._block_tokens)]
         known = [token for page in pages for token in self._pages[page]]
         last = known[: piece.stop - first * self._block_tokens][-WINDOW:]
-        return FIRST + xxhash.xxh3_64_intdigest(pack_ids(last), piece.stop) % COUNT
+        return FIRST + xxhash.xxh3_64_intdigest(piece.model.encode() + pack_ids(last), piece.stop) % COUNT

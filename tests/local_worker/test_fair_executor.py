@@ -64,7 +64,7 @@ class Worker:
 @pytest.fixture
 async def worker() -> AsyncIterator[Worker]:
     tokenizer, turns = HeldTokenizer(), FairExecutor("tokenizer")
-    prompts = PromptEncoder(tokenizer, ByteTokenizer.vocab_size, 16, SECRET, "a model", "r1", 20_000)
+    prompts = PromptEncoder(tokenizer, ByteTokenizer.vocab_size, 16, SECRET, {"a model": "r1"}, 20_000)
     server = Server("127.0.0.1:0")
     service = TokenizerService(prompts, turns)
     server.add(worker_pb2_grpc.add_TokenizerServicer_to_server, service, "fairlead.v1.Tokenizer", SECRET)

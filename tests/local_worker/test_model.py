@@ -100,6 +100,25 @@ def test_a_cache_without_room_for_one_block_is_refused() -> None:
         load_model(config(10_000))
 
 
+def test_the_fake_engine_serves_several_models_by_name() -> None:
+    def config(model: str, served_name: str = "") -> WorkerConfig:
+        return WorkerConfig(secret="s" * 16, engine="fake", model=model, served_name=served_name)
+
+    assert list(load_model(config("base, adapters/one/")).revisions) == ["base", "one"]
+    assert list(load_model(config("base", "served")).revisions) == ["served"]
+    with pytest.raises(ConfigError, match="model: each must have a name of its own, got a,b,a"):
+        config("a,b,x/a")
+    with pytest.raises(ConfigError, match="model: each model must have a name, got 'a,,b'"):
+        config("a,,b")
+    with pytest.raises(ConfigError, match="served_name: names one model, and model names 2: a,b"):
+        config("a,b", "served")
+
+
+def test_a_folder_is_one_model_whatever_its_name(folder: Path) -> None:
+    renamed = folder.rename(folder.with_name("a,b"))
+    assert list(load(renamed).revisions) == ["a,b"]
+
+
 def test_each_step_is_said_before_it_begins(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "serving.process"):
         load(folder)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.errors import TooLong
+from fairlead.errors import TooLong, Unavailable
 from fairlead.token_ids import TOKEN_BYTES, pack_ids
 from fairlead.v1 import common_pb2, worker_pb2
 from local_worker.core.prefix_cache import PrefixCache
@@ -16,13 +16,16 @@ from serving.blocks import unpack_digests
 from serving.sampling_params import SamplingParams
 from tests.local_worker.engine.driving import BLOCK, make_request
 
-PROMPTS = PromptEncoder(ByteTokenizer(), ByteTokenizer.vocab_size, BLOCK, "a secret", "a model", "r1", 500)
+MODEL = "a model"
+PROMPTS = PromptEncoder(
+    ByteTokenizer(), ByteTokenizer.vocab_size, BLOCK, "a secret", {MODEL: "r1", "adapter": "r1"}, 500
+)
 IDS = st.lists(st.integers(0, 256), min_size=1, max_size=30)
 RULES = ("system", "Answer in one word.")
 
 
 def digests(ids: list[int], scope: str, public_tokens: int) -> tuple[int, ...]:
-    return unpack_digests(PROMPTS.chain(pack_ids(ids), scope, public_tokens).digests)
+    return unpack_digests(PROMPTS.chain(pack_ids(ids), MODEL, scope, public_tokens).digests)
 
 
 def encoded(scope: str, *messages: tuple[str, str], public: bool = True) -> worker_pb2.EncodeResponse:
@@ -56,7 +59,7 @@ def test_what_follows_different_public_prefixes_is_different(one: list[int], oth
 def test_generated_blocks_go_on_in_the_scope_of_the_caller() -> None:
     """Also where the prompt ends with its public part: the next worker's chain of prompt and output is the same."""
     prompt, output = [1] * 2 * BLOCK, [2] * (BLOCK + 1)
-    chain = PROMPTS.chain(pack_ids(prompt), "acme", len(prompt))
+    chain = PROMPTS.chain(pack_ids(prompt), MODEL, "acme", len(prompt))
     request = make_request(prompt, sampling=SamplingParams(max_tokens=99))
     request.digests = list(unpack_digests(chain.digests))
     request.chain_seed, request.public_blocks = chain.seed, chain.public_blocks
@@ -96,9 +99,23 @@ def test_a_text_that_cannot_be_short_enough_is_not_tokenized() -> None:
     assert len(PROMPTS.encode(worker_pb2.EncodeRequest(prompt=common_pb2.Prompt(text="x" * 500))).token_ids) == 2000
 
 
-def test_another_revision_of_a_model_has_other_digests() -> None:
-    packed = pack_ids(list(range(BLOCK)))
-    assert PROMPTS.chain(packed, "a", 0).digests == replace(PROMPTS).chain(packed, "a", 0).digests
-    assert PROMPTS.chain(packed, "a", 0).digests != replace(PROMPTS, revision="r2").chain(packed, "a", 0).digests
-    prompt = worker_pb2.EncodeRequest(prompt=common_pb2.Prompt(text="x"))
-    assert replace(PROMPTS, revision="r2").encode(prompt).revision == "r2"
+@given(IDS, IDS, st.integers(0, 40))
+def test_models_share_no_blocks(one: list[int], other: list[int], public_tokens: int) -> None:
+    """Neither public ones, nor those of equal tokens, scope and revision; nor do revisions of one model."""
+    revised = replace(PROMPTS, revisions={MODEL: "r2"})
+    for prompts, model in ((PROMPTS, "adapter"), (revised, MODEL)):
+        for ids in (one, other):
+            chain = prompts.chain(pack_ids(ids), model, "one", min(public_tokens, len(ids)))
+            assert not set(unpack_digests(chain.digests)) & set(digests(one, "one", min(public_tokens, len(one))))
+
+
+def test_a_prompt_is_encoded_for_the_model_that_it_names() -> None:
+    def encode(model: str) -> worker_pb2.EncodeResponse:
+        return prompts.encode(worker_pb2.EncodeRequest(prompt=common_pb2.Prompt(text="x" * BLOCK), model=model))
+
+    prompts = replace(PROMPTS, revisions={MODEL: "r1", "adapter": "r7"})
+    assert [encode(model).revision for model in (MODEL, "adapter")] == ["r1", "r7"]
+    assert encode(MODEL).digests != encode("adapter").digests
+    assert encode("") == encode(MODEL), "as an older gateway asks, which knows of the first alone"
+    with pytest.raises(Unavailable, match="model: 'gpt' is not served by this worker, which serves a model, adapter"):
+        encode("gpt")

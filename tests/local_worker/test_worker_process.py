@@ -7,6 +7,7 @@ import grpc
 import pytest
 
 from fairlead.outcomes import FinishReason, Outcome
+from fairlead.prompt import as_prompt
 from fairlead.token_ids import pack_ids
 from fairlead.v1 import common_pb2, scheduler_pb2, scheduler_pb2_grpc, worker_pb2, worker_pb2_grpc
 from serving.rpc.channel import open_channel, secret_metadata
@@ -143,6 +144,25 @@ async def test_bad_submissions_end_with_a_message_and_harm_nobody(
     assert (await gateway.until_ended("good"))["good"][2].outcome == Outcome.COMPLETED
 
 
+async def test_a_model_that_is_not_served_is_refused_by_name(start_service: StartService) -> None:
+    """As unavailable: another worker may serve it. An older gateway names none, and means the first."""
+    address = start_service("local_worker", engine="fake", model="m,n", scheduler="127.0.0.1:1").address
+    problem = "model: 'gpt' is not served by this worker, which serves m, n"
+    async with open_channel(address) as channel:
+        tokenizer = worker_pb2_grpc.TokenizerStub(channel)
+        with pytest.raises(grpc.aio.AioRpcError, match=problem) as error:
+            await tokenizer.Encode(worker_pb2.EncodeRequest(prompt=as_prompt("hello"), model="gpt"), metadata=METADATA)
+        assert error.value.code() == grpc.StatusCode.UNAVAILABLE
+        gateway = Gateway(channel)
+        asked = {model: submit(model or "none", max_tokens=9, ignore_eos=True) for model in ("m", "n", "gpt", "")}
+        for model, message in asked.items():
+            message.model = model
+        await gateway.send(*asked.values())
+        ended = await gateway.until_ended(*(message.request_id for message in asked.values()))
+        assert (ended["gpt"][2].outcome, ended["gpt"][2].message) == (Outcome.UNAVAILABLE, problem)
+        assert ended["m"][0] == ended["none"][0] != ended["n"][0]
+
+
 async def test_a_call_without_the_secret_is_refused(worker_address: str) -> None:
     async with open_channel(worker_address) as channel:
         stub = worker_pb2_grpc.TokenizerStub(channel)
@@ -194,15 +214,20 @@ async def test_the_scheduler_learns_identity_load_blocks_and_ends(start_service:
     scheduler_pb2_grpc.add_SchedulerServicer_to_server(scheduler, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    service = start_service("local_worker", engine="fake", scheduler=f"127.0.0.1:{port}", name="w0")
+    settings = {"engine": "fake", "model": "base,adapter", "scheduler": f"127.0.0.1:{port}"}
+    service = start_service("local_worker", name="w0", **settings)
     hello = (await scheduler.next("hello")).hello
     address = await asyncio.to_thread(lambda: service.address)
     assert (hello.worker, hello.address, hello.model.policy) == ("w0", address, "dlpm")
+    assert [model.name for model in hello.models] == ["base", "adapter"]
+    assert hello.model == hello.models[0], "for schedulers that know of one model only"
     while not (await scheduler.next("load")).load.fairness_bound:
         pass  # the loop has not said anything yet
     async with open_channel(address) as channel:
         gateway = Gateway(channel)
-        await gateway.send(submit("one", max_tokens=20, ignore_eos=True))
+        asked = submit("one", max_tokens=20, ignore_eos=True)
+        asked.model = "adapter"
+        await gateway.send(asked)
         await gateway.until_ended("one")
         services: dict[str, float] = {}
         accepted, cached, ended = [], b"", []
@@ -213,7 +238,7 @@ async def test_the_scheduler_learns_identity_load_blocks_and_ends(start_service:
             accepted += report.progress.accepted
             cached += b"".join(run.digests for run in report.progress.cached)
             ended += report.progress.ended
-    assert [key.request_id for key in accepted] == ["one"]
+    assert [(key.request_id, key.model) for key in accepted] == [("one", "adapter")]
     assert len(cached) == 8 * ((len(PROMPT) + 19) // 16)
     assert (ended[0].request_id, ended[0].started, ended[0].output_tokens) == ("one", True, 20)
     assert await asyncio.to_thread(service.terminate) == 0
