@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.machine import describe
-from bench.naive_dlpm import NaiveDlpm
 from local_worker.core.policies import POLICIES, QueuePolicyConfig
 from local_worker.core.request import Request
 from serving.cost import WeightedTokens
@@ -27,7 +26,7 @@ ADMITTED = 8
 OUTPUT_TOKENS = 8
 EVICTED_EVERY = 5
 WARM_UP = 20
-NAIVE_MOST = 10_000  # beyond that a run of the naive form takes minutes
+SORTING_MOST = 10_000  # requests; with more a run of a policy that sorts its queue takes minutes
 CONFIG = QueuePolicyConfig(
     quantum_tokens=512,
     cost=WeightedTokens(),
@@ -36,7 +35,6 @@ CONFIG = QueuePolicyConfig(
     most_output_tokens=100_000,
     block_tokens=BLOCK,
 )
-FORMS: dict[str, Callable[[QueuePolicyConfig], Any]] = {**POLICIES, "dlpm, naive": NaiveDlpm}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,15 +183,15 @@ def main() -> None:
     args = parser.parse_args()
     print(describe("cpu"))
     print("microseconds per admitted request (select) / nanoseconds per decoded token (generated)\n")
-    print("| prefixes | waiting | clients | " + " | ".join(FORMS) + " |")
-    print("|---|---|---|" + "---|" * len(FORMS))
+    print("| prefixes | waiting | clients | " + " | ".join(POLICIES) + " |")
+    print("|---|---|---|" + "---|" * len(POLICIES))
     for setting in settings(args.waiting):
         cells = []
-        for name, make in FORMS.items():
-            if name in ("lpm", "dlpm, naive") and setting.waiting > NAIVE_MOST:
+        for name, make in POLICIES.items():
+            if name == "lpm" and setting.waiting > SORTING_MOST:
                 cells.append("-")
                 continue
-            load = measure(setting, make, args.steps if setting.waiting <= NAIVE_MOST or name != "drr" else 5)
+            load = measure(setting, make, args.steps if setting.waiting <= SORTING_MOST or name != "drr" else 5)
             tokens = load.admitted * OUTPUT_TOKENS
             cells.append(f"{load.select_ns / load.admitted / 1e3:.1f} / {load.generated_ns / tokens:.0f}")
         print(f"| {setting.name} | {setting.waiting:,} | {setting.clients:,} | " + " | ".join(cells) + " |", flush=True)

@@ -19,7 +19,6 @@ from local_worker.core.policies import POLICIES, QueuePolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.engine_backend import EngineBackend
 from local_worker.fair_executor import FairExecutor
-from local_worker.gap_alarm import GapAlarm
 from local_worker.loop import EngineLoop
 from local_worker.metrics import WorkerMetrics
 from local_worker.model import ServedModel, load_model
@@ -69,7 +68,7 @@ class Worker:
         self._loop_end: asyncio.Future[None] = self._event_loop.create_future()
         limits = sizes.limits(config, model.device, model.longest)
         self._batcher = make_batcher(config, model, limits)
-        loop = EngineLoop(self._batcher, model.engine, self._hand_over, self._loop_died, GapAlarm(config).check)
+        loop = EngineLoop(self._batcher, model.engine, self._hand_over, self._loop_died)
         prompts = PromptEncoder(
             model.tokenizer,
             model.vocab_size,

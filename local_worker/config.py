@@ -80,9 +80,6 @@ class WorkerConfig:
         "weighted-tokens", "what service costs: weighted-tokens[:w_e,w_q], profiled, normalized[:alpha,beta,gamma]"
     )
     least_weight: float = option(1.0, "the smallest weight (share x norm) for which the fairness bound is stated")
-    history_folder: str = option(
-        "", "where the history goes if the bound is ever broken; default: the temporary folder"
-    )
     internal_certificate: str = option("", "PEM file: with key and authority, mutual TLS between services")
     internal_key: str = option("", "PEM file: the internal certificate's key")
     internal_authority: str = option("", "PEM file: the authority of all internal certificates")

@@ -37,8 +37,8 @@ class EngineLoop:
     """Launches a step and waits for the oldest that is under way: the one just launched or, with an engine that runs
     ahead, the one before, so that the device computes while the host deals with what came of it.
 
-    Runs until `stop`. On its own thread it calls `deliver` after every turn that changed something, `checked` after
-    every step, and `died` when it ends by a defect: a worker without its loop serves nobody and must not look alive."""
+    Runs until `stop`. On its own thread it calls `deliver` after every turn that changed something, and `died` when it
+    ends by a defect: a worker without its loop serves nobody and must not look alive."""
 
     def __init__(
         self,
@@ -46,9 +46,7 @@ class EngineLoop:
         engine: Engine,
         deliver: Callable[[StepEvents], None],
         died: Callable[[BaseException], None],
-        checked: Callable[[Batcher], None] = lambda batcher: None,
     ) -> None:
-        self._checked = checked
         self._batcher = batcher
         self._engine = engine
         self._deliver = deliver
@@ -158,7 +156,6 @@ class EngineLoop:
         self._failures = 0
         self._clock_step()
         self._jobs.commit(step.plan, result, time.monotonic())
-        self._checked(self._batcher)
 
     def _fail(self, plan: Plan) -> None:
         """Whatever the model raised, it concerns this step and one that was built on it: their requests end, the worker

@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from local_worker.core.charging import Charging
-from local_worker.core.history import History
 from local_worker.core.request import Request
 from serving.bounded_client_map import MOST_IDLE, BoundedClientMap
 from serving.cost import Cost, charge
@@ -33,7 +32,6 @@ class ServiceLedger:
         self.weighted = 0  # service over weight given to all clients, micro-units
         self.prompt_tokens = 0  # of requests that were admitted
         self.cached_tokens = 0  # of these, those that the prefix cache held
-        self.history = History()
         self._charging = Charging(cost)
         self._accounts: BoundedClientMap[str, ClientAccount] = BoundedClientMap(most_idle)
         self._changed: dict[str, ClientAccount] = {}
@@ -53,7 +51,6 @@ class ServiceLedger:
         account = self._account(request)
         self._accounts.activate(request.client)
         account.waiting += 1
-        self.history.arrived(request, account.weighted)
 
     def withdrawn(self, request: Request) -> None:
         """`request` left the queue without being served. What it had prepaid counts as if its client had been served:
@@ -62,8 +59,7 @@ class ServiceLedger:
         account.waiting -= 1
         if request.prepaid:
             account.weighted += charge(request.prepaid, request.weight)
-            self.history.forfeited(request, account.weighted)
-        self._left(account, request)
+        self._left(account)
 
     def admitted(self, request: Request) -> None:
         """`request` entered the running batch."""
@@ -72,9 +68,7 @@ class ServiceLedger:
         account.running += 1
         self.prompt_tokens += request.prompt_tokens
         self.cached_tokens += request.cached
-        computed = request.prompt_tokens - request.cached
-        self.history.admitted(request, computed)
-        micro = self._charging.extend(request, computed)
+        micro = self._charging.extend(request, request.prompt_tokens - request.cached)
         self._serve(account, request, micro, micro)
 
     def preempted(self, request: Request) -> None:
@@ -82,7 +76,6 @@ class ServiceLedger:
         account = self._account(request)
         account.waiting += 1
         account.running -= 1
-        self.history.preempted(request)
 
     def readmitted(self, request: Request, recomputed: int) -> None:
         """`request` entered a batch again. What is computed anew is not the client's fault, and no service to it."""
@@ -90,11 +83,9 @@ class ServiceLedger:
         account.waiting -= 1
         account.running += 1
         self.recomputed_tokens += recomputed
-        self.history.admitted(request, 0)
 
     def generated(self, request: Request, tokens: int) -> None:
         """`request` was given output tokens."""
-        self.history.generated(request, tokens)
         micro = self._charging.decode(request, tokens)
         due = self._charging.due(request, tokens) if request.reserved else micro
         self._serve(self._account(request), request, micro, due)
@@ -105,7 +96,6 @@ class ServiceLedger:
         request.reserved = ahead.stop
         account = self._account(request)
         account.weighted += charge(self._charging.output(request, ahead.start, ahead.stop), request.weight)
-        self.history.reserved(request, account.weighted)
 
     def _serve(self, account: ClientAccount, request: Request, micro: int, due: int) -> None:
         """`due`: what of it has not been counted for fairness."""
@@ -114,7 +104,6 @@ class ServiceLedger:
         weighted = charge(micro, request.weight)
         self.weighted += weighted
         account.weighted += weighted if due == micro else charge(due, request.weight)
-        self.history.served(account.client, account.weighted)
 
     def backlogged(self, client: str) -> int | None:
         """The client's service over weight while it has requests in the queue; None otherwise."""
@@ -125,12 +114,10 @@ class ServiceLedger:
         """`request` left the running batch."""
         account = self._account(request)
         account.running -= 1
-        self._left(account, request)
+        self._left(account)
 
-    def _left(self, account: ClientAccount, request: Request) -> None:
-        self.history.left(request)
+    def _left(self, account: ClientAccount) -> None:
         if not account.waiting and not account.running:
-            self.history.idle(account.client)
             self._accounts.rest(account.client)
 
     def take_changed(self) -> Iterable[ClientAccount]:
