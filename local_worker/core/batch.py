@@ -1,9 +1,9 @@
-"""The contract between the core and an engine: a batch in, its sampled tokens out.
+"""The contract between the core and an engine: the core hands in a batch, the engine returns its sampled tokens.
 
-A batch is plain data and complete: an engine needs nothing else of a request, and may be in another process.
+A batch is complete plain data: an engine needs no other data about a request, and may run in another process.
 
-An engine may run ahead: the next batch is launched before the tokens of the last one are known to the host. What such a
-batch lacks, the engine takes from where it sampled it.
+An engine may run ahead: the next batch is launched before the host knows the tokens of the previous one. The engine
+takes such tokens from its own samples of the previous batch.
 """
 
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ from typing import NamedTuple, Protocol
 from serving.sampling_params import SamplingParams
 
 
-class Slice(NamedTuple):  # one per request and step: a frozen dataclass takes three times as long to make
-    """Positions `[start, stop)` of one request, to be computed in one step, and what it takes to sample the next token.
+class Slice(NamedTuple):  # made once per request and step; a frozen dataclass takes three times as long to make
+    """Positions `[start, stop)` of one request, computed in one step, and the data needed to sample the next token.
 
-    Keys and values of `[0, start)` are already in `pages`; those of the slice are written there by the step. Page i
-    holds positions `[i * B, (i + 1) * B)`. With `samples`, the slice ends at the request's last token and the step
-    samples the next one. Where `source` is k, the slice is one token that the host does not know yet: the k-th that
-    the batch before samples; then `tokens` is empty. The first `prompt_tokens` positions were there when the
-    request came to this worker; the last `seed_position` of these are output of earlier attempts.
+    Keys and values of `[0, start)` are already in `pages`; the step writes those of the slice. With B tokens per page,
+    page i holds positions `[i * B, (i + 1) * B)`. If `samples`, the slice ends at the request's last token and the step
+    samples the next one. If `source` is k, the slice is one token that the host does not know yet: the k-th sample of
+    the previous batch; `tokens` is empty then. The first `prompt_tokens` positions were part of the request when it
+    arrived at this worker; the last `seed_position` of them are output of earlier attempts.
     """
 
-    request: int  # its number in order of arrival
-    tokens: tuple[int, ...]  # at the positions
+    request: int  # sequence number of the request's arrival
+    tokens: tuple[int, ...]  # token ids at the positions
     start: int
     stop: int
     pages: tuple[int, ...]
@@ -32,30 +32,30 @@ class Slice(NamedTuple):  # one per request and step: a frozen dataclass takes t
     prompt_tokens: int
     seed_position: int = 0
     source: int | None = None
-    context: tuple[int, ...] = ()  # known tokens at `[0, stop)`, where penalties need them; otherwise empty
-    model: str = ""  # which of the engine's models, where it serves several
+    context: tuple[int, ...] = ()  # known tokens at `[0, stop)` if penalties need them; otherwise empty
+    model: str = ""  # name of the model to run, if the engine serves several
 
     @property
     def output_tokens(self) -> int:
-        """Tokens that this worker generated before the one that the slice samples, unknown ones included."""
+        """The number of output tokens of this worker before the one that the slice samples, unknown tokens included."""
         return self.stop - self.prompt_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One engine step: at most one slice per request, prefill and decode mixed."""
+    """One engine step: at most one slice per request; prefill and decode are mixed."""
 
     slices: tuple[Slice, ...]
 
     @property
     def tokens(self) -> int:
-        """Tokens computed by the step."""
+        """The number of tokens that the step computes."""
         return sum(piece.stop - piece.start for piece in self.slices)
 
 
 @dataclass(frozen=True, slots=True)
 class SampledLogprobs:
-    """The model's log-probability of a token, and the most likely tokens at its place with theirs, best first."""
+    """The log-probability of a sampled token, and the most likely tokens at its position with theirs, best first."""
 
     logprob: float
     top: tuple[tuple[int, float], ...]
@@ -63,23 +63,26 @@ class SampledLogprobs:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """`tokens[k]` belongs to the k-th slice of the batch that has `samples`; so does `logprobs[k]`."""
+    """The samples of a step: `tokens[k]` and `logprobs[k]` belong to the k-th slice of the batch that has `samples`."""
 
     tokens: tuple[int, ...]
-    logprobs: tuple[SampledLogprobs | None, ...] = ()  # empty when nobody asked
+    logprobs: tuple[SampledLogprobs | None, ...] = ()  # empty if no slice requested them
 
 
 class PendingStep(Protocol):
-    """A step that was launched."""
+    """A step that was launched and may still be computing."""
 
     def wait(self) -> StepResult:
-        """What it sampled, once it is computed. Raises on failure; then the pages of the batch's requests hold nothing
-        of use, nor do those of a batch that was launched after it."""
+        """Return the samples of the step once it is computed; raise the engine's error if it failed.
+
+        After a failure the contents of the pages of the batch's requests are undefined. So are those of any batch that
+        was launched after it.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class CompletedStep:
-    """See PendingStep; it was computed when it was launched."""
+    """A PendingStep that was computed at its launch."""
 
     result: StepResult
 
@@ -89,11 +92,15 @@ class CompletedStep:
 
 
 class Engine(Protocol):
-    """Executes batches in the order of their launches. Deterministic for given batches; called by one thread only."""
+    """The executor of batches, in the order of their launches.
+
+    It is deterministic: equal batches give equal samples. Only one thread calls it.
+    """
 
     @property
     def ahead(self) -> int:
-        """How many steps may be under way while the next is planned: 0, or 1 where it computes beside its caller."""
+        """The largest number of unfinished steps at a launch: 1 if the engine computes concurrently, otherwise 0."""
 
     def launch(self, batch: Batch) -> PendingStep:
-        """Begin to compute the batch; at most `ahead` are unfinished before. Raises as `PendingStep.wait` does."""
+        """Start to compute the batch, while at most `ahead` earlier steps are unfinished; raise as `PendingStep.wait`
+        does."""

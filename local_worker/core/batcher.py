@@ -1,14 +1,14 @@
 """Continuous batching: the queue, the running batch, and the plan of each step (plan, execute, commit).
 
-There are no prefill and decode phases: `computed` catches up with `len(tokens)`, in chunks where the budget demands.
-Under reserve admission a request gets pages for its whole budget, so that nothing that runs is ever taken back. Under
-optimistic admission pages come as tokens do; when they run out, a request is preempted: it keeps its tokens, waits
-again, and what it had computed is computed anew where the prefix cache has lost it.
+There are no prefill and decode phases: `computed` catches up with `len(tokens)`, in chunks if the token budget demands
+it. Under reserve admission a request gets pages for its whole budget, so no running request is ever preempted. Under
+optimistic admission a request gets pages as its tokens are generated. When pages run out, a request is preempted: it
+keeps its tokens and returns to the queue, and the part of it that the prefix cache has lost is computed again.
 
-A step may be planned while the one before is under way: a token that is being sampled counts before it is known, and
-`computed` is where the plans made so far will have brought a request. Charges, ends and cached blocks come with the
-commit. What a request is given beyond its end, in a step that was planned before the end was known, is passed over; its
-pages go to others at once, since steps compute in the order of their plans.
+A step may be planned while the previous one is in flight. A token then counts before its value is known, and `computed`
+includes all steps planned so far. Charges, ends and cached blocks follow at the commit. A step that was planned before
+the end of a request was known may compute tokens beyond that end: they are dropped. The pages of the ended request are
+free at once, since steps compute in the order of their plans.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -33,7 +33,7 @@ from serving.cost import Cost
 
 
 class Batcher:
-    """Owns every request from `submit` until `commit`, `fail`, `expired` or `abort` gives it up."""
+    """The owner of every request from `submit` until `commit`, `fail`, `expired` or `abort` gives it up."""
 
     def __init__(
         self, policy: QueuePolicy, cache: PrefixCache, cost: Cost, limits: BatchLimits, eos_token_ids: Collection[int]
@@ -46,60 +46,58 @@ class Batcher:
         self._gap = LiveGap()
         self._rate = ServiceRate()
         self._waiting = WaitingQueue(limits)
-        self._held = KVShares(cache.pages)
+        self._kv_shares = KVShares(cache.pages)
         self._running: dict[Request, None] = {}
         self._deadlines = Deadlines()
-        self._step_left = 0  # tokens that the step being planned can still compute
+        self._step_left = 0  # number of tokens that the step being planned can still compute
         self._in_flight = InFlight()
 
     @property
     def running(self) -> int:
-        """Requests in the running batch."""
+        """The number of requests in the running batch."""
         return len(self._running)
 
     @property
     def waiting(self) -> int:
-        """Requests in the queue."""
+        """The number of requests in the queue."""
         return len(self._waiting)
 
     @property
     def fairness_gap(self) -> int:
-        """See LiveGap: to be compared with the policy's `bound_micro`."""
+        """The largest observed service gap in micro-units, to compare with the policy's `bound_micro`; see LiveGap."""
         return self._gap.worst
 
     @property
     def service_rate(self) -> float:
-        """See ServiceRate: micro-units per second."""
+        """The rate of service over weight in micro-units per second; see ServiceRate."""
         return self._rate.micro_per_second
 
     @property
     def queue(self) -> Collection[Request]:
-        """Waiting requests, the longest waiting first."""
+        """The waiting requests, the longest waiting first."""
         return self._waiting.requests
 
     @property
     def oldest_queued_at(self) -> float | None:
-        """When the longest-waiting request was queued."""
+        """The time (seconds) at which the longest waiting request was queued; None when the queue is empty."""
         return self._waiting.oldest_since
 
     def take_changed_accounts(self) -> Iterator[tuple[ClientAccount, int]]:
-        """The accounts that changed since the last call, each with the client's balance."""
+        """Return the accounts that changed since the last call, each with the client's balance in micro-units."""
         return ((account, self.policy.balance(account.client)) for account in self.ledger.take_changed())
 
     def submit(self, request: Request, now: float) -> Request | None:
-        """Queue `request`; raises TooLong, ClientLimit or QueueFull and then has changed nothing.
-
-        Returns the request that gave way to it, when the queue was full.
-        """
+        """Queue `request`; raise TooLong, ClientLimit or QueueFull, and change nothing, if it cannot be queued. Return
+        the waiting request that was dropped for it, if the queue was full."""
         self._check(request)
-        displaced = self._waiting.giving_way_to(request)
+        displaced = self._waiting.request_to_drop_for(request)
         if displaced is not None:
             self.abort(displaced)
         self._waiting.add(request, now)
         self._deadlines.add(request)
         self.cache.match(request)
         self.policy.arrived(request)
-        self._held.arrived(request)
+        self._kv_shares.arrived(request)
         self.ledger.arrived(request)
         self._gap.watch(request.client)
         return displaced
@@ -109,19 +107,20 @@ class Batcher:
         self._waiting.check_client(self.ledger.waiting(request.client))
 
     def matched_tokens(self, request: Request) -> int:
-        """StepBudget: prompt tokens that the cache holds."""
+        """Return the number of prompt tokens that are cached now; see StepBudget."""
         return self.cache.match(request)
 
     @property
     def closed(self) -> bool:
-        """StepBudget: no place in the batch, or no part of the step, is left."""
+        """Whether the batch has no place left, or the step no token; see StepBudget."""
         return len(self._running) >= self._limits.max_running or self._step_left <= 0
 
     def admit(self, request: Request) -> int | None:
-        """StepBudget: a place in the batch, pages, and a part of the step; the last to enter may need several steps.
+        """Give `request` a place in the batch, pages, and part of the step's tokens; see StepBudget.
 
-        Who could not be computed yet waits in the queue, where the order can still change and its prefix may be cached
-        meanwhile by whoever went before. What was paid once, and is computed anew, is not to be paid again.
+        Only the last admitted request may need several steps. Later requests stay queued: their order can still change,
+        and earlier requests may cache their prefix meanwhile. A preempted request is not charged for being computed
+        again: the method returns 0 for it.
         """
         if self.closed:
             return None
@@ -131,7 +130,7 @@ class Batcher:
         self._step_left -= extend
         self._waiting.remove(request)
         self._running[request] = None
-        self._held.entered(request)
+        self._kv_shares.entered(request)
         if not request.preemptions:
             request.cached = request.computed
         if request.paid:
@@ -142,10 +141,10 @@ class Batcher:
         return extend
 
     def reserve(self, request: Request) -> range:
-        """StepBudget: room for output that has not been charged, as far as it is beyond the client's share."""
+        """Return the output tokens to charge ahead: those whose pages exceed the client's share; see StepBudget."""
         needed = self._limits.tokens_on_entry(request, self.cache.block_tokens)
         fresh = 0 if request in self._running else self.cache.pages_for(needed) - request.matched_blocks
-        beyond = self._held.beyond(request.client, fresh) * self.cache.block_tokens
+        beyond = self._kv_shares.beyond(request.client, fresh) * self.cache.block_tokens
         start = max(request.reserved, request.output_tokens)
         stop = request.output_tokens + min(beyond, needed - len(request.tokens))
         if stop <= start:
@@ -155,17 +154,15 @@ class Batcher:
         return ahead
 
     def plan(self, now: float) -> Plan | None:
-        """Admit what the policy chooses, then slice; None when nothing is to be computed, or not before a commit.
-
-        At most one plan may be without its commit.
-        """
+        """Admit requests as the policy chooses, and divide the step among the running ones. Return None if there is
+        nothing to compute, or nothing before the next commit. At most one plan may be uncommitted at the call."""
         admitted: list[Request] = []
         self.policy.cached(self.cache.take_new())
-        if not self._have_pages():
+        if not self._extend_pages():
             if self._in_flight:
-                return None  # who has to leave should leave with the token that is on its way
-            # Nobody enters in the step in which somebody had to leave: it would have to leave again soon.
-            self._make_room(now)
+                return None  # a request that is preempted should keep its token in flight: commit first
+            # No request enters in a step with a preemption: it would soon be preempted itself.
+            self._preempt_for_pages(now)
         elif self._waiting and len(self._running) < self._limits.max_running:
             self._step_left = self._limits.token_budget - sum(map(behind, self._running))
             if not self.closed:
@@ -180,21 +177,23 @@ class Batcher:
         self._in_flight.launched(plan)
         return plan
 
-    def _have_pages(self) -> bool:
-        """For what everybody running is to compute: those who reserved theirs lack none."""
+    def _extend_pages(self) -> bool:
+        """Give the running requests pages for their due tokens; return False if pages run out. Reserved pages always
+        suffice."""
         return self._limits.admission is AdmissionMode.RESERVE or all(
             self.cache.extend(request, request.due) for request in self._running
         )
 
-    def _make_room(self, now: float) -> None:
-        """Pages for what everybody running is to compute, oldest first; the policy names who has to leave for that."""
+    def _preempt_for_pages(self, now: float) -> None:
+        """Give each running request its missing pages, oldest first; preempt the requests that the policy names until
+        they fit."""
         for request in list(self._running):
             while request in self._running and not self.cache.extend(request, request.due):
                 self._preempt(self.policy.victim(list(self._running)[1:]), now)
 
     def _preempt(self, request: Request, now: float) -> None:
         del self._running[request]
-        self._held.preempted(request)
+        self._kv_shares.preempted(request)
         self.cache.release(request)
         request.computed = 0
         request.preemptions += 1
@@ -204,15 +203,15 @@ class Batcher:
         self.ledger.preempted(request)
 
     def _shares(self) -> list[tuple[Request, int]]:
-        """Who computes how many tokens in the step that is planned."""
+        """Return the requests that take part in the step, each with its number of tokens."""
         return list(shares(self._running, self._limits.token_budget))
 
     def _slice(self, request: Request, tokens: int) -> Slice:
         return slice_of(request, tokens, self._in_flight.source(request))
 
     def commit(self, plan: Plan, result: StepResult) -> list[Advance]:
-        """Take in the tokens of the earliest plan without a commit. Who has left meanwhile is passed over: neither
-        published nor charged."""
+        """Append the samples of the earliest uncommitted plan; return the progress of each request that got one.
+        Requests that have left the batch since are skipped: they are neither charged nor are their blocks published."""
         self._in_flight.landed()
         sampled = iter(zip(result.tokens, result.logprobs or repeat(None), strict=False))
         advances = []
@@ -228,7 +227,7 @@ class Batcher:
         return advances
 
     def _advance(self, request: Request, tokens: Sequence[int], logprobs: SampledLogprobs | None = None) -> Advance:
-        """`request` has `tokens` more, which it holds already."""
+        """Charge for the last `tokens` of `request`, and end it if they complete its output."""
         self.policy.generated(request, len(tokens))
         self.ledger.generated(request, len(tokens))
         finish = self._finish(request, tokens[-1])
@@ -243,10 +242,8 @@ class Batcher:
         return FinishReason.LENGTH if request.output_tokens >= sampling.max_tokens else None
 
     def fail(self, plan: Plan) -> list[Request]:
-        """The earliest plan's step failed: its requests leave, and nothing that it should have computed is published.
-
-        A step that was launched after it has computed on what this one left: it has failed too.
-        """
+        """Give up and return the requests of the earliest uncommitted plan, whose step failed. Nothing that the step
+        computed is published. A later step in flight used this one's results, so it has failed too."""
         self._in_flight.landed()
         failed = [request for request in plan.requests if request in self._running]
         for request in failed:
@@ -254,25 +251,25 @@ class Batcher:
         return failed
 
     def abort(self, request: Request) -> None:
-        """Give `request` up, waiting or running; does nothing when it is neither."""
+        """Give up a waiting or running `request`; do nothing for any other."""
         if request in self._waiting:
             self._waiting.remove(request)
             self._deadlines.discard(request)
             self.policy.withdrawn(request)
-            self._held.left(request)
+            self._kv_shares.left(request)
             self.ledger.withdrawn(request)
         elif request in self._running:
             self._retire(request)
 
     def expired(self, now: float) -> list[Request]:
-        """Give up every request whose deadline has passed."""
+        """Give up and return every request whose deadline is not after `now` (seconds)."""
         late = self._deadlines.take_passed(now)
         for request in late:
             self.abort(request)
         return late
 
     def next_deadline(self) -> float | None:
-        """When `expired` has something to do at the earliest."""
+        """Return the earliest deadline of a request in seconds; None when no request has one."""
         return self._deadlines.next()
 
     def _retire(self, request: Request) -> None:
@@ -280,11 +277,11 @@ class Batcher:
         self._deadlines.discard(request)
         self.cache.release(request)
         self.policy.finished(request)
-        self._held.left(request)
+        self._kv_shares.left(request)
         self.ledger.finished(request)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError unless queue, batch, pages and accounts agree."""
+        """Raise AssertionError unless the queue, the batch, the pages and the policy's accounts agree."""
         both = [request.id for request in self._running if request in self._waiting]
         assert not both, f"waiting and running: {both}"
         assert self.policy.waiting == len(self._waiting), f"policy {self.policy.waiting}, batcher {len(self._waiting)}"
@@ -292,6 +289,6 @@ class Batcher:
         self._waiting.check_invariants()
         self._deadlines.check_invariants()
         self._rate.check_invariants()
-        self._held.check_invariants(self.queue, self._running)
+        self._kv_shares.check_invariants(self.queue, self._running)
         self.cache.check_invariants(list(self._running))
         self.policy.check_invariants()

@@ -1,27 +1,30 @@
-"""What a request's progress costs by the configured cost function; micro-units, not divided by its weight."""
+"""The cost of a request's progress under the configured cost function, in micro-units not divided by its weight."""
 
 from local_worker.core.request import Request
 from serving.cost import Cost
 
 
 class Charging:
-    """For the policies' accounts and the ledger alike."""
+    """The costs that both the policies' accounts and the service ledger charge."""
 
     def __init__(self, cost: Cost) -> None:
         self._cost = cost
 
     def extend(self, request: Request, tokens: int) -> int:
-        """Of computing the last `tokens` of the prompt; what a cache held comes first, and so do system messages."""
+        """Return the cost of computing the last `tokens` of the prompt.
+
+        The prompt tokens before them were cached. System messages come first in the prompt.
+        """
         held = request.prompt_tokens - tokens
         return self._cost.extend(tokens, min(tokens, max(0, request.system_tokens - held)))
 
     def decode(self, request: Request, tokens: int) -> int:
-        """Of the last `tokens` that were generated."""
+        """Return the cost of the last `tokens` that were generated."""
         before = len(request.tokens) - request.prompt_tokens - tokens
         return self._cost.decode(tokens, request.prompt_tokens, before)
 
     def due(self, request: Request, tokens: int) -> int:
-        """As `decode`, less what was charged ahead."""
+        """Return the cost of the last `tokens` that were generated, without those that were charged ahead."""
         before = len(request.tokens) - request.prompt_tokens - tokens
         paid = request.reserved - before
         if paid >= tokens:
@@ -31,5 +34,5 @@ class Charging:
         return self._cost.decode(tokens, request.prompt_tokens, before)
 
     def output(self, request: Request, start: int, stop: int) -> int:
-        """Of output tokens `[start, stop)`, generated or not."""
+        """Return the cost of the output tokens `[start, stop)`, whether or not they are generated yet."""
         return self._cost.decode(stop - start, request.prompt_tokens, start)

@@ -1,7 +1,7 @@
-"""How much a worker takes on where its options do not say: what suits its device, its model and its memory.
+"""Default sizes of the batch and the KV cache for each kind of device.
 
-A fairness bound is counted in tokens that the KV cache holds (docs/fairness.md). With these defaults it is a useful
-number on either kind of device: some minutes of its work at most.
+A fairness bound is proportional to the number of tokens that the KV cache holds (docs/fairness.md). With these defaults
+the bound is at most some minutes of work on either kind of device.
 """
 
 from dataclasses import dataclass
@@ -9,29 +9,29 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceSizes:
-    """What a device of one kind takes on at a time."""
+    """The default limits for one kind of device."""
 
-    most_kv_tokens: int | None  # None: as many as its memory holds
-    max_running: int  # requests
-    token_budget: int  # tokens per step
+    most_kv_tokens: int | None  # None: as many tokens as fit in the device's memory
+    max_running: int  # number of requests in the running batch
+    token_budget: int  # number of tokens computed per step
 
 
 SIZES = {
-    # What a CPU lacks is speed, not memory: a cache as large as its memory allows holds an hour of its output.
+    # A CPU has much memory and little speed: a KV cache of all its memory would hold the output of an hour.
     "cpu": DeviceSizes(most_kv_tokens=4096, max_running=32, token_budget=256),
-    # Up to about so many requests a decode step takes hardly longer, and from about so many tokens a prompt computes at
-    # full speed.
+    # Up to about 128 requests the time of a decode step hardly grows. From about 2048 tokens per step, prompts are
+    # computed at full speed.
     "cuda": DeviceSizes(most_kv_tokens=None, max_running=128, token_budget=2048),
 }
 
 
 def check_sizes(*, max_running: int | None, token_budget: int | None, kv_tokens: int | None, block_tokens: int) -> None:
-    """Raise ValueError for sizes that no worker can work with; None: what suits the device."""
+    """Raise ValueError for sizes with which a worker cannot run. None stands for the device's default."""
     running = max_running or 1
     if token_budget is not None and token_budget <= running:
         raise ValueError(
-            f"token_budget: must be above max_running ({running}), since a full batch that decodes leaves no "
-            f"token for prompts otherwise; got {token_budget}"
+            f"token_budget: must be above max_running ({running}), since otherwise a full batch that decodes leaves "
+            f"no token for prompts; got {token_budget}"
         )
     if kv_tokens is not None and (kv_tokens <= 0 or kv_tokens % block_tokens):
         raise ValueError(f"kv_tokens: must be a positive multiple of block_tokens ({block_tokens}), got {kv_tokens}")

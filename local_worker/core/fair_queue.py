@@ -1,14 +1,14 @@
-"""Whose work is done next: fair queueing by start and finish tags, every client alike.
+"""Fair queueing by start and finish tags, with equal weights for all clients.
 
-The work at the head of a client's line starts, in virtual time, where the client's last one finished, but not before
-the clock; it finishes its cost later. What finishes first is taken. The clock is the earliest start of all that waited
-when something was last taken: that of starting-potential fair queueing (Stiliadis and Varma, Efficient Fair Queueing
-Algorithms for Packet-Switched Networks, IEEE/ACM Transactions on Networking 6(2), 1998), without its part that runs
-with the time. Costs are integers of any unit. It follows that
+In virtual time, the first item of a client starts when the client's previous item finished, but not before the virtual
+clock; it finishes one cost later. The item with the earliest finish is taken. The clock is the earliest start of all
+items that waited when an item was last taken. This is starting-potential fair queueing (Stiliadis and Varma, Efficient
+Fair Queueing Algorithms for Packet-Switched Networks, IEEE/ACM Transactions on Networking 6(2), 1998) without the part
+of its clock that advances with real time. Costs are integers of any unit. It follows that
 
-- what is taken of two clients that have work waiting all the time differs by at most twice the largest cost;
-- before work of cost `c`, of a client that nothing was taken of lately, at most `c` is taken of any other client: who
-  asks for little does not wait for those who ask for much.
+- the total costs taken from two clients that always have items waiting differ by at most twice the largest cost;
+- before an item of cost `c` of a client that was idle lately, items of total cost at most `c` are taken from any other
+  client: clients with small demands do not wait for clients with large ones.
 """
 
 from collections import deque
@@ -19,8 +19,8 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class _Line(Generic[T]):
-    """What a client has waiting; its head starts at `start`."""
+class _ClientQueue(Generic[T]):
+    """The waiting items of one client; the first one starts at `start` in virtual time."""
 
     start: int
     items: deque[tuple[int, T]] = field(default_factory=deque)
@@ -31,65 +31,67 @@ class _Line(Generic[T]):
 
 
 class FairQueue(Generic[T]):
-    """Items with a client and a cost. A client's own come in the order in which they were put."""
+    """Items, each with a client and a cost. The items of one client are taken in the order in which they were put."""
 
     def __init__(self) -> None:
         self._clock = 0
-        self._lines: dict[str, _Line[T]] = {}  # of equal finishes the first one goes first
-        self._ahead: dict[
-            str, int
-        ] = {}  # of clients with nothing waiting: where their next work starts, after the clock
+        self._queues: dict[str, _ClientQueue[T]] = {}  # among equal finishes the first entry is taken
+        # Start tags, after the clock, of clients without waiting items.
+        self._next_starts: dict[str, int] = {}
 
     def __len__(self) -> int:
-        return sum(len(line.items) for line in self._lines.values())
+        return sum(len(queue.items) for queue in self._queues.values())
 
     def put(self, client: str, cost: int, item: T) -> None:
-        """`item` waits from now on; raises ValueError unless its cost is positive."""
+        """Add `item` with its `cost`; raises ValueError unless the cost is positive."""
         if cost <= 0:
             raise ValueError(f"cost: must be positive, got {cost}")
-        if client not in self._lines:
-            self._lines[client] = _Line(max(self._clock, self._ahead.pop(client, 0)))
-        self._lines[client].items.append((cost, item))
+        if client not in self._queues:
+            self._queues[client] = _ClientQueue(max(self._clock, self._next_starts.pop(client, 0)))
+        self._queues[client].items.append((cost, item))
 
     def take(self) -> T | None:
-        """The next item, which waits no more; None, and all is forgotten, when there is none and none is under way."""
-        if not self._lines:
+        """Remove and return the next item; None when the queue is empty.
+
+        An empty queue also resets the clock and forgets all clients: the caller has no item in progress then.
+        """
+        if not self._queues:
             self._clock = 0
-            self._ahead.clear()
+            self._next_starts.clear()
             return None
-        self._clock = max(self._clock, min(line.start for line in self._lines.values()))
-        client, line = min(self._lines.items(), key=lambda entry: entry[1].finish)
-        line.start = line.finish
-        _, item = line.items.popleft()
-        self._requeue(client, line)
-        self._forget()
+        self._clock = max(self._clock, min(queue.start for queue in self._queues.values()))
+        client, queue = min(self._queues.items(), key=lambda entry: entry[1].finish)
+        queue.start = queue.finish
+        _, item = queue.items.popleft()
+        self._requeue(client, queue)
+        self._drop_past_starts()
         return item
 
     def withdraw(self, client: str, item: T) -> None:
-        """`item`, which waits, is not wanted any more and costs its client nothing."""
-        line = self._lines[client]
-        line.items = deque(entry for entry in line.items if entry[1] is not item)
-        if not line.items:
-            self._requeue(client, line)
+        """Remove a waiting `item` that is no longer needed; its client is not charged for it."""
+        queue = self._queues[client]
+        queue.items = deque(entry for entry in queue.items if entry[1] is not item)
+        if not queue.items:
+            self._requeue(client, queue)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError when a line is empty or starts before the clock, or a client counts twice."""
-        for client, line in self._lines.items():
-            assert line.items, f"{client}: nothing waits"
-            assert line.start >= self._clock, f"{client}: starts at {line.start}, and it is {self._clock}"
-            assert client not in self._ahead, f"{client}: waits, and is remembered as one that does not"
+        """Raise AssertionError when a queue is empty or starts before the clock, or a client is kept twice."""
+        for client, queue in self._queues.items():
+            assert queue.items, f"{client}: its queue is empty"
+            assert queue.start >= self._clock, f"{client}: starts at {queue.start}, before the clock {self._clock}"
+            assert client not in self._next_starts, f"{client}: is kept as waiting and as idle"
 
-    def _requeue(self, client: str, line: _Line[T]) -> None:
-        """Behind those of equal finish; a client without a line is remembered as long as it is ahead of the clock."""
-        del self._lines[client]
-        if line.items:
-            self._lines[client] = line
+    def _requeue(self, client: str, queue: _ClientQueue[T]) -> None:
+        """Put `client` behind clients of equal finish; if it has no items, keep its next start while that is ahead."""
+        del self._queues[client]
+        if queue.items:
+            self._queues[client] = queue
         else:
-            self._ahead[client] = line.start
+            self._next_starts[client] = queue.start
 
-    def _forget(self) -> None:
-        while self._ahead:
-            client, start = next(iter(self._ahead.items()))
+    def _drop_past_starts(self) -> None:
+        while self._next_starts:
+            client, start = next(iter(self._next_starts.items()))
             if start > self._clock:
                 return
-            del self._ahead[client]
+            del self._next_starts[client]

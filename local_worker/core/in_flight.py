@@ -1,4 +1,4 @@
-"""Steps under way: planned, and neither committed nor failed."""
+"""Steps in flight: planned, but neither committed nor failed."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -8,17 +8,17 @@ from local_worker.core.request import Request
 
 
 class InFlight:
-    """Owns `Request.in_flight`, and moves `computed` on to where a launched plan will have brought a request."""
+    """The queue of plans in flight. It owns `Request.in_flight`, and sets `computed` to its value after the plan."""
 
     def __init__(self) -> None:
-        self._plans: deque[Plan] = deque()  # the oldest first
-        self._sources: dict[Request, int] = {}  # places among the newest plan's samples
+        self._plans: deque[Plan] = deque()  # oldest first
+        self._sources: dict[Request, int] = {}  # index of each request among the samples of the newest plan
 
     def __bool__(self) -> bool:
         return bool(self._plans)
 
     def launched(self, plan: Plan) -> None:
-        """`plan` will be computed after those before it."""
+        """Record `plan`, which the engine computes after all earlier plans."""
         self._plans.append(plan)
         sampled = [request for request, piece in plan.parts if piece.samples]
         self._sources = {request: place for place, request in enumerate(sampled)}
@@ -28,16 +28,17 @@ class InFlight:
             request.computed = piece.stop
 
     def landed(self) -> None:
-        """The oldest plan is computed, or has failed."""
+        """Remove the oldest plan: its step was computed or has failed."""
         for request, piece in self._plans.popleft().parts:
             request.in_flight -= piece.samples
 
     def source(self, request: Request) -> int | None:
-        """Where among the newest plan's samples `request`'s last token is; None when the token is known."""
+        """Return the index of `request`'s last token among the samples of the newest plan; None when the token is
+        known."""
         return self._sources[request] if request.in_flight else None
 
     def check_invariants(self, running: Iterable[Request]) -> None:
-        """Raise AssertionError unless what `running` has in flight is what these plans sample."""
+        """Raise AssertionError unless the plans sample exactly the tokens that `running` has in flight."""
         for request in running:
             samples = [piece.samples for plan in self._plans for other, piece in plan.parts if other is request]
             assert request.in_flight == sum(samples), f"{request.id}: {request.in_flight} in flight, {samples} launched"

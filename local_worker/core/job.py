@@ -1,4 +1,4 @@
-"""One attempt of a call at one worker, and the events in its life."""
+"""One attempt of a call at one worker, and the events of its life."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
@@ -14,10 +14,10 @@ Owner = TypeVar("Owner", bound=Hashable)
 
 @dataclass(slots=True, eq=False)
 class Job(Generic[Owner]):
-    """A record. The job table alone changes it, from `submit` until the job has ended; then nobody does.
+    """One attempt of a call: a record that only the job table changes, from `submit` until the job has ended.
 
-    `owner` receives its events: a gateway's stream. Times are seconds of the clock whose `now` the job table is given;
-    those of events that have not happened are None.
+    `owner` receives the job's events: it is a gateway's stream. Times are seconds on the clock of the job table's
+    `now`; the time of an event that has not happened is None.
     """
 
     owner: Owner
@@ -25,30 +25,33 @@ class Job(Generic[Owner]):
     attempt: int
     text: Text
     queued_at: float
-    started_at: float | None = None  # when it first entered the running batch
+    started_at: float | None = None  # first entry into the running batch
     first_token_at: float | None = None
     ended_at: float | None = None
 
 
 class JobStarted(NamedTuple, Generic[Owner]):
-    """`job` has entered the running batch for the first time; it was charged `service` micro-units by then."""
+    """The first entry of `job` into the running batch, with the `service` received so far in micro-units."""
 
     job: Job[Owner]
     service: int
 
 
 class JobTokens(NamedTuple, Generic[Owner]):
-    """`job` has generated `tokens`, which release `text`; it was charged `service` micro-units by then."""
+    """New `tokens` of `job`, and the `text` that they release.
+
+    `service` is the service that the job has received by then, in micro-units.
+    """
 
     job: Job[Owner]
     tokens: Sequence[int]
     text: str
-    logprobs: SampledLogprobs | None  # of the last token; None when the caller did not ask
+    logprobs: SampledLogprobs | None  # those of the last token; None unless the caller requested them
     service: int
 
 
 class JobEnded(NamedTuple, Generic[Owner]):
-    """`job` has ended, with the `text` that was still held back; `reason` is given for COMPLETED alone."""
+    """The end of `job`, with the `text` that was still held back; `reason` is given only for COMPLETED."""
 
     job: Job[Owner]
     outcome: Outcome
@@ -59,7 +62,10 @@ class JobEnded(NamedTuple, Generic[Owner]):
 
 @dataclass(slots=True)
 class JobEvents(Generic[Owner]):
-    """Events since the last look. A job's come in the order of the fields; within a field in order of time."""
+    """The events since the last call of `take_events`.
+
+    The events of one job happened in the order of the fields. Within a field events are in order of time.
+    """
 
     accepted: list[Job[Owner]] = field(default_factory=list)
     started: list[JobStarted[Owner]] = field(default_factory=list)

@@ -1,7 +1,6 @@
-"""The jobs of one worker: from submission through the steps of the batcher to exactly one end each.
+"""The jobs of one worker: the way of each job from its submission, through the batcher's steps, to exactly one end.
 
-The table drives the batcher and says what became of whom. Whoever drives the table brings commands, plans, the engine's
-results and the time; whatever has happened it takes away as events.
+The caller passes in commands, plans, results of the engine and the time, and takes the resulting events.
 """
 
 from collections.abc import Collection, Iterable
@@ -17,7 +16,7 @@ from local_worker.core.request import Request
 
 
 class JobTable(Generic[Owner]):
-    """Owns every job from `submit` to its Ended event. `now` is in seconds and never goes back."""
+    """The owner of every job from `submit` until its JobEnded event. `now` is in seconds and never decreases."""
 
     def __init__(self, batcher: Batcher) -> None:
         self._batcher = batcher
@@ -27,23 +26,24 @@ class JobTable(Generic[Owner]):
 
     @property
     def jobs(self) -> Collection[Job[Owner]]:
-        """Jobs that have not ended, the earliest submitted first."""
+        """The jobs that have not ended, in order of submission."""
         return self._jobs.values()
 
     def owner(self, request: Request) -> Owner | None:
-        """Return who owns the job of `request`; None once it has ended."""
+        """Return the owner of the job of `request`; None once the job has ended."""
         job = self._jobs.get(request)
         return job.owner if job is not None else None
 
     def take_events(self) -> JobEvents[Owner]:
-        """Return what has happened since the last call."""
+        """Return the events since the last call, and forget them."""
         events, self._events = self._events, JobEvents()
         return events
 
     def submit(self, job: Job[Owner], now: float) -> None:
-        """Queue `job`. A request id that its owner has under way with the same attempt is a repeated message: ignored.
+        """Queue `job`; ignore it as a repeated message if its owner has an unfinished job of equal request id and
+        attempt.
 
-        What the batcher refuses ends at once, and so does the job that gives way when the queue is full.
+        A job that the batcher refuses ends at once. So does the job that is dropped for it when the queue is full.
         """
         owned = self._owned.setdefault(job.owner, {})
         key = (job.request.id, job.attempt)
@@ -61,13 +61,13 @@ class JobTable(Generic[Owner]):
             self._end(self._jobs[displaced], now, Outcome.REJECTED_QUEUE_FULL, message=message)
 
     def abort(self, owner: Owner, request_id: str, attempt: int, now: float) -> None:
-        """End a job of `owner` as CANCELLED; does nothing for one that is unknown or has ended."""
+        """End a job of `owner` as CANCELLED; do nothing if it is unknown or has ended."""
         job = self._owned.get(owner, {}).get((request_id, attempt))
         if job is not None:
             self._cancel(job, now)
 
     def abort_all(self, owner: Owner, now: float) -> None:
-        """End every job of `owner` as CANCELLED: its stream broke."""
+        """End every job of `owner`, whose stream broke, as CANCELLED."""
         for job in list(self._owned.get(owner, {}).values()):
             self._cancel(job, now)
 
@@ -76,32 +76,36 @@ class JobTable(Generic[Owner]):
         self._end(job, now, Outcome.CANCELLED, message="cancelled by the caller")
 
     def next_deadline(self) -> float | None:
-        """Return when `expire` has something to do at the earliest."""
+        """Return the earliest deadline of a job in seconds; None when no job has one."""
         return self._batcher.next_deadline()
 
     def expire(self, now: float) -> int:
-        """End every job whose deadline has passed as DEADLINE_EXCEEDED; return how many there were."""
+        """End every job whose deadline has passed as DEADLINE_EXCEEDED; return the number of these jobs."""
         late = self._batcher.expired(now)
         for request in late:
             self._end(self._jobs[request], now, Outcome.DEADLINE_EXCEEDED, message="the call's deadline passed")
         return len(late)
 
     def plan(self, now: float) -> Plan | None:
-        """See Batcher.plan. Who enters the running batch for the first time has started."""
+        """Plan the next step as Batcher.plan does, and record the start of each job that is admitted for the first
+        time."""
         plan = self._batcher.plan(now)
         for request in plan.admitted if plan is not None else ():
             job = self._jobs[request]
-            if job.started_at is None:  # otherwise it comes back from a preemption
+            if job.started_at is None:  # otherwise the job was preempted and is admitted again
                 job.started_at = now
                 self._events.started.append(JobStarted(job, request.service))
         return plan
 
     def commit(self, plan: Plan, result: StepResult, now: float) -> None:
-        """See Batcher.commit. Every job that got a token advances; a last token and a stop string end it."""
+        """Commit a step as Batcher.commit does, and advance the jobs that got a token.
+
+        The last token of an output and a stop string end a job.
+        """
         self.advance(self._batcher.commit(plan, result), now)
 
     def advance(self, advances: Iterable[Advance], now: float) -> None:
-        """Take in what a commit of the batcher returned."""
+        """Advance the jobs by `advances`, which a commit of the batcher returned."""
         for advance in advances:
             self._advance(self._jobs[advance.request], advance, now)
 
@@ -109,7 +113,7 @@ class JobTable(Generic[Owner]):
         request, tokens, finish, logprobs = advance
         if job.first_token_at is None:
             job.first_token_at = now
-        # The token that ends the output (end of sequence, a stop token) is reported, but is no text.
+        # A token that ends the output (end of sequence, a stop token) is reported but adds no text.
         text, stopped = job.text.push(tokens[:-1] if finish is FinishReason.STOP else tokens)
         self._events.tokens.append(JobTokens(job, tokens, text, logprobs, request.service))
         if stopped:
@@ -120,7 +124,7 @@ class JobTable(Generic[Owner]):
             self._end(job, now, Outcome.COMPLETED, finish, text=job.text.rest())
 
     def fail(self, plan: Plan, now: float) -> None:
-        """See Batcher.fail. The jobs of a step that failed end as INTERNAL."""
+        """End the jobs of a failed step as INTERNAL; see Batcher.fail."""
         for request in self._batcher.fail(plan):
             self._end(self._jobs[request], now, Outcome.INTERNAL, message="the forward pass failed")
 
@@ -143,13 +147,13 @@ class JobTable(Generic[Owner]):
         self._events.ended.append(JobEnded(job, outcome, reason, message, text))
 
     def check_invariants(self) -> None:
-        """Raise AssertionError unless both ways to find a job agree, and the batcher has every job and nothing else."""
+        """Raise AssertionError unless both indexes hold the same jobs, and the batcher holds exactly their requests."""
         owned = [job for jobs in self._owned.values() for job in jobs.values()]
         assert {*owned} == {*self._jobs.values()}, f"{len(owned)} jobs by owner, {len(self._jobs)} by request"
-        assert all(self._owned.values()), "an owner without jobs is remembered"
+        assert all(self._owned.values()), "an owner without jobs is kept"
         for request, job in self._jobs.items():
             assert job.request is request, f"{job} is kept for {request}"
-            assert job.ended_at is None, f"{request.id} has ended at {job.ended_at} and is kept"
+            assert job.ended_at is None, f"{request.id} ended at {job.ended_at} and is kept"
         held = self._batcher.waiting + self._batcher.running
         assert held == len(self._jobs), f"the batcher has {held} requests, the table {len(self._jobs)} jobs"
         self._batcher.check_invariants()

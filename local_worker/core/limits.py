@@ -1,4 +1,4 @@
-"""The room that a batcher gives, and on what terms requests enter it."""
+"""The limits of a batcher, and the two modes of admission to the running batch."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,7 +8,10 @@ from local_worker.core.request import Request
 
 
 class AdmissionMode(StrEnum):
-    """For how much of its output a request is given pages when it enters."""
+    """The rule for how much of its output a request is given pages when it is admitted.
+
+    RESERVE gives pages for the whole output; OPTIMISTIC gives them as tokens are generated.
+    """
 
     RESERVE = "reserve"
     OPTIMISTIC = "optimistic"
@@ -16,18 +19,18 @@ class AdmissionMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
-    """The room a batcher gives. Numbers of requests, but for tokens where the name says so."""
+    """The limits of a batcher, in requests unless a name says tokens."""
 
     max_running: int
-    token_budget: int  # most tokens computed per step
+    token_budget: int  # largest number of tokens computed per step
     max_prompt_tokens: int
     max_waiting: int
     max_waiting_per_client: int
     admission: AdmissionMode = AdmissionMode.RESERVE
 
     def check_size(self, request: Request, capacity: int) -> None:
-        """Raise TooLong for what can never be served, where the KV cache holds `capacity` tokens."""
-        # What earlier attempts generated came out of the output's budget: it is no longer prompt.
+        """Raise TooLong for a request that can never be served, where the KV cache holds `capacity` tokens."""
+        # Output tokens of earlier attempts count against the output's limit, not against the prompt's.
         prompt_tokens = request.prompt_tokens - request.seed_position
         if prompt_tokens > self.max_prompt_tokens:
             raise TooLong(f"at most {self.max_prompt_tokens} prompt tokens, got {prompt_tokens}", "prompt")
@@ -37,9 +40,9 @@ class BatchLimits:
             raise TooLong(message, "sampling.max_tokens")
 
     def tokens_on_entry(self, request: Request, block_tokens: int) -> int:
-        """Return for how many tokens there must be pages when `request` enters the running batch.
+        """Return for how many tokens `request` must get pages when it enters the running batch.
 
-        Under optimistic admission the headroom doubles with each preemption: nobody is thrown out for ever.
+        Under optimistic admission the headroom doubles with each preemption, so that no request is preempted for ever.
         """
         if self.admission is AdmissionMode.RESERVE:
             return request.budget

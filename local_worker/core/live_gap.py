@@ -1,29 +1,37 @@
-"""The theorems' gap, measured while the worker runs: among a few clients that are backlogged all the time."""
+"""The service gap of the fairness theorems, measured on a running worker over a few clients that stay backlogged."""
 
 from collections.abc import Callable
 from itertools import combinations
 
-# Clients watched at a time; their pairs are looked at in every step.
+# Largest number of clients watched at a time; every step compares each pair of them.
 SAMPLED = 8
 
 
 class LiveGap:
-    """`worst` is the largest difference of service over weight, micro-units, that two watched clients received over an
-    interval in which both had requests waiting. Above the policy's bound, a proof or its code is wrong."""
+    """The largest service gap that was observed.
+
+    `worst` is the largest difference, in micro-units of service over weight, between the services that two watched
+    clients received in an interval in which both had requests waiting. A value above the policy's bound shows that the
+    proof or the code is wrong.
+    """
 
     def __init__(self) -> None:
         self.worst = 0
         self._watched: dict[str, None] = {}
-        # (f, g) -> the least and the greatest lead of f over g since both are backlogged.
+        # (f, g) -> the smallest and the largest value of service(f) - service(g) since both are backlogged.
         self._leads: dict[tuple[str, str], tuple[int, int]] = {}
 
     def watch(self, client: str) -> None:
-        """`client` has a request waiting; it is watched if there is room."""
+        """Record that `client` has a request waiting; watch the client if fewer than `SAMPLED` are watched."""
         if len(self._watched) < SAMPLED:
             self._watched.setdefault(client)
 
     def observe(self, service: Callable[[str], int | None]) -> None:
-        """Once per step. `service(client)` over its weight so far; None when it has nothing waiting."""
+        """Measure the gap; to be called once per step.
+
+        `service(client)` returns the client's service over weight so far, in micro-units; None when it has no request
+        waiting.
+        """
         now = {client: value for client in self._watched if (value := service(client)) is not None}
         if len(now) < len(self._watched):
             self._watched = dict.fromkeys(now)

@@ -1,4 +1,4 @@
-"""The text of one output, made from its tokens and cut at a stop string."""
+"""The text of one output: its tokens decoded, and cut at a stop string."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,30 +7,30 @@ from local_worker.core.stop_strings import StopStrings
 
 
 class Decoder(Protocol):
-    """Decodes one output token by token. The text so far is a function of the tokens so far alone."""
+    """An incremental decoder for one output. The text so far depends on the tokens so far, not on their grouping."""
 
     def push(self, token: int) -> str:
         """Return the text that `token` completes; an incomplete character is held back."""
 
     def flush(self) -> str:
-        """Return the text that is still held, as replacement characters where it is not valid text."""
+        """Return the text that is still held back; bytes that are not valid text become replacement characters."""
 
 
 class Text(Protocol):
-    """What a job needs of its output's text."""
+    """The interface between a job and the text of its output."""
 
     def push(self, tokens: Sequence[int]) -> tuple[str, bool]:
-        """Return the text that `tokens` release, and whether a stop string ends the output there."""
+        """Append `tokens`; return the text that is released, and whether a stop string ends the output after it."""
 
     def rest(self) -> str:
-        """Return the text that is still held back at the end of an output that no stop string ended."""
+        """Return the text that is still held back, when the output ends without a stop string."""
 
 
 class OutputText:
-    """Decodes tokens and holds text back for as long as it may turn out to be the beginning of a stop string.
+    """Decodes tokens, and holds back text that may be the beginning of a stop string.
 
-    `generated` are output tokens of earlier attempts. Their text was sent already; what they held back was not, and
-    comes with the first token that releases it.
+    `generated` are the output tokens of earlier attempts. Their released text was sent already. The text that they held
+    back was not sent, and is released with this attempt's tokens.
     """
 
     def __init__(self, decoder: Decoder, stops: tuple[str, ...] = (), generated: Sequence[int] = ()) -> None:

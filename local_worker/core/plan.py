@@ -1,4 +1,4 @@
-"""What a batcher decides for one step, and what comes of it."""
+"""The batcher's decision for one step, and the result of the step for each request."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,22 +11,25 @@ from local_worker.core.request import Request
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One step: what to compute, and who has just entered the running batch, for the first time or again."""
+    """One step: its batch, and the requests that have just entered the running batch, for the first time or again."""
 
     batch: Batch
-    requests: tuple[Request, ...]  # the k-th slice of the batch is of the k-th request
+    requests: tuple[Request, ...]  # the k-th slice of the batch belongs to the k-th request
     admitted: tuple[Request, ...]
 
     @property
     def parts(self) -> Iterator[tuple[Request, Slice]]:
-        """Each request with its slice."""
+        """Each request of the step with its slice of the batch."""
         return zip(self.requests, self.batch.slices, strict=True)
 
 
 class Advance(NamedTuple):
-    """One request's next tokens, one from an engine's step; `finish` when the last of them ends the output."""
+    """The new tokens of one request after a commit: one token per step of an engine.
+
+    `finish` is the reason why the output ends with the last of `tokens`; None while it goes on.
+    """
 
     request: Request
     tokens: Sequence[int]
     finish: FinishReason | None
-    logprobs: SampledLogprobs | None = None  # of the last token, when the caller asked
+    logprobs: SampledLogprobs | None = None  # those of the last token; None unless the caller requested them

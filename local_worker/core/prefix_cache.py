@@ -1,8 +1,8 @@
-"""The prefix cache: `digest -> page` over the block chain, and the pages themselves.
+"""The prefix cache, a map `digest -> page` over the block chain, and the allocation of the KV cache's pages.
 
-A page is free, referenced by running requests, or idle: published under its digest and referenced by nobody. A
-published page keeps its token ids and its parent page, and a match compares both: a forged digest never reads another
-prefix's page (design section 3).
+A page is free, referenced by running requests, or idle: published under its digest without a reference. A published
+page keeps its token ids and its parent page, and a match compares both. A forged digest therefore never reads the page
+of another prefix (design section 3).
 """
 
 from collections import OrderedDict
@@ -12,19 +12,20 @@ from fairlead.token_ids import pack_ids
 from local_worker.core.request import Request
 from serving.blocks import chain, unpack_digests
 
-Link = tuple[int, int]  # a cached block's digest, and its parent's or 0
+Link = tuple[int, int]  # digest of a cached block, and that of its parent (0: no parent)
 
 
 class CachedBlock(NamedTuple):
-    """What a published page holds."""
+    """The contents of one published page."""
 
     digest: int
     tokens: tuple[int, ...]
-    parent: int | None  # the page of the block before
+    parent: int | None  # page of the previous block
 
 
 class PrefixCache:
-    """Owns `pages` pages of `block_tokens` tokens each. Every method is O(pages of the request)."""
+    """An allocator of `pages` pages of `block_tokens` tokens each. Unless noted, a method takes O(pages of the
+    request)."""
 
     def __init__(self, pages: int, block_tokens: int) -> None:
         self.block_tokens = block_tokens
@@ -36,24 +37,26 @@ class PrefixCache:
         # Least recently used first. A request's pages are released last block first, so a leaf is always older than
         # its parent, and the oldest idle page is a leaf.
         self._idle: OrderedDict[int, None] = OrderedDict()
-        self._news: dict[int, int | None] = {}  # digest -> its parent (0: none), or None when evicted; as it happened
-        self._new: list[int] = []  # digests that became available since `take_new`
+        # Changes since `take_events`, in order of time: digest -> its parent (0: no parent); None when evicted.
+        self._changes: dict[int, int | None] = {}
+        self._newly_cached: list[int] = []  # digests that were cached since `take_new`
 
     @property
     def referenced(self) -> int:
-        """Pages that running requests use."""
+        """The number of pages that running requests use."""
         return self.pages - len(self._free) - len(self._idle)
 
     @property
     def tokens_used(self) -> int:
-        """Capacity, in tokens, of the pages that running requests use."""
+        """The capacity, in tokens, of the pages that running requests use."""
         return self.referenced * self.block_tokens
 
     def match(self, request: Request) -> int:
-        """Prompt tokens that the cache holds now; never all of them, since one must be computed to go on.
+        """Return the number of `request`'s prompt tokens that are cached now.
 
-        Looks on from where it stopped the last time: O(blocks that came or went since). Contents are compared when a
-        block is first matched, and all again at admission.
+        It is never the whole prompt, since the step must compute at least one token to sample the next. The search
+        continues from the previous match, so it takes O(blocks cached or evicted since). It compares the contents of a
+        block when the block is first matched; `admit` compares all of them again.
         """
         blocks, most = request.matched_blocks, self._most_blocks(request)
         while blocks and request.digests[blocks - 1] not in self._by_digest:
@@ -65,7 +68,8 @@ class PrefixCache:
         return blocks * self.block_tokens
 
     def admit(self, request: Request, tokens: int) -> int | None:
-        """Give `request` pages for `tokens`; returns those left to compute, or None when they do not fit now."""
+        """Give `request` pages for `tokens` tokens; return the number of tokens left to compute, or None if the pages
+        do not fit."""
         matched = self._match(request)
         fresh = self.pages_for(tokens) - len(matched)
         idle = len(self._idle) - sum(1 for page in matched if page in self._idle)
@@ -79,7 +83,10 @@ class PrefixCache:
         return len(request.tokens) - request.computed
 
     def extend(self, request: Request, tokens: int) -> bool:
-        """Give an admitted `request` what it lacks for `tokens`; False, changing nothing, when it does not fit now."""
+        """Give an admitted `request` the pages that it lacks for `tokens` tokens.
+
+        Return False, and change nothing, if these pages do not fit now.
+        """
         fresh = self.pages_for(tokens) - len(request.pages)
         if fresh <= 0:
             return True
@@ -89,14 +96,14 @@ class PrefixCache:
         return True
 
     def pages_for(self, tokens: int) -> int:
-        """Pages that so many tokens fill, the last one perhaps in part."""
+        """Return the number of pages that `tokens` tokens occupy; the last page may be partly filled."""
         return -(-tokens // self.block_tokens)
 
     def publish(self, request: Request, tokens: int) -> None:
-        """Make the full blocks of `request`'s first `tokens`, which are computed, available to others.
+        """Make the full blocks of `request`'s first `tokens` tokens, which are computed, available to other requests.
 
-        A block that another request published meanwhile is adopted and the own copy freed, so that a published page's
-        parent is always referenced for as long as the page is.
+        If another request has published an equal block, that page is adopted and the own page is freed. So the parent
+        of a published page is referenced for as long as the page is.
         """
         size, pages, digests = self.block_tokens, request.pages, request.digests
         if tokens // size <= request.shared:
@@ -111,49 +118,49 @@ class PrefixCache:
             page = self._by_digest.setdefault(digest, own)
             if page == own:
                 self._blocks[own] = block
-                self._tell(digest, digests[index - 1] if index else 0)
-                self._new.append(digest)
+                self._record_change(digest, digests[index - 1] if index else 0)
+                self._newly_cached.append(digest)
             elif self._blocks[page] == block:
                 self._dereference(own)
                 self._reference(page)
                 pages[index] = page
             else:
-                return  # a collision: this chain stays private from here on
+                return  # the digests collide: the rest of this chain stays private
             request.shared = index + 1
 
     def release(self, request: Request) -> None:
-        """Give the pages back; published ones stay cached until their room is needed."""
+        """Release the pages of `request`; published pages stay cached until they are evicted."""
         for page in reversed(request.pages):
             self._dereference(page)
         request.pages, request.shared = [], 0
 
     def snapshot(self) -> tuple[Link, ...]:
-        """Every cached block, parents before their children."""
+        """Return every cached block, parents before their children. O(cached blocks)."""
         return tuple((block.digest, self._parent(block)) for block in self._blocks.values())
 
     def take_events(self) -> tuple[tuple[Link, ...], tuple[int, ...]]:
-        """Blocks that became available and digests that were evicted since the last call; the last word of each.
+        """Return the blocks cached and the digests evicted since the last call; for each digest only its latest change.
 
-        In the order in which it happened: a parent comes before, and goes after, its children.
+        The changes are in order of time: a parent is cached before its children and evicted after them.
         """
-        news, self._news = self._news, {}
+        news, self._changes = self._changes, {}
         cached = tuple((digest, parent) for digest, parent in news.items() if parent is not None)
         return cached, tuple(digest for digest, parent in news.items() if parent is None)
 
-    def _tell(self, digest: int, parent: int | None) -> None:
-        self._news.pop(digest, None)
-        self._news[digest] = parent
+    def _record_change(self, digest: int, parent: int | None) -> None:
+        self._changes.pop(digest, None)
+        self._changes[digest] = parent
 
     def _parent(self, block: CachedBlock) -> int:
         return 0 if block.parent is None else self._blocks[block.parent].digest
 
     def take_new(self) -> list[int]:
-        """Digests that became available since the last call; some may be gone again."""
-        new, self._new = self._new, []
+        """Return the digests that were cached since the last call; some of them may have been evicted again."""
+        new, self._newly_cached = self._newly_cached, []
         return new
 
     def _match(self, request: Request) -> list[int]:
-        """The pages of the longest cached prefix, every content compared."""
+        """Return the pages of the longest cached prefix, after comparing the contents of every block."""
         pages: list[int] = []
         page: int | None = None
         for index in range(self._most_blocks(request)):
@@ -167,7 +174,7 @@ class PrefixCache:
         return min(len(request.digests), (len(request.tokens) - 1) // self.block_tokens)
 
     def _next(self, request: Request, index: int, parent: int | None) -> int | None:
-        """The page that holds block `index` of `request` and follows `parent`."""
+        """Return the page that holds block `index` of `request` and has the parent `parent`; None when no page does."""
         page = self._by_digest.get(request.digests[index])
         if page is None:
             return None
@@ -182,7 +189,7 @@ class PrefixCache:
         self._free += [self._evict() for _ in range(len(self._idle))]
 
     def _take(self, count: int) -> list[int]:
-        """Pages for a new owner: free ones, then those of the blocks that were used longest ago."""
+        """Return `count` pages for a new owner: free pages first, then the least recently used idle ones."""
         kept = max(0, len(self._free) - count)
         pages = self._free[kept:][::-1]
         del self._free[kept:]
@@ -196,7 +203,7 @@ class PrefixCache:
         page, _ = self._idle.popitem(last=False)
         digest = self._blocks.pop(page).digest
         del self._by_digest[digest]
-        self._tell(digest, None)
+        self._record_change(digest, None)
         return page
 
     def _reference(self, page: int) -> None:
@@ -213,7 +220,8 @@ class PrefixCache:
             self._free.append(page)
 
     def check_invariants(self, running: list[Request]) -> None:
-        """Raise AssertionError unless pages are conserved and references equal `running`'s uses."""
+        """Raise AssertionError unless each page is free, idle or referenced, and the references equal the uses by
+        `running`."""
         uses = [0] * self.pages
         for request in running:
             for page in request.pages:

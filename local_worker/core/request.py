@@ -1,4 +1,4 @@
-"""One request inside a worker: a record that the core's parts share."""
+"""One request at one worker: a record that the parts of the core share."""
 
 from dataclasses import dataclass, field
 
@@ -8,38 +8,40 @@ from serving.sampling_params import SamplingParams
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Request:
-    """A data holder; who may change what is said per field. Identity is the object, order is `arrival`."""
+    """A data record, compared by identity and ordered by `arrival`.
+
+    The comment on a field names the part of the core that may change it; the other fields never change.
+    """
 
     id: str
     client: str  # the fairness key
-    tokens: list[int]  # prompt (with earlier attempts' output), then output: grows by the batcher's commit
-    prompt_tokens: int  # of `tokens` at arrival: where this worker's output begins
-    digests: list[int]  # the block chain of the prompt, then of what was generated (prefix cache)
-    chain_seed: int  # seed of the chain's first block that is not public
+    tokens: list[int]  # prompt (with the output of earlier attempts), then output (appended by Batcher.commit)
+    prompt_tokens: int  # length of `tokens` at arrival: the index at which this worker's output begins
+    digests: list[int]  # block chain of the prompt, then of the output (PrefixCache)
+    chain_seed: int  # seed of the first block of the chain that is not public
     sampling: SamplingParams
-    arrival: int  # number in order of arrival at this worker: breaks every tie
-    model: str = ""  # that it asks for, where the engine serves several
-    public_blocks: int = 0  # of the chain, in its beginning: shared by every cache scope
-    system_tokens: int = 0  # of the prompt, in its beginning: those of system messages
+    arrival: int  # sequence number of the arrival at this worker: breaks every tie
+    model: str = ""  # name of the requested model, if the engine serves several
+    public_blocks: int = 0  # number of leading blocks that every cache scope shares
+    system_tokens: int = 0  # number of leading prompt tokens that belong to system messages
     weight: int = WEIGHT_ONE  # share x norm in thousandths, frozen at arrival
-    seed_position: int = 0  # output tokens of earlier attempts: sampling goes on counting from there
+    seed_position: int = 0  # number of output tokens of earlier attempts: the sampling counter continues from it
     in_interaction: bool = False
-    deadline: float | None = None
-    computed: int = (
-        0  # tokens whose keys and values are in the pages, or will be after the last plan (batcher, in flight)
-    )
-    in_flight: int = 0  # tokens after `tokens`: planned steps sample them, no commit has brought them yet (in flight)
-    cached: int = 0  # prompt tokens found in the prefix cache at first admission (batcher)
-    matched_blocks: int = 0  # blocks found when the prefix cache last looked (prefix cache)
-    paid: bool = False  # its client was charged for `tokens`, here (batcher) or at an earlier attempt's worker
-    prepaid: int = 0  # micro-units its client was charged before it entered, not divided by its weight (policy)
-    reserved: int = 0  # output tokens that its client was charged ahead, those since generated included (batcher)
-    service: int = 0  # given to it so far, micro-units, not divided by its weight (ledger)
-    preemptions: int = 0  # how often it was taken out of the running batch (batcher)
-    pages: list[int] = field(default_factory=list)  # page numbers, in order (prefix cache)
-    shared: int = 0  # how many of `pages`, from the front, are published in the cache (prefix cache)
-    budget: int = field(init=False)  # the most tokens it can ever hold: prompt and the whole output
-    is_penalised: bool = field(init=False)  # whether earlier tokens change the distribution of the next
+    deadline: float | None = None  # seconds, on the clock of `now`; None: no deadline
+    # Number of tokens whose keys and values are in the pages, or will be after the last plan (Batcher, InFlight).
+    computed: int = 0
+    in_flight: int = 0  # number of tokens that planned steps sample but that are not yet in `tokens` (InFlight)
+    cached: int = 0  # number of prompt tokens found in the prefix cache at the first admission (Batcher)
+    matched_blocks: int = 0  # number of blocks found at the last lookup in the prefix cache (PrefixCache)
+    paid: bool = False  # whether the client was charged for `tokens`, here (Batcher) or by an earlier attempt's worker
+    prepaid: int = 0  # micro-units charged to the client before the admission, not divided by the weight (policy)
+    reserved: int = 0  # number of output tokens charged ahead, including those generated since (Batcher)
+    service: int = 0  # service received so far in micro-units, not divided by the weight (ServiceLedger)
+    preemptions: int = 0  # number of times the request was taken out of the running batch (Batcher)
+    pages: list[int] = field(default_factory=list)  # page numbers, in order of position (PrefixCache)
+    shared: int = 0  # number of leading `pages` that are published in the cache (PrefixCache)
+    budget: int = field(init=False)  # largest possible number of tokens: the prompt and the whole output
+    is_penalised: bool = field(init=False)  # whether earlier tokens change the distribution of the next token
 
     def __post_init__(self) -> None:
         self.budget = self.prompt_tokens + self.sampling.max_tokens
@@ -47,11 +49,14 @@ class Request:
 
     @property
     def output_tokens(self) -> int:
-        """Tokens generated by this worker."""
+        """The number of tokens that this worker has generated for the request."""
         return len(self.tokens) - self.prompt_tokens
 
     @property
     def due(self) -> int:
-        """Tokens to be computed so far, those in flight included; the last of the budget never is."""
+        """The number of tokens whose keys and values should be computed by now, tokens in flight included.
+
+        It never counts the last token of the budget: no token follows, so its keys and values are not needed.
+        """
         known, most = len(self.tokens) + self.in_flight, self.budget - 1
         return known if known < most else most

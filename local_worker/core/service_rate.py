@@ -1,16 +1,18 @@
-"""How fast this worker serves: with it a bound in cost units can be told in seconds."""
+"""The worker's rate of service, which converts a fairness bound from cost units to seconds."""
 
 import math
 
-MEMORY_SECONDS = 60.0  # of work: the time constant of the moving average
-LEAST_SECONDS = 1.0  # of work; less says nothing
+MEMORY_SECONDS = 60.0  # time constant of the moving average, in seconds of work
+LEAST_SECONDS = 1.0  # shortest time of work for which the rate is meaningful
 
 
 class ServiceRate:
-    """Service over weight of all clients per second of work, as a moving average; seconds without work do not count."""
+    """A moving average of the service over weight that all clients receive per second of work; idle time does not
+    count."""
 
     def __init__(self) -> None:
-        self._gained = 0.0  # micro-units, and in how many seconds; older ones count less
+        # Micro-units of service, and the seconds in which they were given; both decay with time.
+        self._gained = 0.0
         self._seconds = 0.0
         self._served = 0
         self._at = 0.0
@@ -18,11 +20,15 @@ class ServiceRate:
 
     @property
     def micro_per_second(self) -> float:
-        """Micro-units; 0.0 as long as the worker has not worked for a second."""
+        """The rate in micro-units per second; 0.0 until the worker has worked for `LEAST_SECONDS`."""
         return self._gained / self._seconds if self._seconds >= LEAST_SECONDS else 0.0
 
     def observe(self, served: int, busy: bool, now: float) -> None:
-        """Once per step: the service given since the start, in micro-units, and whether there is work from `now` on."""
+        """Update the average; to be called once per step.
+
+        `served` is the service over weight since the start, in micro-units; `busy` says whether the worker has work
+        from `now` (seconds) on.
+        """
         seconds = now - self._at if self._busy else 0.0
         kept = math.exp(-seconds / MEMORY_SECONDS)
         self._gained = self._gained * kept + served - self._served
@@ -30,6 +36,6 @@ class ServiceRate:
         self._served, self._at, self._busy = served, now, busy
 
     def check_invariants(self) -> None:
-        """Raise AssertionError when more has been forgotten than there was."""
+        """Raise AssertionError when the averaged service or time is negative."""
         assert self._gained >= 0, f"gained {self._gained}"
         assert self._seconds >= 0, f"worked for {self._seconds} s"

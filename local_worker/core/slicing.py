@@ -1,4 +1,4 @@
-"""How a step's budget of tokens is shared out among the requests that run, and what each one's slice says."""
+"""Division of a step's token budget among the running requests, and the slice of each request."""
 
 from collections.abc import Iterable, Iterator
 
@@ -7,13 +7,16 @@ from local_worker.core.request import Request
 
 
 def behind(request: Request) -> int:
-    """Return how many tokens of a running request are still to be computed."""
+    """Return the number of tokens of a running request that are due and not yet computed."""
     return request.due - request.computed
 
 
 def shares(running: Iterable[Request], budget: int) -> Iterator[tuple[Request, int]]:
-    """Yield who computes how many tokens: decoding requests first, one token each, in any number; what is left of
-    `budget` goes to prompts, in the order of `running`."""
+    """Yield each request that takes part in the step with its number of tokens.
+
+    Decoding requests come first with one token each, without a limit on their number. The rest of `budget` (tokens)
+    goes to prompts in the order of `running`.
+    """
     prompts = []
     for request in running:
         missing = behind(request)
@@ -30,7 +33,7 @@ def shares(running: Iterable[Request], budget: int) -> Iterator[tuple[Request, i
 
 
 def slice_of(request: Request, tokens: int, source: int | None) -> Slice:
-    """Return the slice of the next `tokens` that `request` computes; `source` says where an unknown one comes from."""
+    """Return the slice of the next `tokens` of `request`; `source` is described in Slice."""
     start = request.computed
     stop = start + tokens
     samples = stop == request.due

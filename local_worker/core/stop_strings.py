@@ -1,15 +1,15 @@
-"""Stop strings: found across chunk borders, cut from the output."""
+"""Detection of stop strings across chunk borders. A stop string and the text after it are cut from the output."""
 
 
 class StopStrings:
-    """Fed the output's text; gives on only what cannot turn out to be the beginning of a stop string."""
+    """A filter for the text of one output. It holds back text that may be the beginning of a stop string."""
 
     def __init__(self, stops: tuple[str, ...]) -> None:
         self._stops = stops
         self._held = ""
 
     def push(self, text: str) -> tuple[str, bool]:
-        """The text that may go on, and whether a stop string was met right after it."""
+        """Append `text`; return the text that is released, and whether a stop string follows directly after it."""
         if not self._stops:
             return text, False
         self._held += text
@@ -22,12 +22,12 @@ class StopStrings:
         return text, False
 
     def flush(self) -> str:
-        """What is still held, at an end that no stop string made."""
+        """Return the text that is still held back, when the output ends without a stop string."""
         text, self._held = self._held, ""
         return text
 
     def _partial(self) -> int:
-        """The longest end of what is held that begins some stop string."""
+        """Return the length of the longest suffix of the held text that is a prefix of a stop string."""
         longest = 0
         for stop in self._stops:
             for size in range(min(len(stop) - 1, len(self._held)), longest, -1):

@@ -31,7 +31,7 @@ def test_agrees_with_looking_at_everybody(steps: list[tuple[str, bool, int]]) ->
     for arrival, (client, protected, leaver) in enumerate(steps):
         request = request_of(client, arrival, protected=protected)
         expected = giving_way(waiting, request)
-        chosen = crowd.giving_way_to(request)
+        chosen = crowd.request_to_drop_for(request)
         assert chosen in expected if expected else chosen is None
         crowd.add(request)
         waiting.append(request)
@@ -45,14 +45,14 @@ def test_a_flooder_loses_its_newest_and_nobody_else_anything() -> None:
     flood = [request_of("flooder", number) for number in range(5)]
     for request in (*flood, request_of("quiet", 9)):
         crowd.add(request)
-    assert crowd.giving_way_to(request_of("new", 10)) is flood[-1]
-    assert crowd.giving_way_to(request_of("flooder", 11)) is None
-    assert crowd.giving_way_to(request_of("flooder", 11, protected=True)) is flood[-1]
+    assert crowd.request_to_drop_for(request_of("new", 10)) is flood[-1]
+    assert crowd.request_to_drop_for(request_of("flooder", 11)) is None
+    assert crowd.request_to_drop_for(request_of("flooder", 11, protected=True)) is flood[-1]
 
 
 def test_what_already_ran_elsewhere_never_gives_way() -> None:
     crowd, moved = LongestQueueDrop(), request_of("a", 1)
     moved.seed_position = 3
     crowd.add(moved)
-    assert crowd.giving_way_to(request_of("b", 2)) is None
+    assert crowd.request_to_drop_for(request_of("b", 2)) is None
     crowd.discard(moved)

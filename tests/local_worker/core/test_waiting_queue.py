@@ -21,17 +21,17 @@ def full() -> tuple[WaitingQueue, list[Request]]:
     """Two of a, one of b."""
     queue, requests = WaitingQueue(LIMITS), [request_of("a", 0), request_of("b", 1), request_of("a", 2)]
     for since, request in enumerate(requests):
-        assert queue.giving_way_to(request) is None
+        assert queue.request_to_drop_for(request) is None
         queue.add(request, float(since))
     return queue, requests
 
 
 def test_a_full_queue_names_who_gives_way_and_changes_nothing() -> None:
     queue, requests = full()
-    assert queue.giving_way_to(request_of("c", 3)) is requests[2]
+    assert queue.request_to_drop_for(request_of("c", 3)) is requests[2]
     assert [*queue.requests] == requests
     with pytest.raises(QueueFull, match="3 requests are waiting; the limit is 3"):
-        queue.giving_way_to(request_of("a", 3))
+        queue.request_to_drop_for(request_of("a", 3))
     queue.check_invariants()
 
 
@@ -51,7 +51,7 @@ def test_who_comes_back_from_the_batch_never_gives_way() -> None:
     for request in requests[1:]:
         queue.add(request, 8.0)
     assert (queue.oldest_since, [*queue.requests]) == (7.0, requests)
-    assert queue.giving_way_to(request_of("c", 3)) is requests[1]
+    assert queue.request_to_drop_for(request_of("c", 3)) is requests[1]
     queue.remove(requests[1])
     assert (requests[1] in queue, len(queue)) == (False, 2)
     queue.check_invariants()
