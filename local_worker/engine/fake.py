@@ -35,12 +35,16 @@ class FakeEngine:
 
     def _write(self, piece: Slice) -> None:
         tokens = piece.tokens if piece.source is None else (self._sampled[piece.source],)
-        for at, token in enumerate(tokens, start=piece.start):
-            self._pages[piece.pages[at // self._block_tokens]][at % self._block_tokens] = token
+        size = self._block_tokens
+        for page in range(piece.start - piece.start % size, piece.stop, size):  # its first position
+            begin, end = max(page, piece.start), min(page + size, piece.stop)
+            part = tokens[begin - piece.start : end - piece.start]
+            self._pages[piece.pages[page // size]][begin - page : end - page] = part
 
     def _next(self, piece: Slice) -> int:
         first = max(0, piece.stop - WINDOW) // self._block_tokens
-        pages = piece.pages[first : -(-piece.stop // self._block_tokens)]
-        known = [token for page in pages for token in self._pages[page]]
+        known: list[int] = []
+        for page in piece.pages[first : -(-piece.stop // self._block_tokens)]:
+            known += self._pages[page]
         last = known[: piece.stop - first * self._block_tokens][-WINDOW:]
         return FIRST + xxhash.xxh3_64_intdigest(piece.model.encode() + pack_ids(last), piece.stop) % COUNT
