@@ -1,1 +1,1 @@
-"""The cores under virtual time: one seed, one run, the same bytes every time."""
+"""Simulator: the services' cores under virtual time. Equal seeds give runs that are equal byte for byte."""

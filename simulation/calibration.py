@@ -1,4 +1,4 @@
-"""A worker's step times from a few timed calls: least squares over what each kind of call depends on."""
+"""Estimate a worker's step times from a few timed calls, by least squares."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,34 +10,38 @@ from simulation.step_time import Coefficients, MeasuredProfile
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """One call, alone or beside others like it: `first` and `each` are seconds to the first token and per later one."""
+    """The times of one call, in seconds: `first` to the first token, `each` per later token. It may run beside equal
+    calls."""
 
     prompt_tokens: int
     output_tokens: int
-    beside: int  # calls at the same time, this one included
+    beside: int  # calls that run at the same time, including this one
     first: float
     each: float
 
     @property
     def context(self) -> float:
-        """What a step that makes a later token reads, on average."""
+        """The mean number of tokens of context that a step reads to make a later token."""
         return self.prompt_tokens + self.output_tokens / 2
 
 
 def fit(timings: Sequence[Timing], kv_tokens: int, token_budget: int) -> MeasuredProfile:
-    """Needs calls of several prompt lengths alone, and several numbers of short calls at the same time; raises
-    InvalidRequest with fewer than two of either. Prompts are computed in chunks of `token_budget`.
+    """Fit a profile to measured calls: single calls of several prompt lengths, and several numbers of concurrent short
+    calls.
 
-    Later tokens give what each token of context adds, the fixed part of a step and what each sequence and its token
-    add. First tokens give the cost of a prompt's tokens, attention among them included: of what its steps took, that is
-    what is left. What a call takes beside its steps is in no coefficient.
+    Prompts are computed in chunks of `token_budget` tokens. The times of later tokens give three coefficients: seconds
+    per token of context, the fixed part of a step, and the part of one sequence with its token. First tokens give the
+    cost of a prompt's token, including its attention: the time that remains after the fixed parts of its steps. The
+    time of a call outside engine steps is part of no coefficient.
+
+    Raises InvalidRequest when there are fewer than two prompt lengths or fewer than two numbers of concurrent calls.
     """
     alone = _medians([timing for timing in timings if timing.beside == 1], lambda timing: timing.prompt_tokens)
     shortest = min((timing.prompt_tokens for timing in timings), default=0)
     short = _medians([timing for timing in timings if timing.prompt_tokens == shortest], lambda timing: timing.beside)
     if min(len(alone), len(short)) < 2:
         raise InvalidRequest(
-            f"two prompt lengths and two numbers of calls at a time are needed, got {len(alone)} and {len(short)}"
+            f"calibration needs 2 prompt lengths and 2 numbers of concurrent calls, got {len(alone)} and {len(short)}"
         )
     context = max(linear_regression([call.context for call in alone], [call.each for call in alone]).slope, 0.0)
     line = linear_regression([call.beside for call in short], [call.each for call in short])
@@ -51,7 +55,7 @@ def fit(timings: Sequence[Timing], kv_tokens: int, token_budget: int) -> Measure
 
 
 def _prompt_token(calls: Sequence[Timing], step: float, context: float, budget: int) -> float:
-    """Seconds per prompt token beyond the first of each chunk, which `step` includes."""
+    """Return the seconds per prompt token, without the first token of each chunk: `step` includes that one."""
     tokens, seconds = [], []
     for call in calls:
         stops = [*range(budget, call.prompt_tokens, budget), call.prompt_tokens]
@@ -61,7 +65,7 @@ def _prompt_token(calls: Sequence[Timing], step: float, context: float, budget: 
 
 
 def _medians(timings: Sequence[Timing], key: Callable[[Timing], int]) -> list[Timing]:
-    """One call for all that are alike."""
+    """Replace the timings with equal keys by one timing that has their median times."""
     groups: dict[int, list[Timing]] = {}
     for timing in timings:
         groups.setdefault(key(timing), []).append(timing)

@@ -1,4 +1,4 @@
-"""One call of a client, from its arrival to its outcome: the record that the simulated parts share."""
+"""One call of a client, from its arrival to its outcome. All simulated components share this record."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,57 +10,60 @@ from simulation.prompts import output_run
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class SimulatedCall:
-    """Times in virtual seconds; those of the answer are when the client sees it. Set once by whoever is named."""
+    """A call; times are in virtual seconds, and times of the answer are those at which the client receives it.
+
+    A comment names the component that sets a field; each such field is set once.
+    """
 
     number: int  # unique in a run
     client: str
-    prompt: Sequence[int]  # emptied once nobody needs it any more
+    prompt: Sequence[int]  # emptied when no component needs it any more
     output_tokens: int
     arrival: float
     app: str = "default"
     interaction: str = ""
     stage: int = 0
-    last: bool = False  # of its interaction
+    last: bool = False  # whether it is the last call of its interaction
     system_tokens: int = 0
     weight: int = WEIGHT_ONE
     patience: float | None = None  # seconds until the client cancels it
-    deadline: float | None = None  # when it is to have ended
-    read_seconds: float = 0.0  # that its client takes for each message
+    deadline: float | None = None  # virtual time after which it is cancelled
+    read_seconds: float = 0.0  # seconds that its client needs to read one message
     outcome: Outcome | None = None  # gateway
-    worker: str = ""  # gateway: of the last attempt
+    worker: str = ""  # gateway: worker of the last attempt
     attempts: int = 0  # gateway
-    cached_tokens: int = 0  # gateway, as the worker says
+    cached_tokens: int = 0  # gateway: as reported by the worker
     received: int = 0  # output tokens at the gateway
     admitted_at: float | None = None  # worker: entered the running batch
     first_token_at: float | None = None
     ended_at: float | None = None
     digests: list[int] = field(default_factory=list)
     prompt_tokens: int = field(init=False)
-    answer: range = field(init=False)  # the tokens that it will be given
+    answer: range = field(init=False)  # the output tokens that it will receive
 
     def __post_init__(self) -> None:
         self.prompt_tokens = len(self.prompt)
         self.answer = output_run(self.number, 0, self.output_tokens)
 
     def release(self) -> None:
-        """Forget the content: long runs would not fit in memory with it."""
+        """Drop the prompt and its digests, so that long runs fit in memory."""
         self.prompt, self.digests = (), []
 
     @property
     def first_token_latency(self) -> float:
-        """Seconds from arrival to the first token; raises ValueError without one."""
+        """Seconds from arrival to the first token. Raises ValueError when the call has received no token."""
         if self.first_token_at is None:
             raise ValueError(f"call {self.number} got no token")
         return self.first_token_at - self.arrival
 
     @property
     def latency(self) -> float:
-        """Seconds from arrival to the end; raises ValueError before it."""
+        """Seconds from arrival to the end. Raises ValueError while the call is open."""
         if self.ended_at is None:
             raise ValueError(f"call {self.number} has not ended")
         return self.ended_at - self.arrival
 
     @property
     def completed(self) -> bool:
-        """Whether it was answered in full."""
+        """Whether the call received its full answer."""
         return self.outcome is Outcome.COMPLETED

@@ -1,4 +1,4 @@
-"""Whether clients were charged for what they received, once: by queue policies and for every attempt of a call."""
+"""Check that queue policies charge clients for what they received, exactly once over all attempts of a call."""
 
 from local_worker.core.charging import Charging
 from local_worker.core.request import Request
@@ -8,25 +8,28 @@ from simulation.call import SimulatedCall
 from simulation.spec import WorkerSpec
 from simulation.worker import SimulatedAttempt, SimulatedWorker
 
-DEFICITS = ("dlpm", "drr")  # service and rounds are all that moves these accounts
-COUNTERS = ("lcf", "vtc", "wsc")  # these are at least the service: lifts come on top
+DEFICITS = ("dlpm", "drr")  # policies whose balances only service and rounds change
+COUNTERS = ("lcf", "vtc", "wsc")  # policies whose counters are at least the service: lifts add to them
 
 
 class ChargeAuditor:
-    """Follows every worker, and every request that has entered a batch."""
+    """The auditor of all workers and of every request that has entered a batch. Violations raise AssertionError."""
 
     def __init__(self, spec: WorkerSpec) -> None:
         self._spec = spec
         self._charging = Charging(spec.make_cost())
-        self._prepaid: dict[tuple[str, int, str], None] = {}  # worker, life, client: what barriers paid is kept
+        self._prepaid: dict[tuple[str, int, str], None] = {}  # (worker, life, client) charged ahead by barriers
         self._attempts: dict[SimulatedCall, dict[Request, None]] = {}
 
     def entered(self, session: SimulatedAttempt, request: Request) -> None:
-        """A worker begins with, or goes on with, `session`."""
+        """Record that a worker starts or resumes `session`."""
         self._attempts.setdefault(session.call, {})[request] = None
 
     def check_accounts(self, worker: SimulatedWorker) -> None:
-        """After a step: balances are in their range, and what the ledger counted as service was charged."""
+        """Check the accounts of `worker` after a step.
+
+        Each balance is in the range that its policy states, and the service in the ledger was charged.
+        """
         policy = worker.batcher.policy
         for request in worker.batcher.queue:
             if request.prepaid:
@@ -48,13 +51,16 @@ class ChargeAuditor:
             assert balance >= account.weighted, f"{worker}, {account}: counter {balance}, charged less than the service"
 
     def check_calls(self) -> None:
-        """After the run: each attempt was charged its own output, and of a call's attempts one the prompt."""
+        """Check all calls after the run.
+
+        Each attempt was charged its own output; of the attempts of a call at most one was charged the prompt.
+        """
         for call, attempts in self._attempts.items():
             paid = False
             for request in attempts:
                 service = request.service - self._charging.output(request, 0, request.output_tokens)
                 prompt = self._charging.extend(request, request.prompt_tokens - request.cached)
-                received = request.seed_position > 0  # of an earlier attempt, which therefore had been charged
+                received = request.seed_position > 0  # tokens of an earlier attempt, which was therefore charged
                 due = (0,) if received else (0, prompt) if paid else (prompt,)
                 assert service in due, f"call {call.number}: charged {service} for its prompt, due is one of {due}"
                 paid = True

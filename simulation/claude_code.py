@@ -1,7 +1,8 @@
-"""Claude Code traces: block ids are an interaction's own, but its tools and system prompt may be those of others.
+"""Prefix sharing in Claude Code traces.
 
-A table of sessions beside the requests tells how long these are. Where both lengths are equal they are taken for the
-same; only ids that follow each other from the start of an interaction's first prompt are.
+Block ids are unique to an interaction, although its tools and its system prompt may also occur in other interactions. A
+table of sessions beside the requests states the lengths of these two. Interactions for which both lengths are equal are
+assumed to share them. The shared blocks are the consecutive ids at the start of an interaction's first prompt.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,13 +23,13 @@ class _Prefix(NamedTuple):
 
 
 def sessions_beside(path: Path) -> Path | None:
-    """The table of sessions for the requests in `path`, if it is there."""
+    """Return the path of the table of sessions for the requests in `path`, or None if there is no such file."""
     beside = path.with_name(path.name.replace(REQUESTS, SESSIONS))
     return beside if beside != path and beside.is_file() else None
 
 
 class SharedPrefixes:
-    """What interactions share with each other; nothing without a table. Rows come in the order of the file."""
+    """The prefixes that interactions share: none without a table of sessions. Rows are read in file order."""
 
     def __init__(self, sessions: Path | None, block_tokens: int) -> None:
         self._tokens = {} if sessions is None else dict(_session(line) for line in read_table(sessions, COLUMNS))
@@ -36,7 +37,7 @@ class SharedPrefixes:
         self._prefixes: dict[str, _Prefix] = {}  # by interaction
 
     def blocks(self, interaction: str, runs: Iterable[range]) -> Iterator[PrefixBlocks]:
-        """The runs of one prompt, each in the scope in which its ids are known."""
+        """Yield the runs of ids of one prompt, split by the scope in which the ids are unique."""
         for run in runs:
             scope, ids = self._prefixes.setdefault(interaction, self._prefix(interaction, run))
             start, stop = max(run.start, ids.start), min(run.stop, ids.stop)

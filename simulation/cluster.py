@@ -1,4 +1,4 @@
-"""The whole system under virtual time: gateway, scheduler, workers, and the delays between them."""
+"""The whole system under virtual time: gateway, scheduler, workers, and the network delays between them."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -20,9 +20,9 @@ from simulation.workload import Workload
 
 
 class SimulatedCluster:
-    """Runs one workload once. What is tested or broken is public; the rest happens in `run`.
+    """A system that runs one workload once. Public attributes are those that tests inspect and faults change.
 
-    Another `run_log` keeps less of a run than all of it; another `dispatcher` is several in one's place.
+    A different `run_log` can record less of a run. A different `dispatcher` can stand for several schedulers.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class SimulatedCluster:
         self.dispatcher = dispatcher or make_dispatcher(spec)
         self.gateway = SimulatedGateway(spec, self.clock, self.dispatcher, self.workers, self._done)
         self.members: dict[str, Member] = {}
-        self.reachable = dict.fromkeys(names, True)  # by the scheduler
+        self.reachable = dict.fromkeys(names, True)  # whether the scheduler can reach the worker
         self.keeps_events: Callable[[], bool] = lambda: True
         self._workload = workload
         self._coming = iter(workload.first())
@@ -48,7 +48,8 @@ class SimulatedCluster:
         self._open: dict[SimulatedCall, None] = {}
 
     def run(self) -> RunLog:
-        """Until every call has its outcome; raises AssertionError when something is lost, doubled or impossible."""
+        """Run until every call has an outcome; raises AssertionError when a call or token is lost, duplicated or
+        impossible."""
         for worker in self.workers.values():
             worker.tell = self._tell
             self.attach(worker)
@@ -66,11 +67,12 @@ class SimulatedCluster:
 
     @property
     def idle(self) -> bool:
-        """Whether no call is under way or expected."""
+        """Whether no call is open and none will arrive."""
         return self._exhausted and not self._open
 
     def attach(self, worker: SimulatedWorker) -> None:
-        """The worker's stream to the scheduler opens, with a snapshot of its cache, if there is a way."""
+        """Open the worker's stream to the scheduler with a snapshot of its cache; do nothing if the worker is
+        unreachable."""
         if not (worker.alive and self.reachable[worker.name]):
             return
         spec = worker.spec
@@ -90,11 +92,11 @@ class SimulatedCluster:
             self.dispatcher.accepted(member, placed_request(job.owner), self.clock.now)
 
     def detach(self, worker: SimulatedWorker) -> None:
-        """That stream broke."""
+        """Report to the dispatcher that the worker's stream broke."""
         self.dispatcher.lost(self.members[worker.name])
 
     def _expect_next(self) -> None:
-        """One at a time: a workload of a million calls need not hold them all."""
+        """Plan one call at a time, so that a workload of a million calls is not held in memory."""
         call = next(self._coming, None)
         if call is None:
             self._exhausted = True
@@ -112,7 +114,7 @@ class SimulatedCluster:
         self.run_log.ended(call)
         for following in self._workload.ended(call):
             self._expect(following)
-        # Else an attempt that was given up may still reach its worker.
+        # Otherwise an abandoned attempt may still reach its worker and needs the prompt.
         if call.attempts <= 1 and call.outcome is not Outcome.CANCELLED:
             call.release()
 
@@ -149,7 +151,11 @@ class SimulatedCluster:
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Nothing that a run drops is part of a cycle; to look for cycles among all that it keeps takes a third of it."""
+    """Disable the cyclic garbage collector during a run.
+
+    A run drops no object that is part of a cycle, and the search for cycles in all kept objects takes a third of the
+    time.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:

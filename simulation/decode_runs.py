@@ -1,7 +1,8 @@
-"""Several decoding steps between two looks at the queue, as engines do that schedule once every so often.
+"""Several decoding steps per scheduling decision, as in engines that schedule only once every few steps.
 
-SGLang plans after every tenth decoding step (DLPM section 5.1), S-LoRA likewise. To the cores such a run is one step in
-which a request makes several tokens: nobody can enter before its end, and who ends on the way leaves at its end.
+SGLang schedules after every tenth decoding step (DLPM section 5.1), S-LoRA likewise. The cores see such a run as one
+step in which a request generates several tokens: no request can enter before the run ends, and a request that finishes
+during the run leaves when the run ends.
 """
 
 from collections.abc import Collection, Sequence
@@ -17,7 +18,7 @@ from serving.cost import Cost
 
 
 class RunBatcher(Batcher):
-    """A batcher whose engine makes up to `decode_run` tokens per request before it plans again."""
+    """A batcher whose engine generates up to `decode_run` tokens per request before the next scheduling decision."""
 
     def __init__(
         self,
@@ -32,14 +33,15 @@ class RunBatcher(Batcher):
         self._decode_run = decode_run
 
     def _slice(self, request: Request, tokens: int) -> Slice:
-        """Without tokens and pages, which only a real engine looks at."""
+        """Return a slice without tokens and pages, which only a real engine reads."""
         stop = request.computed + tokens
         samples = stop == len(request.tokens)
         sampling, prompt_tokens = request.sampling, request.prompt_tokens
         return Slice(request.arrival, (), request.computed, stop, (), samples, sampling, prompt_tokens)
 
     def lengths(self, plan: Plan) -> list[int]:
-        """Tokens that each slice's request will make in this run; all 1 while prompts are computed."""
+        """Return the number of tokens that each slice generates in this run: 1 for all while a prompt is being
+        computed."""
         slices = plan.batch.slices
         steps = self._steps(plan)
         if steps == 1 or any(piece.stop - piece.start > 1 for piece in slices):
@@ -56,7 +58,7 @@ class RunBatcher(Batcher):
         return self._decode_run
 
     def commit_run(self, plan: Plan, tokens: Sequence[Sequence[int]]) -> list[Advance]:
-        """Take in a run of decoding steps, `tokens` per slice."""
+        """Apply a run of decoding steps; `tokens` holds the generated tokens of each slice."""
         self._in_flight.landed()
         advances = []
         for request, run in zip(plan.requests, tokens, strict=True):
@@ -69,5 +71,5 @@ class RunBatcher(Batcher):
 
 
 def left_of(request: Request) -> int:
-    """Tokens that `request` has still to make: simulated requests always use up their budget."""
+    """Return the number of tokens that `request` has still to generate: simulated requests use their whole budget."""
     return request.sampling.max_tokens - request.output_tokens

@@ -1,4 +1,4 @@
-"""Whether DoubleQ's balances move as Algorithm 2 says, whatever happens to workers and calls."""
+"""Check that DoubleQ's balances change as Algorithm 2 of the DLPM paper states, under any worker or call failure."""
 
 from global_scheduler.core.policies import Candidates, RoutePolicy, RouteRequest
 from global_scheduler.core.policies.doubleq import KEPT_TOKENS, DoubleQ
@@ -9,14 +9,15 @@ COST = WeightedTokens()
 
 
 class DoubleQAuditor:
-    """Stands before the policy (see RoutePolicy). A method raises AssertionError when a balance is not what is due."""
+    """A wrapper of the policy (see RoutePolicy). A method raises AssertionError when a balance differs from the due
+    one."""
 
     def __init__(self, policy: DoubleQ, spec: ClusterSpec) -> None:
         self._policy = policy
         self._quantum = spec.route_quantum_tokens * MICRO
 
     def select(self, request: RouteRequest, choice: Candidates) -> int:
-        """Lines 4 to 16: to a worker where the client has credit."""
+        """Check lines 4 to 16: the request goes to a worker where its client has credit."""
         before = self._balances(request, choice.candidates)
         slot = self._policy.select(request, choice)
         had_credit = before[slot] > 0 or max(before.values()) <= 0
@@ -25,7 +26,7 @@ class DoubleQAuditor:
         return slot
 
     def follow(self, request: RouteRequest, slot: int, candidates: int) -> None:
-        """Lines 4 to 6, then line 16."""
+        """Check lines 4 to 6 and line 16 for a placement that another scheduler made."""
         before = self._balances(request, candidates)
         self._policy.follow(request, slot, candidates)
         self._check_dispatched(request, slot, before)
@@ -44,7 +45,7 @@ class DoubleQAuditor:
         assert refilled % self._quantum == 0, f"{request}: refilled by {refilled} at slot {slot}"
 
     def ended(self, request: RouteRequest, slot: int, output_tokens: int) -> None:
-        """Line 22."""
+        """Check line 22: the output is charged."""
         due = self._balance(request, slot) - charge(
             COST.decode(output_tokens, request.prompt_tokens, 0), request.weight
         )
@@ -52,7 +53,7 @@ class DoubleQAuditor:
         self._check_balance(request, slot, due)
 
     def refunded(self, request: RouteRequest, slot: int) -> None:
-        """All of the input's charge but a small fixed cost returns; a balance never exceeds the quantum."""
+        """Check a refund: it returns the input's charge less a small fixed cost, and no balance exceeds the quantum."""
         kept = charge(COST.extend(min(KEPT_TOKENS, request.prompt_tokens), 0), request.weight)
         due = min(self._quantum, self._balance(request, slot) + _input(request) - kept)
         self._policy.refunded(request, slot)
@@ -76,5 +77,5 @@ def _input(request: RouteRequest) -> int:
 
 
 def audited(policy: RoutePolicy, spec: ClusterSpec) -> RoutePolicy:
-    """Only DoubleQ has accounts."""
+    """Wrap `policy` in an auditor if it is DoubleQ, the only routing policy with balances."""
     return DoubleQAuditor(policy, spec) if isinstance(policy, DoubleQ) else policy

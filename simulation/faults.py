@@ -1,4 +1,4 @@
-"""What can break, and when it is noticed."""
+"""Faults of workers and connections, and when other components detect them."""
 
 import random
 from collections.abc import Callable
@@ -8,13 +8,13 @@ from enum import StrEnum
 from simulation.cluster import SimulatedCluster
 from simulation.worker import SimulatedWorker
 
-DETECTED_SECONDS = 0.05  # until a broken stream is noticed at its other end
-SHORTEST_SECONDS = 0.2  # a fault outlasts its detection, or it was none
+DETECTED_SECONDS = 0.05  # until the other end of a stream detects that it broke
+SHORTEST_SECONDS = 0.2  # a fault that ends before its detection would have no effect
 SLOWDOWN = 10.0
 
 
 class FaultKind(StrEnum):
-    """Of faults. A partition cuts a worker off from the gateway or from the scheduler."""
+    """The kind of a fault, where a partition cuts a worker off from the gateway or from the scheduler."""
 
     CRASH = "crash"
     STALL = "stall"
@@ -25,7 +25,7 @@ class FaultKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`kind` strikes `worker` at second `at`, for `seconds`."""
+    """A fault of `kind` at `worker` that begins at second `at` and lasts `seconds`."""
 
     kind: FaultKind
     worker: str
@@ -34,7 +34,7 @@ class Fault:
 
 
 def draw(rng: random.Random, cluster: SimulatedCluster, count: int, until: float) -> list[Fault]:
-    """`count` faults in the first `until` seconds; those of one worker may overlap."""
+    """Draw `count` faults in the first `until` seconds; faults of one worker may overlap."""
     names = list(cluster.workers)
     return [
         Fault(rng.choice(list(FaultKind)), rng.choice(names), rng.uniform(0, until), rng.uniform(SHORTEST_SECONDS, 5.0))
@@ -43,7 +43,7 @@ def draw(rng: random.Random, cluster: SimulatedCluster, count: int, until: float
 
 
 def inject(cluster: SimulatedCluster, faults: list[Fault]) -> None:
-    """Plan the faults; to be called before the run."""
+    """Plan `faults` on the cluster's clock; call this before the run."""
     strike: dict[FaultKind, Callable[[SimulatedCluster, SimulatedWorker, float], None]] = {
         FaultKind.CRASH: _crash,
         FaultKind.STALL: _stall,
@@ -57,7 +57,7 @@ def inject(cluster: SimulatedCluster, faults: list[Fault]) -> None:
 
 
 def lose_events(cluster: SimulatedCluster, rng: random.Random, share: float) -> None:
-    """The scheduler misses that share of the cache events."""
+    """Drop the given share (0 to 1) of the cache events on their way to the scheduler."""
     cluster.keeps_events = lambda: rng.random() >= share
 
 

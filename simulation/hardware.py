@@ -1,4 +1,4 @@
-"""GPUs and models, as their makers publish them."""
+"""Published figures of GPUs and models."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ BYTES = 2  # per weight and per KV element, float16
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """Peak figures, dense float16."""
+    """Peak figures of a GPU for dense float16 computation."""
 
     flops: float  # per second
     bandwidth: float  # bytes per second
@@ -16,7 +16,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """A decoder-only transformer."""
+    """The shape of a decoder-only transformer."""
 
     parameters: float
     layers: int
@@ -25,19 +25,19 @@ class ModelShape:
 
     @property
     def weight_bytes(self) -> float:
-        """Read once per step."""
+        """Bytes of weights that each step reads once."""
         return self.parameters * BYTES
 
     @property
     def kv_bytes(self) -> int:
-        """Per token in the cache."""
+        """Bytes per token in the KV cache."""
         return 2 * self.layers * self.kv_hidden * BYTES
 
 
 GPUS = {
     "a10g": Gpu(flops=70e12, bandwidth=600e9, memory=24e9),
     "a100-80g": Gpu(flops=312e12, bandwidth=2039e9, memory=80e9),
-    "a100": Gpu(flops=312e12, bandwidth=2039e9, memory=80e9),  # the same, by its usual name
+    "a100": Gpu(flops=312e12, bandwidth=2039e9, memory=80e9),  # alias of a100-80g
     "h100": Gpu(flops=989e12, bandwidth=3350e9, memory=80e9),
 }
 

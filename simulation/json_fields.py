@@ -1,47 +1,47 @@
-"""Fields of JSON objects that others wrote; raises ValueError, naming field and value, for what is not as expected."""
+"""Readers for fields of JSON objects from other programs. A ValueError names the field and the unexpected value."""
 
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 Fields = Mapping[str, Any]
-SHOWN = 60  # characters of a value
+SHOWN = 60  # characters of a value in an error message
 
 
 def shown(value: object) -> str:
-    """Not all of a long one."""
+    """Return the repr of `value`, cut to SHOWN characters."""
     text = repr(value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 def as_object(value: object, name: str) -> Fields:
-    """Raises ValueError when it is none."""
+    """Return `value` as an object; raises ValueError when it is not one."""
     if not isinstance(value, dict):
         raise ValueError(f"{name}: {shown(value)} is no object")
     return value
 
 
 def as_list(value: object, name: str) -> list[Any]:
-    """Raises ValueError when it is none."""
+    """Return `value` as a list; raises ValueError when it is not one."""
     if not isinstance(value, list):
         raise ValueError(f"{name}: {shown(value)} is no list")
     return value
 
 
 def part(fields: Fields, name: str) -> Fields:
-    """The object in a field; empty where there is none."""
+    """Return the object in the field `name`, or an empty object when the field is missing or null."""
     value = fields.get(name)
     return {} if value is None else as_object(value, name)
 
 
 def parts(fields: Fields, name: str) -> list[Fields]:
-    """The objects in a field; empty where there are none."""
+    """Return the list of objects in the field `name`, or an empty list when the field is missing or null."""
     values = fields.get(name)
     return [] if values is None else [as_object(value, name) for value in as_list(values, name)]
 
 
 def number(value: object, name: str) -> float:
-    """A finite one, not below 0."""
+    """Return `value` as a number; raises ValueError when it is not finite or is below 0."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{name}: {shown(value)} is not a number")
     if not 0 <= value < math.inf:
@@ -50,7 +50,7 @@ def number(value: object, name: str) -> float:
 
 
 def whole(value: object, name: str, least: int, most: int) -> int:
-    """A whole number from `least` to `most`."""
+    """Return `value` as an integer; raises ValueError when it is not from `least` to `most`."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{name}: {shown(value)} is not a whole number")
     if not least <= value <= most:
@@ -59,6 +59,6 @@ def whole(value: object, name: str, least: int, most: int) -> int:
 
 
 def first_of(names: Iterable[str], *objects: Fields) -> tuple[str, Any]:
-    """The first of these fields that has a value, and this value; ("", None) when none has."""
+    """Return name and value of the first of these fields that has a value, or ("", None) when none has one."""
     found = ((name, fields[name]) for fields in objects for name in names if fields.get(name) is not None)
     return next(found, ("", None))

@@ -1,4 +1,4 @@
-"""What is measured of a run: service, throughput, cache hits."""
+"""Measures of a run: service, throughput, cache hit rate."""
 
 from itertools import accumulate
 
@@ -7,8 +7,11 @@ from simulation.run import SimulationRun
 
 
 def received(run: SimulationRun, client: str) -> list[float]:
-    """Service received by the end of each second, as a client sees it: the whole prompt at its first token, cached or
-    not, and output evenly from there to the end (VTC section 5.1; DLPM section 6.1, footnote 5)."""
+    """Return the service that `client` has received by the end of each second, as the client observes it.
+
+    The whole prompt counts at its first token, cached or not, and the output is spread evenly from there to the end
+    (VTC section 5.1; DLPM section 6.1, footnote 5).
+    """
     price = WeightedTokens()
     rate = [0.0] * (int(run.seconds) + 2)
     for record in run.of(client):
@@ -23,15 +26,15 @@ def received(run: SimulationRun, client: str) -> list[float]:
 
 
 def tokens_per_second(run: SimulationRun) -> float:
-    """Input and output tokens of answered calls over the whole run (VTC Table 2)."""
+    """Return the input and output tokens of completed calls per second of the whole run (VTC Table 2)."""
     return sum(record.input_tokens + record.output_tokens for record in run.records if record.completed) / run.seconds
 
 
 def service_rate(run: SimulationRun) -> float:
-    """Service received per second of the whole run (DLPM section 6.1)."""
+    """Return the service received per second of the whole run, in cost units (DLPM section 6.1)."""
     return sum(r.input_tokens + 2 * r.output_tokens for r in run.records if r.completed) / run.seconds
 
 
 def hit_rate(run: SimulationRun) -> float:
-    """Share of the prompts' tokens that a worker's cache held."""
+    """Return the share of prompt tokens that a worker's cache held."""
     return sum(record.cached_tokens for record in run.records) / sum(record.input_tokens for record in run.records)

@@ -1,11 +1,12 @@
-"""Logs of OpenAI-style requests: JSON lines, plain or gzip, as gateways write them or as the batch API returns them.
+"""Reader for logs of OpenAI-style requests: JSON lines, plain or gzip, as written by gateways or returned by the batch
+API.
 
 Each line has the request (at the top or under `body`) and the response (at the top, under `response` or under
-`response.body`), of any of the three APIs (`simulation.openai_texts`). Read are `user`, the text, `usage`, and the
-time: `timestamp`, `created` or `created_at`, seconds since 1970 (or milli-, micro- or nanoseconds, which nobody can
-take for seconds) or ISO 8601, in UTC where it names no zone. Without `usage`, lengths are estimated from the text;
-without text nothing is shared. Requests that failed are left out: their line has an `error`, a null `response` or a
-status from 400 up.
+`response.body`) of any of the three APIs (`simulation.openai_texts`). The fields that are read are `user`, the text,
+`usage`, and the time: `timestamp`, `created` or `created_at`. A time is either seconds since 1970 (milli-, micro- and
+nanoseconds are recognised, because as seconds they would be too large) or ISO 8601, in UTC if it names no zone. Without
+`usage`, lengths are estimated from the text; without text, calls share no prefix. Failed requests are left out: their
+line has an `error`, a null `response` or a status of 400 or above.
 """
 
 import json
@@ -22,14 +23,14 @@ from simulation.prompts import BLOCK_TOKENS
 from simulation.tables import UNREADABLE, open_bytes
 from simulation.trace_rows import LONGEST, PrefixBlocks, TraceContents, TraceRow
 
-CHARACTERS = 4  # per token, about
+CHARACTERS = 4  # per token, approximately
 TIMES = ("timestamp", "created", "created_at")
 LATEST_SECONDS = 1e11  # in the year 5138
 INPUT, OUTPUT = ("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens")
 
 
 def read_openai_log(path: Path) -> TraceContents:
-    """In order of time, from 0 on; raises InvalidRequest, naming the line, where a line cannot be read."""
+    """Return the requests in order of time, from 0; raises InvalidRequest with the line that cannot be read."""
     rows, failed = [], 0
     for at, line in _lines(path):
         try:
@@ -108,7 +109,7 @@ def _time(line: Fields, reply: Fields) -> float:
 
 
 def _blocks(text: str, most: int) -> Iterator[int]:
-    """Chained: equal ids stand for equal text up to there."""
+    """Yield chained block ids: equal ids mean equal text up to the end of that block."""
     size, digest = CHARACTERS * BLOCK_TOKENS, 0
     for index in range(min(most, len(text) // size)):
         block = text[index * size : (index + 1) * size].encode("utf-8", "surrogatepass")

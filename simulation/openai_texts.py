@@ -1,4 +1,4 @@
-"""What OpenAI-style requests and answers say: chat completions, completions, responses."""
+"""The text of OpenAI-style requests and answers: chat completions, completions, responses."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ TOKENS = 1 << 32
 
 
 def prompt_text(request: Fields) -> str:
-    """All of it, also where one request has several prompts; four characters per token where it is token ids."""
+    """Return the text of all prompts of a request; token ids become four characters each."""
     pieces = [f"<system>{request['instructions']}"] if request.get("instructions") else []
     pieces += _prompts(request.get("prompt"))
     messages = request.get("messages") or request.get("input")
@@ -20,7 +20,7 @@ def prompt_text(request: Fields) -> str:
 
 
 def answer_text(reply: Fields) -> str:
-    """All choices, or all output."""
+    """Return the text of all choices, or of all output items."""
     pieces = [str(choice.get("text") or _content(part(choice, "message"))) for choice in parts(reply, "choices")]
     pieces += [_content(item) for item in parts(reply, "output")]
     return "".join(pieces)

@@ -1,8 +1,8 @@
-"""What must hold in every run, whatever is scheduled and whatever breaks.
+"""Checks that must hold in every run, under any workload and any faults.
 
-That no token is lost or doubled, and that every call ends once, the gateway asserts itself as tokens come. DoubleQ's
-bound (DLPM Theorem 5.1) needs no look of its own: a client that is backlogged on every worker is so on each, and the
-gaps there add up.
+The gateway itself asserts, as tokens arrive, that no token is lost or duplicated and that every call ends once.
+DoubleQ's bound (DLPM Theorem 5.1) needs no separate check: a client that is backlogged on all workers is backlogged on
+each of them, and the bound is the sum of the workers' gaps.
 """
 
 from functools import partial
@@ -16,7 +16,7 @@ from simulation.worker import SimulatedWorker
 
 
 def watch(cluster: SimulatedCluster) -> ChargeAuditor:
-    """From now on check after every step; expensive, O(pages). To be called before the run."""
+    """Check the system after every step of the coming run, at O(pages) per check; call this before the run."""
     auditor = ChargeAuditor(cluster.spec.worker)
     cluster.dispatcher.policy = audited(cluster.dispatcher.policy, cluster.spec)
     for worker in cluster.workers.values():
@@ -36,7 +36,7 @@ def _check(cluster: SimulatedCluster, auditor: ChargeAuditor, worker: SimulatedW
 
 
 def run_watched(cluster: SimulatedCluster) -> RunLog:
-    """Run to the end, checking; then nothing may be left anywhere. Raises AssertionError."""
+    """Run to the end with all checks. Raises AssertionError, also when a request, page or assignment is left."""
     auditor = watch(cluster)
     run_log = cluster.run()
     auditor.check_calls()

@@ -1,13 +1,13 @@
-"""How far a long command is: a line on the terminal that is drawn over and, when there is something to say, cleared."""
+"""A progress line on the terminal that is redrawn in place, and cleared before other output."""
 
 import shutil
 from typing import Self, TextIO
 
-WIDTH = 24  # a terminal's 80 columns hold the words, too
+WIDTH = 24  # columns of the bar; the text fits beside it in 80 columns
 
 
 class ProgressBar:
-    """Draws nothing unless `stream` is a terminal. As a context it leaves nothing behind, however it ends."""
+    """A bar that is drawn only if `stream` is a terminal. As a context manager it clears its line on every exit."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -20,7 +20,7 @@ class ProgressBar:
         self.clear()
 
     def show(self, share: float, text: str) -> None:
-        """`share` from 0 to 1, and what it is of."""
+        """Draw the bar at `share`, from 0 to 1, with `text` beside it."""
         if not self._stream.isatty():
             return
         line = f"[{'#' * int(WIDTH * share):<{WIDTH}}] {text}"[: shutil.get_terminal_size().columns - 1]
@@ -28,7 +28,7 @@ class ProgressBar:
         self._drawn = len(line)
 
     def clear(self) -> None:
-        """The line is free for something else."""
+        """Clear the line, so that other output can use it."""
         if self._drawn:
             print("\r" + " " * self._drawn + "\r", end="", file=self._stream, flush=True)
             self._drawn = 0

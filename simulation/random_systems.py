@@ -1,4 +1,4 @@
-"""Small systems and what they have to serve, drawn at random: each part as often as it can go wrong."""
+"""Random small systems with random workloads, drawn so that each risky combination occurs often."""
 
 import random
 from collections.abc import Iterator
@@ -19,9 +19,9 @@ CLIENTS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomLoad:
-    """What clients send: `programs` by client, begun within `seconds`; and the pool for which this is a load.
+    """The clients' load and the pools on which it is run: `programs` per client, started within `seconds`.
 
-    A program is an interaction of at most `most_calls`.
+    A program is an interaction of at most `most_calls` calls.
     """
 
     programs: tuple[int, ...]
@@ -39,7 +39,7 @@ class RandomLoad:
 
 
 def calm(rng: random.Random) -> RandomLoad:
-    """A queue now and then."""
+    """Draw a load under which requests queue only now and then."""
     return RandomLoad(
         programs=tuple(rng.randint(2, 15) for _ in range(CLIENTS)),
         seconds=SECONDS / 2,
@@ -57,7 +57,10 @@ def calm(rng: random.Random) -> RandomLoad:
 
 
 def flood(rng: random.Random) -> RandomLoad:
-    """Two clients always wait, one of them with twice as much or more: without fairness, the bounds would break."""
+    """Draw a load under which two clients always have a backlog, one at least twice as large as the other.
+
+    Without fair scheduling this load would break the bounds.
+    """
     return RandomLoad(
         programs=(rng.randint(100, 150), rng.randint(40, 60), *(rng.randint(0, 10) for _ in range(CLIENTS - 2))),
         seconds=1.0,
@@ -75,7 +78,7 @@ def flood(rng: random.Random) -> RandomLoad:
 
 
 def draw_spec(rng: random.Random, load: RandomLoad) -> ClusterSpec:
-    """A pool for `load`; the default policies most often."""
+    """Draw a pool for `load`; the default policies are drawn most often."""
     worker = WorkerSpec(
         policy=rng.choice(["dlpm", "dlpm", "vtc", rng.choice(sorted(LOCAL_POLICIES))]),
         cost=rng.choice(["weighted-tokens", "weighted-tokens", "normalized", "profiled"]),
@@ -112,7 +115,7 @@ def draw_spec(rng: random.Random, load: RandomLoad) -> ClusterSpec:
 
 
 class RandomPrograms:
-    """Interactions of several calls, each of which quotes the call before it; clients differ in weight."""
+    """Random interactions of several calls: each call quotes the previous one, and clients differ in weight."""
 
     def __init__(self, rng: random.Random, load: RandomLoad) -> None:
         self._rng = rng
@@ -128,7 +131,7 @@ class RandomPrograms:
         self._calls = 0
 
     def workload(self) -> ClosedLoop:
-        """All of them."""
+        """Return the workload with the programs of all clients."""
         loop, rng = ClosedLoop(), self._rng
         for client, programs in enumerate(self._load.programs):
             for number in range(programs):

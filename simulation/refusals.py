@@ -1,4 +1,4 @@
-"""Whether a throttle refused only whom it may refuse."""
+"""Check that a throttle refused only calls that it may refuse."""
 
 from collections.abc import Iterable
 
@@ -9,10 +9,11 @@ from throttler.core.throttle import WINDOW_SECONDS
 
 
 def check_refusals(spec: ClusterSpec, calls: Iterable[SimulatedCall]) -> None:
-    """`calls` in order of arrival, those that continue an interaction with a stage above 0.
+    """Check the refusals among `calls`, which are in order of arrival; a stage above 0 continues an interaction.
 
-    Raises AssertionError when a call was throttled although its user, or its app, had fewer calls in the last minute
-    than it may; or, under OIT, although it continued an interaction and its client's cap on such calls was not reached.
+    Raises AssertionError in two cases: a call was throttled although its user, or its app, had made fewer calls in the
+    last minute than the limit; or, under OIT, a call that continues an interaction was throttled although its client
+    had not reached the cap on such calls.
     """
     limits, arrived = spec.limits, list(calls)
     for number, call in enumerate(arrived):
@@ -30,4 +31,4 @@ def check_refusals(spec: ClusterSpec, calls: Iterable[SimulatedCall]) -> None:
 
 def _check(call: SimulatedCall, counted: list[SimulatedCall], limit: int) -> None:
     detail = f"stage {call.stage} of {call.interaction!r}" if call.interaction else "no interaction"
-    assert len(counted) >= limit, f"call {call.number} ({detail}) throttled at {len(counted)} of {limit}"
+    assert len(counted) >= limit, f"call {call.number} ({detail}) throttled at {len(counted)} of {limit} calls"

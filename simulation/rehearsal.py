@@ -1,6 +1,6 @@
-"""One seed, one small random system, broken at random and watched by the oracle.
+"""Random tests of the whole system: each seed draws one small system, injects faults and checks it with the oracle.
 
-`python -m simulation.rehearsal --seeds 1000` runs seeds 0 to 999; a failure prints the command that replays it.
+`python -m simulation.rehearsal --seeds 1000` runs seeds 0 to 999; a failure prints the command that replays its seed.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from simulation.run_log import RunLog
 
 
 def rehearse(seed: int) -> RunLog:
-    """Raises AssertionError when the system breaks a promise under `seed`."""
+    """Run the system of `seed`; raises AssertionError when it violates a guarantee."""
     rng = random.Random(seed)
     load = rng.choice([calm, flood])(rng)
     cluster = SimulatedCluster(draw_spec(rng, load), RandomPrograms(rng, load).workload())
@@ -30,15 +30,15 @@ def rehearse(seed: int) -> RunLog:
 def _attempt(seed: int) -> tuple[int, str]:
     try:
         rehearse(seed)
-    except Exception:  # whatever it is, the seed is to be printed
+    except Exception:  # any error must be reported with its seed
         return seed, traceback.format_exc()
     return seed, ""
 
 
 def main() -> int:
-    """Exit status 1 when a seed failed."""
+    """Run the seeds and return the exit status: 1 when a seed failed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=100, help="how many (default: %(default)s)")
+    parser.add_argument("--seeds", type=int, default=100, help="number of seeds to run (default: %(default)s)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (default: %(default)s)")
     args = parser.parse_args()
     failed = 0

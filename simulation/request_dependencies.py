@@ -1,27 +1,30 @@
-"""Which recorded requests waited for which.
+"""Dependencies between recorded requests: which request waited for which.
 
-A request waits for its `parent`: `agent.stage` of the same interaction, or a row of the file, counted from 0. Without
-one it waits for the row before it of the same interaction and agent. What continues a request that launched other
-agents waits for the ends of these, too.
+A request waits for its `parent`, which is `agent.stage` of the same interaction, or a row number of the file, counted
+from 0. A request without a parent waits for the previous row of the same interaction and agent. A request that
+continues one that launched other agents also waits for the ends of these agents.
 """
 
 from simulation.tables import TableRow
 
-Agent = tuple[str, str]  # interaction, and the agent's name in it
+Agent = tuple[str, str]  # interaction, and the agent's name within it
 
 
 class RequestDependencies:
-    """Of one file; its rows are added in order."""
+    """The dependencies of the rows of one file. Rows are added in file order."""
 
     def __init__(self) -> None:
-        self._agents: list[Agent] = []  # by row
-        self._newest: dict[Agent, int] = {}  # rows
-        self._named: dict[tuple[Agent, str], int] = {}  # by agent and stage
-        self._launched: dict[int, dict[Agent, None]] = {}  # by row
+        self._agents: list[Agent] = []  # agent of each row
+        self._newest: dict[Agent, int] = {}  # last row of each agent
+        self._named: dict[tuple[Agent, str], int] = {}  # row by agent and stage
+        self._launched: dict[int, dict[Agent, None]] = {}  # launched agents by row
 
     def add(self, line: TableRow) -> tuple[int, ...]:
-        """The rows that the next row of the file waits for, first the one that it continues or that launched it;
-        raises InvalidRequest for a parent that is no earlier row."""
+        """Return the rows that the next row of the file waits for; the first is the one that it continues or that
+        launched it.
+
+        Raises InvalidRequest when the named parent is not an earlier row.
+        """
         own = line.text("interaction"), line.text("agent")
         parent = self._parent(line, own)
         position = len(self._agents)
@@ -47,5 +50,7 @@ class RequestDependencies:
         else:
             parent = int(text) if text.isdecimal() and int(text) < len(self._agents) else None
         if parent is None:
-            raise line.wrong("parent", f"{text!r} is neither an earlier row nor agent.stage of one in its interaction")
+            raise line.wrong(
+                "parent", f"{text!r} is neither an earlier row nor agent.stage of one in the same interaction"
+            )
         return parent

@@ -1,4 +1,4 @@
-"""A simulated run, reduced to what figures are read from."""
+"""A simulated run, reduced to the data that figures use."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,20 +14,20 @@ from simulation.workload import Workload
 
 
 class WorkloadSpec(Protocol):
-    """A description of a workload: hashable and picklable."""
+    """A hashable and picklable description of a workload."""
 
     def __hash__(self) -> int:
-        """Equal descriptions make equal workloads."""
+        """Return equal values for equal descriptions, which make equal workloads."""
 
     def make(self) -> Workload:
-        """The workload, always the same."""
+        """Make the workload; each call makes an equal one."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """One call without its tokens; times in seconds, None where it never got there."""
+    """The result of one call without its tokens. Times are in seconds; None means that the call did not get so far."""
 
-    number: int  # of the call, unique in a run
+    number: int  # unique in a run
     client: str
     app: str
     interaction: str
@@ -44,14 +44,17 @@ class CallResult:
 
     @property
     def completed(self) -> bool:
-        """Whether it was answered in full."""
+        """Whether the call received its full answer."""
         return self.outcome is Outcome.COMPLETED
 
 
 @dataclass(frozen=True, slots=True)
 class SimulationRun:
-    """What a scenario gave. `actual` is each client's service at the end of each second in which it changed, as the
-    workers' ledgers count it: tokens that no cache held, and output."""
+    """The result of a scenario: its calls and the service received.
+
+    `actual` maps each client to its service at the end of each second in which it changed. The workers' ledgers count
+    it: tokens that no cache held, and output tokens. `worst_gap` and `bound` are in micro-units of cost.
+    """
 
     records: tuple[CallResult, ...]
     actual: Mapping[str, Mapping[int, float]]
@@ -61,23 +64,23 @@ class SimulationRun:
 
     @property
     def clients(self) -> list[str]:
-        """Sorted."""
+        """The names of all clients, sorted."""
         return sorted({record.client for record in self.records})
 
     def of(self, client: str) -> list[CallResult]:
-        """The client's calls in order of arrival."""
+        """Return the client's calls in order of arrival."""
         return [record for record in self.records if record.client == client]
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A job: a workload on a cluster."""
+    """A simulation job: a workload on a cluster."""
 
     spec: ClusterSpec
     workload: WorkloadSpec
 
     def run(self, ended: Ended | None = None) -> SimulationRun:
-        """Simulate it; see Job."""
+        """Simulate the scenario; see SimulationJob."""
         run_log = SimulatedCluster(self.spec, self.workload.make(), CountingRunLog(ended) if ended else None).run()
         records = tuple(_record(call) for call in run_log.calls)
         return SimulationRun(records, run_log.service, run_log.seconds, run_log.worst_gap, run_log.bound)

@@ -1,4 +1,4 @@
-"""What a run leaves behind."""
+"""The records of a run."""
 
 import hashlib
 from collections.abc import Callable
@@ -12,27 +12,28 @@ MICRO = 1_000_000
 
 @dataclass(slots=True)
 class RunLog:
-    """Every call, and each client's service over time as the workers' ledgers count it.
+    """Every call of a run, and each client's service over time as counted by the workers' ledgers.
 
-    `service[client][second]` is what the client had received by the end of that second, in cost units, where it
-    changed; `steps` counts engine steps, `seconds` is when the last call ended.
+    `service[client][second]` is the service, in cost units, that the client had received by the end of that second;
+    only seconds in which it changed are present. `steps` counts engine steps; `seconds` is the time at which the last
+    call ended.
     """
 
     calls: list[SimulatedCall] = field(default_factory=list)
     service: dict[str, dict[int, float]] = field(default_factory=dict)
     steps: int = 0
     seconds: float = 0.0
-    worst_gap: int = 0  # micro-units, of any worker's sampled backlogged pair
+    worst_gap: int = 0  # micro-units of cost: the largest gap of a backlogged pair that any worker sampled
     bound: int | None = None
     _last: dict[tuple[str, int, str], int] = field(default_factory=dict)
     _totals: dict[str, int] = field(default_factory=dict)
 
     def ended(self, call: SimulatedCall) -> None:
-        """`call` has its outcome."""
+        """Record `call`, which has its outcome."""
         self.calls.append(call)
 
     def served(self, worker: str, life: int, account: ClientAccount, now: float) -> None:
-        """A worker's account has changed; accounts begin at 0 with each life of a worker."""
+        """Record a change of a worker's account; accounts start at 0 in each life of a worker."""
         client, key = account.client, (worker, life, account.client)
         total = self._totals.get(client, 0) + account.service - self._last.get(key, 0)
         self._last[key] = account.service
@@ -41,15 +42,15 @@ class RunLog:
 
     @property
     def clients(self) -> list[str]:
-        """Sorted."""
+        """The names of all clients, sorted."""
         return sorted({call.client for call in self.calls})
 
     def of(self, client: str) -> list[SimulatedCall]:
-        """The client's calls in order of arrival."""
+        """Return the client's calls in order of arrival."""
         return [call for call in self.calls if call.client == client]
 
     def digest(self) -> str:
-        """Equal for equal runs, byte for byte."""
+        """Return a digest that is equal for two runs exactly when their records are equal."""
         text = hashlib.sha256()
         for call in self.calls:
             fields = (call.number, call.client, call.worker, call.attempts, call.outcome, call.received)
@@ -60,7 +61,7 @@ class RunLog:
 
 
 class CountingRunLog(RunLog):
-    """Tells of every call that is over, for a run that somebody waits for."""
+    """A run log that calls `tell` at the end of each call, to report the progress of a run."""
 
     def __init__(self, tell: Callable[[], None]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A scheduler's core, made from its specification."""
+"""Constructor of a simulated scheduler's core."""
 
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.dispatcher import Dispatcher
@@ -9,7 +9,7 @@ from simulation.spec import ClusterSpec
 
 
 def make_dispatcher(spec: ClusterSpec) -> Dispatcher:
-    """Before any worker has come."""
+    """Make the dispatcher that `spec` describes, without workers."""
     policy = spec.routes[spec.route](
         RoutePolicyConfig(spec.route_quantum_tokens, WeightedTokens(), spec.route_strict_paper)
     )

@@ -1,7 +1,7 @@
-"""ServeGen's parameters of real clients made into requests: a file of rates, and beside it the file of lengths.
+"""Requests drawn from ServeGen's parameters of real clients: a file of rates, and a file of lengths beside it.
 
-`*_rates` has a renewal process per client and window of ten minutes, `*_lengths` percentiles per client and window of
-six hours. Clients without lengths are left out; nothing is shared. The same files, the same requests.
+`*_rates` has a renewal process per client and window of ten minutes; `*_lengths` has percentiles per client and window
+of six hours. Clients without lengths are left out; no prefix is shared. Equal files give equal requests.
 """
 
 import math
@@ -19,21 +19,22 @@ RATES, LENGTHS = "_rates", "_lengths"
 WINDOW = 600.0
 PERCENTILES = (0, 1, 5, 10, 25, 50, 75, 90, 95, 99, 100)
 QUANTILES = tuple(f"p{percent}" for percent in PERCENTILES)
-LEAST_SHAPE, LEAST_RATE, MOST_RATE = 0.006, 1e-9, 1e4  # those published lie within; the gamma function ends there
+LEAST_SHAPE, LEAST_RATE, MOST_RATE = 0.006, 1e-9, 1e4  # published values lie within; beyond, math.gamma overflows
 FIELDS = ("input_tokens", "output_tokens")
-Lengths = dict[tuple[str, str], list[tuple[float, list[float]]]]  # by client and field: window start, percentiles
+Lengths = dict[tuple[str, str], list[tuple[float, list[float]]]]  # by client and field: (window start, percentiles)
 
 
 def is_servegen(path: Path) -> bool:
-    """Does the name say that the file holds rates?"""
+    """Return whether the file's name marks it as a file of rates."""
     return path.name.startswith("servegen_") and RATES in path.name
 
 
 def read_servegen(path: Path, limit: int | None) -> TraceContents:
-    """The first `limit` requests of all clients; raises InvalidRequest when there are no lengths beside the rates."""
+    """Return the first `limit` requests of all clients; raises InvalidRequest when no file of lengths is beside the
+    rates."""
     beside = path.with_name(path.name.replace(RATES, LENGTHS))
     if not beside.is_file():
-        raise InvalidRequest(f"{path} has rates only: {beside.name}, with the lengths, is not beside it")
+        raise InvalidRequest(f"{path} contains only rates: the file of lengths {beside.name} is not beside it")
     lengths = _lengths(beside)
     table = list(read_table(path, ("client", "window_start_s", "rate_rps", "dist", "shape")))
     clients = {line.text("client") for line in table}
@@ -45,7 +46,7 @@ def read_servegen(path: Path, limit: int | None) -> TraceContents:
         if limit is not None and len(rows) >= limit:
             break
     unknown = len(clients) - len({line.text("client") for line in known})
-    left_out = (f"{path}: {unknown} of {len(clients)} clients, without lengths, are left out",) if unknown else ()
+    left_out = (f"{path}: {unknown} of {len(clients)} clients are left out: they have no lengths",) if unknown else ()
     return TraceContents([row.at(row.arrival - rows[0].arrival) for row in rows[:limit]], left_out)
 
 
@@ -75,12 +76,12 @@ def _requests(line: TableRow, lengths: Lengths) -> Iterator[TraceRow]:
 
 
 def _in_force(windows: Sequence[tuple[float, list[float]]], start: float) -> list[float]:
-    """The last window that began by `start`, or the first."""
+    """Return the percentiles of the last window that began by `start`, or else of the first window."""
     return windows[max(bisect_right([begin for begin, _ in windows], start) - 1, 0)][1]
 
 
 def _gap(line: TableRow, rng: random.Random) -> float:
-    """Between two requests: the distribution's shape, its mean by the rate."""
+    """Draw the seconds between two requests: the row gives the distribution's shape, and its rate gives the mean."""
     shape, mean = line.from_least("shape", LEAST_SHAPE), 1 / line.from_least("rate_rps", LEAST_RATE, MOST_RATE)
     match line.text("dist"):
         case "Gamma":
@@ -92,7 +93,7 @@ def _gap(line: TableRow, rng: random.Random) -> float:
 
 
 def _drawn(quantiles: Sequence[float], rng: random.Random) -> float:
-    """By the inverse of the distribution function, linear between the percentiles."""
+    """Draw a length by inverting the distribution function, which is linear between the percentiles."""
     percent = 100 * rng.random()
     for (low, a), (high, b) in pairwise(zip(PERCENTILES, quantiles, strict=True)):
         if percent <= high:

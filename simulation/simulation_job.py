@@ -1,4 +1,4 @@
-"""A simulation that can run anywhere: here, or in another process."""
+"""The interface of a simulation that can run in this process or in another one."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -7,10 +7,10 @@ Ended = Callable[[], None]
 
 
 class SimulationJob(Protocol):
-    """One simulation: deterministic, picklable, and equal to another job exactly when its result would be."""
+    """A deterministic, picklable unit of simulation. Two jobs are equal exactly when their results are equal."""
 
     def __hash__(self) -> int:
-        """Equal jobs are run once, whichever items ask for them."""
+        """Return equal values for equal jobs; equal jobs are run once, even if several items need their result."""
 
     def run(self, ended: Ended | None = None) -> Any:
-        """The result, small enough to be sent to another process; `ended` is told of each call that is over."""
+        """Return the result, which is small enough to send to another process; call `ended` at the end of each call."""

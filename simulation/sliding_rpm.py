@@ -1,6 +1,7 @@
-"""The rate limit of the system behind the VTC measurements: it slides, and only calls that were let in count.
+"""The rate limit of the system behind the VTC measurements: a sliding window that counts only admitted calls.
 
-Read off the measured refusals; our own baseline counts by the minute of the clock (throttler.core.rpm).
+It is inferred from the measured refusals. The product's own baseline counts per minute of the clock
+(throttler.core.rpm).
 """
 
 from collections import deque
@@ -11,20 +12,22 @@ from throttler.core.throttle import WINDOW_SECONDS, Admitted, Caller, Decision, 
 
 
 class SlidingRpm:
-    """At most so many admitted calls per user in any minute. An Admits (simulation.spec)."""
+    """A limit on the admitted calls of each user in any 60 seconds. It implements Admits (simulation.spec)."""
 
     def __init__(self, profiles: Profiles) -> None:
         self._limit = profiles.limits.user_per_minute
         self._admitted: dict[str, deque[float]] = {}
 
     def admit(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Decision:
-        """See Admits; only the client and `now` matter."""
+        """Decide as Admits specifies; only the client and `now` (seconds) matter."""
         times = self._admitted.setdefault(caller.client, deque())
         while times and times[0] <= now - WINDOW_SECONDS:
             times.popleft()
         if len(times) >= self._limit:
             wait = times[0] + WINDOW_SECONDS - now
-            return Rejected(Outcome.THROTTLED_USER, wait, f"user {caller.client!r} had {self._limit} calls in a minute")
+            return Rejected(
+                Outcome.THROTTLED_USER, wait, f"user {caller.client!r} had {self._limit} calls in 60 seconds"
+            )
         times.append(now)
         return Admitted(protected)
 

@@ -1,4 +1,4 @@
-"""How long an engine step takes: a roofline, and what an engine adds to it."""
+"""A model of the time of an engine step: a roofline plus the engine's overheads."""
 
 import json
 import math
@@ -13,16 +13,20 @@ from simulation.hardware import GPUS, MODELS, Gpu, ModelShape
 from simulation.json_fields import as_list, as_object, number, whole
 
 TILE = 64  # tokens
-MOST_KV_TOKENS = 1 << 40  # nothing has room for more
+MOST_KV_TOKENS = 1 << 40  # upper limit of kv_tokens in a profile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coefficients:
-    """Seconds: per step, per sequence in it, to read all weights, per token computed, per token of context read, per
-    pair of tokens attended; what a step with prompts adds, the step after one, and the first step of all.
+    """The coefficients of a step's time, in seconds.
 
-    `tiles`, where known, is what the linear layers take for up to 64 tokens, 128, 192 and so on, in place of weights,
-    tokens and pairs: matrix products are computed in whole tiles, and tiles in whole waves over the processors.
+    `step` is the fixed part of a step, `sequence` is per sequence in it, `weights` is the time to read all weights,
+    `token` is per computed token, `context` per token of context read, `pair` per pair of tokens in attention.
+    `prefill` is added to a step with prompts, `merge` to the step after one, `first` to the first step of all.
+
+    `tiles`, where known, replaces weights, tokens and pairs: it holds the seconds of the linear layers for up to 64
+    tokens, 128, 192 and so on. Matrix products are computed in whole tiles, and tiles in whole waves over the
+    processors.
     """
 
     step: float
@@ -42,7 +46,7 @@ class Coefficients:
 class Profile:
     """A model on a GPU under some engine. Efficiencies are shares of the published peaks.
 
-    `step_seconds` is the fixed part of a step, `sequence_seconds` what each sequence in the batch adds to it.
+    `step_seconds` is the fixed part of a step; each sequence in the batch adds `sequence_seconds`.
     """
 
     gpu: Gpu
@@ -52,20 +56,21 @@ class Profile:
     kv: float = 0.6
     step_seconds: float = 0.004
     sequence_seconds: float = 0.00005
-    prefill_seconds: float = 0.0  # what a step with prompts adds, and what the step after it does: only engines that
-    merge_seconds: float = 0.0  # prefill apart and merge batches have these
-    first_seconds: float = 0.0  # a fresh engine's first step takes so much longer: it compiles its kernels
+    # Only engines that compute prompts in separate steps and then merge batches have the next two.
+    prefill_seconds: float = 0.0  # extra time of a step with prompts
+    merge_seconds: float = 0.0  # extra time of the step after one with prompts
+    first_seconds: float = 0.0  # extra time of an engine's first step, in which it compiles its kernels
     tile_seconds: tuple[float, ...] = ()  # see Coefficients
-    jitter: float = 0.0  # likewise
+    jitter: float = 0.0  # see Coefficients
 
     @property
     def kv_tokens(self) -> int:
-        """Tokens that fit beside the weights when a tenth of the memory is left to activations."""
+        """Tokens of KV cache that fit beside the weights when a tenth of the memory is reserved for activations."""
         return int((0.9 * self.gpu.memory - self.model.weight_bytes) / self.model.kv_bytes)
 
     @property
     def coefficients(self) -> Coefficients:
-        """What the figures and efficiencies come to."""
+        """The coefficients that follow from the published figures and the efficiencies."""
         gpu, model = self.gpu, self.model
         flops = gpu.flops * self.compute
         return Coefficients(
@@ -74,7 +79,7 @@ class Profile:
             weights=model.weight_bytes / (gpu.bandwidth * self.weights),
             token=2 * model.parameters / flops,
             context=model.kv_bytes / (gpu.bandwidth * self.kv),
-            # Scores and their use: two products of `hidden` per layer and pair of tokens, two operations each.
+            # Attention has two products of `hidden` per layer and pair of tokens, with two operations each.
             pair=4 * model.layers * model.hidden / flops,
             prefill=self.prefill_seconds,
             merge=self.merge_seconds,
@@ -86,18 +91,18 @@ class Profile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredProfile:
-    """A worker whose steps were timed (cli.calibrate); `kv_tokens` is its cache's room."""
+    """The profile of a worker whose steps were timed (cli.calibrate); its cache holds `kv_tokens` tokens."""
 
     coefficients: Coefficients
     kv_tokens: int
 
     def write(self, path: Path) -> None:
-        """As JSON."""
+        """Write the profile to `path` as JSON."""
         path.write_text(json.dumps(asdict(self), indent=1) + "\n")
 
     @staticmethod
     def read(path: Path) -> "MeasuredProfile":
-        """Raises InvalidRequest, naming field and value, when there is none."""
+        """Read a profile from `path`; raises InvalidRequest, with field and value, when the file is not a profile."""
         try:
             document = as_object(json.loads(path.read_bytes()), "the profile")
             known = Coefficients.__dataclass_fields__
@@ -105,20 +110,21 @@ class MeasuredProfile:
             missing = [name for name, field in known.items() if field.default is MISSING and name not in found]
             unknown = [name for name in found if name not in known]
             if missing or unknown:
-                raise ValueError(f"coefficients: missing are {missing}, unknown are {unknown}")
+                raise ValueError(f"coefficients: missing fields {missing}, unknown fields {unknown}")
             tiles = tuple(number(value, "tiles") for value in as_list(found.pop("tiles", []), "tiles"))
             figures = {name: number(value, name) for name, value in found.items()}
             room = whole(document.get("kv_tokens"), "kv_tokens", 1, MOST_KV_TOKENS)
             return MeasuredProfile(coefficients=Coefficients(**figures, tiles=tiles), kv_tokens=room)
         except (OSError, ValueError, RecursionError) as error:
-            raise InvalidRequest(f"no profile in {path}: {error}") from None
+            raise InvalidRequest(f"no valid profile in {path}: {error}") from None
 
 
 class StepTime:
-    """Seconds per step.
+    """A function from a batch to the seconds of its step.
 
-    Linear layers read all weights and compute all tokens; the two overlap imperfectly, and their Euclidean sum is near
-    the slower one everywhere but where they meet (large decode batches). Attention reads the cache and adds to it.
+    Linear layers read all weights and compute all tokens. These two overlap imperfectly; the model takes their
+    Euclidean sum, which is close to the slower of the two except where both are similar (large decode batches).
+    Attention reads the cache and adds to this time.
     """
 
     def __init__(self, coefficients: Coefficients) -> None:
@@ -128,7 +134,8 @@ class StepTime:
         self._random = random.Random(0)
 
     def __call__(self, batch: Batch, lengths: Sequence[int]) -> float:
-        """Seconds for `batch`, whose requests make `lengths` tokens each: more than one only while all decode."""
+        """Return the seconds for `batch`, whose requests generate `lengths` tokens each: more than 1 only while all
+        decode."""
         tokens = context = pairs = sequences = 0
         prefill = False
         for piece, steps in zip(batch.slices, lengths, strict=True):
@@ -152,5 +159,5 @@ class StepTime:
 
 
 def profile(gpu: str, model: str) -> Profile:
-    """The general profile of a pair; raises KeyError for an unknown name."""
+    """Return the general profile of a GPU and a model; raises KeyError for an unknown name."""
     return Profile(gpu=GPUS[gpu], model=MODELS[model])

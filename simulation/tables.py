@@ -1,4 +1,4 @@
-"""Tables in CSV, plain or gzip. An error is one line that names the file, the line, the column and the value."""
+"""Tables in CSV, plain or gzip. An error message is one line with the file, the line, the column and the value."""
 
 import csv
 import gzip
@@ -16,18 +16,18 @@ UNREADABLE = (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error)
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A row of a table, and where it stands."""
+    """A row of a table, with its file and its line number `at`."""
 
     path: Path
     at: int
     fields: Mapping[str, str | None]
 
     def text(self, column: str) -> str:
-        """Empty when the table has no such column."""
+        """Return the field's text, or "" when the table has no such column."""
         return self.fields.get(column) or ""
 
     def number(self, column: str, most: float = math.inf) -> float:
-        """Not negative; raises InvalidRequest for anything else, and above `most`."""
+        """Return a finite number from 0 to `most`; raises InvalidRequest for any other value."""
         text = self.fields.get(column)
         try:
             value = float(text or "")
@@ -40,24 +40,24 @@ class TableRow:
         return value
 
     def from_least(self, column: str, least: float, most: float = math.inf) -> float:
-        """Likewise, and not below `least`."""
+        """Return a finite number from `least` to `most`; raises InvalidRequest for any other value."""
         value = self.number(column, most)
         if value < least:
             raise self.wrong(column, f"{self.text(column)} is below {least:g}, the least that can be simulated")
         return value
 
     def wrong(self, column: str, said: str) -> InvalidRequest:
-        """What is wrong with a value in this line."""
+        """Return an error that names the line and the column, and says with `said` what is wrong there."""
         return InvalidRequest(f"{self.path}, line {self.at}: {column}: {said}")
 
 
 def open_bytes(path: Path) -> gzip.GzipFile | io.BufferedReader:
-    """The file's content, unpacked if its name ends in .gz."""
+    """Open the file for reading bytes, and unpack it if its name ends in .gz."""
     return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
 
 
 def read_table(path: Path, columns: Collection[str]) -> Iterator[TableRow]:
-    """Its rows; raises InvalidRequest when the file cannot be read or lacks one of `columns`."""
+    """Yield the rows; raises InvalidRequest when the file cannot be read or lacks one of `columns`."""
     at = 0
     try:
         with io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", newline="") as file:

@@ -1,8 +1,8 @@
-"""Recorded requests, sent again: what was shared is shared, and what followed an answer waits for it.
+"""Replay of recorded requests with their shared prefixes and their dependencies.
 
-A request that waited for others comes when all of these have ended. Where its time to think was recorded, it comes that
-long after the answer that it continues, however fast that came; where it was not, never before its recorded time:
-max(recorded arrival, last of these ends). All others come at their times.
+A request that waited for other requests arrives after all of these have ended. If its thinking time was recorded, it
+arrives that long after the end of the request that it continues, however fast that request was. If not, it arrives at
+max(recorded arrival, last of these ends). All other requests arrive at their recorded times.
 """
 
 from collections import Counter
@@ -15,15 +15,15 @@ from simulation.trace_rows import TraceRow
 
 
 class TraceReplay:
-    """A workload of rows; a call's number is one more than its row's position."""
+    """A workload made of trace rows. A call's number is its row's position plus one."""
 
     def __init__(self, rows: Iterable[TraceRow]) -> None:
         self._rows = list(rows)
         self._segments = PromptSegments()
-        self._shared: dict[tuple[str, int], int] = {}  # by scope and block: the token of which its content consists
-        self._followers: dict[int, list[int]] = {}  # who waits for a position
-        self._awaited: list[int] = []  # how many answers each position still waits for
-        self._earliest: list[float] = []  # when each may come
+        self._shared: dict[tuple[str, int], int] = {}  # (scope, block) to the token that the block repeats
+        self._followers: dict[int, list[int]] = {}  # positions that wait for a position
+        self._awaited: list[int] = []  # number of answers that each position still waits for
+        self._earliest: list[float] = []  # earliest arrival of each position, in seconds
         self._stages: list[int] = []
         self._left: Counter[str] = Counter()  # requests of each interaction that have not ended
         for position, row in enumerate(self._rows):
@@ -70,7 +70,7 @@ class TraceReplay:
         )
 
     def _prompt(self, row: TraceRow) -> list[int]:
-        """Shared blocks as far as the prompt reaches, then tokens of its own."""
+        """Return the shared blocks that fit into the prompt, followed by tokens that no other prompt has."""
         prompt: list[int] = []
         keys = ((scope, block) for scope, ids in row.blocks for block in ids)
         for key in islice(keys, row.input_tokens // max(row.block_tokens, 1)):

@@ -1,4 +1,4 @@
-"""Requests as traces and logs record them."""
+"""Requests as recorded in traces and logs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ LONGEST = LONGEST_RUN  # tokens of a prompt or an output
 
 
 class PrefixBlocks(NamedTuple):
-    """Prefix blocks that follow each other in a prompt. Equal ids in equal scopes stand for equal tokens."""
+    """Consecutive prefix blocks of a prompt. Equal ids in equal scopes stand for equal tokens."""
 
     scope: str
     ids: Sequence[int]
@@ -18,10 +18,11 @@ class PrefixBlocks(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceRow:
-    """One request. `interaction` is empty for a single call; `think`, in seconds, is None where nobody recorded it.
+    """One recorded request; times are in seconds.
 
-    `after` are positions, in the list that the row is part of, of the requests whose answers it waits for; `think`
-    begins with the answer of the first of them.
+    `interaction` is empty for a single call. `think` is None where the thinking time was not recorded. `after` holds
+    the positions, in the list of rows, of the requests whose answers this one waits for; thinking starts at the answer
+    of the first of them.
     """
 
     arrival: float
@@ -37,16 +38,16 @@ class TraceRow:
 
     @property
     def account(self) -> str:
-        """Who is served: the client or, where none is named, the interaction or the app."""
+        """The client, or if the row names none, the interaction or the app."""
         return self.client or self.interaction or self.app or "anonymous"
 
     def at(self, arrival: float) -> "TraceRow":
-        """The same request at another time; thinking is not hurried."""
+        """Return the same request with another arrival time; its thinking time does not change."""
         return replace(self, arrival=arrival)
 
 
 class TraceContents(NamedTuple):
-    """What a file gave: its requests, and in sentences what was left out."""
+    """The requests in a file, and sentences that say which requests were left out."""
 
     rows: list[TraceRow]
     left_out: tuple[str, ...] = ()

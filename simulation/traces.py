@@ -1,6 +1,6 @@
-"""Traces of real services: CSV, plain or gzip, one row per request; and request logs.
+"""Traces of real services (CSV, plain or gzip, one row per request) and request logs.
 
-Where a trace names prefix blocks, calls share exactly those; where it does not, nothing is shared.
+Calls share the prefix blocks that a trace names. Where a trace names none, calls share nothing.
 """
 
 import random
@@ -17,20 +17,20 @@ from simulation.tables import TableRow, read_table
 from simulation.trace_replay import TraceReplay
 from simulation.trace_rows import LONGEST, PrefixBlocks, TraceContents, TraceRow
 
-BLOCK_TOKENS = {"mooncake_": 512, "claudecode_": 64, "agent_": 64}  # of published traces, by how their names begin
+BLOCK_TOKENS = {"mooncake_": 512, "claudecode_": 64, "agent_": 64}  # of published traces, by file name prefix
 REQUIRED = ("arrival_s", "input_tokens", "output_tokens")
 DAY = 86_400.0
-LONGEST_DAYS = 31  # workers report their load four times a second: much longer ones do not end
+LONGEST_DAYS = 31  # four load reports a second make longer simulations too slow
 
 
 def read(path: Path, limit: int | None = None, block_tokens: int | None = None) -> TraceContents:
-    """The first `limit` requests of a trace (.csv, .csv.gz), a request log (.jsonl, .jsonl.gz) or ServeGen's rates.
+    """Return the first `limit` requests of a trace (.csv, .csv.gz), a log (.jsonl, .jsonl.gz) or ServeGen's rates.
 
-    `block_tokens` is the size of a trace's blocks, which is known of published ones. Raises SourceMissing,
-    InvalidRequest.
+    `block_tokens` is the block size of the trace in tokens; it is known for published traces. Raises SourceMissing when
+    there is no such file, and InvalidRequest when it cannot be read or has no requests.
     """
     if not path.is_file():
-        raise SourceMissing(f"no trace {path}")
+        raise SourceMissing(f"there is no trace {path}")
     if is_servegen(path):
         rows, left_out = read_servegen(path, limit)
     elif path.name.endswith((".jsonl", ".jsonl.gz")):
@@ -43,16 +43,15 @@ def read(path: Path, limit: int | None = None, block_tokens: int | None = None) 
 
 
 def read_trace(path: Path, block_tokens: int | None = None) -> TraceContents:
-    """In order of the file; raises InvalidRequest, naming line, column and value, where it cannot be read."""
+    """Return the requests in file order; raises InvalidRequest, with line, column and value, when the file cannot be
+    read."""
     known = (size for start, size in BLOCK_TOKENS.items() if path.name.startswith(start))
     size = block_tokens or next(known, 0)
     sessions, dependencies = sessions_beside(path), RequestDependencies()
     shared = SharedPrefixes(sessions, size)
     rows = [_row(line, size, dependencies, shared) for line in read_table(path, REQUIRED)]
     if sessions is None and any(row.app == APP and row.blocks for row in rows):
-        return TraceContents(
-            rows, (f"{path}: no table of sessions beside it: what these share with each other is unknown",)
-        )
+        return TraceContents(rows, (f"{path}: no table of sessions is beside it: sharing between sessions is unknown",))
     return TraceContents(rows)
 
 
@@ -60,7 +59,7 @@ def _row(line: TableRow, block_tokens: int, dependencies: RequestDependencies, s
     app, interaction = line.text("app"), line.text("interaction")
     runs = tuple(_runs(line))
     if runs and not block_tokens:
-        raise line.wrong("blocks", "nobody knows how many tokens a block of this trace has: give --trace-block-tokens")
+        raise line.wrong("blocks", "the block size of this trace is unknown: give --trace-block-tokens")
     return TraceRow(
         arrival=line.number("arrival_s"),
         client=line.text("client"),
@@ -76,7 +75,7 @@ def _row(line: TableRow, block_tokens: int, dependencies: RequestDependencies, s
 
 
 def _runs(line: TableRow) -> Iterator[range]:
-    """`a+n` stands for the `n` ids from `a` on, `a` for one; semicolons join them."""
+    """Yield the ids: `a+n` stands for the `n` ids from `a` on, `a` for one id; semicolons separate runs."""
     for run in filter(None, line.text("blocks").split(";")):
         first, plus, length = run.partition("+")
         if not (first.isdecimal() and (length.isdecimal() if plus else True)):
@@ -85,15 +84,16 @@ def _runs(line: TableRow) -> Iterator[range]:
 
 
 class SourceMissing(FairleadError):
-    """A folder or file of published data was not given, or does not hold what is needed."""
+    """The error for published data that was not given, or for a folder or file that lacks the needed data."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceWorkload:
-    """A description of a workload: the first `limit` rows of a file, arriving `speed` times as fast from 0 on.
+    """A description of a workload: the first `limit` rows of a file, replayed from time 0 at `speed` times the recorded
+    rate.
 
-    With `starts_per_minute` interactions begin at that rate instead, a Poisson process, and keep their inner times.
-    `block_tokens`: see `read`.
+    With `starts_per_minute`, interactions begin at that rate instead, as a Poisson process, and keep their inner times.
+    For `block_tokens` see `read`.
     """
 
     path: Path
@@ -107,32 +107,35 @@ class TraceWorkload:
         return TraceReplay(self.rows())
 
     def rows(self) -> list[TraceRow]:
-        """The requests alone; raises like `read`."""
+        """Return the requests alone; raises the errors of `read`."""
         return self.read().rows
 
     def read(self) -> TraceContents:
-        """The requests and what was left out. Raises SourceMissing; InvalidRequest, also for a file without times of
-        its own when no rate is given, and for one that spans more than a month."""
+        """Return the requests, and what was left out.
+
+        Raises SourceMissing and InvalidRequest, the latter also for a trace without absolute times when no rate is
+        given and for a trace that spans more than LONGEST_DAYS.
+        """
         rows, left_out = read(self.path, self.limit, self.block_tokens)
         if self.starts_per_minute is not None:
             rows = list(_started(rows, self.starts_per_minute))
         elif _relative(rows):
             raise InvalidRequest(
-                f"{self.path}: its times count from the start of each interaction: give --starts-per-minute"
+                f"{self.path}: times are relative to the start of each interaction: give --starts-per-minute"
             )
         start = min(row.arrival for row in rows)
         rows = [row.at((row.arrival - start) / self.speed) for row in rows]
         days = max(row.arrival for row in rows) / DAY
         if days > LONGEST_DAYS:
             raise InvalidRequest(
-                f"{self.path}: the requests span {days:,.0f} days, at most {LONGEST_DAYS} are simulated: are all times "
-                "in seconds? else give a limit or a speed"
+                f"{self.path}: the requests span {days:,.0f} days, but at most {LONGEST_DAYS} are simulated: check "
+                "that all times are in seconds, or give a limit or a speed"
             )
         return TraceContents(rows, left_out)
 
 
 def _relative(rows: Sequence[TraceRow]) -> bool:
-    """Whether several interactions all begin at 0, and not everything does."""
+    """Return whether several interactions all begin at 0 while some rows have later times."""
     starts: dict[str, float] = {}
     for row in rows:
         if row.interaction:

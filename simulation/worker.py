@@ -1,4 +1,4 @@
-"""A worker under virtual time: its job table and batcher, and steps that take as long as the profile says."""
+"""A worker under virtual time: its job table and batcher, with step times from the profile."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from simulation.step_time import StepTime
 
 @dataclass(slots=True, eq=False)
 class SimulatedAttempt:
-    """One attempt of a call at a worker. What an older attempt still says is ignored."""
+    """One attempt of a call at a worker. The gateway ignores events of older attempts."""
 
     call: SimulatedCall
     attempt: int
@@ -30,11 +30,11 @@ class SimulatedAttempt:
     in_interaction: bool
     generated: int  # output tokens of earlier attempts
     charged: bool  # an earlier attempt has started
-    answer: range = range(0)  # worker: the model's, to the call in full
+    answer: range = range(0)  # worker: all output tokens of the call
 
 
 class NoText:
-    """The text of simulated outputs, which have none; see Text."""
+    """The decoder of simulated outputs, which have no text; see Text."""
 
     def push(self, tokens: Sequence[int]) -> tuple[str, bool]:
         """See Text."""
@@ -47,7 +47,7 @@ class NoText:
 
 @dataclass(frozen=True, slots=True)
 class WorkerEvents:
-    """What a worker has to tell: events to the gateway and the scheduler, blocks to the scheduler."""
+    """The news of a worker: events for the gateway and the scheduler, and changes of its cache for the scheduler."""
 
     events: JobEvents[SimulatedAttempt]
     cached: tuple[Link, ...] = ()
@@ -55,7 +55,7 @@ class WorkerEvents:
 
 
 class SimulatedWorker:
-    """`tell` receives the news. A life ends with a crash; what was planned in an earlier one never happens."""
+    """A worker that passes its events to `tell`. A crash ends a life; steps planned in that life are discarded."""
 
     def __init__(self, name: str, spec: WorkerSpec, clock: VirtualClock, run_log: RunLog) -> None:
         self.name = name
@@ -76,7 +76,8 @@ class SimulatedWorker:
         self._busy = False
 
     def submit(self, session: SimulatedAttempt) -> None:
-        """Queue the attempt; a refusal is told like any end, and a dead worker's connection refuses too."""
+        """Queue the attempt. A refusal is reported like any other end; so is a dead worker, whose connection is
+        refused."""
         if self._clock.now < self.stalled_until:
             self._clock.at(self.stalled_until, partial(self.submit, session))
             return
@@ -127,7 +128,7 @@ class SimulatedWorker:
         )
 
     def abort(self, session: SimulatedAttempt) -> None:
-        """The gateway gave the attempt up; does nothing when it has ended."""
+        """Abort the attempt, as the gateway requests; do nothing when it has ended."""
         if self._clock.now < self.stalled_until:
             self._clock.at(self.stalled_until, partial(self.abort, session))
             return
@@ -135,7 +136,7 @@ class SimulatedWorker:
         self.tell(self, WorkerEvents(self.jobs.take_events()))
 
     def crash(self) -> None:
-        """Everything here is gone, the cache included."""
+        """Drop the queue, the batch and the cache, and start a new life."""
         self.life += 1
         self.alive = False
         self.batcher = self.spec.make_batcher()
@@ -143,7 +144,7 @@ class SimulatedWorker:
         self._busy = False
 
     def restart(self) -> None:
-        """Empty, after a crash."""
+        """Mark the worker as alive again; after its crash it is empty."""
         self.alive = True
 
     def _step(self) -> None:
@@ -153,7 +154,7 @@ class SimulatedWorker:
             return
         for request in plan.admitted:
             session = self.jobs.owner(request)
-            assert session is not None, f"request {request.id} has entered the batch and is nobody's"
+            assert session is not None, f"request {request.id} entered the batch without an owner"
             self.entered(session, request)
             if session.call.admitted_at is None:
                 session.call.admitted_at = self._clock.now
@@ -181,7 +182,7 @@ class SimulatedWorker:
         self._step()
 
     def _sample(self, request: Request, tokens: int) -> Sequence[int]:
-        """Those that come next; anything for a request that was aborted while the step ran."""
+        """Return the next tokens, or arbitrary ones for a request that was aborted while the step ran."""
         session = self.jobs.owner(request)
         made = request.seed_position + len(request.tokens) - request.prompt_tokens
         return range(tokens) if session is None else session.answer[made : made + tokens]

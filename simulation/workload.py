@@ -1,4 +1,4 @@
-"""Where calls come from: fixed in advance, or each after the answers it depends on."""
+"""Sources of calls: arrivals fixed in advance, or calls that follow the ends of other calls."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -10,18 +10,18 @@ Next = Callable[[SimulatedCall], Iterable[SimulatedCall]]
 
 
 class Workload(Protocol):
-    """Deterministic: the same seed, the same calls."""
+    """A deterministic source of calls: equal seeds give equal calls."""
 
     def first(self) -> Iterable[SimulatedCall]:
-        """The calls that wait for nobody, in order of `arrival`; asked for one by one."""
+        """Yield the calls that wait for no other call, in order of `arrival`; they are consumed one by one."""
 
     def ended(self, call: SimulatedCall) -> Iterable[SimulatedCall]:
-        """The calls that `call`'s end sets free; their `arrival` is not before it."""
+        """Return the calls that the end of `call` releases; their `arrival` is not before it."""
 
 
 @dataclass(slots=True)
 class OpenLoop:
-    """Calls at given times, whatever happens to them."""
+    """Calls at fixed times, independent of earlier outcomes."""
 
     calls: list[SimulatedCall]
 
@@ -36,18 +36,18 @@ class OpenLoop:
 
 @dataclass(slots=True)
 class ClosedLoop:
-    """Calls that start programs, and by call what follows its end."""
+    """Calls that start programs, and for each call a function that returns its followers."""
 
     starts: list[SimulatedCall] = field(default_factory=list)
     followers: dict[SimulatedCall, Next] = field(default_factory=dict)
 
     def start(self, call: SimulatedCall, then: Next) -> None:
-        """Add a program that begins with `call`."""
+        """Add a program that begins with `call`; `then` returns what follows its end."""
         self.starts.append(call)
         self.followers[call] = then
 
     def follow(self, call: SimulatedCall, then: Next) -> SimulatedCall:
-        """Register what follows `call`, which some program is about to make; returns it."""
+        """Register what follows `call`, a later call of a program, and return `call`."""
         self.followers[call] = then
         return call
 

@@ -1,1 +1,1 @@
-"""An operator's workload under several configurations: who asked for what, who waited, and which one is best."""
+"""Comparison of configurations on an operator's workload: demand, waiting times and the best configuration."""

@@ -1,8 +1,8 @@
-"""The isolated baseline: what each client would have had alone, with its share of the pool.
+"""The isolated baseline: the times that each client would have had alone with its share of the pool.
 
-Each client's calls are simulated without anybody else's, on the same workers, each of whose steps takes 1/share of its
-time: with half of the pool twice as long. The share is what is open to the client at that time (FairShares.shares):
-what the others leave, and never less than an equal part.
+Each client's calls are simulated without those of others on the same workers. Each step takes 1/share of its normal
+time: twice as long with half of the pool. The share is the one that is open to the client at that time
+(FairShares.shares): the capacity that the others leave, and at least an equal part.
 """
 
 import math
@@ -18,12 +18,12 @@ from simulation.trace_replay import TraceReplay
 from simulation.trace_rows import TraceRow
 from simulation.what_if.fair_shares import FairShares
 
-NO_REPORTS = 1e9  # seconds between load reports: with one client nothing waits for them
+NO_REPORTS = 1e9  # seconds between load reports: with one client no decision depends on them
 
 
 @dataclass(frozen=True, slots=True)
 class LoneTimes:
-    """Of one call, seconds from its arrival."""
+    """The times of one call, in seconds from its arrival."""
 
     first_token: float
     latency: float
@@ -32,7 +32,7 @@ class LoneTimes:
 def times_alone(
     spec: ClusterSpec, rows: Sequence[TraceRow], shares: FairShares, ended: Ended | None = None
 ) -> dict[int, LoneTimes]:
-    """Of each call that is answered if its client is alone with its share, by the call's number."""
+    """Return the times of each call that completes when its client is alone with its share, by call number."""
     numbers: dict[str, list[int]] = {}
     for number, ask in shares.asks.items():
         numbers.setdefault(ask.client, []).append(number)
@@ -45,8 +45,8 @@ def times_alone(
 
 
 def alone_with(rows: Mapping[int, TraceRow], start: float) -> list[TraceRow]:
-    """Some rows of a trace by their numbers as a trace of their own, which begins at `start`; they wait for those among
-    them that they waited for."""
+    """Make a separate trace, beginning at `start`, of some rows given by number; dependencies on other rows are
+    dropped."""
     positions = {number: position for position, number in enumerate(rows)}
     return [
         replace(
@@ -64,7 +64,7 @@ def _times(
     numbers: Sequence[int],
     into: RunLog,
 ) -> dict[int, LoneTimes]:
-    """Of one client's calls, by the numbers that they have in the whole trace."""
+    """Return the times of one client's calls by their numbers in the whole trace."""
     lone = replace(spec, stall_timeout=math.inf, report_seconds=NO_REPORTS)
     cluster = SimulatedCluster(lone, TraceReplay(rows), into)
     for second, share in shares:

@@ -1,4 +1,4 @@
-"""What a run is held against: everybody's fair share, and what everybody would have had alone with it."""
+"""The reference for a run: each client's fair share, and the times that it would have had alone with that share."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -14,35 +14,37 @@ from simulation.what_if.alone import LoneTimes, times_alone
 from simulation.what_if.capacity import capacity_of
 from simulation.what_if.fair_shares import FairShares, asks_of, window_of
 
-POINTS = 20  # of time at which service is compared
+POINTS = 20  # points in time at which service is compared
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The same for every configuration of a pool: it depends on the trace and the pool's capacity alone."""
+    """The reference for every configuration of a pool: it depends only on the trace and the pool's capacity."""
 
     shares: FairShares
     alone: Mapping[int, LoneTimes]  # by call number
 
     def within(self, records: Iterable[CallResult]) -> list[CallResult]:
-        """The calls that came while their clients asked for no more than their fair share."""
+        """Return the calls that arrived while their clients asked for at most their fair share."""
         return [record for record in records if self.shares.is_within(record.number)]
 
     def above(self, records: Iterable[CallResult]) -> list[CallResult]:
-        """The calls that came while their clients asked for more."""
+        """Return the calls that arrived while their clients asked for more than their fair share."""
         shares = self.shares
         return [record for record in records if record.number in shares.asks and not shares.is_within(record.number)]
 
     def slowdown(self, record: CallResult) -> float:
-        """How many times as long the call took as alone; infinite when it was answered alone, and here was not."""
+        """Return the latency relative to that alone; infinite when the call completes alone but did not in this run."""
         if not record.completed:
             return math.inf
         return (record.ended - record.arrival) / self.alone[record.number].latency
 
     def jain(self, run: SimulationRun) -> float:
-        """Jain's index of what each client has received of what its fair share has given it, the mean at POINTS times.
+        """Return Jain's index over the clients of service received relative to the fair share's, as a mean of POINTS
+        times.
 
-        Whoever asks for little and gets it counts like whoever asks for much and gets its share of it.
+        A client that asks for little and receives it counts the same as a client that asks for much and receives its
+        share.
         """
         records = [record for record in run.records if record.number in self.shares.asks and record.completed]
         indices = []
@@ -58,13 +60,13 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """A job: the baseline of a pool under a trace."""
+    """A simulation job: the baseline of a pool under a trace."""
 
     spec: ClusterSpec
     trace: TraceWorkload
 
     def run(self, ended: Ended | None = None) -> Baseline:
-        """See Job; raises InvalidRequest when such a worker takes none of the requests."""
+        """Return the baseline; see SimulationJob. Raises InvalidRequest when a worker accepts none of the requests."""
         rows = self.trace.rows()
         capacity, asks = capacity_of(self.spec, rows), asks_of(rows, self.spec.worker)
         shares = FairShares(asks, capacity, window_of(asks.values()))

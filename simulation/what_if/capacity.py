@@ -1,4 +1,4 @@
-"""How much service a pool gives when it never lacks work: the capacity that clients share."""
+"""The capacity of a pool, which clients share: its service rate while it always has work."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -12,14 +12,14 @@ from simulation.trace_replay import TraceReplay
 from simulation.trace_rows import TraceRow
 from simulation.what_if.fair_shares import asks_of
 
-FEWEST_CALLS = 300  # of the trace, or all
-MEASURED = 0.8  # of the service: at the end there is less and less work
-HALVINGS = 30  # of the time in which this service is received
-ROUNDS = 4  # times as many calls as the pool runs at once
+FEWEST_CALLS = 300  # calls of the trace to simulate, or all if there are fewer
+MEASURED = 0.8  # share of the service that is measured: near the end the pool runs out of work
+HALVINGS = 30  # steps of the bisection for the time by which this service is received
+ROUNDS = 4  # simulated calls per call that the pool can run at once
 
 
 class Backlog:
-    """A workload of `rows` in their order: `open_calls` at once, and the next one as soon as one of them has ended."""
+    """A workload of `rows` in order with `open_calls` open calls: the end of each call starts the next one."""
 
     def __init__(self, rows: Sequence[TraceRow], open_calls: int) -> None:
         self._calls = iter(TraceReplay([replace(row.at(0.0), after=()) for row in rows]).first())
@@ -38,12 +38,14 @@ class Backlog:
 
 
 def capacity_of(spec: ClusterSpec, rows: Sequence[TraceRow]) -> float:
-    """The pool's capacity under a trace's requests, in cost units per second; raises InvalidRequest when such a worker
-    takes none of them."""
+    """Return the pool's capacity under a trace's requests, in cost units per second.
+
+    Raises InvalidRequest when a worker accepts none of the requests.
+    """
     asks = asks_of(rows, spec.worker)
     if not asks:
         limits = f"max_prompt_tokens {spec.worker.max_prompt_tokens}, kv_tokens {spec.worker.kv_tokens}"
-        raise InvalidRequest(f"nothing was answered: all {len(rows)} requests are too long ({limits})")
+        raise InvalidRequest(f"no request was answered: all {len(rows)} requests are too long ({limits})")
     in_hand = spec.workers * spec.worker.max_running
     numbers = list(islice(asks, max(FEWEST_CALLS, ROUNDS * in_hand)))
     run_log = SimulatedCluster(spec, Backlog([rows[number - 1] for number in numbers], in_hand)).run()

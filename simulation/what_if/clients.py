@@ -1,4 +1,4 @@
-"""One configuration's table by client."""
+"""The table of one configuration by client."""
 
 from dataclasses import dataclass
 
@@ -11,8 +11,10 @@ HEADER = ("configuration", "client", "calls", "answered", "asked cost units", "c
 
 @dataclass(frozen=True, slots=True)
 class ClientRow:
-    """What became of one client: its calls, those answered, what it asked for in cost units, and the part of its calls
-    that came while it asked for no more than its fair share."""
+    """The results of one client: its calls, completed calls, the service that it asked for in cost units.
+
+    `within` is the share of its calls that arrived while it asked for at most its fair share.
+    """
 
     client: str
     calls: int
@@ -22,12 +24,12 @@ class ClientRow:
     waits: Waits
 
     def cells(self) -> tuple[object, ...]:
-        """In the order of HEADER, without the configuration."""
+        """Return the cells in the order of HEADER, without the configuration."""
         return (self.client, self.calls, self.answered, self.asked, self.within, *self.waits.cells())
 
 
 def by_client(run: SimulationRun, baseline: Baseline) -> list[ClientRow]:
-    """Whoever asked for most first."""
+    """Return a row per client; the client that asked for most service comes first."""
     calls: dict[str, list[CallResult]] = {}
     for record in run.records:
         calls.setdefault(record.client, []).append(record)

@@ -1,8 +1,8 @@
-"""What clients ask of a pool over time, and what of it is their fair share.
+"""The service that clients ask of a pool over time, and the part of it that is their fair share.
 
-Time is cut into windows. In each, the pool's capacity is shared out by water-filling over what clients ask for: what
-comes in the window, and what their fair share has left over from the windows before. All clients count the same. Asks
-are those of the trace, at its times: they are the same under every configuration.
+Time is cut into windows. In each window, water-filling divides the pool's capacity over the clients' demand: the demand
+that arrives in the window, and the demand that their fair shares did not cover in earlier windows. All clients have
+equal weight. The demand is that of the trace at the trace's times, so it is the same under every configuration.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ NOTHING_LEFT = 1e-6  # cost units
 
 @dataclass(frozen=True, slots=True)
 class ServiceDemand:
-    """What one call asks for at `second`, in cost units: its whole prompt, cached or not, and its output."""
+    """The demand of one call at `second`, in cost units: its whole prompt, cached or not, and its output."""
 
     client: str
     second: float
@@ -30,13 +30,13 @@ class ServiceDemand:
 
     @property
     def service(self) -> float:
-        """Both together."""
+        """The demand for prompt and output together, in cost units."""
         return self.prompt + self.output
 
     def received(self, first: float, ended: float, second: float) -> float:
-        """What of it is there by `second` if its first token came at `first` and it ended at `ended`.
+        """Return the part received by `second` if the first token came at `first` and the call ended at `ended`.
 
-        The prompt comes with that token, and the output evenly from there (VTC section 5.1).
+        The prompt counts at the first token, and the output is spread evenly from there (VTC section 5.1).
         """
         if second < first:
             return 0.0
@@ -44,7 +44,7 @@ class ServiceDemand:
 
 
 def asks_of(rows: Sequence[TraceRow], worker: WorkerSpec) -> dict[int, ServiceDemand]:
-    """By the number of the call that a row becomes; requests that no worker of this kind takes ask for nothing."""
+    """Return the demand of each row by call number; requests that exceed the worker's limits are left out."""
     cost = worker.make_cost()
     return {
         number: ServiceDemand(
@@ -59,13 +59,13 @@ def asks_of(rows: Sequence[TraceRow], worker: WorkerSpec) -> dict[int, ServiceDe
 
 
 def window_of(asks: Iterable[ServiceDemand]) -> float:
-    """Seconds of a window for such a trace."""
+    """Return the length of a window for such a trace, in seconds."""
     span = max((ask.second for ask in asks), default=0.0)
     return min(max(span / FEWEST_WINDOWS, SHORTEST_WINDOW), LONGEST_WINDOW)
 
 
 class FairShares:
-    """`asks` by call number, `capacity` in cost units per second, `window` in seconds."""
+    """Fair shares over time: `asks` by call number, `capacity` in cost units per second, `window` in seconds."""
 
     def __init__(self, asks: Mapping[int, ServiceDemand], capacity: float, window: float) -> None:
         self.asks = asks
@@ -76,23 +76,28 @@ class FairShares:
 
     @property
     def clients(self) -> list[str]:
-        """Who asks for anything, sorted."""
+        """The clients with any demand, sorted."""
         return sorted({ask.client for ask in self.asks.values()})
 
     @property
     def end(self) -> float:
-        """The end of the window in which the last call comes, seconds."""
+        """The end of the window in which the last call arrives, in seconds."""
         return self._count * self._window
 
     def is_within(self, number: int) -> bool:
-        """Whether this call comes while its client asks for no more than its fair share; no for one that asks nothing,
-        which nobody can serve."""
+        """Return whether the call arrives while its client asks for at most its fair share.
+
+        The result is False for a call without demand, which no worker accepts.
+        """
         ask = self.asks.get(number)
         return ask is not None and self._windows[int(ask.second / self._window)].is_met(ask.client)
 
     def entitlements(self, points: int) -> Iterator[tuple[float, dict[str, float]]]:
-        """What the fair shares have given each client that has asked so far, in cost units, by a second; at the ends of
-        `points` windows, evenly spread up to the last call, or of all if there are fewer."""
+        """Yield seconds, and the cost units that the fair shares have granted each client up to then.
+
+        The seconds are the ends of `points` windows that are evenly spread up to the last call, or of all windows if
+        there are fewer.
+        """
         given: dict[str, float] = {}
         for number, window in enumerate(self._windows[: self._count], start=1):
             for client in window.clients:
@@ -101,7 +106,10 @@ class FairShares:
                 yield number * self._window, dict(given)
 
     def shares(self, client: str, start: float) -> list[tuple[float, float]]:
-        """From when on, in seconds after `start`, what share of the pool is open to `client`; the last is all of it."""
+        """Return pairs of a time, in seconds after `start`, and the share of the pool open to `client` from then on.
+
+        The last share is the whole pool.
+        """
         first = int(start / self._window)
         whole = self.capacity * self._window
         shares = [
@@ -112,7 +120,7 @@ class FairShares:
 
 
 def _fill(asks: Sequence[ServiceDemand], capacity: float, window: float) -> Iterator[WaterFilling]:
-    """Window after window, until everybody has got everything."""
+    """Yield the allocation of each window until all demand is met."""
     coming: dict[int, list[ServiceDemand]] = {}
     for ask in asks:
         coming.setdefault(int(ask.second / window), []).append(ask)

@@ -1,4 +1,4 @@
-"""Why calls were refused."""
+"""The reasons for refused calls."""
 
 from collections import Counter
 
@@ -8,7 +8,7 @@ from simulation.spec import ClusterSpec
 
 
 def reasons(run: SimulationRun, spec: ClusterSpec) -> list[str]:
-    """Why calls were refused, and how many, with the limits that refused them."""
+    """Return each reason for refusals with the number of calls and the limit that refused them."""
     limits = {
         Outcome.REJECTED_TOO_LONG: f"max_prompt_tokens {spec.worker.max_prompt_tokens}, "
         f"kv_tokens {spec.worker.kv_tokens}",

@@ -1,4 +1,4 @@
-"""One configuration's row: what an operator compares."""
+"""The row of one configuration in the comparison for operators."""
 
 from dataclasses import dataclass
 
@@ -27,8 +27,12 @@ HEADER = (
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """`within` and `above` are the calls that came while their client asked for no more, or for more, than its fair
-    share of the pool. Gap and bound in cost units, of one worker; the bound is None where the policy promises none."""
+    """The results of one configuration on a workload.
+
+    `within` and `above` are the calls that arrived while their client asked for at most, or for more than, its fair
+    share of the pool. Gap and bound are in cost units of one worker; the bound is None where the policy guarantees
+    none.
+    """
 
     name: str
     within: Waits
@@ -36,7 +40,7 @@ class Summary:
     answered: int
     refused: int
     unanswered: tuple[str, ...]  # clients without an answered call
-    least_answered: float  # share of its calls, of the client for whom it is smallest
+    least_answered: float  # smallest share of answered calls of any client
     tokens: float
     service: float
     hits: float
@@ -47,15 +51,15 @@ class Summary:
 
     @property
     def judged(self) -> Waits:
-        """By whom the configuration is judged: by whoever asks for no more than its fair share.
+        """The calls by which the configuration is judged: those within their client's fair share.
 
-        By everybody where all always ask for more. Whoever waits longest is no measure: under a fair policy it is
-        whoever asks for most.
+        If there are none, all calls are above the share and these are judged. The longest wait is no measure: under a
+        fair policy it is that of the client with the largest demand.
         """
         return self.within if self.within.calls else self.above
 
     def cells(self) -> tuple[object, ...]:
-        """In the order of HEADER."""
+        """Return the cells in the order of HEADER."""
         return (
             *(self.name, self.within.calls, *self.within.cells(), self.above.calls, *self.above.cells()),
             *(self.answered, self.refused, self.least_answered, self.tokens, self.service, self.hits),
@@ -64,7 +68,7 @@ class Summary:
 
 
 def summarize(name: str, run: SimulationRun, baseline: Baseline) -> Summary:
-    """What became of everybody, also of those who got nothing."""
+    """Summarize a run over all clients, including those without any answer."""
     by_client: dict[str, list[CallResult]] = {}
     for record in run.records:
         by_client.setdefault(record.client, []).append(record)

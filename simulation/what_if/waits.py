@@ -1,4 +1,4 @@
-"""How long a group of calls took."""
+"""The waiting times of a group of calls."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,11 +12,10 @@ NAMES = ("TTFT mean s", "TTFT p99 s", "latency mean s", "latency p99 s", "slowdo
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Of `calls` calls that could be served: seconds from arrival to first token and to the end, and the slowdown over
-    the isolated baseline.
+    """Times of `calls` calls that could be served: seconds to the first token and to the end, and slowdown.
 
-    Means are of those that were answered; in percentiles one that was refused is infinite. All are infinite when nobody
-    was answered, and for no calls at all.
+    The slowdown is relative to the isolated baseline. Means cover the completed calls; in percentiles a refused call
+    counts as infinite. All values are infinite when no call completed or the group is empty.
     """
 
     calls: int
@@ -28,14 +27,14 @@ class Waits:
     slowdown_p99: float
 
     def cells(self) -> tuple[float | None, ...]:
-        """In the order of NAMES; nothing for no calls."""
+        """Return the cells in the order of NAMES; for an empty group all are None."""
         times = (self.ttft_mean, self.ttft_p99, self.latency_mean, self.latency_p99)
         figures = (*times, self.slowdown_mean, self.slowdown_p99)
         return figures if self.calls else (None,) * len(figures)
 
 
 def waits_of(records: Sequence[CallResult], baseline: Baseline) -> Waits:
-    """Those without a baseline, which nobody could serve, are left out."""
+    """Return the waiting times of `records` without the calls that have no baseline, which no worker accepts."""
     served = [record for record in records if record.number in baseline.alone]
     ttft, latency, slowdown = (_seen(served, of) for of in (_ttft, _latency, baseline.slowdown))
     return Waits(len(served), *(figure for seen in (ttft, latency, slowdown) for figure in (_mean(seen), _p99(seen))))
@@ -60,5 +59,5 @@ def _mean(seen: Sequence[float]) -> float:
 
 
 def _p99(seen: Sequence[float]) -> float:
-    """The least that 99 of 100 stay within: with infinite values there is nothing to interpolate."""
+    """Return the nearest-rank 99th percentile: interpolation is impossible with infinite values."""
     return sorted(seen)[math.ceil(0.99 * len(seen)) - 1] if seen else math.inf

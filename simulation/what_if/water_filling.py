@@ -1,7 +1,7 @@
-"""Max-min fair allocation of one capacity over what clients ask for, by water-filling.
+"""Max-min fair allocation of one capacity over clients' demand, by water-filling.
 
-Everybody gets what they ask for or, if that is less, the level: the same for all whose asks are not met, and as high as
-the capacity allows (Bertsekas and Gallager, Data Networks, section 6.5.2).
+Each client gets the smaller of its demand and the level. The level is the same for all clients whose demand is not met,
+and as high as the capacity allows (Bertsekas and Gallager, Data Networks, section 6.5.2).
 """
 
 import math
@@ -11,42 +11,42 @@ from itertools import accumulate
 
 
 class WaterFilling:
-    """The allocation of `capacity` over `asks`, by client; both in cost units and above 0."""
+    """The allocation of `capacity` over `asks` by client; both are in cost units and above 0."""
 
     def __init__(self, asks: Mapping[str, float], capacity: float) -> None:
         self._asks = asks
         self._capacity = capacity
         self._ordered = sorted(asks.values())
-        self._met = list(accumulate(self._ordered, initial=0.0))  # the sum of the first so many asks
+        self._met = list(accumulate(self._ordered, initial=0.0))  # prefix sums of the ordered asks
         self.level = self._level(self._used)
 
     @property
     def clients(self) -> Iterable[str]:
-        """Who asks for something."""
+        """The clients with demand in this window."""
         return self._asks
 
     def granted(self, client: str) -> float:
-        """What `client` gets of the capacity, cost units."""
+        """Return the part of the capacity that `client` gets, in cost units."""
         return min(self._asks.get(client, 0.0), self.level)
 
     def is_met(self, client: str) -> bool:
-        """Whether `client` asks for no more than its fair share."""
+        """Return whether `client` asks for at most its fair share."""
         return self._asks.get(client, 0.0) <= self.level
 
     def open_to(self, client: str) -> float:
-        """The most that `client` would get, whatever it asked for, while the others ask for what they do."""
+        """Return the most that `client` could get with any demand, while the demand of the others stays the same."""
         ask = self._asks.get(client, 0.0)
         level = self._level(lambda level: self._used(level) - min(ask, level) + level)
-        # Above all asks, the capacity that the others leave.
+        # If the level is above all asks, the client can get the capacity that the others leave.
         return self._capacity - (self._met[-1] - ask) if level == math.inf else level
 
     def _used(self, level: float) -> float:
-        """What all get together if the level is this."""
+        """Return the capacity that all clients use together at this level."""
         met = bisect_left(self._ordered, level)
         return self._met[met] + (len(self._ordered) - met) * level
 
     def _level(self, used: Callable[[float], float]) -> float:
-        """Where `used`, which is linear between two asks, reaches the capacity; infinite if that is above all asks."""
+        """Return the level at which `used`, linear between two asks, equals the capacity; infinite above all asks."""
         above = bisect_left(self._ordered, self._capacity, key=used)
         if above == len(self._ordered):
             return math.inf

@@ -166,7 +166,7 @@ def test_options_of_the_worker_change_what_is_simulated(tmp_path: Path) -> None:
             "--kv-tokens: 1000000 take 131.1 GB beside 16.1 GB of weights: a100-80g has 80",
         ),
         (("--profile", "p.json", "--gpu", "h100"), "--profile: stands for GPU and model: leave out --gpu h100"),
-        (("--trace", "none.csv"), "no trace none.csv"),
+        (("--trace", "none.csv"), "there is no trace none.csv"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(
@@ -236,7 +236,7 @@ def test_what_is_no_profile_is_named(trace: str, tmp_path: Path, capsys: pytest.
 def test_a_run_that_answers_nothing_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace = str(write_log(tmp_path / "log.jsonl", requests(1, words=400)))
     assert simulate(trace, tmp_path / "out", "--kv-tokens", "64") == 1
-    assert "nothing was answered: all 1 requests are too long" in capsys.readouterr().err
+    assert "no request was answered: all 1 requests are too long" in capsys.readouterr().err
 
 
 def test_without_matplotlib_the_numbers_are_written(

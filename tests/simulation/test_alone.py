@@ -72,7 +72,7 @@ def test_capacity_is_what_a_pool_gives_that_never_lacks_work(tmp_path: Path) -> 
 
 
 def test_a_trace_of_which_nothing_can_be_served_has_no_capacity(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match="nothing was answered: all 1 requests are too long"):
+    with pytest.raises(InvalidRequest, match="no request was answered: all 1 requests are too long"):
         capacity_of(POOL, trace(tmp_path, (0.0, "a", 3000, 1)).rows())
 
 

@@ -32,7 +32,7 @@ def test_servegens_parameters_become_requests_at_their_rates_and_lengths(tmp_pat
     )
     rows, left_out = read(path)
     assert {row.client for row in rows} == {"client-7"}, "not all is known of 8's and 9's lengths"
-    assert left_out == (f"{path}: 2 of 3 clients, without lengths, are left out",)
+    assert left_out == (f"{path}: 2 of 3 clients are left out: they have no lengths",)
     assert sum(row.arrival < 600 for row in rows) == pytest.approx(600, rel=0.2)
     assert sum(row.arrival >= 600 for row in rows) == pytest.approx(1200, rel=0.2)
     assert {row.output_tokens for row in rows} == {5000}

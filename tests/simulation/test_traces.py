@@ -33,7 +33,7 @@ def test_runs_of_blocks_have_their_length(tmp_path: Path) -> None:
 
 def test_blocks_need_a_size_that_is_known_or_told(tmp_path: Path) -> None:
     path = trace(tmp_path / "mine.csv", "0.0,,a,,,,320,5,7+2")
-    with pytest.raises(InvalidRequest, match=r"mine\.csv, line 2: blocks: nobody knows how many tokens"):
+    with pytest.raises(InvalidRequest, match=r"mine\.csv, line 2: blocks: the block size of this trace is unknown"):
         read(path)
     [row] = read(path, block_tokens=128).rows
     assert (ids(row), row.block_tokens) == ([7, 8], 128)
@@ -147,7 +147,7 @@ def test_times_count_from_the_first_and_do_not_span_months(tmp_path: Path) -> No
     path = trace(tmp_path / "mine.csv", "1767225600,,a,,,,9,1,", "1767225640,,a,,,,9,1,")
     assert [row.arrival for row in TraceWorkload(path, speed=4.0).rows()] == [0.0, 10.0]
     path = trace(tmp_path / "mine.csv", "0,,a,,,,9,1,", "1767225640,,a,,,,9,1,")
-    with pytest.raises(InvalidRequest, match=r"mine\.csv: the requests span 20,454 days, at most 31"):
+    with pytest.raises(InvalidRequest, match=r"mine\.csv: the requests span 20,454 days, but at most 31"):
         TraceWorkload(path).rows()
     assert len(TraceWorkload(path, limit=1).rows()) == 1
 
