@@ -6,8 +6,9 @@ READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo up test test-fast attack simulate-faults lint format protos build clean
-# One process of tests for each core, up to four; each computes with one thread, or they would take turns at every core.
-PYTEST = OMP_NUM_THREADS=1 $(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist worksteal
+# One process of tests for each core, up to four, that computes with one thread. The tests start hundreds of services, which
+# find their code compiled.
+PYTEST = env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist worksteal
 SEEDS ?= 1000
 ATTACKS ?= --rounds 1000 --fuzzed 1000000 --calls 100000 --users 10000 --frames 20000
 

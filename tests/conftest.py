@@ -1,5 +1,6 @@
 """Fixtures for all tests: service processes that are never left behind."""
 
+import gc
 from collections.abc import Iterator
 from concurrent import futures
 from pathlib import Path
@@ -27,6 +28,12 @@ settings.load_profile("any-machine")
 STARTING_SERVICES = {
     "start_service", "stack", "pair", "cluster", "gateway", "shared", "shared_channel", "exposed", "attacked", "served",
 }  # fmt: skip
+
+
+def pytest_collection_finish() -> None:
+    """Spare every later collection of cycles a look at what stays: modules, torch's among them, and the tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their markers

@@ -44,8 +44,6 @@ class Process:
 
     def __init__(self, module: str, log: Path, settings: dict[str, object]) -> None:
         self._log = log
-        self._lines: list[dict[str, Any]] = []
-        self._read = 0  # bytes of the log that `_lines` holds
         environment = {variable(SERVICES[module], key): str(value) for key, value in settings.items()}
         with log.open("wb") as stderr:
             self._popen = subprocess.Popen(
@@ -174,14 +172,15 @@ class Stack:
             self.await_workers(inference_pb2_grpc.InferenceStub(channel))
         return gateway
 
-    def await_workers(self, stub: inference_pb2_grpc.InferenceStub) -> None:
-        """Wait until the gateway behind `stub` knows every worker."""
+    def await_workers(self, stub: inference_pb2_grpc.InferenceStub, number: int | None = None) -> None:
+        """Wait until the gateway behind `stub` knows `number` workers and models, or all of them."""
+        wanted = sum(self._models.values()) if number is None else number
 
-        def all_known() -> bool:
+        def known() -> bool:
             models = stub.ListModels(inference_pb2.ListModelsRequest(), wait_for_ready=True).models
-            return sum(model.workers for model in models) == sum(self._models.values())
+            return sum(model.workers for model in models) == wanted
 
-        eventually(all_known, "the gateway knows every worker")
+        eventually(known, f"the gateway knows {wanted} workers")
 
     def status(self) -> scheduler_pb2.StatusResponse:
         """What the scheduler knows."""

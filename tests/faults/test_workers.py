@@ -104,11 +104,14 @@ def test_talking_but_without_steps(tmp_path: Path) -> None:
     stack = Stack(tmp_path, step_timeout=0.5)
     try:
         stack.worker("a", fake_step_seconds=300)
+        stack.worker("b")
         gateway = stack.gateway(throttle="none")
+        stack.workers["b"].pause()  # so that the call goes to the other one
         with caller(gateway.address) as stub:
-            call = stub.Generate(request_for("Tell me", 10), timeout=60)
+            stack.await_workers(stub, 1)
+            call = stub.Generate(request_for("Tell me", 10), timeout=120)
             eventually(lambda: not stack.status().cluster.members, "it counts as absent")
-            stack.worker("b")
+            stack.workers["b"].resume()
             responses = list(call)
         assert responses[0].accepted.worker == "b"
         ended = gateway.wait_for("call ended")
