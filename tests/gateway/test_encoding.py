@@ -74,7 +74,7 @@ async def admission(tokenizer: HeldTokenizer) -> AsyncIterator[Admission]:
         cluster=cluster,
         tenants=Tenants.load(""),
         throttling=Throttling("none", Profiles(), SECRET, None, lambda _: None, 1),
-        streams=OpenCallLimiter(per_client=100, total=1000),
+        open_calls=OpenCallLimiter(per_client=100, total=1000),
         cache_scope=CACHE_SCOPES["user"],
     )
     await cluster.close()
