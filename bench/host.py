@@ -17,6 +17,7 @@ import torch
 
 from bench.engine import BLOCK, KV_TOKENS, PROMPT_TOKENS, make_batcher, make_request
 from bench.machine import describe
+from fairlead.v1 import worker_pb2
 from local_worker.core.batch import Batch, CompletedStep, StepResult
 from local_worker.core.job import Job
 from local_worker.core.output_text import OutputText
@@ -25,6 +26,7 @@ from local_worker.engine.kv import LayerShape, PagedKV
 from local_worker.engine.model_files import resolve
 from local_worker.engine.page_tables import PageTables
 from local_worker.loop import EngineLoop
+from local_worker.messages import add_events
 from local_worker.step_events import StepEvents
 from local_worker.tokenizer import HuggingFaceTokenizer
 from serving.model_name import BUILT_IN
@@ -82,7 +84,9 @@ def measure(batch: int, tokenizer: HuggingFaceTokenizer) -> dict[str, float]:
 
     def deliver(out: StepEvents) -> None:
         nonlocal left
-        left -= sum(len(events.ended) for events in out.events.values())
+        for events in out.events.values():
+            add_events(worker_pb2.StepEvents(), events)
+            left -= len(events.ended)
         if not left:
             done.set()
 

@@ -10,6 +10,8 @@ import grpc
 
 from fairlead.rpc.cancellation import reraise_cancellation
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
+from local_worker.attempt import AttemptAccepted, AttemptEnded
+from local_worker.messages import to_accepted, to_request_end
 from local_worker.step_events import ClientAccountReport, StepEvents
 from local_worker.worker_snapshot import WorkerSnapshot, to_proto
 from serving.blocks import pack_digests
@@ -47,8 +49,8 @@ class SchedulerAttachment:
         self._services: dict[str, ClientAccountReport] = {}  # to be told, the longest untold first
         # Digest -> parent, or None when evicted: the last word per digest, however many turns one report covers.
         self._blocks: dict[int, int | None] = {}
-        self._accepted: list[scheduler_pb2.AcceptedRequest] = []
-        self._ended: list[scheduler_pb2.RequestEnd] = []
+        self._accepted: list[AttemptAccepted] = []
+        self._ended: list[AttemptEnded] = []
         self._news = asyncio.Event()
         self._attached = False
 
@@ -127,8 +129,8 @@ class SchedulerAttachment:
 
     def _take_progress(self) -> scheduler_pb2.Progress:
         progress = scheduler_pb2.Progress(
-            accepted=self._accepted,
-            ended=self._ended,
+            accepted=map(to_accepted, self._accepted),
+            ended=map(to_request_end, self._ended),
             evicted=pack_digests([digest for digest, parent in self._blocks.items() if parent is None]),
             cached=to_proto((digest, parent) for digest, parent in self._blocks.items() if parent is not None),
         )

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from fairlead.v1 import worker_pb2
+from local_worker.attempt import Submission
 from local_worker.step_events import Sink
 
 
@@ -21,7 +22,7 @@ class Backend(Encoder, Protocol):
     """Tokenizes prompts, schedules requests and computes them.
 
     Whatever happens it hands over as Outboxes, in order: events of the requests by the sink that submitted them, the
-    load, cached and evicted blocks, accounts. A request that was submitted ends with exactly one Ended event. Commands
+    load, cached and evicted blocks, accounts. A request that was submitted ends with exactly one AttemptEnded. Commands
     return at once.
     """
 
@@ -31,7 +32,7 @@ class Backend(Encoder, Protocol):
     def stop(self) -> None:
         """Finish the steps under way and return; nothing is handed over afterwards."""
 
-    def submit(self, sink: Sink, submit: worker_pb2.Submit) -> None:
+    def submit(self, sink: Sink, submission: Submission) -> None:
         """Take on a request, whose events go to `sink`.
 
         Raises InvalidRequest, or Unavailable for a model that is not served here, and then has changed nothing.

@@ -10,8 +10,10 @@ import grpc
 from fairlead.errors import FairleadError
 from fairlead.outcomes import Outcome
 from fairlead.v1 import worker_pb2, worker_pb2_grpc
+from local_worker.attempt import AttemptEnded, AttemptEvents
 from local_worker.backend import Backend, Encoder
 from local_worker.fair_executor import FairExecutor
+from local_worker.messages import add_events, submission_from
 from local_worker.step_events import Sink, StepEvents
 from serving.rpc.coalescing_writer import CoalescingWriter
 
@@ -24,9 +26,9 @@ class GatewaySession:
     def __init__(self) -> None:
         self.writer = CoalescingWriter(worker_pb2.StepEvents)
 
-    def put(self, events: worker_pb2.StepEvents) -> None:
+    def put(self, events: AttemptEvents) -> None:
         """Have `events` written after those before them."""
-        self.writer.pending.MergeFrom(events)
+        add_events(self.writer.pending, events)
         self.writer.flush()
 
 
@@ -79,7 +81,7 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
             self._refuse(session, submit, Outcome.UNAVAILABLE, "the worker is draining")
             return
         try:
-            self._backend.submit(session, submit)
+            self._backend.submit(session, submission_from(submit))
         except FairleadError as error:
             self._refuse(session, submit, error.outcome, error.message)
             return
@@ -87,9 +89,7 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         self._idle.clear()
 
     def _refuse(self, session: GatewaySession, submit: worker_pb2.Submit, outcome: Outcome, message: str) -> None:
-        events = worker_pb2.StepEvents()
-        events.ended.add(request_id=submit.request_id, attempt=submit.attempt, outcome=outcome.value, message=message)
-        session.put(events)
+        session.put(AttemptEvents(ended=[AttemptEnded(submit.request_id, submit.attempt, outcome, message=message)]))
 
     async def drain(self) -> None:
         """Refuse new requests from now on; return when none is left."""

@@ -1,21 +1,17 @@
-"""What one turn of the engine loop has to say to everybody, as messages: to gateways, schedulers, metrics."""
+"""What one turn of the engine loop has to say to everybody: to gateways, schedulers, metrics."""
 
-import time
 from collections import defaultdict
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from fairlead.token_ids import pack_ids
-from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
-from local_worker.core.batch import SampledLogprobs
+from local_worker.attempt import AttemptAccepted, AttemptEnded, AttemptEvents, AttemptStarted, AttemptTokens
 from local_worker.core.batcher import Batcher
 from local_worker.core.job import Job, JobEnded, JobEvents
 from local_worker.core.prefix_cache import Link
 from serving.cost import MICRO, WEIGHT_ONE
 
 Sink = Hashable  # whoever receives a job's events: one per gateway session
-NANO = 1_000_000_000
 
 
 class ClientAccountReport(NamedTuple):
@@ -29,28 +25,46 @@ class ClientAccountReport(NamedTuple):
     running: int
 
 
+class EngineLoad(NamedTuple):
+    """How loaded the engine is; fields and units are those of `Load` in scheduler.proto."""
+
+    running: int = 0
+    waiting: int = 0
+    kv_tokens_used: int = 0
+    step_seconds: float = 0.0
+    fairness_gap: float = 0.0
+    fairness_bound: float = 0.0
+    service_rate: float = 0.0
+    recomputed_tokens: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepEvents:
     """What one turn of the loop has to say."""
 
-    events: dict[Sink, worker_pb2.StepEvents] = field(default_factory=dict)
-    accepted: list[scheduler_pb2.AcceptedRequest] = field(default_factory=list)
-    ended: list[scheduler_pb2.RequestEnd] = field(default_factory=list)
+    events: dict[Sink, AttemptEvents] = field(default_factory=dict)
+    accepted: list[AttemptAccepted] = field(default_factory=list)
     cached: tuple[Link, ...] = ()
     evicted: tuple[int, ...] = ()
-    load: scheduler_pb2.Load = field(default_factory=scheduler_pb2.Load)  # without services
+    load: EngineLoad = field(default_factory=EngineLoad)
     services: list[ClientAccountReport] = field(default_factory=list)  # of clients whose accounts changed
     oldest_queued_at: float | None = None  # the loop's clock
     healthy: bool = True
 
+    @property
+    def ended(self) -> list[AttemptEnded]:
+        """The attempts that have ended, whoever is told of them."""
+        return [end for events in self.events.values() for end in events.ended]
+
 
 def make_outbox(events: JobEvents[Sink], batcher: Batcher, step_seconds: float, healthy: bool) -> StepEvents:
-    """Return the messages for `events`, with what has changed in the batcher since the last call."""
+    """Return what is to be told of `events`, with what has changed in the batcher since the last call."""
     cached, evicted = batcher.cache.take_events()
     return StepEvents(
         events=_by_sink(events),
         accepted=[_accepted(job) for job in events.accepted],
-        ended=[_request_end(end.job) for end in events.ended],
         cached=cached,
         evicted=evicted,
         load=_load(batcher, step_seconds),
@@ -60,94 +74,53 @@ def make_outbox(events: JobEvents[Sink], batcher: Batcher, step_seconds: float, 
     )
 
 
-def _by_sink(events: JobEvents[Sink]) -> dict[Sink, worker_pb2.StepEvents]:
-    messages: defaultdict[Sink, worker_pb2.StepEvents] = defaultdict(worker_pb2.StepEvents)
+def _by_sink(events: JobEvents[Sink]) -> dict[Sink, AttemptEvents]:
+    told: defaultdict[Sink, AttemptEvents] = defaultdict(AttemptEvents)
     for job, service in events.started:
-        messages[job.owner].started.add(
-            request_id=job.request.id,
-            attempt=job.attempt,
-            cached_tokens=job.request.cached,
-            service=service / MICRO,
-        )
+        request = job.request
+        told[job.owner].started.append(AttemptStarted(request.id, job.attempt, request.cached, service))
     for job, tokens, text, logprobs, service in events.tokens:
-        messages[job.owner].tokens.add(
-            request_id=job.request.id,
-            attempt=job.attempt,
-            token_ids=pack_ids(tokens),
-            text=text,
-            logprobs=[_logprobs(logprobs)] if logprobs else (),
-            service=service / MICRO,
-        )
+        told[job.owner].tokens.append(AttemptTokens(job.request.id, job.attempt, tokens, text, logprobs, service))
     for end in events.ended:
-        _add_ended(messages[end.job.owner], end)
-    return dict(messages)
+        told[end.job.owner].ended.append(_attempt_ended(end))
+    return dict(told)
 
 
-def _add_ended(message: worker_pb2.StepEvents, end: JobEnded[Sink]) -> None:
-    job = end.job
-    message.ended.add(
-        request_id=job.request.id,
-        attempt=job.attempt,
-        outcome=end.outcome.value,
-        finish_reason=end.reason.value if end.reason is not None else 0,
-        message=end.message,
-        usage=_usage(job),
-        timings=_timings(job),
-        text=end.text,
-    )
-
-
-def _usage(job: Job[Sink]) -> common_pb2.Usage:
-    """Tokens of this attempt."""
-    request = job.request
-    return common_pb2.Usage(
+def _attempt_ended(end: JobEnded[Sink]) -> AttemptEnded:
+    job, request = end.job, end.job.request
+    return AttemptEnded(
+        request.id,
+        job.attempt,
+        end.outcome,
+        end.reason,
+        end.message,
+        end.text,
         prompt_tokens=request.prompt_tokens,
         cached_tokens=request.cached,
         output_tokens=request.output_tokens,
-        service=request.service / MICRO,
+        service=request.service,
+        queued_at=job.queued_at,
+        started_at=job.started_at,
+        first_token_at=job.first_token_at,
+        ended_at=job.ended_at,
     )
 
 
-def _timings(job: Job[Sink]) -> common_pb2.Timings:
-    """The worker's part of the call's timings. All are read from one clock, so that they are in order."""
-    unix = time.time_ns() - time.monotonic_ns()
-
-    def at(seconds: float | None) -> int:
-        return unix + int(seconds * NANO) if seconds is not None else 0
-
-    return common_pb2.Timings(
-        queued=at(job.queued_at),
-        scheduled=at(job.started_at),
-        first_token=at(job.first_token_at),
-        finished=at(job.ended_at),
-    )
-
-
-def _accepted(job: Job[Sink]) -> scheduler_pb2.AcceptedRequest:
+def _accepted(job: Job[Sink]) -> AttemptAccepted:
     request = job.request
-    return scheduler_pb2.AcceptedRequest(
+    return AttemptAccepted(
         request_id=request.id,
         attempt=job.attempt,
         client=request.client,
+        model=request.model,
         prompt_tokens=request.prompt_tokens - request.seed_position,
         weight=request.weight / WEIGHT_ONE,
-        model=request.model,
     )
 
 
-def _request_end(job: Job[Sink]) -> scheduler_pb2.RequestEnd:
-    return scheduler_pb2.RequestEnd(
-        request_id=job.request.id,
-        attempt=job.attempt,
-        started=job.started_at is not None,
-        output_tokens=job.request.output_tokens,
-    )
-
-
-def _load(batcher: Batcher, step_seconds: float) -> scheduler_pb2.Load:
-    """How loaded the worker is; without services."""
+def _load(batcher: Batcher, step_seconds: float) -> EngineLoad:
     ledger = batcher.ledger
-    return scheduler_pb2.Load(
+    return EngineLoad(
         running=batcher.running,
         waiting=batcher.waiting,
         kv_tokens_used=batcher.cache.tokens_used,
@@ -174,11 +147,3 @@ def _services(batcher: Batcher) -> list[ClientAccountReport]:
         )
         for account, balance in batcher.take_changed_accounts()
     ]
-
-
-def _logprobs(logprobs: SampledLogprobs) -> common_pb2.TokenLogprobs:
-    return common_pb2.TokenLogprobs(
-        logprob=logprobs.logprob,
-        top_ids=[token for token, _ in logprobs.top],
-        top_logprobs=[value for _, value in logprobs.top],
-    )

@@ -4,7 +4,9 @@ import time
 from collections.abc import Callable, Iterable
 
 from fairlead.v1 import scheduler_pb2
-from local_worker.step_events import ClientAccountReport, StepEvents
+from local_worker.attempt import AttemptAccepted
+from local_worker.messages import to_accepted
+from local_worker.step_events import ClientAccountReport, EngineLoad, StepEvents
 from serving.blocks import runs
 from serving.bounded_client_map import MOST_IDLE, BoundedClientMap
 
@@ -28,12 +30,12 @@ class WorkerSnapshot:
         self.draining = False
         self.services: BoundedClientMap[str, ClientAccountReport] = BoundedClientMap(most_idle)
         self._hello = hello
-        self._load = scheduler_pb2.Load()
+        self._load = EngineLoad()
         self._oldest: float | None = None
         self._rests_until = 0.0
         self._delivered_at = 0.0
         self._cached: dict[int, int] = {}  # digest -> parent, of every cached block, parents first
-        self._requests: dict[tuple[str, int], scheduler_pb2.AcceptedRequest] = {}  # waiting and running
+        self._requests: dict[tuple[str, int], AttemptAccepted] = {}  # waiting and running
 
     def deliver(self, out: StepEvents) -> None:
         """Take in one turn of the engine loop."""
@@ -66,13 +68,12 @@ class WorkerSnapshot:
         hello = scheduler_pb2.Hello()
         hello.CopyFrom(self._hello)
         hello.cached.extend(to_proto(self._cached.items()))
-        hello.requests.extend(self._requests.values())
+        hello.requests.extend(map(to_accepted, self._requests.values()))
         return hello
 
     def load(self) -> scheduler_pb2.Load:
         """How loaded the worker is now; without services."""
-        load = scheduler_pb2.Load()
-        load.CopyFrom(self._load)
+        load = scheduler_pb2.Load(**self._load._asdict())
         now = time.monotonic()
         load.draining = self.draining or now < self._rests_until
         load.queue_seconds = 0.0 if self._oldest is None else now - self._oldest

@@ -5,9 +5,12 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from fairlead.outcomes import Outcome
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from local_worker.attachment import MOST_SERVICES, SchedulerAttachment
-from local_worker.step_events import ClientAccountReport, StepEvents
+from local_worker.attempt import AttemptAccepted, AttemptEnded, AttemptEvents
+from local_worker.messages import to_accepted
+from local_worker.step_events import ClientAccountReport, EngineLoad, StepEvents
 from local_worker.worker_snapshot import WorkerSnapshot
 from serving.blocks import pack_digests
 from serving.rpc.server import Server
@@ -51,7 +54,7 @@ class Teller:
     def __init__(self, scheduler: str, inventory: WorkerSnapshot) -> None:
         self.inventory = inventory
         self.attachment = SchedulerAttachment(
-            scheduler=scheduler, secret=SECRET, inventory=inventory, drain=lambda: None, flush=lambda: None
+            scheduler=scheduler, secret=SECRET, snapshot=inventory, drain=lambda: None, flush=lambda: None
         )
 
     def deliver(self, out: StepEvents) -> None:
@@ -96,12 +99,16 @@ async def test_a_worker_that_rests_asks_again_by_itself(attached: tuple[Listener
     await listener.load(lambda load: not load.draining)
 
 
+def accepted(name: str) -> AttemptAccepted:
+    return AttemptAccepted(name, 1, "ann", "m", prompt_tokens=10, weight=1.0)
+
+
 async def test_events_come_as_they_happen_and_the_last_word_counts(attached: tuple[Listener, Teller]) -> None:
     listener, teller = attached
     async with asyncio.timeout(WAIT):
         assert (await listener.reports.get()).hello.worker == "w"
         await listener.load(lambda load: True)
-        key = scheduler_pb2.AcceptedRequest(request_id="r", attempt=1)
+        key = accepted("r")
         teller.deliver(StepEvents(cached=((1, 0), (2, 1), (5, 0)), evicted=(), accepted=[key]))
         teller.deliver(StepEvents(cached=((3, 2),), evicted=(5,)))
         while not (report := await listener.reports.get()).HasField("progress"):
@@ -109,23 +116,23 @@ async def test_events_come_as_they_happen_and_the_last_word_counts(attached: tup
     (run,) = report.progress.cached
     assert (run.parent, run.digests) == (0, pack_digests([1, 2, 3]))
     assert report.progress.evicted == pack_digests([5])
-    assert list(report.progress.accepted) == [key]
+    assert list(report.progress.accepted) == [to_accepted(key)]
 
 
 async def test_a_new_stream_begins_with_what_is_cached_and_running(
     attached: tuple[Listener, Teller],
 ) -> None:
     listener, teller = attached
-    keys = [scheduler_pb2.AcceptedRequest(request_id=name, attempt=1) for name in "ab"]
-    ended = scheduler_pb2.RequestEnd(request_id="a", attempt=1)
+    keys = [accepted(name) for name in "ab"]
+    ended = AttemptEvents(ended=[AttemptEnded("a", 1, Outcome.COMPLETED)])
     async with asyncio.timeout(WAIT):
         await listener.load(lambda load: True)
         teller.deliver(StepEvents(cached=((1, 0), (2, 1), (4, 1)), evicted=(), accepted=keys))
-        teller.deliver(StepEvents(cached=(), evicted=(2,), ended=[ended]))
+        teller.deliver(StepEvents(cached=(), evicted=(2,), events={"gateway": ended}))
         listener.hang_up.set()
         while not (report := await listener.reports.get()).HasField("hello") or not report.hello.requests:
             pass
-    assert list(report.hello.requests) == [keys[1]]
+    assert list(report.hello.requests) == [to_accepted(keys[1])]
     assert [(run.parent, run.digests) for run in report.hello.cached] == [(0, pack_digests([1, 4]))]
 
 
@@ -167,7 +174,7 @@ def test_of_idle_clients_the_latest_are_remembered() -> None:
 
 async def test_requests_without_steps_are_told(attached: tuple[Listener, Teller]) -> None:
     listener, teller = attached
-    teller.deliver(StepEvents(load=scheduler_pb2.Load(running=1)))
+    teller.deliver(StepEvents(load=EngineLoad(running=1)))
     await listener.load(lambda load: load.stalled_seconds > 0.1)
-    teller.deliver(StepEvents(load=scheduler_pb2.Load()))
+    teller.deliver(StepEvents(load=EngineLoad()))
     await listener.load(lambda load: load.stalled_seconds == 0)

@@ -9,7 +9,9 @@ import pytest
 from fairlead.errors import InvalidRequest
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.prompt import as_prompt
+from fairlead.token_ids import unpack_ids
 from fairlead.v1 import worker_pb2, worker_pb2_grpc
+from local_worker.attempt import AttemptEnded, AttemptEvents, AttemptTokens, Submission
 from local_worker.backend import Backend
 from local_worker.fair_executor import FairExecutor
 from local_worker.service import TokenizerService, WorkerService
@@ -40,13 +42,13 @@ class Echo:
     def encode(self, request: worker_pb2.EncodeRequest) -> worker_pb2.EncodeResponse:
         return worker_pb2.EncodeResponse(token_ids=request.prompt.text.encode())
 
-    def submit(self, sink: Sink, submit: worker_pb2.Submit) -> None:
-        if not submit.token_ids:
+    def submit(self, sink: Sink, submission: Submission) -> None:
+        if not submission.token_ids:
             raise InvalidRequest("must hold at least 1 token, got 0", "token_ids")
-        key = sink, submit.request_id, submit.attempt
+        key = sink, submission.request_id, submission.attempt
         self.here[key] = None
-        if submit.token_ids != STAYS:
-            asyncio.get_running_loop().call_soon(self._end, key, Outcome.COMPLETED, submit.token_ids)
+        if submission.token_ids != STAYS:
+            asyncio.get_running_loop().call_soon(self._end, key, Outcome.COMPLETED, submission.token_ids)
 
     def abort(self, sink: Sink, request_id: str, attempt: int) -> None:
         if (sink, request_id, attempt) in self.here:
@@ -60,12 +62,9 @@ class Echo:
     def _end(self, key: tuple[Sink, str, int], outcome: Outcome, tokens: bytes) -> None:
         del self.here[key]
         sink, request_id, attempt = key
-        events = worker_pb2.StepEvents()
+        events = AttemptEvents(ended=[AttemptEnded(request_id, attempt, outcome, FinishReason.STOP)])
         if tokens:
-            events.tokens.add(request_id=request_id, attempt=attempt, token_ids=tokens, text=tokens.decode())
-        events.ended.add(
-            request_id=request_id, attempt=attempt, outcome=outcome.value, finish_reason=FinishReason.STOP.value
-        )
+            events.tokens.append(AttemptTokens(request_id, attempt, unpack_ids(tokens), tokens.decode(), None, 0))
         self.service.deliver(StepEvents(events={sink: events}))
 
 
@@ -152,6 +151,6 @@ async def test_steps_that_are_faster_than_the_stream_share_a_message_and_keep_th
     await until_ended(call, 1)
     ((sink, _, _),) = echo.here
     for number in range(100):  # in one tick of the event loop: nothing is written meanwhile
-        tokens = worker_pb2.Tokens(request_id="stays", token_ids=bytes([number]))
-        echo.service.deliver(StepEvents(events={sink: worker_pb2.StepEvents(tokens=[tokens])}))
+        tokens = AttemptTokens("stays", 0, [number], "", None, 0)
+        echo.service.deliver(StepEvents(events={sink: AttemptEvents(tokens=[tokens])}))
     assert [tokens.token_ids[0] for tokens in (await next_events(call)).tokens] == list(range(100))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from fairlead.outcomes import FinishReason, Outcome
-from fairlead.v1 import worker_pb2
+from local_worker.attempt import AttemptEnded, AttemptEvents
 from local_worker.core.batch import Batch, PendingStep, StepResult
 from local_worker.core.job import Job
 from local_worker.core.output_text import OutputText
@@ -61,9 +61,9 @@ class Listener:
         self.deaths: queue.Queue[BaseException] = queue.Queue()
         self.batcher = make_batcher(token_budget=BUDGET)
         self.loop = EngineLoop(self.batcher, engine, self.outboxes.put, self.deaths.put)
-        self.tokens: dict[str, bytes] = {}
+        self.tokens: dict[str, list[int]] = {}
         self.texts: dict[str, str] = {}
-        self.ends: list[worker_pb2.Ended] = []
+        self.ends: list[AttemptEnded] = []
 
     def submit(self, request: Request, *stop: str) -> None:
         self.loop.submit(Job("gateway", request, 1, OutputText(ByteTokenizer().decoder(), stop), 0.0))
@@ -71,9 +71,9 @@ class Listener:
     def hear(self) -> StepEvents:
         """The next outbox, noted."""
         outbox = self.outboxes.get(timeout=WAIT)
-        events = outbox.events.get("gateway", worker_pb2.StepEvents())
+        events = outbox.events.get("gateway", AttemptEvents())
         for entry in events.tokens:
-            self.tokens[entry.request_id] = self.tokens.get(entry.request_id, b"") + entry.token_ids
+            self.tokens[entry.request_id] = [*self.tokens.get(entry.request_id, []), *entry.tokens]
             self.texts[entry.request_id] = self.texts.get(entry.request_id, "") + entry.text
         self.ends += events.ended
         return outbox
@@ -88,13 +88,11 @@ class Listener:
     def ask(self, number: int) -> tuple[Outcome, StepEvents]:
         self.submit(make_request([1, 2, 3], arrival=number))
         outbox = self.hear_ends(len(self.ends) + 1)
-        return Outcome(self.ends[-1].outcome), outbox
+        return self.ends[-1].outcome, outbox
 
-    def said(self) -> dict[str, tuple[int, int, str, int]]:
+    def said(self) -> dict[str, tuple[Outcome, FinishReason | None, str, int]]:
         """How each request ended."""
-        return {
-            end.request_id: (end.outcome, end.finish_reason, end.text, end.usage.output_tokens) for end in self.ends
-        }
+        return {end.request_id: (end.outcome, end.reason, end.text, end.output_tokens) for end in self.ends}
 
     def stop(self) -> None:
         """Nothing is left, and nobody ended twice."""
@@ -140,7 +138,7 @@ def test_what_was_built_on_a_failed_step_ends_with_it_once() -> None:
     listener.submit(make_request([2] * 8, arrival=1))
     listener.loop.start()
     assert listener.hear_ends(2).healthy
-    assert [Outcome(end.outcome) for end in listener.ends] == [Outcome.INTERNAL] * 2
+    assert [end.outcome for end in listener.ends] == [Outcome.INTERNAL] * 2
     assert not listener.tokens
     assert listener.ask(2)[0] is Outcome.COMPLETED
     listener.stop()
@@ -152,7 +150,7 @@ def test_a_step_that_cannot_be_launched_costs_nothing_of_the_one_under_way() -> 
     listener.submit(make_request([2] * 8, arrival=1))
     listener.loop.start()
     listener.hear_ends(2)
-    assert {end.request_id: Outcome(end.outcome) for end in listener.ends} == {
+    assert {end.request_id: end.outcome for end in listener.ends} == {
         "r0": Outcome.COMPLETED,
         "r1": Outcome.INTERNAL,
     }
@@ -177,8 +175,7 @@ def test_what_callers_get_does_not_depend_on_running_ahead() -> None:
     assert ahead.tokens == plain.tokens
     assert ahead.texts == plain.texts
     assert ahead.said() == plain.said()
-    reasons = {end.finish_reason for end in plain.ends}
-    assert reasons == {FinishReason.STOP.value, FinishReason.LENGTH.value}
+    assert {end.reason for end in plain.ends} == {FinishReason.STOP, FinishReason.LENGTH}
 
 
 @AHEAD
@@ -190,7 +187,7 @@ def test_a_request_that_is_aborted_in_a_step_under_way_ends_once(ahead: int) -> 
     listener.loop.abort_all("gateway")
     listener.hear_ends(1)
     listener.stop()
-    assert Outcome(listener.ends[0].outcome) is Outcome.CANCELLED
+    assert listener.ends[0].outcome is Outcome.CANCELLED
 
 
 def test_a_defect_is_reported_not_hung_on() -> None:
