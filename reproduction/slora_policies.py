@@ -31,7 +31,7 @@ class SloraVtc(Vtc):
         self._seen.setdefault(request.client, len(self._seen))
         super().arrived(request)
 
-    def _joining(self, client: str) -> int:
+    def _lifted_counter(self, client: str) -> int:
         least = self._ranks.least()
         return max(self._counter(client), 0 if least is None else self._counter(least))
 
@@ -54,7 +54,7 @@ class SloraVtc(Vtc):
 class SloraLcf(SloraVtc):
     """No lift at all."""
 
-    def _joining(self, client: str) -> int:
+    def _lifted_counter(self, client: str) -> int:
         return self._counter(client)
 
 

@@ -1,4 +1,4 @@
-"""What each client received and has under way, whatever the policy."""
+"""The service that each client has received, and its numbers of waiting and running requests, under any policy."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -11,8 +11,12 @@ from serving.cost import Cost, charge
 
 @dataclass(slots=True)
 class ClientAccount:
-    """One client's row, in micro-units: `service` is what was computed and generated; `weighted`, which fairness is
-    about, is over the requests' weights, with what the client kept from others: forfeits, and room beyond its share."""
+    """The account of one client: two totals in micro-units, and numbers of requests.
+
+    `service` is the cost of the tokens that were computed and generated. Fairness is stated for `weighted`: service
+    over the requests' weights, plus the cost of what the client withheld from others (forfeited charges, room beyond
+    its share).
+    """
 
     client: str
     service: int = 0
@@ -22,39 +26,43 @@ class ClientAccount:
 
 
 class ServiceLedger:
-    """Counts as the papers measure service: tokens computed that no cache held, and tokens generated.
+    """The accounts of all clients that have requests, and of some that have none.
 
-    Of more than `most_idle` clients without requests, the longest idle is forgotten: it counts from zero again.
+    Service is measured as in the papers: prompt tokens that were computed because they were not cached, and tokens that
+    were generated. Of the clients without requests only the `most_idle` that became idle last are kept; the account of
+    a forgotten client starts again from zero.
     """
 
     def __init__(self, cost: Cost, most_idle: int = MOST_IDLE) -> None:
-        self.recomputed_tokens = 0  # work that preemptions and lost workers cost, in tokens
+        self.recomputed_tokens = 0  # number of tokens computed again after preemptions and losses of workers
         self.weighted = 0  # service over weight given to all clients, micro-units
-        self.prompt_tokens = 0  # of requests that were admitted
-        self.cached_tokens = 0  # of these, those that the prefix cache held
+        self.prompt_tokens = 0  # number of prompt tokens of all admitted requests
+        self.cached_tokens = 0  # number of these tokens that were cached
         self._charging = Charging(cost)
         self._accounts: BoundedClientMap[str, ClientAccount] = BoundedClientMap(most_idle)
         self._changed: dict[str, ClientAccount] = {}
 
     @property
     def accounts(self) -> Collection[ClientAccount]:
-        """Of every client that is remembered."""
+        """The account of every client that is kept."""
         return self._accounts.values()
 
     def waiting(self, client: str) -> int:
-        """The client's requests in the queue."""
+        """Return the number of the client's requests in the queue."""
         account = self._accounts.get(client)
         return account.waiting if account else 0
 
     def arrived(self, request: Request) -> None:
-        """`request` joined the queue."""
+        """Record that `request` has joined the queue."""
         account = self._account(request)
         self._accounts.activate(request.client)
         account.waiting += 1
 
     def withdrawn(self, request: Request) -> None:
-        """`request` left the queue without being served. What it had prepaid counts as if its client had been served:
-        nobody is owed what a client threw away."""
+        """Record that `request` left the queue without being served.
+
+        Its prepaid cost counts as service to its client: a client gets no compensation for a charge that it forfeits.
+        """
         account = self._account(request)
         account.waiting -= 1
         if request.prepaid:
@@ -62,7 +70,7 @@ class ServiceLedger:
         self._left(account)
 
     def admitted(self, request: Request) -> None:
-        """`request` entered the running batch."""
+        """Record that `request` has entered the running batch for the first time, and count its prompt as service."""
         account = self._account(request)
         account.waiting -= 1
         account.running += 1
@@ -72,33 +80,38 @@ class ServiceLedger:
         self._serve(account, request, micro, micro)
 
     def preempted(self, request: Request) -> None:
-        """`request` left the running batch for the queue."""
+        """Record that `request` has left the running batch for the queue."""
         account = self._account(request)
         account.waiting += 1
         account.running -= 1
 
     def readmitted(self, request: Request, recomputed: int) -> None:
-        """`request` entered a batch again. What is computed anew is not the client's fault, and no service to it."""
+        """Record that `request` has entered a running batch again and computes `recomputed` tokens again.
+
+        These tokens are no service to the client, which did not cause the recomputation.
+        """
         account = self._account(request)
         account.waiting -= 1
         account.running += 1
         self.recomputed_tokens += recomputed
 
     def generated(self, request: Request, tokens: int) -> None:
-        """`request` was given output tokens."""
+        """Count the last `tokens` output tokens of `request` as service."""
         micro = self._charging.decode(request, tokens)
         due = self._charging.due(request, tokens) if request.reserved else micro
         self._serve(self._account(request), request, micro, due)
 
     def reserved(self, request: Request, ahead: range) -> None:
-        """`request` has room for these output tokens beyond its client's share: kept from others, they count as given,
-        and not again when they are generated."""
+        """Count the output tokens `ahead`, for which `request` has room beyond its client's share, as service now.
+
+        This room is withheld from other clients. The tokens do not count again when they are generated.
+        """
         request.reserved = ahead.stop
         account = self._account(request)
         account.weighted += charge(self._charging.output(request, ahead.start, ahead.stop), request.weight)
 
     def _serve(self, account: ClientAccount, request: Request, micro: int, due: int) -> None:
-        """`due`: what of it has not been counted for fairness."""
+        """Count `micro` as service, and `due`, the part not yet counted for fairness, over the weight as `weighted`."""
         account.service += micro
         request.service += micro
         weighted = charge(micro, request.weight)
@@ -106,12 +119,12 @@ class ServiceLedger:
         account.weighted += weighted if due == micro else charge(due, request.weight)
 
     def backlogged(self, client: str) -> int | None:
-        """The client's service over weight while it has requests in the queue; None otherwise."""
+        """Return the client's service over weight in micro-units if it has requests in the queue; None otherwise."""
         account = self._accounts.get(client)
         return account.weighted if account and account.waiting else None
 
     def finished(self, request: Request) -> None:
-        """`request` left the running batch."""
+        """Record that `request` has left the running batch."""
         account = self._account(request)
         account.running -= 1
         self._left(account)
@@ -121,7 +134,7 @@ class ServiceLedger:
             self._accounts.rest(account.client)
 
     def take_changed(self) -> Iterable[ClientAccount]:
-        """The accounts that changed since the last call, in order of their first change."""
+        """Return the accounts that changed since the last call, in order of their first change."""
         changed, self._changed = self._changed, {}
         return changed.values()
 

@@ -76,7 +76,7 @@ class Indebted(Dlpm):
     """Serves clients in debt."""
 
     def _rank(self, client: str) -> None:
-        best = self._lines[client].first_key()
+        best = self._queues[client].first_key()
         if best is None:
             self._in_credit.discard(client)
         else:
@@ -101,7 +101,7 @@ class Partial(Dlpm):
 
     def _charge_quantum(self, request: Request) -> None:
         self._accounts.charge(request.client, -self._accounts.quantum)
-        if request.client in self._lines:
+        if request.client in self._queues:
             self._rank(request.client)
 
 

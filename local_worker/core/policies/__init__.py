@@ -1,4 +1,4 @@
-"""Queue policies by the name that configuration gives them."""
+"""The queue policies, by the names used in the configuration."""
 
 from collections.abc import Callable
 

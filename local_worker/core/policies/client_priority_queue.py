@@ -1,10 +1,10 @@
-"""Clients by a key that changes often; the least first."""
+"""A priority queue of clients whose keys change often; the smallest key comes first."""
 
 import heapq
 
 
 class ClientPriorityQueue:
-    """Lazy: a changed key leaves its old entry behind, which is dropped when it comes up. O(log n) amortised."""
+    """A heap with lazy deletion: the old entry of a changed key is dropped at the top. O(log n) amortised."""
 
     def __init__(self) -> None:
         self._keys: dict[str, tuple[int, ...]] = {}
@@ -25,11 +25,11 @@ class ClientPriorityQueue:
             heapq.heappush(self._heap, (key, client))
 
     def discard(self, client: str) -> None:
-        """Take `client` out, if it is there."""
+        """Remove `client`, if it is in the queue."""
         self._keys.pop(client, None)
 
     def least(self) -> str | None:
-        """The client with the least key; None without clients."""
+        """Return the client with the smallest key; None when the queue is empty."""
         while self._heap:
             key, client = self._heap[0]
             if self._keys.get(client) == key:

@@ -1,4 +1,4 @@
-"""Waiting requests by client, each client's in order of arrival."""
+"""Waiting requests by client; those of one client are in order of arrival."""
 
 from collections.abc import Collection
 
@@ -6,7 +6,7 @@ from local_worker.core.request import Request
 
 
 class ClientQueues:
-    """Only clients that wait are kept; iteration is in order of insertion, never of hashing."""
+    """One queue for each client with waiting requests. Iteration follows the order of insertion, not of hashes."""
 
     def __init__(self) -> None:
         self._by_client: dict[str, dict[Request, None]] = {}
@@ -20,22 +20,22 @@ class ClientQueues:
 
     @property
     def clients(self) -> Collection[str]:
-        """Clients with at least one waiting request."""
+        """The clients with at least one waiting request."""
         return self._by_client.keys()
 
     def add(self, request: Request) -> None:
-        """Append to its client's queue."""
+        """Append `request` to its client's queue."""
         self._by_client.setdefault(request.client, {})[request] = None
         self._count += 1
 
     def restore(self, request: Request) -> None:
-        """Put back where its arrival has it."""
+        """Insert `request` into its client's queue in order of arrival."""
         self.add(request)
         queue = self._by_client[request.client]
         self._by_client[request.client] = dict.fromkeys(sorted(queue, key=lambda waiting: waiting.arrival))
 
     def remove(self, request: Request) -> None:
-        """Take out, wherever it stands."""
+        """Remove `request` from any position of its client's queue."""
         queue = self._by_client[request.client]
         del queue[request]
         self._count -= 1
@@ -43,9 +43,9 @@ class ClientQueues:
             del self._by_client[request.client]
 
     def first(self, client: str) -> Request:
-        """The client's earliest."""
+        """Return the client's earliest request."""
         return next(iter(self._by_client[client]))
 
     def requests(self) -> list[Request]:
-        """Everything that waits, client by client."""
+        """Return all waiting requests, client by client."""
         return [request for queue in self._by_client.values() for request in queue]

@@ -1,4 +1,4 @@
-"""First come, first served. Unit of fairness: none; a flood of one client delays everybody. No bound."""
+"""First come, first served. Unit of fairness: none; a flood from one client delays all others. Bound: none."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from local_worker.core.request import Request
 
 
 class Fcfs:
-    """The queue in order of arrival; the first that does not fit holds up the rest."""
+    """A queue in order of arrival; the first request that does not fit blocks all later ones."""
 
     bound_micro = None
     balance_range_micro = None
@@ -22,7 +22,7 @@ class Fcfs:
 
     @property
     def remembered(self) -> int:
-        """There are no accounts."""
+        """Always 0, since this policy keeps no accounts."""
         return 0
 
     def arrived(self, request: Request) -> None:
@@ -34,16 +34,16 @@ class Fcfs:
         del self._queue[request]
 
     def preempted(self, request: Request) -> None:
-        """Back to its place in the order of arrival."""
+        """Put `request` back in order of arrival; see QueuePolicy."""
         self._queue[request] = None
         self._queue = dict.fromkeys(sorted(self._queue, key=lambda waiting: waiting.arrival))
 
     def victim(self, running: Sequence[Request]) -> Request:
-        """The last to have arrived."""
+        """Return the request that arrived last; see QueuePolicy."""
         return max(running, key=lambda request: request.arrival)
 
     def cached(self, digests: Sequence[int]) -> None:
-        """The order does not depend on the cache."""
+        """Do nothing: the order does not depend on the cache."""
 
     def select(self, budget: StepBudget) -> list[Request]:
         """See QueuePolicy."""
@@ -57,16 +57,16 @@ class Fcfs:
         return admitted
 
     def generated(self, request: Request, tokens: int) -> None:
-        """Nothing is charged."""
+        """Do nothing: this policy does not charge."""
 
     def finished(self, request: Request) -> None:
-        """Nothing is kept."""
+        """Do nothing: this policy keeps no state of running requests."""
 
     def balance(self, client: str) -> int:
-        """There are no accounts."""
+        """Return 0: this policy keeps no accounts."""
         return 0
 
     def check_invariants(self) -> None:
-        """The queue is in order of arrival."""
+        """Raise AssertionError unless the queue is in order of arrival."""
         arrivals = [request.arrival for request in self._queue]
         assert arrivals == sorted(arrivals), f"queue out of order: {arrivals}"

@@ -1,17 +1,17 @@
-"""Least Counter First: VTC without the lift (VTC section 5.1). Unit of fairness: service received per client, ever.
+"""Least Counter First: VTC without the lift (VTC section 5.1). Unit of fairness: total service received per client.
 
-Bound: none. A client that was away comes back with an old, low counter and takes the worker until it has caught up.
+Bound: none. A client that returns after a pause has a low counter, and takes the whole worker until it has caught up.
 """
 
 from local_worker.core.policies.vtc import Vtc
 
 
 class Lcf(Vtc):
-    """See Vtc."""
+    """The LCF policy: VTC whose counters are not lifted."""
 
     @property
     def bound_micro(self) -> None:
-        """None is claimed."""
+        """Always None, since this policy has no bound."""
 
-    def _joining(self, client: str) -> int:
+    def _lifted_counter(self, client: str) -> int:
         return self._counter(client)

@@ -1,6 +1,6 @@
-"""Longest prefix match (DLPM section 4.1, as in SGLang): the most cached prompt first.
+"""Longest prefix match (DLPM section 4.1, as in SGLang): the request with the most cached prompt tokens goes first.
 
-Unit of fairness: none. Best locality, and a client without cached prefixes can starve. No bound.
+Unit of fairness: none. Locality is best, but a client without cached prefixes can starve. Bound: none.
 """
 
 from local_worker.core.policies.fcfs import Fcfs
@@ -9,7 +9,7 @@ from local_worker.core.request import Request
 
 
 class Lpm(Fcfs):
-    """FCFS's queue, admitted in order of matched length, ties by arrival; what does not fit is passed over."""
+    """The queue of FCFS, admitted by length of the match, ties by arrival; requests that do not fit are skipped."""
 
     def select(self, budget: StepBudget) -> list[Request]:
         """See QueuePolicy."""

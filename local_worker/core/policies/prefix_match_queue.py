@@ -1,7 +1,7 @@
 """One client's waiting requests: interactions in progress first, then the longest match, then the earliest.
 
-A request that its own client's admissions have passed over too often goes first: longest match alone starves cold
-requests, and an age by the clock would turn the order into first-come-first-served exactly under load.
+A request that too many admissions of its own client have passed goes first. Longest match alone starves requests
+without cached prefixes, and promotion by age in seconds would turn the order into first come, first served under load.
 """
 
 import heapq
@@ -12,7 +12,10 @@ Key = tuple[bool, int, int]  # not in an interaction, -matched tokens, arrival
 
 
 class PrefixMatchQueue:
-    """Heaps with lazy deletion: O(log n) amortised. `most_passed` None: nobody is promoted."""
+    """Heaps with lazy deletion, O(log n) amortised.
+
+    After `most_passed` admissions that passed the earliest request, that request goes first; None: it never does.
+    """
 
     def __init__(self, most_passed: int | None) -> None:
         self._most_passed = most_passed
@@ -20,18 +23,18 @@ class PrefixMatchQueue:
         self._held: dict[Request, Key] = {}
         self._by_key: list[tuple[Key, Request]] = []
         self._by_arrival: list[tuple[int, Request]] = []
-        self._passed = 0  # admissions that passed over the earliest request since it is the earliest
+        self._passed = 0  # number of admissions that passed the earliest request since it is the earliest
 
     def __len__(self) -> int:
         return len(self._keys) + len(self._held)
 
     def add(self, request: Request, key: Key) -> None:
-        """`request` begins to wait."""
+        """Add a waiting `request` with its `key`."""
         heapq.heappush(self._by_arrival, (request.arrival, request))
         self.move(request, key)
 
     def move(self, request: Request, key: Key) -> None:
-        """Another place for `request`."""
+        """Move `request` to the place of `key`."""
         self._keys[request] = key
         if len(self._by_key) > 2 * len(self._keys) + 16:
             self._by_key = [(place, waiting) for waiting, place in self._keys.items()]
@@ -40,32 +43,33 @@ class PrefixMatchQueue:
             heapq.heappush(self._by_key, (key, request))
 
     def remove(self, request: Request) -> None:
-        """`request` waits no more."""
+        """Remove `request`, which no longer waits."""
         if self._earliest() is request:
             self._passed = 0
         del self._keys[request]
 
     def admitted(self, request: Request) -> None:
-        """`request` enters the batch, and passes over the earliest if that is another."""
+        """Remove `request`, which enters the batch, and count that it passed the earliest request if that is another
+        one."""
         self._passed += 1
         self.remove(request)
 
     def hold(self, request: Request) -> None:
-        """Pass over `request` until `release`."""
+        """Leave `request` out of the order until `release`."""
         self._held[request] = self._keys.pop(request)
 
     def release(self) -> None:
-        """Everybody takes part again."""
+        """Put all held requests back into the order."""
         for request, key in self._held.items():
             self.move(request, key)
         self._held.clear()
 
     def key(self, request: Request) -> Key:
-        """The place of a request that takes part."""
+        """Return the key of a request that is not held."""
         return self._keys[request]
 
     def first_key(self) -> Key | None:
-        """The best place; None when nobody takes part."""
+        """Return the smallest key; None when all requests are held."""
         while self._by_key:
             key, request = self._by_key[0]
             if self._keys.get(request) == key:
@@ -74,7 +78,7 @@ class PrefixMatchQueue:
         return None
 
     def next(self) -> Request:
-        """Whose turn it is; somebody takes part."""
+        """Return the next request to admit; at least one request must not be held."""
         earliest = self._earliest()
         promoted = self._most_passed is not None and self._passed >= self._most_passed
         if promoted and earliest in self._keys:
@@ -83,7 +87,7 @@ class PrefixMatchQueue:
         return self._by_key[0][1]
 
     def requests(self) -> list[Request]:
-        """Everybody who waits, in no particular order."""
+        """Return all waiting requests, held ones included, in no particular order."""
         return [*self._keys, *self._held]
 
     def _earliest(self) -> Request:

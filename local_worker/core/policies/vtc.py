@@ -1,8 +1,8 @@
 """Virtual Token Counter (VTC Algorithm 2). Unit of fairness: service received per client, over its weight.
 
-Bound: two continuously backlogged clients differ by at most 2 max(w_e L_input, w_q M) under reserve admission (VTC
-Theorem 4.4). Input counts as the tokens that no cache held (DLPM section 3). Trade-off: the order is by client, so the
-prefix cache suffers.
+Bound: the services of two continuously backlogged clients differ by at most 2 max(w_e L_input, w_q M) under reserve
+admission (VTC Theorem 4.4). Input counts only as tokens that were not cached (DLPM section 3). Trade-off: the order is
+by client, so the prefix cache is used less.
 """
 
 from collections.abc import Sequence
@@ -19,18 +19,18 @@ from serving.cost import charge
 
 @dataclass(slots=True)
 class VtcAccount:
-    """What is kept of a client."""
+    """The account of one client at this policy."""
 
     counter: int  # c_i
-    requests: int = 0  # that wait or run
-    outputs: tuple[int, ...] = ()  # lengths of its latest outputs, where they are predicted from
+    requests: int = 0  # number of waiting and running requests
+    outputs: tuple[int, ...] = ()  # lengths (tokens) of the latest outputs; used by policies that predict
 
 
 class Vtc:
-    """`balance` is the counter c_i: the lower, the sooner served. Ties by earliest request.
+    """VTC, where `balance` is the counter c_i: the client with the lowest is served first, ties by earliest request.
 
-    A client without an account joins as if it had the highest counter that was ever forgotten, and is lifted as any
-    other: it is never better off for having been forgotten.
+    A client without an account joins with the highest counter that was ever forgotten, and is lifted as any other
+    client. So no client gains by being forgotten.
     """
 
     balance_range_micro = None  # counters grow for ever
@@ -39,14 +39,14 @@ class Vtc:
         self._config = config
         self._charging = Charging(config.cost)
         self._queues = ClientQueues()
-        self._ranks = ClientPriorityQueue()  # of waiting clients: (counter, earliest arrival)
+        self._ranks = ClientPriorityQueue()  # waiting clients by (counter, earliest arrival)
         self._accounts: BoundedClientMap[str, VtcAccount] = BoundedClientMap(config.most_idle)
         self._highest_forgotten = 0
-        self._last_left = ""  # the client that most recently had its last request leave the queue
+        self._last_left = ""  # client whose queue became empty most recently
 
     @property
     def bound_micro(self) -> int | None:
-        """Theorem 4.4."""
+        """The bound of Theorem 4.4 in micro-units; see QueuePolicy."""
         return 2 * max(self._config.most_extend, self._config.most_decode)
 
     @property
@@ -60,7 +60,7 @@ class Vtc:
         return len(self._accounts)
 
     def arrived(self, request: Request) -> None:
-        """Lines 6-13."""
+        """Queue `request` as lines 6-13 do; see QueuePolicy."""
         self._config = self._config.seen(request.weight)
         client = request.client
         if client not in self._accounts:
@@ -69,19 +69,19 @@ class Vtc:
         account = self._accounts[client]
         account.requests += 1
         if client not in self._queues:
-            account.counter = self._joining(client)
+            account.counter = self._lifted_counter(client)
         self._queues.add(request)
         self._rank(client)
 
-    def _joining(self, client: str) -> int:
-        """The counter of a client that (re)joins, lifted: time without demand earns no credit (lines 8-13)."""
+    def _lifted_counter(self, client: str) -> int:
+        """Return the counter of a client that joins, lifted: time without demand earns no credit (lines 8-13)."""
         least = self._ranks.least()
         return max(self._counter(client), self._counter(self._last_left if least is None else least))
 
     def withdrawn(self, request: Request) -> None:
         """See QueuePolicy."""
         self._dequeue(request)
-        self._gone(request.client)
+        self._request_ended(request.client)
 
     def _dequeue(self, request: Request) -> None:
         self._queues.remove(request)
@@ -92,19 +92,19 @@ class Vtc:
             self._ranks.discard(request.client)
 
     def preempted(self, request: Request) -> None:
-        """Without a lift: the client has not been away."""
+        """Queue `request` again without a lift, since its client has not been idle; see QueuePolicy."""
         self._queues.restore(request)
         self._rank(request.client)
 
     def victim(self, running: Sequence[Request]) -> Request:
-        """Of the client that has received most."""
+        """Return a request of the client with the highest counter; see QueuePolicy."""
         return max(running, key=lambda request: (self._counter(request.client), request.arrival))
 
     def cached(self, digests: Sequence[int]) -> None:
-        """The order does not depend on the cache."""
+        """Do nothing: the order does not depend on the cache."""
 
     def select(self, budget: StepBudget) -> list[Request]:
-        """Lines 17-24: the least counter's earliest request, until one does not fit."""
+        """Admit the earliest request of the lowest counter until one does not fit (lines 17-24); see QueuePolicy."""
         admitted = []
         while (request := self._next()) is not None:
             tokens = budget.admit(request)
@@ -115,7 +115,7 @@ class Vtc:
         return admitted
 
     def _enter(self, request: Request, tokens: int, budget: StepBudget) -> None:
-        """Lines 22 and 23; room beyond the client's share is paid for when it is taken."""
+        """Charge for an admission (lines 22 and 23), and for room beyond the client's share."""
         charged = charge(self._entry_cost(request, tokens), request.weight)
         if not self._config.strict_paper:
             charged += charge(self._ahead_cost(request, budget.reserve(request)), request.weight)
@@ -133,15 +133,15 @@ class Vtc:
         return self._charging.output(request, ahead.start, ahead.stop)
 
     def generated(self, request: Request, tokens: int) -> None:
-        """Line 27: output tokens as they come, the first included."""
+        """Charge for output tokens as they are generated (line 27), the first included; see QueuePolicy."""
         self._charge(request, self._charging.due(request, tokens))
 
     def finished(self, request: Request) -> None:
-        """Counters of idle clients stay: they are what the lift compares with."""
-        self._gone(request.client)
+        """Record that `request` has left the batch. Counters of idle clients stay: the lift compares with them."""
+        self._request_ended(request.client)
 
-    def _gone(self, client: str) -> None:
-        """One of its requests neither waits nor runs any more."""
+    def _request_ended(self, client: str) -> None:
+        """Record that one of the client's requests neither waits nor runs any more."""
         account = self._accounts[client]
         account.requests -= 1
         if not account.requests:
@@ -150,7 +150,7 @@ class Vtc:
                 self._highest_forgotten = max(self._highest_forgotten, forgotten.counter)
 
     def balance(self, client: str) -> int:
-        """c_i in micro-units, also of a client without an account."""
+        """Return c_i in micro-units, also for a client without an account; see QueuePolicy."""
         return self._counter(client)
 
     def _counter(self, client: str) -> int:
@@ -169,7 +169,7 @@ class Vtc:
         self._ranks.put(client, (self._counter(client), self._queues.first(client).arrival))
 
     def check_invariants(self) -> None:
-        """The client ranked first is one with the least counter of those that wait."""
+        """Raise AssertionError unless the client ranked first has the lowest counter of the waiting clients."""
         waiting = self._queues.clients
         self._accounts.check_invariants()
         missing = [client for client in waiting if client not in self._accounts]

@@ -1,8 +1,8 @@
 """VTC with length prediction (VTC Algorithm 3). Unit of fairness: as VTC.
 
-The cost of the predicted output is charged at admission and corrected as the real one comes. Bound: none is claimed.
-Corrections can lower a counter, and Theorem 4.9's proof needs counters that only rise; what is gained is a smaller gap
-in practice (VTC section 5.4).
+The cost of the predicted output is charged at admission and corrected as the output is generated. Bound: none is
+claimed. A correction can lower a counter, and the proof of Theorem 4.9 needs counters that only rise. The advantage is
+a smaller gap in practice (VTC section 5.4).
 """
 
 from local_worker.core.policies.protocol import QueuePolicyConfig
@@ -14,22 +14,22 @@ LAST_OUTPUTS = 5  # VTC section 5.1
 
 
 class VtcPredict(Vtc):
-    """Predicts the mean length of the client's last five outputs; nothing before its first."""
+    """The policy that predicts the mean length of the client's last five outputs; 0 before its first."""
 
     def __init__(self, config: QueuePolicyConfig) -> None:
         super().__init__(config)
-        self._predicted: dict[Request, int] = {}  # of the requests that have been admitted
+        self._predicted: dict[Request, int] = {}  # predicted output tokens of each admitted request
 
     @property
     def bound_micro(self) -> None:
-        """None is claimed."""
+        """Always None, since no bound is proved for corrections."""
 
     def _predict(self, request: Request) -> int:
         outputs = self._accounts[request.client].outputs
         return sum(outputs) // len(outputs) if outputs else 0
 
     def _entry_cost(self, request: Request, tokens: int) -> int:
-        """Lines 25 and 26; a request that was preempted has its prediction already."""
+        """Add the cost of the predicted output (lines 25 and 26), but only at the first admission."""
         cost = super()._entry_cost(request, tokens)
         if request in self._predicted:
             return cost
@@ -37,23 +37,25 @@ class VtcPredict(Vtc):
         return cost + self._charging.output(request, 0, self._predicted[request])
 
     def _ahead_cost(self, request: Request, ahead: range) -> int:
-        """What was predicted is paid."""
+        """Return the cost of the tokens `ahead` without the predicted ones, which are charged already."""
         start = max(self._predicted[request], ahead.start)
         return self._charging.output(request, start, max(start, ahead.stop))
 
     def generated(self, request: Request, tokens: int) -> None:
-        """Lines 34-36: only what goes beyond the prediction."""
+        """Charge for output tokens beyond the prediction (lines 34-36); see QueuePolicy."""
         start = max(self._predicted[request], request.reserved, request.output_tokens - tokens)
         if request.output_tokens > start:
             self._charge(request, self._charging.output(request, start, request.output_tokens))
 
     def finished(self, request: Request) -> None:
-        """Lines 37 and 38: what was predicted and did not come is given back, but for room beyond the share."""
+        """Refund predicted tokens that were not generated (lines 37 and 38), except room charged ahead; see
+        QueuePolicy."""
         self._correct(request)
         super().finished(request)
 
     def withdrawn(self, request: Request) -> None:
-        """Given up while it waits; after a preemption its output has been predicted."""
+        """Remove a waiting `request`, and refund its prediction if it was admitted before a preemption; see
+        QueuePolicy."""
         if request in self._predicted:
             self._correct(request)
         super().withdrawn(request)
@@ -68,7 +70,8 @@ class VtcPredict(Vtc):
 
 
 class VtcOracle(VtcPredict):
-    """Knows each output's length: in simulations `max_tokens` is it (VTC section 5.1, "oracle")."""
+    """The policy that takes `max_tokens` as each output's length, which is exact in simulations (VTC section 5.1,
+    "oracle")."""
 
     def _predict(self, request: Request) -> int:
         return request.sampling.max_tokens

@@ -1,9 +1,8 @@
-"""Weighted Service Counter (FairServe Algorithm 1, lines 11-18 and 26-48). Unit of fairness: service per user, relative
-to what each application normally needs.
+"""Weighted Service Counter (FairServe Algorithm 1, lines 11-18 and 26-48).
 
-Bound: none. Requests that continue an interaction in progress go first (lines 31-35), and a client with many of them
-is served for as long as it has some. The same normalised service under VTC, DRR or DLPM has their bounds: cost
-`normalized`.
+Unit of fairness: service per user, relative to the normal needs of each application. Bound: none. Requests that
+continue an interaction in progress go first (lines 31-35), so a client with many of them is served as long as it has
+any. For the same normalised service with a bound, use VTC, DRR or DLPM with the cost `normalized`.
 """
 
 from dataclasses import replace
@@ -17,7 +16,8 @@ from serving.cost import Normalized
 
 
 class Wsc(Vtc):
-    """VTC's counters over a request's weight, E_i and w_{a,j} in one; charged as tokens are processed."""
+    """The WSC policy: VTC's counters over a request's weight, which combines E_i and w_{a,j}; charged as tokens are
+    processed."""
 
     def __init__(self, config: QueuePolicyConfig) -> None:
         super().__init__(replace(config, cost=Normalized()))
@@ -26,10 +26,10 @@ class Wsc(Vtc):
 
     @property
     def bound_micro(self) -> None:
-        """None is claimed."""
+        """Always None, since this policy has no bound."""
 
     def arrived(self, request: Request) -> None:
-        """See QueuePolicy."""
+        """Queue `request`, also among those that continue an interaction if it does; see QueuePolicy."""
         if request.in_interaction:
             self._continuing.add(request)
         super().arrived(request)
