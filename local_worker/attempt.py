@@ -33,7 +33,7 @@ class Submission:
 
 
 class AttemptAccepted(NamedTuple):
-    """The attempt waits or runs. `weight` is share x norm, `prompt_tokens` are without those of earlier attempts."""
+    """The attempt is queued. `prompt_tokens` does not count output of earlier attempts; `weight` is share x norm."""
 
     request_id: str
     attempt: int

@@ -2,15 +2,15 @@
 
 from typing import Protocol
 
-from fairlead.v1 import worker_pb2
 from local_worker.attempt import Submission
+from local_worker.prompt import EncodedPrompt, PromptToEncode
 from local_worker.step_events import Sink
 
 
 class Encoder(Protocol):
-    """Whoever has the tokenizer."""
+    """Has the tokenizer, and encodes prompts for every model."""
 
-    def encode(self, request: worker_pb2.EncodeRequest) -> worker_pb2.EncodeResponse:
+    def encode(self, prompt: PromptToEncode) -> EncodedPrompt:
         """Return a prompt's token ids and block digests; called on a thread of its own, one call at a time.
 
         Raises InvalidRequest naming the field, TooLong for what can never be short enough, Unavailable for a model that
@@ -21,7 +21,7 @@ class Encoder(Protocol):
 class Backend(Encoder, Protocol):
     """Tokenizes prompts, schedules requests and computes them.
 
-    Whatever happens it hands over as Outboxes, in order: events of the requests by the sink that submitted them, the
+    Whatever happens it hands over as StepEvents, in order: events of the requests by the sink that submitted them, the
     load, cached and evicted blocks, accounts. A request that was submitted ends with exactly one AttemptEnded. Commands
     return at once.
     """

@@ -4,12 +4,12 @@ import itertools
 import time
 
 from fairlead.errors import InvalidRequest
-from fairlead.v1 import worker_pb2
 from local_worker.attempt import Submission
 from local_worker.core.job import Job
 from local_worker.core.output_text import OutputText
 from local_worker.core.request import Request
 from local_worker.loop import EngineLoop
+from local_worker.prompt import EncodedPrompt, PromptToEncode
 from local_worker.prompt_encoder import PromptEncoder
 from local_worker.step_events import Sink
 from serving.blocks import unpack_digests
@@ -32,9 +32,9 @@ class EngineBackend:
         """See Backend."""
         self._loop.stop()
 
-    def encode(self, request: worker_pb2.EncodeRequest) -> worker_pb2.EncodeResponse:
+    def encode(self, prompt: PromptToEncode) -> EncodedPrompt:
         """See Backend."""
-        return self._prompt_encoder.encode(request)
+        return self._prompt_encoder.encode(prompt)
 
     def submit(self, sink: Sink, submission: Submission) -> None:
         """See Backend. Refuses what no gateway of ours sends: an internal message is checked all the same."""

@@ -16,7 +16,7 @@ from local_worker.core.batcher import Batcher
 from local_worker.core.job import Job
 from local_worker.core.job_table import JobTable
 from local_worker.core.plan import Plan
-from local_worker.step_events import Sink, StepEvents, make_outbox
+from local_worker.step_events import Sink, StepEvents, make_step_events
 
 log = logging.getLogger(__name__)
 # A second failure in a row is no accident of one batch: the worker should stop being given work.
@@ -175,4 +175,4 @@ class EngineLoop:
 
     def _flush(self) -> None:
         healthy = self._failures < UNHEALTHY_AFTER
-        self._deliver(make_outbox(self._jobs.take_events(), self._batcher, self._step_seconds, healthy))
+        self._deliver(make_step_events(self._jobs.take_events(), self._batcher, self._step_seconds, healthy))

@@ -2,14 +2,39 @@
 
 import time
 
+from fairlead.errors import InvalidRequest
 from fairlead.token_ids import pack_ids
 from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
 from local_worker.attempt import AttemptAccepted, AttemptEnded, AttemptEvents, Submission
 from local_worker.core.batch import SampledLogprobs
+from local_worker.prompt import Chat, EncodedPrompt, PromptToEncode
 from serving.cost import MICRO
 from serving.wire import sampling_from_proto
 
 NANO = 1_000_000_000
+
+
+def prompt_from(message: worker_pb2.EncodeRequest) -> PromptToEncode:
+    """Return what is to be tokenized; raises InvalidRequest where the prompt is of no kind."""
+    prompt = message.prompt
+    content: str | Chat | bytes
+    match prompt.WhichOneof("kind"):
+        case "text":
+            content = prompt.text
+        case "chat":
+            content = tuple((each.role, each.content) for each in prompt.chat.messages)
+        case "token_ids":
+            content = prompt.token_ids.packed
+        case _:
+            raise InvalidRequest("one of text, chat and token_ids must be given", "prompt")
+    return PromptToEncode(
+        model=message.model, content=content, cache_scope=message.cache_scope, public_system=message.public_system
+    )
+
+
+def to_encode_response(encoded: EncodedPrompt) -> worker_pb2.EncodeResponse:
+    """Return what a gateway is told of an encoded prompt."""
+    return worker_pb2.EncodeResponse(**encoded._asdict())
 
 
 def submission_from(message: worker_pb2.Submit) -> Submission:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from fairlead.errors import InvalidRequest, Unavailable, listed
 from fairlead.token_ids import TOKEN_BYTES, pack_ids, unpack_ids
-from fairlead.v1 import worker_pb2
+from local_worker.prompt import EncodedPrompt, PromptToEncode
 from local_worker.tokenizer import Tokenizer
 from serving.blocks import branch_seed, chain, root_seed, unpack_digests
-from serving.prompt_size import check_size
+from serving.prompt_size import check_characters, check_messages, check_token_ids
 
 EVERYBODY = ""  # the cache scope of public prefixes
 CLIPPED = 128  # characters of an unknown model's name that an error repeats
@@ -62,32 +62,29 @@ class PromptEncoder:
         seed = branch_seed(unpack_digests(public)[-1], root)
         return BlockChain(public + chain(packed[cut:], self.block_tokens, seed), public_blocks, seed)
 
-    def encode(self, request: worker_pb2.EncodeRequest) -> worker_pb2.EncodeResponse:
+    def encode(self, prompt: PromptToEncode) -> EncodedPrompt:
         """See Encoder."""
-        model = self.model(request.model)
-        prompt, system_tokens, public_tokens = request.prompt, 0, 0
-        check_size(prompt, self.max_tokens, self.tokenizer.longest_token)
-        match prompt.WhichOneof("kind"):
-            case "text":
-                packed = pack_ids(self.tokenizer.encode(prompt.text))
-            case "chat":
-                messages = [(m.role, m.content) for m in prompt.chat.messages]
-                encoded = self.tokenizer.encode_chat(messages)
+        model = self.model(prompt.model)
+        system_tokens = public_tokens = 0
+        match prompt.content:
+            case str() as text:
+                self._check_characters(len(text))
+                packed = pack_ids(self.tokenizer.encode(text))
+            case bytes() as packed:
+                check_token_ids(len(packed) // TOKEN_BYTES, self.max_tokens)
+            case chat:
+                check_messages(len(chat), self.max_tokens)
+                self._check_characters(sum(len(text) for _, text in chat))
+                encoded = self.tokenizer.encode_chat(chat)
                 packed, system_tokens = pack_ids(encoded.ids), encoded.system_tokens
-                if request.public_system:
-                    public_tokens = _shared(encoded.ids, self.tokenizer.encode_system(messages[0][1]))
-            case "token_ids":
-                packed = prompt.token_ids.packed
-            case _:
-                raise InvalidRequest("one of text, chat and token_ids must be given", "prompt")
+                if prompt.public_system:
+                    public_tokens = _shared(encoded.ids, self.tokenizer.encode_system(chat[0][1]))
         self.check_ids(packed, "prompt.token_ids")
-        return worker_pb2.EncodeResponse(
-            token_ids=packed,
-            digests=self.chain(packed, model, request.cache_scope, public_tokens).digests,
-            system_tokens=system_tokens,
-            public_tokens=public_tokens,
-            revision=self.revisions[model],
-        )
+        digests = self.chain(packed, model, prompt.cache_scope, public_tokens).digests
+        return EncodedPrompt(packed, digests, system_tokens, public_tokens, self.revisions[model])
+
+    def _check_characters(self, count: int) -> None:
+        check_characters(count, self.max_tokens, self.tokenizer.longest_token)
 
     def check_ids(self, packed: bytes, field: str) -> list[int]:
         """The ids of `packed`; raises InvalidRequest when it is empty, malformed or outside the vocabulary."""

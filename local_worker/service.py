@@ -13,7 +13,7 @@ from fairlead.v1 import worker_pb2, worker_pb2_grpc
 from local_worker.attempt import AttemptEnded, AttemptEvents
 from local_worker.backend import Backend, Encoder
 from local_worker.fair_executor import FairExecutor
-from local_worker.messages import add_events, submission_from
+from local_worker.messages import add_events, prompt_from, submission_from, to_encode_response
 from local_worker.step_events import Sink, StepEvents
 from serving.rpc.coalescing_writer import CoalescingWriter
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class GatewaySession:
-    """One gateway's stream. Where it is slower than the engine, one message carries the events of several steps."""
+    """Holds one gateway's stream: where it is slower than the engine, one message carries events of several steps."""
 
     def __init__(self) -> None:
         self.writer = CoalescingWriter(worker_pb2.StepEvents)
@@ -109,4 +109,7 @@ class TokenizerService(worker_pb2_grpc.TokenizerServicer):
     ) -> worker_pb2.EncodeResponse:
         """See worker.proto. Runs beside the event loop: a long chat takes milliseconds."""
         size = max(1, request.prompt.ByteSize())
-        return await self._executor.run(request.client, size, partial(self._encoder.encode, request))
+        return await self._executor.run(request.client, size, partial(self._encode, request))
+
+    def _encode(self, request: worker_pb2.EncodeRequest) -> worker_pb2.EncodeResponse:
+        return to_encode_response(self._encoder.encode(prompt_from(request)))

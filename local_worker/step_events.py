@@ -59,7 +59,7 @@ class StepEvents:
         return [end for events in self.events.values() for end in events.ended]
 
 
-def make_outbox(events: JobEvents[Sink], batcher: Batcher, step_seconds: float, healthy: bool) -> StepEvents:
+def make_step_events(events: JobEvents[Sink], batcher: Batcher, step_seconds: float, healthy: bool) -> StepEvents:
     """Return what is to be told of `events`, with what has changed in the batcher since the last call."""
     cached, evicted = batcher.cache.take_events()
     return StepEvents(

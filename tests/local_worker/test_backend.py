@@ -14,6 +14,7 @@ from fairlead.v1 import worker_pb2, worker_pb2_grpc
 from local_worker.attempt import AttemptEnded, AttemptEvents, AttemptTokens, Submission
 from local_worker.backend import Backend
 from local_worker.fair_executor import FairExecutor
+from local_worker.prompt import EncodedPrompt, PromptToEncode
 from local_worker.service import TokenizerService, WorkerService
 from local_worker.step_events import Sink, StepEvents
 from serving.rpc.channel import secret_metadata
@@ -39,8 +40,9 @@ class Echo:
 
     def flush_cache(self) -> None: ...
 
-    def encode(self, request: worker_pb2.EncodeRequest) -> worker_pb2.EncodeResponse:
-        return worker_pb2.EncodeResponse(token_ids=request.prompt.text.encode())
+    def encode(self, prompt: PromptToEncode) -> EncodedPrompt:
+        assert isinstance(prompt.content, str)
+        return EncodedPrompt(prompt.content.encode(), b"", 0, 0, "r1")
 
     def submit(self, sink: Sink, submission: Submission) -> None:
         if not submission.token_ids:

@@ -1,6 +1,7 @@
 """What a backend says and is told, as messages."""
 
 import time
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from fairlead.token_ids import unpack_ids
 from fairlead.v1 import common_pb2, worker_pb2
 from local_worker.attempt import AttemptEnded, AttemptEvents, AttemptStarted, AttemptTokens
 from local_worker.core.batch import SampledLogprobs
-from local_worker.messages import add_events, submission_from, to_request_end
+from local_worker.messages import add_events, prompt_from, submission_from, to_request_end
 from serving.cost import MICRO
 from serving.sampling_params import SamplingParams
 
@@ -71,3 +72,16 @@ def test_a_submission_has_every_default_resolved_or_is_refused() -> None:
     assert submission_from(worker_pb2.Submit(timeout_seconds=2.5)).timeout_seconds == 2.5
     with pytest.raises(InvalidRequest, match="temperature"):
         submission_from(worker_pb2.Submit(sampling=common_pb2.SamplingParams(temperature=-1)))
+
+
+def test_a_prompt_of_any_kind_is_plain_data_and_of_none_is_refused() -> None:
+    def content(**kind: Any) -> object:
+        return prompt_from(worker_pb2.EncodeRequest(prompt=common_pb2.Prompt(**kind))).content
+
+    chat = common_pb2.Chat(messages=[common_pb2.ChatMessage(role="user", content="hi")])
+    assert content(chat=chat) == (("user", "hi"),)
+    assert content(chat=common_pb2.Chat()) == ()
+    assert (content(text="hi"), content(text="")) == ("hi", "")
+    assert content(token_ids=common_pb2.TokenIds(packed=b"1234")) == b"1234"
+    with pytest.raises(InvalidRequest, match="prompt: one of text, chat and token_ids must be given"):
+        content()

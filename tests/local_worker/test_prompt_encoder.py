@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from fairlead.errors import TooLong, Unavailable
 from fairlead.token_ids import TOKEN_BYTES, pack_ids
-from fairlead.v1 import common_pb2, worker_pb2
 from local_worker.core.prefix_cache import PrefixCache
+from local_worker.prompt import EncodedPrompt, PromptToEncode
 from local_worker.prompt_encoder import PromptEncoder
 from local_worker.tokenizer import ByteTokenizer
 from serving.blocks import unpack_digests
@@ -28,13 +28,15 @@ def digests(ids: list[int], scope: str, public_tokens: int) -> tuple[int, ...]:
     return unpack_digests(PROMPTS.chain(pack_ids(ids), MODEL, scope, public_tokens).digests)
 
 
-def encoded(scope: str, *messages: tuple[str, str], public: bool = True) -> worker_pb2.EncodeResponse:
-    chat = common_pb2.Chat(messages=[common_pb2.ChatMessage(role=role, content=text) for role, text in messages])
-    request = worker_pb2.EncodeRequest(prompt=common_pb2.Prompt(chat=chat), cache_scope=scope, public_system=public)
-    return PROMPTS.encode(request)
+def encoded(scope: str, *messages: tuple[str, str], public: bool = True) -> EncodedPrompt:
+    return PROMPTS.encode(PromptToEncode(model=MODEL, content=messages, cache_scope=scope, public_system=public))
 
 
-def shared_blocks(one: worker_pb2.EncodeResponse, other: worker_pb2.EncodeResponse) -> int:
+def text_prompt(text: str, model: str = MODEL) -> PromptToEncode:
+    return PromptToEncode(model=model, content=text, cache_scope="", public_system=False)
+
+
+def shared_blocks(one: EncodedPrompt, other: EncodedPrompt) -> int:
     return len(set(unpack_digests(one.digests)) & set(unpack_digests(other.digests)))
 
 
@@ -91,12 +93,11 @@ def test_what_a_user_says_is_never_public() -> None:
 
 
 def test_a_text_that_cannot_be_short_enough_is_not_tokenized() -> None:
-    text = common_pb2.Prompt(text="x" * 501)
     with pytest.raises(TooLong, match="which no text of more than 500 characters makes; got 501"):
-        PROMPTS.encode(worker_pb2.EncodeRequest(prompt=text))
+        PROMPTS.encode(text_prompt("x" * 501))
     with pytest.raises(TooLong, match="got 600"):
         encoded("", ("user", "x" * 300), ("user", "x" * 300))
-    assert len(PROMPTS.encode(worker_pb2.EncodeRequest(prompt=common_pb2.Prompt(text="x" * 500))).token_ids) == 2000
+    assert len(PROMPTS.encode(text_prompt("x" * 500)).token_ids) == 2000
 
 
 @given(IDS, IDS, st.integers(0, 40))
@@ -110,8 +111,8 @@ def test_models_share_no_blocks(one: list[int], other: list[int], public_tokens:
 
 
 def test_a_prompt_is_encoded_for_the_model_that_it_names() -> None:
-    def encode(model: str) -> worker_pb2.EncodeResponse:
-        return prompts.encode(worker_pb2.EncodeRequest(prompt=common_pb2.Prompt(text="x" * BLOCK), model=model))
+    def encode(model: str) -> EncodedPrompt:
+        return prompts.encode(text_prompt("x" * BLOCK, model))
 
     prompts = replace(PROMPTS, revisions={MODEL: "r1", "adapter": "r7"})
     assert [encode(model).revision for model in (MODEL, "adapter")] == ["r1", "r7"]

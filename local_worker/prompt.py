@@ -1,0 +1,26 @@
+"""A prompt as it passes to whoever has the tokenizer, and what comes of it. Plain data."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+Chat = tuple[tuple[str, str], ...]  # (role, content) of each message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptToEncode:
+    """A prompt for one of the models: a text, a chat, or packed token ids."""
+
+    model: str
+    content: str | Chat | bytes
+    cache_scope: str
+    public_system: bool  # the chat's first message, a system message, is shared by every cache scope
+
+
+class EncodedPrompt(NamedTuple):
+    """A prompt as packed token ids and the packed digests of their full blocks, for one revision of the model."""
+
+    token_ids: bytes
+    digests: bytes
+    system_tokens: int
+    public_tokens: int
+    revision: str
