@@ -123,16 +123,16 @@ class Drr:
 
     def _reserve(self, request: Request, budget: StepBudget) -> None:
         """Charge for room beyond the client's share when it is taken."""
-        if not self._config.strict_paper:
-            ahead = budget.reserve(request)
+        if not self._config.strict_paper and (ahead := budget.reserve(request)):
             self._charge(request, self._charging.output(request, ahead.start, ahead.stop))
 
     def _skip_empty_rounds(self) -> None:
         """Apply all rounds in which no waiting client becomes positive at once; other clients are refilled until their
         debt is paid."""
-        rounds = min(-self.balance(client) // self._quantum for client in self._queues.clients)
-        if rounds <= 0:
+        waiting = self._queues.clients
+        if any(self.balance(client) > -self._quantum for client in waiting):  # as a rule the first is
             return
+        rounds = min(-self.balance(client) // self._quantum for client in waiting)
         for client in list(self._active):
             account = self._accounts[client]
             if client in self._queues:

@@ -117,8 +117,8 @@ class Vtc:
     def _enter(self, request: Request, tokens: int, budget: StepBudget) -> None:
         """Charge for an admission (lines 22 and 23), and for room beyond the client's share."""
         charged = charge(self._entry_cost(request, tokens), request.weight)
-        if not self._config.strict_paper:
-            charged += charge(self._ahead_cost(request, budget.reserve(request)), request.weight)
+        if not self._config.strict_paper and (ahead := budget.reserve(request)):
+            charged += charge(self._ahead_cost(request, ahead), request.weight)
         self._accounts[request.client].counter += charged
         self._dequeue(request)
 
