@@ -39,10 +39,12 @@ class Stack:
         scheduler_args: Sequence[str] = (),
         worker_args: Sequence[str] = (),
         gateway_args: Sequence[str] = (),
+        http_listen: str = "",
     ) -> None:
         self.secret = secrets.token_hex(32)
         self.scheduler = ""  # addresses, once started
         self.gateway = ""
+        self.http = ""  # where the gateway answers HTTP, if it does
         self._names = [f"worker-{number}" for number in range(workers)]
         self._log_dir = log_dir
         self._listen = listen
@@ -50,7 +52,7 @@ class Stack:
         # Two engines that both use every core slow each other down many times over.
         threads = max(1, (os.cpu_count() or 1) // workers)
         self._worker_args = ["--model", model, "--engine", engine, "--threads", str(threads), *worker_args]
-        self._gateway_args = list(gateway_args)
+        self._gateway_args = [*(["--http-listen", http_listen] if http_listen else []), *gateway_args]
         self.processes: list[ServiceProcess] = []
         self._progress = Progress(sys.stderr)
         self._starting: list[ServiceProcess] = []
@@ -83,6 +85,8 @@ class Stack:
             self._spawn(name, "local_worker", "127.0.0.1:0", ["--name", name, *link, *self._worker_args])
         gateway = self._spawn("gateway", "gateway", self._listen, [*link, *self._gateway_args])
         self.gateway = self._address(gateway)
+        if port := gateway.log.lines("listening")[0]["http_port"]:
+            self.http = f"http://127.0.0.1:{port}/v1"
 
     def await_workers(self) -> None:
         """Return when requests can be served by every worker; raises StackError when a service ends meanwhile."""

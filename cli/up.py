@@ -29,6 +29,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("--model", default=model_name.BUILT_IN, help="built-in name, path or hub id")
     parser.add_argument("--engine", default="transformers", choices=("transformers", "fake"), help="what computes")
     parser.add_argument("--listen", default="127.0.0.1:7000", help="the gateway's address (default: %(default)s)")
+    parser.add_argument(
+        "--http-listen", default="127.0.0.1:8000", help="where it answers OpenAI's HTTP API (default: %(default)s)"
+    )
     parser.add_argument("--log-dir", type=Path, help="folder for the services' logs (default: a new temporary one)")
     for service in ("scheduler", "worker", "gateway"):
         parser.add_argument(
@@ -62,6 +65,7 @@ def run(args: argparse.Namespace) -> int:
         model=args.model,
         engine=args.engine,
         listen=args.listen,
+        http_listen=args.http_listen,
         scheduler_args=args.scheduler_arg,
         worker_args=args.worker_arg,
         gateway_args=args.gateway_arg,
@@ -73,7 +77,8 @@ def run(args: argparse.Namespace) -> int:
         stack.launch()
         with endpoint.published(endpoint.Endpoint(stack.gateway, stack.scheduler, stack.secret, str(log_dir))):
             stack.await_workers()
-            print(f"ready: gateway {stack.gateway}, scheduler {stack.scheduler}; try: fairlead chat", flush=True)
+            addresses = ", ".join(filter(None, [stack.gateway, stack.http]))
+            print(f"ready: gateway {addresses}, scheduler {stack.scheduler}; try: fairlead chat", flush=True)
             _serve(stack)
     except _Stopped:
         pass

@@ -16,10 +16,11 @@ from gateway.call import Call
 from gateway.credentials import Credentials
 from gateway.open_call_limiter import OpenCallLimiter
 from gateway.prepared_request import AdmittedRequest, PreparedRequest
+from gateway.request import CallRequest
 from gateway.tenants import CallerIdentity, Tenants
 from gateway.throttling import Throttling
 from gateway.upstream.cluster import Cluster
-from gateway.validation import app_name, check_interaction, check_length, check_prompt, check_sampling
+from gateway.validation import app_name, capacity, check_interaction, check_length, check_prompt, check_sampling
 from serving.cost import within_limits
 from serving.names import MAX_NAME
 from serving.sampling_params import SamplingParams
@@ -68,9 +69,7 @@ class Admission:
         key = InteractionKey(identity.client, app, request.interaction.id)
         self._throttling.end(key, request.interaction.token)
 
-    async def admit(
-        self, receive: Receive[inference_pb2.GenerateRequest], credentials: Credentials, call: Call
-    ) -> AdmittedRequest:
+    async def admit(self, receive: Receive[CallRequest], credentials: Credentials, call: Call) -> AdmittedRequest:
         """A request that is let in; raises the FairleadError that refuses it.
 
         It is received, and parsed, when it is known who calls. What must be undone is in `call.cleanup`.
@@ -79,9 +78,12 @@ class Admission:
         call.client, call.traceparent = identity.client, traceparent(credentials.traceparent)
         call.caller_request_id = caller_request_id(credentials.request_id)
         try:
-            request = await receive()
+            received = await receive()
+            request = received.message
+            identity = self._named(received.user, identity, credentials)
+            call.client = identity.client
             call.operation = CHAT if request.prompt.WhichOneof("kind") == "chat" else TEXT_COMPLETION
-            model, sampling = self._examine(request, identity, call)
+            model, sampling = self._examine(received, identity, call)
         except FairleadError:
             self._throttling.refused(identity.client)
             raise
@@ -91,7 +93,12 @@ class Admission:
         self._open_calls.open(identity.client, in_interaction)
         call.cleanup.callback(self._open_calls.close, identity.client)
         return AdmittedRequest(
-            request=request, identity=identity, model=model, sampling=sampling, in_interaction=in_interaction
+            request=request,
+            fills_context=received.fills_context and not request.sampling.HasField("max_tokens"),
+            identity=identity,
+            model=model,
+            sampling=sampling,
+            in_interaction=in_interaction,
         )
 
     async def encode(self, admitted: AdmittedRequest, call: Call) -> PreparedRequest:
@@ -108,10 +115,12 @@ class Admission:
             public_system=begins_publicly(request.prompt, self._throttling.profiles.app(call.app).public_system),
         )
         encoded = await self._in_turn(to_encode, call.deadline)
-        check_length(len(encoded.token_ids) // TOKEN_BYTES, sampling.max_tokens, model)
-        token = b""
+        prompt_tokens = len(encoded.token_ids) // TOKEN_BYTES
+        if admitted.fills_context:
+            sampling = call.sampling = replace(sampling, max_tokens=max(1, capacity(model) - prompt_tokens))
+        check_length(prompt_tokens, sampling.max_tokens, model)
         if request.HasField("interaction"):
-            token = self._enter(InteractionKey(identity.client, call.app, call.interaction), request.interaction, call)
+            self._enter(InteractionKey(identity.client, call.app, call.interaction), request.interaction, call)
         norm = self._norm(identity, call)
         call.timings.admitted = time.time_ns()
         return PreparedRequest(
@@ -125,19 +134,25 @@ class Admission:
             sampling=sampling,
             weight=within_limits(identity.share * norm),
             in_interaction=admitted.in_interaction,
-            interaction_token=token,
             cache_scope=to_encode.cache_scope,
             public_tokens=encoded.public_tokens,
             deadline=call.deadline,
         )
 
+    def _named(self, user: str, identity: CallerIdentity, credentials: Credentials) -> CallerIdentity:
+        """Return whom a request is from that names a user itself; its word counts where the key may name users."""
+        if not user or credentials.user or not identity.may_name_users:
+            return identity
+        return self.identify(replace(credentials, user=user))
+
     def _examine(
-        self, request: inference_pb2.GenerateRequest, identity: CallerIdentity, call: Call
+        self, received: CallRequest, identity: CallerIdentity, call: Call
     ) -> tuple[scheduler_pb2.ModelInfo, SamplingParams]:
         """Everything that can be judged before the throttle is asked; raises the FairleadError that refuses it.
 
         First what `call` is entered under, so that one that is refused is told of in its place.
         """
+        request = received.message
         call.tier = identity.tier
         model = self._cluster.members.resolve(request.model)
         call.model, call.policy = model.name, model.policy
@@ -147,7 +162,7 @@ class Admission:
         if request.HasField("interaction"):
             check_interaction(request.interaction)
             call.interaction = request.interaction.id
-        sampling = call.sampling = check_request(request, model)
+        sampling = call.sampling = check_request(received, model)
         return model, sampling
 
     def _app(self, identity: CallerIdentity, named: str) -> str:
@@ -161,12 +176,11 @@ class Admission:
         async with turn:
             return await self._cluster.encode(request, deadline)
 
-    def _enter(self, key: InteractionKey, interaction: inference_pb2.Interaction, call: Call) -> bytes:
-        """Count the call in its interaction; returns the token for the next one."""
-        call.stage, token = self._throttling.enter(key, interaction)
+    def _enter(self, key: InteractionKey, interaction: inference_pb2.Interaction, call: Call) -> None:
+        """Count the call in its interaction."""
+        call.stage, call.interaction_token = self._throttling.enter(key, interaction)
         call.entered = True
         call.cleanup.callback(self._throttling.leave, key, interaction.end)
-        return token
 
     def _norm(self, identity: CallerIdentity, call: Call) -> float:
         """What calls of this app and stage are expected to need over the reference; the call's end teaches it."""
@@ -197,9 +211,10 @@ def caller_request_id(given: str) -> str:
     return given if len(given) <= MAX_NAME and given.isascii() and given.isprintable() else ""
 
 
-def check_request(request: inference_pb2.GenerateRequest, model: scheduler_pb2.ModelInfo) -> SamplingParams:
+def check_request(received: CallRequest, model: scheduler_pb2.ModelInfo) -> SamplingParams:
     """Everything that can be judged before the prompt is tokenized; raises InvalidRequest."""
+    request = received.message
     check_prompt(request.prompt, model)
-    sampling = check_sampling(request.sampling, model.vocab_size)
+    sampling = check_sampling(request.sampling, model.vocab_size, capacity(model) if received.fills_context else None)
     # Assigned here, so that another worker that takes the request over draws the same tokens.
     return sampling if request.sampling.HasField("seed") else replace(sampling, seed=secrets.randbits(64))

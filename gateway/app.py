@@ -11,7 +11,11 @@ from redis.asyncio import Redis
 
 from fairlead.v1 import throttling_pb2_grpc, traces_pb2_grpc
 from gateway.admission import Admission
+from gateway.call import Call
 from gateway.call_log import CallLog
+from gateway.driver import CallDriver, Front
+from gateway.http.application import HttpApplication
+from gateway.http.server import HttpServer
 from gateway.metrics import CallMetrics, PlacementMetrics, StateMetrics, ThrottlingMetrics
 from gateway.open_call_limiter import OpenCallLimiter
 from gateway.operators import ThrottlingService, TracesService
@@ -50,6 +54,7 @@ class GatewayConfig:
     secret: str = option("", "the cluster secret, at least 16 characters; required")
     keys: str = option("", "YAML file of API keys; default: one tenant, no keys")
     profiles: str = option("", "YAML file of limits, tiers and app profiles; default: the limits below for every app")
+    http_listen: str = option("", "address that answers OpenAI's HTTP API, host:port; default: none")
     redis: str = option("", "URL of the Redis through which gateways share limits; default: this one is alone")
     redis_password: str = option("", "its password, if the URL has none")
     redis_ca: str = option("", "file of the authorities that may have signed its certificate, for rediss:// URLs")
@@ -115,12 +120,8 @@ class GatewayConfig:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach the listener."""
-        host = self.listen.rpartition(":")[0].strip("[]")
-        try:
-            return ipaddress.ip_address(host).is_loopback
-        except ValueError:
-            return host == "localhost"
+        """Whether only this machine can reach the listeners."""
+        return all(is_loopback(address) for address in (self.listen, self.http_listen) if address)
 
 
 class Gateway:
@@ -160,6 +161,16 @@ class Gateway:
             credentials=certificate.credentials() if certificate else None,
             health_listen=config.health_listen,
         )
+        self._http = (
+            HttpServer(
+                config.http_listen,
+                HttpApplication(self._cluster.members, admission, self._drive, self._server.bodies),
+                certificate.context() if certificate else None,
+                config.request_seconds,
+            )
+            if config.http_listen
+            else None
+        )
         service = InferenceService(self._cluster, admission, self._call_log, self._server.bodies, config.reader_seconds)
         self._server.add(add_inference_to_server, service, "fairlead.v1.Inference")
         admin_secret = config.admin_secret or config.secret
@@ -173,11 +184,14 @@ class Gateway:
         """Serve until `stop`, then let open calls finish."""
         await self._metrics.start()
         await self._server.start()
+        if self._http is not None:
+            await self._http.start()
         log.info(
             "listening",
             extra={
                 "service": "gateway",
                 "port": self._server.port,
+                "http_port": self._http and self._http.port,
                 "metrics_port": self._metrics.port,
                 "health_port": self._server.health_port,
             },
@@ -202,12 +216,17 @@ class Gateway:
             await stop.wait()
             log.info("draining")
             await self._server.set_ready(False)
-            await self._server.stop(self._config.drain_seconds)
+            grace = self._config.drain_seconds
+            stopping = [self._server.stop(grace)] + ([self._http.stop(grace)] if self._http is not None else [])
+            await asyncio.gather(*stopping)
             for task in background:
                 task.cancel()
         await self._cluster.close()
         await self._throttling.close()
         await asyncio.gather(asyncio.to_thread(self._traces.shutdown), self._metrics.shutdown())
+
+    def _drive(self, front: Front, call: Call) -> CallDriver:
+        return CallDriver(front, self._cluster, self._call_log, call, self._config.reader_seconds)
 
     async def _report_readiness(self) -> None:
         """Ready while a worker is known; known through the scheduler, and still when that is away."""
@@ -232,6 +251,15 @@ class Gateway:
         tenants = Tenants.load(self._config.keys, profiles.tiers)  # nothing is applied unless all of it is right
         self._throttling.configure(profiles)
         self._tenants.replace(tenants)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can reach `address`, host:port."""
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def connect(config: GatewayConfig) -> Redis | None:

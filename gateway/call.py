@@ -1,5 +1,7 @@
 """One call, from its arrival to its end."""
 
+import secrets
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -25,6 +27,7 @@ class Call:
     tier: str = ""
     sampling: SamplingParams | None = None
     interaction: str = ""
+    interaction_token: bytes = b""  # for the interaction's next call
     entered: bool = False  # admitted, and counted in its interaction
     stage: int = 0
     operation: str = CHAT
@@ -39,3 +42,15 @@ class Call:
     outcome: Outcome | None = None
     message: str = ""
     cleanup: ExitStack = field(default_factory=ExitStack)  # undoes, at the end, what admission counted in
+
+
+def new_call(deadline: float | None) -> Call:
+    """Return a call that arrives now, under an id of its own; `deadline` is in seconds of the loop's clock."""
+    call = Call(request_id=new_id(), deadline=deadline)
+    call.timings.received = time.time_ns()
+    return call
+
+
+def new_id() -> str:
+    """Return a random id for a request."""
+    return secrets.token_hex(8)

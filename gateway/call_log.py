@@ -3,9 +3,10 @@
 import logging
 import time
 
+from fairlead.errors import FairleadError, InvalidRequest
 from fairlead.outcomes import Outcome
 from gateway.accounting import Accounting
-from gateway.call import Call
+from gateway.call import Call, new_id
 from gateway.metrics import CallMetrics
 from serving.telemetry.records import CallRecord, InteractionRecord
 from serving.telemetry.traces import Traces
@@ -85,6 +86,21 @@ class CallLog:
             self._traced_by_caller.remove(key)
         elif started is not None:  # without any call of it here the trace is another gateway's
             self._traces.interaction(record)
+
+
+def reason(error: FairleadError) -> str:
+    """What the log says: a bad request's message may hold what it said, so only the field's name."""
+    return error.field if isinstance(error, InvalidRequest) else error.message
+
+
+def note_refusal(error: FairleadError) -> str:
+    """Log that a request was refused which generates nothing; return the id by which caller and log name it."""
+    request_id = new_id()
+    log.info(
+        "request refused",
+        extra={"request_id": request_id, "outcome": error.outcome.name, "reason": reason(error)},
+    )
+    return request_id
 
 
 def _record(call: Call, outcome: Outcome, is_rooted: bool) -> CallRecord:

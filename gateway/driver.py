@@ -8,18 +8,16 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Protocol
 
-from fairlead.errors import FairleadError, Internal, InvalidRequest
+from fairlead.errors import FairleadError, Internal
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.token_ids import TOKEN_BYTES
-from fairlead.v1 import inference_pb2, scheduler_pb2, worker_pb2
+from fairlead.v1 import scheduler_pb2, worker_pb2
 from gateway.call import Call
-from gateway.call_log import CallLog
+from gateway.call_log import CallLog, reason
 from gateway.core import call_commands as commands
 from gateway.core import call_events as events
 from gateway.core.call import CallMachine
-from gateway.core.coalescer import OutputChunk
 from gateway.prepared_request import AdmittedRequest, PreparedRequest
-from gateway.responses import accepted, chunk, finished
 from gateway.upstream import workers
 from gateway.upstream.cluster import Cluster, Placement
 from serving.wire import sampling_to_proto
@@ -61,12 +59,12 @@ class CallDriver:
         self._prepared: PreparedRequest | None = None
         self._placement: Placement | None = None
         self._attempt: workers.Attempt | None = None
-        self._message: inference_pb2.GenerateResponse | None = None  # to be written next
+        self._message: commands.Message | None = None  # to be written next
         self._waiting: asyncio.Future[None] | None = None  # for a message, or for the call's end
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = math.inf
 
-    async def messages(self) -> AsyncIterator[inference_pb2.GenerateResponse]:
+    async def messages(self) -> AsyncIterator[commands.Message]:
         """What the caller is to be written. A message is taken when the next one is asked for."""
         self._tell(events.Arrived(self._call.deadline))
         while True:
@@ -128,7 +126,9 @@ class CallDriver:
     def _carry_out(self, command: commands.Command) -> None:
         match command:
             case commands.Send():
-                self._message = self._response(command.message)
+                if isinstance(command.message, commands.Accepted):
+                    self._note_usage()
+                self._message = command.message
                 self._wake()
             case commands.Decide() | commands.Encode() | commands.Place():
                 self._ask(command)
@@ -261,17 +261,6 @@ class CallDriver:
         else:  # what the last worker began, an earlier one had begun before
             self._call.timings.finished = ended.timings.finished
 
-    def _response(self, message: commands.Accepted | OutputChunk | commands.Finished) -> inference_pb2.GenerateResponse:
-        match message:
-            case OutputChunk():
-                return chunk(message)
-            case commands.Accepted():
-                assert self._prepared is not None
-                self._note_usage()
-                return accepted(self._call, self._prepared.interaction_token)
-            case commands.Finished():
-                return finished(self._call)
-
     def _note_usage(self) -> None:
         machine, usage = self._machine, self._call.usage
         usage.cached_tokens, usage.output_tokens = machine.cached_tokens, machine.output_tokens
@@ -290,8 +279,3 @@ class CallDriver:
             self._wake()
         self._call_log.ended(call)
         call.cleanup.close()
-
-
-def reason(error: FairleadError) -> str:
-    """What the log says: a bad request's message may hold what it said, so only the field's name."""
-    return error.field if isinstance(error, InvalidRequest) else error.message

@@ -13,6 +13,7 @@ from gateway.admission import Admission, Receive
 from gateway.call import Call
 from gateway.credentials import Credentials
 from gateway.prepared_request import AdmittedRequest, PreparedRequest
+from gateway.request import CallRequest
 from gateway.tenants import AUTHORIZATION, USER
 
 TRACEPARENT = "traceparent"
@@ -38,7 +39,10 @@ class GrpcFront:
 
     async def admit(self, call: Call) -> AdmittedRequest:
         """See Front."""
-        return await self._admission.admit(self._receive, shown(self._context.invocation_metadata()), call)
+        return await self._admission.admit(self._request, shown(self._context.invocation_metadata()), call)
+
+    async def _request(self) -> CallRequest:
+        return CallRequest(message=await self._receive())
 
     async def encode(self, admitted: AdmittedRequest, call: Call) -> PreparedRequest:
         """See Front."""

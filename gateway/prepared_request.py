@@ -17,6 +17,7 @@ class AdmittedRequest:
     model: scheduler_pb2.ModelInfo
     sampling: SamplingParams
     in_interaction: bool
+    fills_context: bool = False  # without max_tokens, the output may take what the prompt leaves of the context
 
     @property
     def tokens_per_message(self) -> int:
@@ -38,7 +39,6 @@ class PreparedRequest:
     sampling: SamplingParams
     weight: float
     in_interaction: bool
-    interaction_token: bytes
     cache_scope: str
     public_tokens: int  # of the prompt, in its beginning: shared by every cache scope
     deadline: float | None  # loop time

@@ -5,11 +5,22 @@ from typing import cast
 
 from fairlead.v1 import common_pb2, inference_pb2
 from gateway.call import Call
+from gateway.core.call_commands import Accepted, Finished, Message
 from gateway.core.coalescer import OutputChunk
 
 
-def accepted(call: Call, interaction_token: bytes) -> inference_pb2.GenerateResponse:
-    """A worker has begun with `call`; the token is for the next call of its interaction."""
+def response(message: Message, call: Call) -> inference_pb2.GenerateResponse:
+    """Return `message` of `call` as gRPC callers read it."""
+    match message:
+        case OutputChunk():
+            return _chunk(message)
+        case Accepted():
+            return _accepted(call)
+        case Finished():
+            return _finished(call)
+
+
+def _accepted(call: Call) -> inference_pb2.GenerateResponse:
     return inference_pb2.GenerateResponse(
         accepted=inference_pb2.Accepted(
             request_id=call.request_id,
@@ -17,13 +28,13 @@ def accepted(call: Call, interaction_token: bytes) -> inference_pb2.GenerateResp
             worker=call.worker,
             prompt_tokens=call.usage.prompt_tokens,
             cached_tokens=call.usage.cached_tokens,
-            interaction_token=interaction_token,
+            interaction_token=call.interaction_token,
             app=call.app,
         )
     )
 
 
-def chunk(chunk: OutputChunk) -> inference_pb2.GenerateResponse:
+def _chunk(chunk: OutputChunk) -> inference_pb2.GenerateResponse:
     """Some of the output. Filled in place: to build the messages first and copy them costs five times as much."""
     response = inference_pb2.GenerateResponse()
     filled = response.chunk
@@ -33,8 +44,7 @@ def chunk(chunk: OutputChunk) -> inference_pb2.GenerateResponse:
     return response
 
 
-def finished(call: Call) -> inference_pb2.GenerateResponse:
-    """The output of `call` is complete."""
+def _finished(call: Call) -> inference_pb2.GenerateResponse:
     reason = cast("common_pb2.FinishReason", call.finish_reason)  # the values are the same
     return inference_pb2.GenerateResponse(
         finished=inference_pb2.Finished(

@@ -1,9 +1,6 @@
 """The public gRPC service: calls in, responses and rich statuses out."""
 
 import asyncio
-import logging
-import secrets
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import grpc
@@ -12,16 +9,15 @@ from fairlead.errors import FairleadError
 from fairlead.rpc.status import request_id_metadata, to_status
 from fairlead.v1 import inference_pb2
 from gateway.admission import Admission, Request
-from gateway.call import Call
-from gateway.call_log import CallLog
-from gateway.driver import CallDriver, reason
+from gateway.call import new_call
+from gateway.call_log import CallLog, note_refusal
+from gateway.driver import CallDriver
 from gateway.grpc_front import GrpcFront, shown
+from gateway.responses import response
 from gateway.upstream.cluster import Cluster
 from serving.rpc.incoming import only
 from serving.rpc.message_body_limiter import MessageBodyLimiter
 from serving.wire import parsed
-
-log = logging.getLogger(__name__)
 
 
 class InferenceService:
@@ -45,7 +41,8 @@ class InferenceService:
         self, _messages: object, context: grpc.aio.ServicerContext
     ) -> AsyncIterator[inference_pb2.GenerateResponse]:
         """See inference.proto."""
-        call = _new_call(context.time_remaining())
+        remaining = context.time_remaining()
+        call = new_call(None if remaining is None else asyncio.get_running_loop().time() + remaining)
         # Not in the initial metadata: sent with nothing else they would cost a write of their own, and Accepted, the
         # first message, says it too.
         context.set_trailing_metadata(request_id_metadata(call.request_id))
@@ -55,8 +52,8 @@ class InferenceService:
         # A generator that is suspended in a write learns of a cancellation only when it is collected; this is at once.
         context.add_done_callback(lambda _: driver.gone())
         try:
-            async for response in driver.messages():
-                yield response
+            async for message in driver.messages():
+                yield response(message, call)
         finally:
             driver.gone()
         if front.status is not None:
@@ -119,21 +116,4 @@ def add_inference_to_server(service: InferenceService, server: grpc.aio.Server) 
 
 
 async def _refuse(context: grpc.aio.ServicerContext, error: FairleadError) -> None:
-    """End a call that generates nothing, so that its caller can name it and the log knows it."""
-    request_id = _new_id()
-    log.info(
-        "request refused",
-        extra={"request_id": request_id, "outcome": error.outcome.name, "reason": reason(error)},
-    )
-    await context.abort_with_status(to_status(error, request_id))
-
-
-def _new_call(time_remaining: float | None) -> Call:
-    deadline = None if time_remaining is None else asyncio.get_running_loop().time() + time_remaining
-    call = Call(request_id=_new_id(), deadline=deadline)
-    call.timings.received = time.time_ns()
-    return call
-
-
-def _new_id() -> str:
-    return secrets.token_hex(8)
+    await context.abort_with_status(to_status(error, note_refusal(error)))

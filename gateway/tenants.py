@@ -50,6 +50,7 @@ class CallerIdentity:
     tier: str = ""
     apps: tuple[str, ...] = ()
     is_open: bool = False  # there are no keys, so nobody is bound to anything
+    may_name_users: bool = False
 
     @property
     def is_bound(self) -> bool:
@@ -111,8 +112,9 @@ class _Account:
             del self._users[user]
 
     def _identity(self, client: str) -> CallerIdentity:
+        tenant = self.tenant
         return CallerIdentity(
-            client, self.tenant.name, self.tenant.share, self.tenant.tier, self.tenant.apps, self._is_open
+            client, tenant.name, tenant.share, tenant.tier, tenant.apps, self._is_open, tenant.trusted_users
         )
 
 

@@ -27,9 +27,16 @@ def check_prompt(prompt: common_pb2.Prompt, model: scheduler_pb2.ModelInfo) -> N
             raise InvalidRequest("must hold one of text, chat and token_ids", "prompt")
 
 
-def check_sampling(message: common_pb2.SamplingParams, vocab_size: int) -> SamplingParams:
+def capacity(model: scheduler_pb2.ModelInfo) -> int:
+    """Return how many tokens a prompt and its output may have together."""
+    return min(model.max_model_tokens, model.kv_tokens)
+
+
+def check_sampling(
+    message: common_pb2.SamplingParams, vocab_size: int, default_max_tokens: int | None = None
+) -> SamplingParams:
     """The sampling parameters with every default resolved; raises InvalidRequest."""
-    sampling = sampling_from_proto(message)
+    sampling = sampling_from_proto(message, default_max_tokens)
     for token in sampling.stop_token_ids:
         _require(token < vocab_size, f"ids must be below {vocab_size}, got {token}", "sampling.stop_token_ids")
     return sampling

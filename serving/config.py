@@ -22,7 +22,7 @@ from serving.flags import flag, parse_flags
 C = TypeVar("C")
 MOST = 2**31 - 1  # of any number: what protobuf fields, arrays and Redis hold without a thought
 MAX_PORT = 65_535
-LISTENERS = ("listen", "metrics", "health_listen")
+LISTENERS = ("listen", "http_listen", "metrics", "health_listen")
 _WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _EXPECTED = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
@@ -74,7 +74,7 @@ def addresses(text: str, name: str) -> list[str]:
 def check_listeners(config: object) -> None:
     """Raise ConfigError unless each of LISTENERS that `config` has ends in a port."""
     for name in LISTENERS:
-        text: str = getattr(config, name)
+        text: str = getattr(config, name, "")
         is_address = ":" in text and _is_port(text.rpartition(":")[2])
         require(text == "" or is_address, f"{name}: expected host:port, port at most {MAX_PORT}, got {text!r}")
 

@@ -27,9 +27,11 @@ def served_models(worker: scheduler_pb2.Hello | scheduler_pb2.Member) -> Sequenc
     return worker.models or [worker.model]
 
 
-def sampling_from_proto(message: common_pb2.SamplingParams) -> SamplingParams:
-    """Absent fields take Sampling's defaults; raises InvalidRequest."""
+def sampling_from_proto(message: common_pb2.SamplingParams, default_max_tokens: int | None = None) -> SamplingParams:
+    """Absent fields take Sampling's defaults, or `max_tokens` the one given here; raises InvalidRequest."""
     given = {name: getattr(message, name) for name in _SCALARS if message.HasField(name)}
+    if default_max_tokens is not None:
+        given.setdefault("max_tokens", default_max_tokens)
     return SamplingParams(**given, stop=tuple(message.stop), stop_token_ids=tuple(message.stop_token_ids))
 
 

@@ -22,6 +22,7 @@ from gateway.core.call_commands import (
     End,
     Finished,
     HangUp,
+    Message,
     Place,
     Send,
     Submit,
@@ -40,7 +41,7 @@ from gateway.core.call_states import (
     TRANSITIONS,
     CallState,
 )
-from gateway.core.coalescer import Coalescer, OutputChunk
+from gateway.core.coalescer import Coalescer
 
 # Seconds. The two ends' clocks differ by a little: a cancellation this close to the deadline is the deadline's.
 DEADLINE_SLACK = 0.05
@@ -165,7 +166,7 @@ class CallMachine:
     def _withdrawals(self) -> tuple[Withdraw, ...]:
         return () if self.attempts.started else (Withdraw(self.attempts.number),)
 
-    def _send(self, message: Accepted | OutputChunk | Finished, now: float) -> Send:
+    def _send(self, message: Message, now: float) -> Send:
         self._writing_since = now
         return Send(message)
 

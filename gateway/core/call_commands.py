@@ -67,11 +67,14 @@ class Finished:
     finish_reason: FinishReason | None
 
 
+Message = Accepted | OutputChunk | Finished
+
+
 @dataclass(frozen=True, slots=True)
 class Send:
     """Write `message` to the caller; at most one message is under way."""
 
-    message: Accepted | OutputChunk | Finished
+    message: Message
 
 
 @dataclass(frozen=True, slots=True)

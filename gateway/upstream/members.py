@@ -9,6 +9,10 @@ from serving.wire import served_models
 CLIPPED = 128  # characters of an unknown model's name that an error repeats
 
 
+class UnknownModel(InvalidRequest):
+    """No worker serves a model of that name."""
+
+
 class Members:
     """Live workers by name, each model's workers and limits, and which models' pools are overloaded.
 
@@ -90,7 +94,7 @@ class Members:
     def resolve(self, model: str) -> scheduler_pb2.ModelInfo:
         """What every worker of `model` can do; an empty name means the only model.
 
-        Raises InvalidRequest for a model nobody serves, Unavailable while there is no worker at all.
+        Raises UnknownModel for one nobody serves, Unavailable while there is no worker at all.
         """
         if not self._limits:
             raise Unavailable("no worker is attached yet")
@@ -98,7 +102,7 @@ class Members:
             return next(iter(self._limits.values()))
         if model not in self._limits:
             problem = f"unknown model {model[:CLIPPED]!r}" if model else "must name one of the models"
-            raise InvalidRequest(f"{problem}; models served: {listed(list(self._pools))}", "model")
+            raise UnknownModel(f"{problem}; models served: {listed(list(self._pools))}", "model")
         return self._limits[model]
 
     def _pool(self) -> None:

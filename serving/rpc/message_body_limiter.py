@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter, deque
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,7 @@ class _Arrival:
 class MessageBodyLimiter:
     """Bounds what may be held of messages that never end.
 
-    Once a message is read, gRPC takes the whole of it, however slowly it comes, and before that next to nothing. So
+    Once a message is read, the whole of it is taken, however slowly it comes, and before that next to nothing. So
     `places` are read at a time. Others wait, and connections take turns. A message has `seconds` to arrive; whoever has
     waited `patience` seconds for a place takes one from the connection that has most of them, that of its oldest
     message, if this has had as long.
@@ -43,13 +44,16 @@ class MessageBodyLimiter:
 
     async def receive(self, context: grpc.aio.ServicerContext) -> Any:
         """The next message's bytes, or grpc.aio.EOF; raises QueueFull for one that does not arrive in time."""
-        connection = context.peer()
+        return await self.arrive(context.peer(), context.read)
+
+    async def arrive(self, connection: str, read: Callable[[], Awaitable[Any]]) -> Any:
+        """Return what `read` reads from `connection`, in its turn; raises QueueFull when that does not come in time."""
         await self._enter(connection)
         arrival = _Arrival(connection, asyncio.get_running_loop().time(), asyncio.timeout(self._seconds))
         self._arriving.append(arrival)
         try:
             async with arrival.limit:
-                return await context.read()
+                return await read()
         except TimeoutError:
             limits = f"{self._seconds:g} s, or {self._patience:g} s while others waited"
             error = QueueFull(f"the request did not arrive within {limits}", self._patience)

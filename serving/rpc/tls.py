@@ -18,10 +18,37 @@ class Certificate:
         self._chain, self._key = Path(chain), Path(key)
         self._loaded = self._stamp()
         self._initial = self._load()
+        self._served = self._loaded  # of the files, by the context
+        self._renewal: ssl.SSLContext | None = None
 
     def credentials(self) -> grpc.ServerCredentials:
         """For a gRPC server; new connections get what the files hold by then."""
         return grpc.dynamic_ssl_server_credentials(self._initial, self._renewed)
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context of a server that is not gRPC; new connections get what the files hold by then."""
+        context = self._context()
+        context.sni_callback = self._renew  # called at every handshake
+        return context
+
+    def _renew(self, connection: ssl.SSLObject, _name: str | None, initial: ssl.SSLContext) -> None:
+        try:
+            stamp = self._stamp()
+            if stamp != self._served:
+                self._renewal = self._context()
+                self._served = stamp
+                log.info("certificate renewed", extra={"file": str(self._chain)})
+        except ConfigError as error:
+            log.error("the new certificate cannot be used, the old one stays: %s", error)
+        connection.context = self._renewal or initial
+
+    def _context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            context.load_cert_chain(self._chain, self._key)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(f"tls: {self._chain} and {self._key} are no certificate and its key: {error}") from error
+        return context
 
     def _renewed(self) -> grpc.ServerCertificateConfiguration | None:
         """Called at every handshake: None while nothing has changed, or what has changed is no use."""
@@ -44,8 +71,8 @@ class Certificate:
             raise ConfigError(f"tls: {error}") from error
 
     def _load(self) -> grpc.ServerCertificateConfiguration:
+        self._context()
         try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self._chain, self._key)
             return grpc.ssl_server_certificate_configuration([(self._key.read_bytes(), self._chain.read_bytes())])
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError(f"tls: {self._chain} and {self._key} are no certificate and its key: {error}") from error
+        except OSError as error:
+            raise ConfigError(f"tls: {error}") from error

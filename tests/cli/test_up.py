@@ -177,7 +177,8 @@ def test_a_start_that_fails_leaves_the_running_stack_findable(shared: tuple[Comm
     command, _ = shared
     [file] = command.endpoint_files()
     taken, logs = json.loads(file.read_text())["gateway"], str(command.folder / "second")
-    second = command.run("up", "--engine", "fake", "--workers", "1", "--listen", taken, "--log-dir", logs)
+    ports = ["--listen", taken, "--http-listen", ""]
+    second = command.run("up", "--engine", "fake", "--workers", "1", *ports, "--log-dir", logs)
     assert second.returncode == 1
     assert "gateway ended with status" in second.stderr.splitlines()[-1]
     assert command.run("status").returncode == 0

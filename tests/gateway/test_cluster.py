@@ -146,7 +146,6 @@ class Impatient:
             sampling=admitted.sampling,
             weight=1.0,
             in_interaction=False,
-            interaction_token=b"",
             cache_scope="",
             public_tokens=0,
             deadline=None,

@@ -18,6 +18,7 @@ from gateway.credentials import Credentials
 from gateway.metrics import CallMetrics
 from gateway.open_call_limiter import OpenCallLimiter
 from gateway.prepared_request import PreparedRequest
+from gateway.request import CallRequest
 from gateway.service import InferenceService, add_inference_to_server
 from gateway.tenants import CACHE_SCOPES, Tenants
 from gateway.throttling import Throttling
@@ -84,8 +85,8 @@ def admitted(admission: Admission, user: str, prompt: str | common_pb2.Prompt) -
     request = inference_pb2.GenerateRequest(prompt=as_prompt(prompt) if isinstance(prompt, str) else prompt)
     call = Call(request_id=user, deadline=None)
 
-    async def receive() -> inference_pb2.GenerateRequest:
-        return request
+    async def receive() -> CallRequest:
+        return CallRequest(message=request)
 
     async def work() -> PreparedRequest:
         return await admission.encode(await admission.admit(receive, Credentials(user=user), call), call)

@@ -35,14 +35,14 @@ def identify(tenants: Tenants, given: list[tuple[str, str | bytes]], now: float 
 
 
 def test_keys_name_tenants_and_users(tenants: Tenants) -> None:
-    assert identify(tenants, metadata("gold")) == CallerIdentity("acme", "acme", 2.0)
-    assert identify(tenants, metadata("gold", "ann")) == CallerIdentity("acme/ann", "acme", 2.0)
+    assert identify(tenants, metadata("gold")) == CallerIdentity("acme", "acme", 2.0, may_name_users=True)
+    assert identify(tenants, metadata("gold", "ann")) == CallerIdentity("acme/ann", "acme", 2.0, may_name_users=True)
     assert identify(tenants, metadata("plain")) == CallerIdentity("solo", "solo", 1.0, apps=("chat",))
 
 
 def test_without_a_file_everybody_is_default_and_may_name_users() -> None:
     tenants = Tenants.load("")
-    assert identify(tenants, []) == CallerIdentity("default", "default", 1.0, is_open=True)
+    assert identify(tenants, []) == CallerIdentity("default", "default", 1.0, is_open=True, may_name_users=True)
     assert identify(tenants, metadata("anything", "ann")).client == "default/ann"
 
 

@@ -1,0 +1,87 @@
+"""What is where: the paths of the HTTP front."""
+
+import logging
+
+import msgspec
+
+from fairlead.errors import FairleadError, Internal, Unavailable
+from gateway.admission import Admission
+from gateway.call import new_id
+from gateway.call_log import note_refusal
+from gateway.http.api import Api
+from gateway.http.asgi import Headers, Receive, Scope, Send
+from gateway.http.chat_completions import chat_completions
+from gateway.http.completions import completions
+from gateway.http.errors import MethodNotAllowed, UnknownEndpoint
+from gateway.http.exchange import Drive, Exchange
+from gateway.http.models import Models
+from gateway.http.request import HttpRequest
+from gateway.upstream.members import Members
+from serving.rpc.message_body_limiter import MessageBodyLimiter
+from serving.version import VERSION
+
+log = logging.getLogger(__name__)
+GENERATING: dict[str, Api] = {"/v1/chat/completions": chat_completions, "/v1/completions": completions}
+MODELS = "/v1/models"
+
+
+class HttpApplication:
+    """Answers every request of the HTTP front; an ASGI application."""
+
+    def __init__(self, members: Members, admission: Admission, drive: Drive, bodies: MessageBodyLimiter) -> None:
+        self._members = members
+        self._admission = admission
+        self._drive = drive
+        self._bodies = bodies
+        self._models = Models(members)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request. An error in it is ours: it ends this request, and nothing else."""
+        request = HttpRequest(scope, receive, send)
+        try:
+            await self._answer(request)
+        except FairleadError as error:
+            await request.refuse(error, _named(note_refusal(error)))
+        except Exception:
+            log.exception("request failed", extra={"path": request.path})
+            if request.has_begun:
+                request.abort()
+            else:
+                await request.refuse(Internal("internal error of the gateway; see its log"), _named(new_id()))
+
+    async def _answer(self, request: HttpRequest) -> None:
+        api = GENERATING.get(request.path)
+        if api is not None:
+            _check_method(request, "POST")
+            await Exchange(api, request, self._admission, self._drive, self._bodies).run()
+            return
+        await request.respond(200, self._look_up(request), _named(new_id()))
+
+    def _look_up(self, request: HttpRequest) -> bytes:
+        """Return what GET answers; raises UnknownEndpoint and MethodNotAllowed."""
+        path = request.path
+        name = path.removeprefix(f"{MODELS}/")
+        if path not in ("/health", "/version", MODELS) and name == path:
+            raise UnknownEndpoint(f"there is no endpoint {path[:128]!r}")
+        _check_method(request, "GET")
+        if path == "/health":
+            return self._health()
+        if path == "/version":
+            return msgspec.json.encode({"version": VERSION})
+        self._admission.identify(request.credentials)
+        return self._models.all() if path == MODELS else self._models.one(name)
+
+    def _health(self) -> bytes:
+        """Return an empty object; raises Unavailable unless calls can be served."""
+        if not len(self._members):
+            raise Unavailable("no worker is attached yet")
+        return b"{}"
+
+
+def _check_method(request: HttpRequest, method: str) -> None:
+    if request.method != method:
+        raise MethodNotAllowed(f"{request.path[:128]} is for {method}, got {request.method}")
+
+
+def _named(request_id: str) -> Headers:
+    return [(b"x-request-id", request_id.encode())]

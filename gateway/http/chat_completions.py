@@ -1,0 +1,95 @@
+"""POST /v1/chat/completions."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from fairlead.errors import InvalidRequest
+from fairlead.v1 import common_pb2
+from gateway.call import Call
+from gateway.http.api import Generation
+from gateway.http.choices import ChoicesAnswer, Form
+from gateway.http.decoding import decode
+from gateway.http.parameters import Natural, Parameters, drawn
+
+ROLES = {"developer": "system"}  # another name for it
+FORM = Form(
+    id="chatcmpl",
+    whole="chat.completion",
+    chunk="chat.completion.chunk",
+    first=b'"delta":{"role":"assistant","content":',
+    further=b'"delta":{"content":',
+    close=b"}",
+    last=b'"delta":{}',
+    choice=lambda text: {"message": {"role": "assistant", "content": text, "refusal": None}},
+)
+
+
+class Part(msgspec.Struct):
+    """A part of a message's content."""
+
+    type: str
+    text: str = ""
+
+
+class Message(msgspec.Struct):
+    """A message of the conversation; its author's name is ignored."""
+
+    role: str
+    content: str | list[Part] | None = None
+    tool_calls: Any = None
+    function_call: Any = None
+
+    def text(self, place: str) -> str:
+        """Return the message's text, its parts on lines of their own; raises InvalidRequest for what is not text."""
+        for name in ("tool_calls", "function_call"):
+            if getattr(self, name):
+                raise InvalidRequest("this parameter is not supported yet", f"{place}.{name}")
+        if self.content is None or isinstance(self.content, str):
+            return self.content or ""
+        for index, part in enumerate(self.content):
+            if part.type != "text":
+                field = f"{place}.content[{index}].type"
+                raise InvalidRequest(f"only parts of type 'text' are supported, got {part.type[:32]!r}", field)
+        return "\n".join(part.text for part in self.content)
+
+
+class ChatCompletionRequest(Parameters, kw_only=True):
+    """Say what a chat completion is to be made of; implements Asked."""
+
+    messages: list[Message]
+    max_completion_tokens: Natural | None = None
+
+    @property
+    def is_streamed(self) -> bool:
+        """See Asked."""
+        return bool(self.stream)
+
+    def generations(self) -> Sequence[Generation]:
+        """See Asked."""
+        messages = [
+            common_pb2.ChatMessage(
+                role=ROLES.get(message.role, message.role), content=message.text(f"messages[{index}]")
+            )
+            for index, message in enumerate(self.messages)
+        ]
+        sampling = self.sampling()
+        if self.max_completion_tokens is not None:
+            sampling.max_tokens = self.max_completion_tokens
+        prompt = common_pb2.Prompt(chat=common_pb2.Chat(messages=messages))
+        return [Generation(prompt, drawn(sampling, number)) for number in range(self.n or 1)]
+
+    def answer(self, call: Call) -> ChoicesAnswer:
+        """See Asked."""
+        return ChoicesAnswer(FORM, call, choices=self.n or 1, includes_usage=self.includes_usage)
+
+
+_DECODER = msgspec.json.Decoder(ChatCompletionRequest)
+
+
+def chat_completions(body: bytes) -> ChatCompletionRequest:
+    """See Api."""
+    asked = decode(_DECODER, body)
+    asked.check_supported()
+    return asked

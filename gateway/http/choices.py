@@ -1,0 +1,115 @@
+"""Choices of (chat) completions as bytes.
+
+A chunk is put together of pieces that are made once for each answer: one is written for every few tokens, and a chunk
+that is built of objects costs several times as much.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from fairlead.errors import FairleadError
+from fairlead.outcomes import FinishReason
+from gateway.call import Call
+from gateway.core.coalescer import OutputChunk
+from gateway.http.errors import error_body
+from gateway.http.sse import DONE, event
+
+REASONS: Mapping[FinishReason | None, bytes] = {FinishReason.STOP: b'"stop"', FinishReason.LENGTH: b'"length"'}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """Hold in what chat completions and completions differ. A piece of text stands after `first` or `further`."""
+
+    id: str
+    whole: str  # the object's name
+    chunk: str  # its name in a stream
+    first: bytes
+    further: bytes
+    close: bytes
+    last: bytes  # where no text is left
+    choice: Callable[[str], dict[str, Any]]  # the text of a whole answer
+
+
+class ChoicesAnswer:
+    """Write choices; implements Answer. Each `choices` calls have the same prompt, whose tokens are counted once."""
+
+    def __init__(
+        self, form: Form, call: Call, *, choices: int, includes_usage: bool, echoed: Sequence[str] = ()
+    ) -> None:
+        self._form = form
+        self._choices = choices
+        self._includes_usage = includes_usage
+        self._echoed = echoed  # each call's prompt, to stand before its output
+        self._named = {
+            "id": f"{form.id}-{call.request_id}",
+            "created": call.timings.received // 1_000_000_000,
+            "model": call.model,
+        }
+        self._head = b"data: " + msgspec.json.encode({"object": form.chunk, **self._named})[:-1] + b',"choices":['
+        self._tail = b',"usage":null}\n\n' if includes_usage else b"}\n\n"
+        self._between = b',"logprobs":null,"finish_reason":null}]' + self._tail
+        self._begun: dict[int, bytes] = {}  # by index: what stands before its further text
+
+    def chunk(self, index: int, chunk: OutputChunk) -> bytes:
+        """See Answer."""
+        before = self._begun.get(index)
+        if before is None:
+            return self._first(index, chunk.text)
+        return b"%s%s%s" % (before, msgspec.json.encode(chunk.text), self._form.close + self._between)
+
+    def finished(self, index: int, call: Call) -> bytes:
+        """See Answer."""
+        first = b"" if index in self._begun else self._first(index, "")
+        end = b',"logprobs":null,"finish_reason":%s}]' % REASONS[call.finish_reason]
+        return b"%s%s%s%s%s" % (first, self._opening(index), self._form.last, end, self._tail)
+
+    def closing(self, calls: Sequence[Call]) -> bytes:
+        """See Answer."""
+        if not self._includes_usage:
+            return DONE
+        return self._head + b'],"usage":' + msgspec.json.encode(self._usage(calls)) + b"}\n\n" + DONE
+
+    def error(self, error: FairleadError) -> bytes:
+        """See Answer."""
+        return event(error_body(error))
+
+    def whole(self, calls: Sequence[Call], texts: Sequence[str]) -> bytes:
+        """See Answer."""
+        choices = [
+            {
+                "index": index,
+                **self._form.choice(self._echo(index) + text),
+                "logprobs": None,
+                "finish_reason": msgspec.Raw(REASONS[call.finish_reason]),
+            }
+            for index, (call, text) in enumerate(zip(calls, texts, strict=True))
+        ]
+        body = {**self._named, "object": self._form.whole, "choices": choices, "usage": self._usage(calls)}
+        return msgspec.json.encode(body)
+
+    def _first(self, index: int, text: str) -> bytes:
+        opening = self._opening(index)
+        self._begun[index] = opening + self._form.further
+        told = msgspec.json.encode(self._echo(index) + text)
+        return opening + self._form.first + told + self._form.close + self._between
+
+    def _opening(self, index: int) -> bytes:
+        return b'%s{"index":%d,' % (self._head, index)
+
+    def _echo(self, index: int) -> str:
+        return self._echoed[index] if self._echoed else ""
+
+    def _usage(self, calls: Sequence[Call]) -> dict[str, Any]:
+        prompts = [call.usage for call in calls[:: self._choices]]
+        prompt_tokens = sum(usage.prompt_tokens for usage in prompts)
+        output_tokens = sum(call.usage.output_tokens for call in calls)
+        return {
+            "prompt_tokens": prompt_tokens,
+            "completion_tokens": output_tokens,
+            "total_tokens": prompt_tokens + output_tokens,
+            "prompt_tokens_details": {"cached_tokens": sum(usage.cached_tokens for usage in prompts)},
+        }

@@ -1,0 +1,86 @@
+"""POST /v1/completions."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from fairlead.errors import InvalidRequest
+from fairlead.token_ids import pack_ids
+from fairlead.v1 import common_pb2
+from gateway.call import Call
+from gateway.http.api import Generation
+from gateway.http.choices import ChoicesAnswer, Form
+from gateway.http.decoding import decode
+from gateway.http.parameters import MAX_CALLS, Natural, Parameters, drawn
+
+FORM = Form(
+    id="cmpl",
+    whole="text_completion",
+    chunk="text_completion",
+    first=b'"text":',
+    further=b'"text":',
+    close=b"",
+    last=b'"text":""',
+    choice=lambda text: {"text": text},
+)
+
+
+class CompletionRequest(Parameters, kw_only=True):
+    """Say what completions are to be made of; implements Asked."""
+
+    prompt: str | list[str | Natural | list[Natural]]
+    echo: bool | None = None
+
+    @property
+    def is_streamed(self) -> bool:
+        """See Asked."""
+        return bool(self.stream)
+
+    def generations(self) -> Sequence[Generation]:
+        """See Asked."""
+        prompts, choices = self._prompts(), self.n or 1
+        if len(prompts) * choices > MAX_CALLS:
+            limit = f"a request may ask for at most {MAX_CALLS} choices"
+            raise InvalidRequest(f"{limit}, got {len(prompts)} prompts with n = {choices}", "prompt")
+        sampling = self.sampling()
+        return [
+            Generation(prompt, drawn(sampling, number))
+            for prompt in map(self._prompt, prompts)
+            for number in range(choices)
+        ]
+
+    def answer(self, call: Call) -> ChoicesAnswer:
+        """See Asked."""
+        choices = self.n or 1
+        echoed = [str(prompt) for prompt in self._prompts() for _ in range(choices)] if self.echo else []
+        return ChoicesAnswer(FORM, call, choices=choices, includes_usage=self.includes_usage, echoed=echoed)
+
+    def _prompts(self) -> Sequence[str | list[int]]:
+        """Return each prompt, text or token ids; raises InvalidRequest for what is neither one nor several."""
+        if isinstance(self.prompt, str):
+            return [self.prompt]
+        if not self.prompt:
+            raise InvalidRequest("must hold at least 1 prompt, got 0", "prompt")
+        ids = [part for part in self.prompt if isinstance(part, int)]
+        if not ids:
+            return [part for part in self.prompt if not isinstance(part, int)]
+        if len(ids) < len(self.prompt):
+            raise InvalidRequest("must hold token ids or prompts, not both", "prompt")
+        return [ids]
+
+    def _prompt(self, prompt: str | list[int]) -> common_pb2.Prompt:
+        if isinstance(prompt, str):
+            return common_pb2.Prompt(text=prompt)
+        if self.echo:
+            raise InvalidRequest("only prompts that are text can be echoed", "echo")
+        return common_pb2.Prompt(token_ids=common_pb2.TokenIds(packed=pack_ids(prompt)))
+
+
+_DECODER = msgspec.json.Decoder(CompletionRequest)
+
+
+def completions(body: bytes) -> CompletionRequest:
+    """See Api."""
+    asked = decode(_DECODER, body)
+    asked.check_supported()
+    return asked

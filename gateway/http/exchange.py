@@ -1,0 +1,189 @@
+"""One HTTP request that generates: its calls, from the first byte that is read to the last that is written."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+from fairlead.errors import FairleadError, InvalidRequest
+from fairlead.v1 import inference_pb2
+from gateway.admission import Admission, Receive
+from gateway.call import Call, new_call
+from gateway.core.call_commands import Finished
+from gateway.core.coalescer import OutputChunk
+from gateway.driver import CallDriver, Front
+from gateway.http import interaction
+from gateway.http.api import Answer, Api, Asked, Generation
+from gateway.http.asgi import Headers
+from gateway.http.front import HttpFront
+from gateway.http.request import HttpRequest
+from gateway.http.sse import EventStream
+from gateway.request import CallRequest
+from serving.rpc.message_body_limiter import MessageBodyLimiter
+
+APP = "x-fairlead-app"
+STREAMING = "x-fairlead-streaming"
+TIMEOUT = "x-fairlead-timeout"
+EACH_TOKEN = "each_token"
+PING_SECONDS = 10.0
+Drive = Callable[[Front, Call], CallDriver]
+
+
+class Exchange:
+    """Answer one request with its calls. Each choice is a call of its own, and the first one's id names the request.
+
+    The body is read by the first call, once it is known who calls. The status is decided when there is output, or when
+    the caller has waited so long that it is sent a comment; an error that comes later is an event of the stream.
+    """
+
+    def __init__(
+        self, api: Api, request: HttpRequest, admission: Admission, drive: Drive, bodies: MessageBodyLimiter
+    ) -> None:
+        self._api = api
+        self._request = request
+        self._admission = admission
+        self._drive = drive
+        self._bodies = bodies
+        self._credentials = request.credentials
+        self._calls = [new_call(_deadline(request))]
+        self._drivers: list[CallDriver] = []
+        self._group = asyncio.TaskGroup()
+        self._listener: asyncio.Task[None] | None = None
+        self._asked: Asked | None = None
+        self._answer: Answer | None = None
+        self._texts: list[list[str]] = []
+        self._stream = EventStream(request, self._headers)
+
+    async def run(self) -> None:
+        """Until the answer is written, or the caller is gone."""
+        error: FairleadError | None = None
+        try:
+            async with self._group:
+                await self._generate(0, self._receive)
+        except* FairleadError as failed:
+            error = _first(failed)
+        finally:
+            if self._listener is not None:
+                self._listener.cancel()
+        await (self._complete() if error is None else self._refuse(error))
+
+    async def _generate(self, index: int, receive: Receive[CallRequest]) -> None:
+        """Make one call; raises the FairleadError that it ends with, and then the others are cancelled."""
+        call, credentials = self._calls[index], self._credentials
+        if index and not credentials.request_id:  # so that whoever has the answer's id finds all calls of it
+            credentials = replace(credentials, request_id=self._calls[0].request_id)
+        front = HttpFront(self._admission, receive, credentials, self._request.abort)
+        driver = self._drive(front, call)
+        self._drivers.append(driver)
+        try:
+            async for message in driver.messages():
+                if isinstance(message, OutputChunk):
+                    await self._take(index, message)
+                elif isinstance(message, Finished):
+                    await self._finish(index)
+        finally:
+            driver.gone()
+        if front.error is not None:
+            raise front.error
+
+    async def _receive(self) -> CallRequest:
+        """Read the request, and begin the calls that it asks for beside the first."""
+        asked = self._api(await self._request.body(self._bodies))
+        first, *others = [self._call_request(asked, generation) for generation in asked.generations()]
+        self._asked = asked
+        self._texts = [[] for _ in range(1 + len(others))]
+        self._listener = asyncio.create_task(self._listen())
+        for index, other in enumerate(others, 1):
+            self._begin(index, other)
+        return first
+
+    def _begin(self, index: int, request: CallRequest) -> None:
+        self._calls.append(new_call(self._calls[0].deadline))
+
+        async def receive() -> CallRequest:
+            return request
+
+        self._group.create_task(self._generate(index, receive))
+
+    def _call_request(self, asked: Asked, generation: Generation) -> CallRequest:
+        headers = self._request.headers
+        each_token = asked.is_streamed and headers.get(STREAMING) == EACH_TOKEN
+        message = inference_pb2.GenerateRequest(
+            model=asked.model,
+            prompt=generation.prompt,
+            sampling=generation.sampling,
+            app=headers.get(APP, ""),
+            streaming=inference_pb2.STREAMING_EACH_TOKEN if each_token else inference_pb2.STREAMING_COALESCED,
+        )
+        if interaction.HEADER in headers:
+            message.interaction.CopyFrom(interaction.parse(headers[interaction.HEADER]))
+        return CallRequest(message=message, user=asked.named_user, fills_context=True)
+
+    async def _take(self, index: int, chunk: OutputChunk) -> None:
+        assert self._asked is not None
+        if self._asked.is_streamed:
+            await self._stream.write(self._writer().chunk(index, chunk))
+        else:
+            self._texts[index].append(chunk.text)
+
+    async def _finish(self, index: int) -> None:
+        assert self._asked is not None
+        if self._asked.is_streamed:
+            await self._stream.write(self._writer().finished(index, self._calls[index]))
+
+    def _writer(self) -> Answer:
+        if self._answer is None:
+            assert self._asked is not None
+            self._answer = self._asked.answer(self._calls[0])
+        return self._answer
+
+    async def _complete(self) -> None:
+        assert self._asked is not None
+        if self._asked.is_streamed:
+            await self._stream.close(self._writer().closing(self._calls))
+        else:
+            body = self._writer().whole(self._calls, ["".join(texts) for texts in self._texts])
+            await self._request.respond(200, body, self._headers())
+
+    async def _refuse(self, error: FairleadError) -> None:
+        if self._request.has_begun:
+            await self._stream.close(self._writer().error(error))
+        else:
+            await self._request.refuse(error, self._headers())
+
+    def _headers(self) -> Headers:
+        call = self._calls[0]
+        headers = [(b"x-request-id", call.request_id.encode())]
+        if call.interaction_token:
+            headers.append(interaction.header_of(call.interaction, call.interaction_token))
+        return headers
+
+    async def _listen(self) -> None:
+        """Until the caller is gone; meanwhile keep its stream alive."""
+        gone = asyncio.ensure_future(self._request.gone())
+        try:
+            while not gone.done():
+                await asyncio.wait([gone], timeout=PING_SECONDS)
+                if self._asked is not None and self._asked.is_streamed and not gone.done():
+                    await self._stream.ping()
+        finally:
+            gone.cancel()
+        for driver in self._drivers:
+            driver.gone()
+
+
+def _first(errors: BaseExceptionGroup[FairleadError]) -> FairleadError:
+    error = errors.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+def _deadline(request: HttpRequest) -> float | None:
+    """Return when the caller stops to wait, in seconds of the loop's clock; raises InvalidRequest."""
+    if TIMEOUT not in request.headers:
+        return None
+    try:
+        seconds = float(request.headers[TIMEOUT])
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise InvalidRequest(f"expected a number of seconds above 0, got {request.headers[TIMEOUT][:32]!a}", TIMEOUT)
+    return asyncio.get_running_loop().time() + seconds

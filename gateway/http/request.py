@@ -1,0 +1,82 @@
+"""One HTTP request: its headers, its body within bounds, and the way back to its caller."""
+
+from fairlead.errors import Cancelled, FairleadError
+from gateway.credentials import Credentials
+from gateway.http.asgi import Event, Headers, Receive, Scope, Send
+from gateway.http.errors import BodyTooLarge, error_body, error_headers, status_of
+from serving.rpc.channel import MAX_REQUEST_BYTES
+from serving.rpc.message_body_limiter import MessageBodyLimiter
+
+JSON = (b"content-type", b"application/json")
+
+
+class HttpRequest:
+    """One request of a connection; header names are in lower case, and of one given twice the last counts."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.headers = {name.decode("latin-1"): value.decode(errors="replace") for name, value in scope["headers"]}
+        self.has_begun = False  # the answer's head is sent
+        self.send = send
+        self.abort = scope["state"]["abort"]
+        self._receive = receive
+        self._client = scope["client"]
+
+    @property
+    def credentials(self) -> Credentials:
+        """What the caller shows of itself. Some clients send their API key as `x-api-key`."""
+        headers = self.headers
+        key = headers.get("x-api-key")
+        return Credentials(
+            authorization=headers.get("authorization") or (f"Bearer {key}" if key else ""),
+            user=headers.get("x-fairlead-user", ""),
+            traceparent=headers.get("traceparent", ""),
+            request_id=headers.get("x-request-id", ""),
+        )
+
+    async def body(self, bodies: MessageBodyLimiter) -> bytes:
+        """Read the body, in its turn among all that arrive.
+
+        Raises BodyTooLarge, QueueFull for one that does not arrive in time, and Cancelled.
+        """
+        length = self.headers.get("content-length", "")
+        if length.isdecimal() and int(length) > MAX_REQUEST_BYTES:  # said to be: not a byte of it is read
+            raise BodyTooLarge(f"a body has at most {MAX_REQUEST_BYTES} bytes, got {length}")
+        client = self._client
+        data: bytes = await bodies.arrive(f"{client[0]}:{client[1]}" if client else "", self._read)
+        return data
+
+    async def gone(self) -> None:
+        """Return when the caller has closed the connection, or its answer is complete."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def begin(self, status: int, headers: Headers) -> None:
+        """Send the head of the answer."""
+        self.has_begun = True
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def respond(self, status: int, body: bytes, headers: Headers) -> None:
+        """Send the whole answer, JSON."""
+        length = (b"content-length", b"%d" % len(body))
+        await self.begin(status, [JSON, length, *headers])
+        await self.send({"type": "http.response.body", "body": body})
+
+    async def refuse(self, error: FairleadError, headers: Headers) -> None:
+        """Send `error` as the answer."""
+        await self.respond(status_of(error).status, error_body(error), [*headers, *error_headers(error)])
+
+    async def _read(self) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            event: Event = await self._receive()
+            if event["type"] == "http.disconnect":
+                raise Cancelled("the caller is gone")
+            parts.append(event["body"])
+            size += len(parts[-1])
+            if size > MAX_REQUEST_BYTES:
+                raise BodyTooLarge(f"a body has at most {MAX_REQUEST_BYTES} bytes, got {size} so far")
+            if not event["more_body"]:
+                return b"".join(parts)

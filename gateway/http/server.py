@@ -1,0 +1,71 @@
+"""Where HTTP callers connect."""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Awaitable, Callable
+
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from gateway.http.asgi import Receive, Scope, Send
+from gateway.http.connection import HttpConnection
+from serving.config import ConfigError
+
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+KEEP_ALIVE_SECONDS = 75  # of an idle connection: longer than proxies keep theirs
+BACKLOG = 2048
+
+
+class HttpServer:
+    """Serves `application` on the address `listen`; a request's head may take `seconds` to arrive."""
+
+    def __init__(self, listen: str, application: Application, context: ssl.SSLContext | None, seconds: float) -> None:
+        self.port: int | None = None  # once started
+        self._listen = listen
+        self._context = context
+        self._seconds = seconds
+        self._state = ServerState()
+        self._config = Config(
+            application,
+            interface="asgi3",
+            lifespan="off",
+            ws="none",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        )
+        self._config.load()
+        # Its warnings are of callers that speak no HTTP, a line each; what goes wrong here are errors.
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Begin to listen; raises ConfigError where the address cannot be used."""
+        host, _, port = self._listen.rpartition(":")
+        try:
+            self._server = await asyncio.get_running_loop().create_server(
+                self._connection, host.strip("[]") or None, int(port), ssl=self._context, backlog=BACKLOG
+            )
+        except (OSError, UnicodeError) as error:
+            raise ConfigError(f"http_listen: cannot listen on {self._listen}: {error}") from error
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self, grace: float) -> None:
+        """Stop accepting at once; break off what still runs after `grace` seconds."""
+        if self._server is None:
+            return
+        self._server.close()
+        for connection in list(self._state.connections):
+            connection.shutdown()
+        tasks = list(self._state.tasks)
+        if tasks:
+            await asyncio.wait(tasks, timeout=grace)
+        for connection in list(self._state.connections):
+            connection.transport.abort()
+        if left := list(self._state.tasks):
+            await asyncio.wait(left)
+
+    def _connection(self) -> HttpConnection:
+        return HttpConnection(self._config, self._state, self._seconds)

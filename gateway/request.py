@@ -1,0 +1,14 @@
+"""What a front makes of what its caller sent."""
+
+from dataclasses import dataclass
+
+from fairlead.v1 import inference_pb2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRequest:
+    """The request of one call, whatever protocol it came by."""
+
+    message: inference_pb2.GenerateRequest
+    user: str = ""  # whom the message itself names: counts where the key may name users and the credentials name nobody
+    fills_context: bool = False  # where `message` has no max_tokens: the rest of the context, instead of the default

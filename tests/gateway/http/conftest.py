@@ -1,0 +1,46 @@
+"""Gateways that speak HTTP."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.http.http_client import HttpClient
+from tests.services import Process, Stack
+
+Serve = Callable[..., tuple[Process, HttpClient]]
+
+
+def serving(stack: Stack, **settings: object) -> tuple[Process, HttpClient]:
+    """Start a gateway that answers HTTP, and wait until it knows every worker."""
+    gateway = stack.gateway(http_listen="127.0.0.1:0", **settings)
+    return gateway, HttpClient(gateway.wait_for("listening")["http_port"])
+
+
+@pytest.fixture(scope="module")
+def shared_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A cluster of one worker, for tests that leave it as it was."""
+    stack = Stack(tmp_path_factory.mktemp("stack"))
+    stack.worker("a", served_name="tiny", kv_tokens=2048)
+    yield stack
+    stack.close()
+
+
+@pytest.fixture(scope="module")
+def shared(shared_stack: Stack) -> tuple[Process, HttpClient]:
+    """A gateway without keys, for tests that leave it as it was."""
+    return serving(shared_stack, throttle="none", request_seconds=1)
+
+
+@pytest.fixture(scope="module")
+def http(shared: tuple[Process, HttpClient]) -> HttpClient:
+    """A client of `shared`."""
+    return shared[1]
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    """A cluster of this test's own, with nothing but a scheduler yet."""
+    stack = Stack(tmp_path)
+    yield stack
+    stack.close()

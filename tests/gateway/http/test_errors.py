@@ -1,0 +1,172 @@
+"""Errors by the letter of the API: the status, the body, and what tells a client when to try again."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from fairlead.errors import ERRORS
+from gateway.http.errors import STATUSES
+from gateway.http.parameters import Unsupported
+from tests.gateway.http.conftest import serving
+from tests.gateway.http.http_client import CHAT, HELLO, TEXT, HttpClient
+from tests.services import Stack, eventually
+
+DEEP = b'{"never_heard_of": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+
+
+def test_every_outcome_has_a_status() -> None:
+    assert set(ERRORS.values()) <= STATUSES.keys()
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "param", "code"),
+    [
+        ({"model": "none such"}, 404, "model", "model_not_found"),
+        ({"max_tokens": 9000}, 400, "max_tokens", "context_length_exceeded"),
+        ({"messages": [{"role": "user", "content": "x " * 200_000}]}, 400, "prompt", "context_length_exceeded"),
+        ({"max_tokens": 0}, 400, "max_tokens", "invalid_request"),
+        ({"max_tokens": -1}, 400, "max_tokens", "invalid_request"),
+        ({"max_tokens": "many"}, 400, "max_tokens", "invalid_request"),
+        ({"temperature": -1}, 400, "temperature", "invalid_request"),
+        ({"top_p": 0}, 400, "top_p", "invalid_request"),
+        ({"n": 0}, 400, "n", "invalid_request"),
+        ({"n": 129}, 400, "n", "invalid_request"),
+        ({"stop": ["x"] * 17}, 400, "stop", "invalid_request"),
+        ({"messages": []}, 400, "messages", "invalid_request"),
+        ({"messages": [{"role": "robot", "content": "x"}]}, 400, "messages[0].role", "invalid_request"),
+        ({"messages": [{"content": "x"}]}, 400, "messages[0]", "invalid_request"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
+            400,
+            "messages[0].content[0].type",
+            "invalid_request",
+        ),
+        ({"messages": [{"role": "assistant", "tool_calls": [{}]}]}, 400, "messages[0].tool_calls", "invalid_request"),
+        ({"user": "a\u0000b"}, 400, "user", "invalid_request"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_bad_requests_name_the_parameter(
+    http: HttpClient, stream: bool, fields: dict[str, object], status: int, param: str, code: str
+) -> None:
+    answer = http.chat(stream=stream, **fields)
+    assert answer.status == status, answer.body
+    assert (answer.error["param"], answer.error["code"]) == (param, code)
+    assert answer.error["type"] == "invalid_request_error"
+    assert answer.headers["content-type"] == "application/json"
+    assert len(answer.headers["x-request-id"]) == 16
+    assert ("maximum context length" in answer.error["message"]) == (code == "context_length_exceeded")
+
+
+@pytest.mark.parametrize("name", Unsupported.__struct_fields__)
+def test_known_parameters_that_are_not_obeyed_are_refused_by_name(http: HttpClient, name: str) -> None:
+    for answer in (http.chat(**{name: ["something"]}), http.complete(**{name: ["something"]})):
+        assert answer.status == 400
+        assert answer.error["param"] == name
+
+
+def test_parameters_that_ask_for_nothing_are_let_through(http: HttpClient) -> None:
+    harmless = {
+        "tools": [],
+        "tool_choice": "none",
+        "logprobs": False,
+        "response_format": {"type": "text"},
+        "top_logprobs": None,
+    }
+    assert http.chat(**harmless).status == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", CHAT, 405),
+        ("POST", "/v1/models", 405),
+        ("POST", "/v1/embeddings", 404),
+        ("GET", "/", 404),
+        ("PUT", TEXT, 405),
+    ],
+)
+def test_paths_and_methods(http: HttpClient, method: str, path: str, status: int) -> None:
+    answer = http.request(method, path, b"{}", {})
+    assert answer.status == status
+    assert answer.error["message"]
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"messages": "\xff"}', b"[" * 100_000, b"{} {}"]
+)
+def test_bodies_that_are_none(http: HttpClient, body: bytes) -> None:
+    answer = http.post(CHAT, body)
+    assert answer.status == 400, answer.body
+    assert answer.error["code"] == "invalid_request"
+
+
+def test_keys(stack: Stack, tmp_path: Path) -> None:
+    keys = tmp_path / "keys.yaml"
+    hashed = hashlib.sha256(b"gold").hexdigest()
+    keys.write_text(
+        f"keys:\n  - {{hash: {hashed}, tenant: acme, names_users: true, max_users: 1, apps: [chat, code]}}\n"
+    )
+    stack.worker("a")
+    gateway = stack.start("gateway", scheduler=stack.addresses, keys=keys, http_listen="127.0.0.1:0")
+    http = HttpClient(gateway.wait_for("listening")["http_port"])
+    gateway.wait_for("ready")
+    body = {"messages": HELLO, "max_tokens": 1}
+    for path in (CHAT, TEXT):
+        answer = http.post(path, b"not read before it is known who calls")
+        assert answer.status == 401
+        assert answer.error["code"] == "invalid_api_key"
+    assert http.get("/v1/models").status == 401
+    assert http.get("/v1/models", authorization="Bearer gold").status == 200
+    assert http.post(CHAT, body, x_api_key="gold").status == 200
+    named = {"authorization": "Bearer gold", "x_fairlead_app": "code"}
+    assert http.post(CHAT, {**body, "user": "ann"}, **named).status == 200
+    assert http.post(CHAT, {**body, "safety_identifier": "ann"}, **named).status == 200
+    call = gateway.logged("call ended")[-1]
+    assert (call["client"], call["app"]) == ("acme/ann", "code")
+    for answer in (
+        http.post(CHAT, {**body, "user": "eve"}, **named),
+        http.post(CHAT, body, authorization="Bearer gold", x_fairlead_app="none of it"),
+    ):
+        assert answer.status == 403
+        assert answer.error["code"] == "permission_denied"
+
+
+def test_a_key_that_may_not_name_users_is_served_as_its_tenant(stack: Stack, tmp_path: Path) -> None:
+    keys = tmp_path / "keys.yaml"
+    keys.write_text(f"keys:\n  - {{hash: {hashlib.sha256(b'plain').hexdigest()}, tenant: solo}}\n")
+    stack.worker("a")
+    gateway = stack.start("gateway", scheduler=stack.addresses, keys=keys, http_listen="127.0.0.1:0")
+    http = HttpClient(gateway.wait_for("listening")["http_port"])
+    gateway.wait_for("ready")
+    assert (
+        http.post(CHAT, {"messages": HELLO, "max_tokens": 1, "user": "ann"}, authorization="Bearer plain").status == 200
+    )
+    assert gateway.logged("call ended")[-1]["client"] == "solo"
+
+
+def test_who_is_throttled_is_told_when_to_come_back(stack: Stack) -> None:
+    stack.worker("a")
+    _, http = serving(stack, throttle="rpm", user_per_minute=1)
+    answers = [http.chat(max_tokens=1) for _ in range(3)]  # a minute may turn once
+    refused = next(answer for answer in answers if answer.status != 200)
+    assert refused.status == 429
+    assert (refused.error["type"], refused.error["code"]) == ("rate_limit_error", "throttled_user")
+    milliseconds = int(refused.headers["retry-after-ms"])
+    assert 0 < milliseconds <= 60_000
+    assert int(refused.headers["retry-after"]) == -(-milliseconds // 1000)
+
+
+def test_a_deadline(stack: Stack) -> None:
+    stack.worker("a", fake_step_seconds=0.05)
+    _, http = serving(stack)
+    answer = http.post(CHAT, {"messages": HELLO}, x_fairlead_timeout="0.3")
+    assert answer.status == 504
+    assert answer.error["code"] == "deadline_exceeded"
+    eventually(lambda: stack.requests() == 0, "the worker is free again")
+    cut = http.post(CHAT, {"messages": HELLO, "stream": True}, x_fairlead_timeout="0.5")
+    assert cut.status == 200
+    assert cut.events[-1]["error"]["code"] == "deadline_exceeded", "an error that comes later is an event"
+    assert not cut.is_done
+    assert http.post(CHAT, {"messages": HELLO}, x_fairlead_timeout="soon").error["param"] == "x-fairlead-timeout"

@@ -1,0 +1,52 @@
+"""Callers that go, and callers that stay and read nothing."""
+
+from tests.gateway.http.conftest import serving
+from tests.gateway.http.http_client import CHAT, HELLO, TEXT
+from tests.services import Stack, eventually
+
+LONG = {"messages": HELLO, "ignore_eos": True, "max_tokens": 4000}
+
+
+def test_a_caller_that_hangs_up_cancels_its_calls(stack: Stack) -> None:
+    stack.worker("a", fake_step_seconds=0.02)
+    gateway, http = serving(stack)
+    for body in (LONG, {**LONG, "stream": True}):
+        with http.begin(CHAT, body):
+            eventually(lambda: stack.requests() == 1, "it runs")
+        eventually(lambda: stack.requests() == 0, "its worker is free again")
+    with http.begin(
+        TEXT, {"prompt": ["a", "b", "c"], "ignore_eos": True, "max_tokens": 4000, "stream": True}
+    ) as several:
+        eventually(lambda: stack.requests() == 3, "all of them run")
+        assert several.recv(12) == b"HTTP/1.1 200"
+    eventually(lambda: stack.requests() == 0, "its worker is free again")
+    assert [line["outcome"] for line in gateway.logged("call ended")] == ["CANCELLED"] * 5
+
+
+def test_a_caller_that_reads_nothing_is_given_up(stack: Stack) -> None:
+    stack.worker("a", kv_tokens=100_000, max_running=64)
+    gateway, http = serving(stack, reader_seconds=0.5)
+    body = {"prompt": ["x"] * 60, "max_tokens": 3000, "ignore_eos": True, "stream": True}
+    with http.begin(TEXT, body, x_fairlead_streaming="each_token") as stalled:
+        eventually(lambda: gateway.logged("call ended"), "its calls are over")
+        eventually(lambda: len(gateway.logged("call ended")) == 60, "every one of them")
+        assert http.chat(max_tokens=1).status == 200, "others are served"
+        assert stalled.recv(12) == b"HTTP/1.1 200"
+    outcomes = [line["outcome"] for line in gateway.logged("call ended")]
+    assert "CANCELLED" in outcomes
+    eventually(lambda: stack.requests() == 0, "the worker is free again")
+
+
+def test_a_drain_lets_streams_end(stack: Stack) -> None:
+    stack.worker("a", fake_step_seconds=0.02)
+    gateway, http = serving(stack)
+    body = {"messages": HELLO, "ignore_eos": True, "max_tokens": 40, "stream": True}
+    with http.begin(CHAT, body) as stream, http.connect() as idle:
+        assert stream.recv(12) == b"HTTP/1.1 200"
+        gateway.begin_terminate()
+        assert idle.recv(1) == b"", "idle connections are closed"
+        parts = []
+        while part := stream.recv(65536):
+            parts.append(part)
+    assert b"".join(parts).endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+    assert gateway.terminate() == 0

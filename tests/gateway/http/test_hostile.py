@@ -1,0 +1,138 @@
+"""What no client sends: it costs bounded memory, ends with a 4xx, and harms nobody else."""
+
+from collections.abc import Iterable
+from itertools import chain
+
+import pytest
+
+from gateway.http.connection import MAX_HEAD
+from serving.rpc.channel import MAX_REQUEST_BYTES
+from tests.gateway.http.http_client import CHAT, HttpClient
+from tests.services import Process
+
+POST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n"
+CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
+MIB = 1 << 20
+LAST = b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+
+
+def answer_to(http: HttpClient, parts: Iterable[bytes]) -> bytes:
+    """All that the gateway sends to whoever sends `parts`, until it closes the connection."""
+    with http.connect() as connection:
+        try:
+            for part in parts:
+                connection.sendall(part)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # it has been refused
+        received = b""
+        try:
+            while part := connection.recv(65536):
+                received += part
+        except ConnectionResetError:
+            pass
+        return received
+
+
+def repeated(first: bytes, part: bytes, total: int) -> Iterable[bytes]:
+    yield first
+    for _ in range(total // len(part)):
+        yield part
+
+
+@pytest.mark.parametrize(
+    ("first", "part"),
+    [
+        (POST, b"x-%05d: y\r\n" % 1 * 5000),
+        (POST + b"x: ", b"y" * 65536),
+        (POST, b"y" * 65536),
+        (b"GET /", b"y" * 65536),
+        (CHUNKED + b"2\r\n{}\r\n0\r\n", b"x-%05d: y\r\n" % 1 * 5000),
+        (CHUNKED + b"2\r\n{}\r\n0\r\nx: ", b"y" * 65536),
+        (CHUNKED + b"2;", b"y" * 65536),
+    ],
+    ids=["headers", "a header", "a name", "a path", "trailers", "a trailer", "an extension"],
+)
+def test_a_flood_of_headers(shared: tuple[Process, HttpClient], first: bytes, part: bytes) -> None:
+    gateway, http = shared
+    gateway.begin_peak()
+    before = gateway.resident
+    answer = answer_to(http, repeated(first, part, 64 * MIB))
+    assert answer == b"" or answer.startswith((b"HTTP/1.1 4", b"HTTP/1.1 503")), answer[:200]
+    assert gateway.peak < before + 16
+    assert http.chat().status == 200
+
+
+def test_a_head_within_the_bound_is_read(http: HttpClient) -> None:
+    assert (
+        http.post(
+            CHAT, {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1}, x="y" * (MAX_HEAD // 2)
+        ).status
+        == 200
+    )
+
+
+@pytest.mark.parametrize("head", [b"", b"POST", POST, POST + b"content-length: 10\r\n\r\n12345", CHUNKED + b"5\r\nabc"])
+def test_a_request_that_never_ends(http: HttpClient, head: bytes) -> None:
+    """The gateway of these tests gives a request one second to arrive."""
+    answer = answer_to(http, [head])
+    assert answer.startswith((b"HTTP/1.1 408", b"HTTP/1.1 503")), answer
+    assert http.chat().status == 200
+
+
+def test_a_body_that_is_too_large_is_not_read(shared: tuple[Process, HttpClient]) -> None:
+    gateway, http = shared
+    before = gateway.resident
+    gateway.begin_peak()
+    said = POST + b"content-length: %d\r\n\r\n" % (100 * MIB)
+    for answer in (
+        answer_to(http, chain([said], [b"x" * MIB] * 100, [LAST])),
+        answer_to(http, chain([CHUNKED], [b"100000\r\n" + b"x" * MIB + b"\r\n"] * 100, [b"0\r\n\r\n" + LAST])),
+    ):
+        assert answer.startswith(b"HTTP/1.1 413"), answer[:200]
+        assert b'"request_too_large"' in answer
+        assert b"HTTP/1.1 200" in answer, "the rest was thrown away, and the connection is as good as before"
+    assert gateway.peak < before + 24
+    assert http.post(CHAT, b" " * MAX_REQUEST_BYTES).status == 400, "one that is not is read"
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"\x16\x03\x01\x00\xa5\x01\x00\x00",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        POST + b"content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\nGET /v1/models HTTP/1.1\r\n\r\n",
+        POST + b"content-length: 2\r\ncontent-length: 4\r\n\r\n{}",
+        POST + b"content-length: -1\r\n\r\n",
+        POST + b"transfer-encoding: xchunked\r\n\r\n{}",
+        POST + b" folded: x\r\n\r\n",
+        POST + b"na\x00me: x\r\n\r\n",
+        CHUNKED + b"zz\r\n",
+        CHUNKED + b"ffffffffffffffffffff\r\n",
+    ],
+)
+def test_what_is_not_http(http: HttpClient, request_bytes: bytes) -> None:
+    answer = answer_to(http, [request_bytes])
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 4"), answer
+    assert answer.count(b"HTTP/1.1 ") <= 1, "nothing behind it is taken for a request"
+    assert http.chat().status == 200
+
+
+def test_names_and_values_that_are_not_text(http: HttpClient) -> None:
+    head = b"GET /v1/models/%ff%00 HTTP/1.1\r\nhost: x\r\nauthorization: Bearer \xff\xfe\r\n"
+    assert answer_to(http, [head + b"connection: close\r\n\r\n"]).startswith(b"HTTP/1.1 404")
+
+
+def test_slow_bodies_do_not_keep_others_out(shared: tuple[Process, HttpClient]) -> None:
+    gateway, http = shared
+    before = gateway.resident
+    gateway.begin_peak()
+    slow = [http.connect() for _ in range(60)]
+    try:
+        for connection in slow:
+            connection.sendall(POST + b"content-length: %d\r\n\r\n" % MAX_REQUEST_BYTES + b" " * 100_000)
+        assert http.chat().status == 200
+    finally:
+        for connection in slow:
+            connection.close()
+    assert gateway.peak < before + 100

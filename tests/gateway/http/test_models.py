@@ -1,0 +1,38 @@
+"""What is served, and whether it is."""
+
+from serving.version import VERSION
+from tests.gateway.http.conftest import serving
+from tests.gateway.http.http_client import HttpClient
+from tests.services import Stack
+
+
+def test_models_have_the_fields_that_clients_read(http: HttpClient) -> None:
+    listed = http.get("/v1/models")
+    assert listed.json["object"] == "list"
+    [model] = listed.json["data"]
+    assert (model["id"], model["root"], model["object"]) == ("tiny", "tiny", "model")
+    assert model["max_model_len"] == 2048
+    assert isinstance(model["created"], int)
+    assert http.get("/v1/models/tiny").json == model
+
+
+def test_an_unknown_model(http: HttpClient) -> None:
+    answer = http.get("/v1/models/none/such")
+    assert answer.status == 404
+    assert answer.error["code"] == "model_not_found"
+
+
+def test_health_and_version_need_no_key(http: HttpClient) -> None:
+    assert http.get("/health").status == 200
+    assert http.get("/version").json == {"version": VERSION}
+
+
+def test_unhealthy_without_a_worker(stack: Stack) -> None:
+    _, http = serving(stack)
+    answer = http.get("/health")
+    assert answer.status == 503
+    assert answer.headers["retry-after"] == "1"
+    assert answer.headers["retry-after-ms"] == "1000"
+    refused = http.chat()
+    assert refused.status == 503
+    assert refused.error["code"] == "unavailable"
