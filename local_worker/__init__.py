@@ -1,1 +1,1 @@
-"""A worker: holds the model, queues requests fairly, batches them continuously, streams their tokens."""
+"""The worker: it holds the model, queues requests fairly, batches them continuously and streams their tokens."""

@@ -1,4 +1,4 @@
-"""`python -m local_worker`."""
+"""Entry point of `python -m local_worker`."""
 
 import sys
 

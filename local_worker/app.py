@@ -1,4 +1,4 @@
-"""The worker's composition root: configuration, and the objects that live as long as the process."""
+"""The worker's composition root: it creates the objects that live as long as the process."""
 
 import asyncio
 import logging
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 def make_batcher(config: WorkerConfig, model: ServedModel, limits: BatchLimits) -> Batcher:
-    """The core, as configured."""
+    """Build the batcher, with its policy and cache, that `config` and `limits` describe."""
     cost = cost_function(config.cost)
     together = limits.max_running * model.longest
     policy = POLICIES[config.policy](
@@ -60,7 +60,7 @@ def make_batcher(config: WorkerConfig, model: ServedModel, limits: BatchLimits) 
 
 
 class Worker:
-    """One process's objects and their order of start and end."""
+    """The objects of one worker process, and the order in which they start and stop."""
 
     def __init__(self, config: WorkerConfig, model: ServedModel) -> None:
         self._config = config
@@ -117,7 +117,7 @@ class Worker:
         self._stop = asyncio.Event()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until `stop`, then drain."""
+        """Serve until `stop` is set, then drain and stop."""
         self._stop = stop
         self._backend.start()
         await self._metrics.start()
@@ -143,7 +143,7 @@ class Worker:
             await self._metrics.shutdown()
 
     def begin_drain(self) -> None:
-        """A scheduler asks this worker to leave: the same as SIGTERM."""
+        """Start to drain on a scheduler's command, as on SIGTERM."""
         self._stop.set()
 
     async def _finish(self) -> None:
@@ -154,7 +154,7 @@ class Worker:
             async with asyncio.timeout(self._config.drain_seconds):
                 await self._service.drain()
         except TimeoutError:
-            log.warning("drain timed out: gateways re-dispatch what is left")
+            log.warning("drain timed out: gateways place the remaining requests again")
         await self._server.stop(grace=1.0)
 
     def _loop_died(self, error: BaseException) -> None:
@@ -195,7 +195,7 @@ def _name(service: str) -> str:
 
 
 def prepare(argv: Sequence[str]) -> Serving:
-    """The worker as configured, its model loaded; raises ConfigError."""
+    """Load the configuration and the model, and return the function that serves; raise ConfigError."""
     config = load(WorkerConfig, ServiceName.WORKER, argv, os.environ, prog="python -m local_worker")
     configure_logging(config.log_level)
     model = load_model(config)
@@ -207,5 +207,5 @@ def prepare(argv: Sequence[str]) -> Serving:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Entry point; returns the exit status."""
+    """Run the worker with the arguments `argv`, and return the exit status."""
     return run(lambda: prepare(argv))

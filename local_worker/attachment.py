@@ -1,4 +1,4 @@
-"""The worker's stream to one scheduler: who it is, how loaded it is, what it cached and finished."""
+"""The worker's stream to one scheduler: its identity, its load, its cached blocks and its finished requests."""
 
 import asyncio
 import contextlib
@@ -19,16 +19,16 @@ from serving.rpc.channel import open_channel, secret_metadata
 from serving.rpc.mutual_tls import MutualTls
 
 log = logging.getLogger(__name__)
-REPORT_SECONDS = 0.05  # the contract is at least ten reports a second
-GATHER_SECONDS = 0.01  # news of so long goes out as one message
+REPORT_SECONDS = 0.05  # the contract requires at least ten reports per second
+GATHER_SECONDS = 0.01  # events of this long are sent as one message
 RECONNECT_SECONDS = 0.2
-# In one report; the rest comes with the next ones. A snapshot of everybody must not exceed what a message may hold, nor
-# keep the scheduler from deciding while it reads.
+# Largest number of accounts in one report; later reports carry the rest. All accounts in one message could exceed its
+# size limit, and would delay the scheduler's decisions while it reads them.
 MOST_SERVICES = 1_000
 
 
 class SchedulerAttachment:
-    """Attaches, reports, and re-attaches for as long as it runs. Each scheduler has its own: standbys hear all."""
+    """The connection to one scheduler, opened again after each failure. Every scheduler has one, standbys included."""
 
     def __init__(
         self,
@@ -46,22 +46,22 @@ class SchedulerAttachment:
         self._snapshot = snapshot
         self._drain = drain
         self._flush = flush
-        self._services: dict[str, ClientAccountReport] = {}  # to be told, the longest untold first
-        # Digest -> parent, or None when evicted: the last word per digest, however many turns one report covers.
+        self._services: dict[str, ClientAccountReport] = {}  # accounts to report, the longest pending first
+        # Digest -> parent, or None when evicted: the latest change of each digest since the last report.
         self._blocks: dict[int, int | None] = {}
         self._accepted: list[AttemptAccepted] = []
         self._ended: list[AttemptEnded] = []
-        self._news = asyncio.Event()
+        self._has_events = asyncio.Event()
         self._attached = False
 
     def deliver(self, out: StepEvents) -> None:
-        """Take in one turn of the engine loop, after the snapshot; called on the event loop."""
-        if self._attached:  # otherwise all of it is in the snapshot to come
+        """Queue the events of one turn of the engine loop; called on the event loop, after the snapshot's `deliver`."""
+        if self._attached:  # otherwise the next snapshot contains these events
             self._take_in(out)
 
     def _take_in(self, out: StepEvents) -> None:
         self._services.update((service.client, service) for service in out.services)
-        # Taken out before they are put in: the order is that of the last word.
+        # Removed before they are inserted: the order is that of the latest changes.
         for digest in out.evicted:
             self._blocks.pop(digest, None)
             self._blocks[digest] = None
@@ -71,14 +71,14 @@ class SchedulerAttachment:
         self._accepted.extend(out.accepted)
         self._ended.extend(out.ended)
         if self._blocks or self._accepted or self._ended:
-            self._news.set()
+            self._has_events.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Attach and report until cancelled; after a failure attach again."""
         while True:
             try:
                 async with open_channel(self._scheduler, self._mutual_tls) as channel:
-                    # Not by a call that waits: its snapshot would be taken now, and news gathered as long as it waits.
+                    # A call with wait_for_ready would take its snapshot now and collect events until it is connected.
                     await channel.channel_ready()
                     await self._attach(scheduler_pb2_grpc.SchedulerStub(channel))
             except grpc.aio.AioRpcError as error:
@@ -102,7 +102,7 @@ class SchedulerAttachment:
             self._attached = False
 
     async def _reports(self) -> AsyncIterator[scheduler_pb2.WorkerReport]:
-        """The stream's only writer."""
+        """Yield the messages of one stream, of which it is the only writer."""
         self._blocks, self._accepted, self._ended = {}, [], []
         self._services = dict(self._snapshot.services.items())
         self._attached = True
@@ -116,10 +116,10 @@ class SchedulerAttachment:
             if self._blocks or self._accepted or self._ended:
                 yield scheduler_pb2.WorkerReport(progress=self._take_progress())
             await asyncio.sleep(GATHER_SECONDS)
-            self._news.clear()
+            self._has_events.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(load_due):
-                    await self._news.wait()
+                    await self._has_events.wait()
 
     def _take_load(self) -> scheduler_pb2.Load:
         load = self._snapshot.load()

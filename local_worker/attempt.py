@@ -1,6 +1,7 @@
-"""One attempt of a call as it passes through a backend: what is asked, and what became of it. Plain data.
+"""The data that passes through a backend for one attempt of a call: the submission and the events.
 
-Times are seconds of the monotonic clock, None where something has not happened. Service is in micro-units of cost.
+Times are seconds of the monotonic clock; the time of an event that has not happened is None. Service is in micro-units
+of cost.
 """
 
 from collections.abc import Sequence
@@ -14,14 +15,14 @@ from serving.sampling_params import SamplingParams
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """A request to be computed, or to be gone on with after another worker was lost. Fields are as in worker.proto."""
+    """A request to compute, or to continue after the loss of another worker. Fields are as in worker.proto."""
 
     request_id: str
     attempt: int
     client: str
     model: str
     token_ids: bytes  # packed: the prompt, then the tokens of earlier attempts
-    generated_tokens: int  # of these: how many earlier attempts generated
+    generated_tokens: int  # number of these tokens that earlier attempts generated
     sampling: SamplingParams
     weight: float
     in_interaction: bool
@@ -33,7 +34,10 @@ class Submission:
 
 
 class AttemptAccepted(NamedTuple):
-    """The attempt is queued. `prompt_tokens` does not count output of earlier attempts; `weight` is share x norm."""
+    """The acceptance of an attempt, which waits or runs now.
+
+    `weight` is share x norm; `prompt_tokens` does not count the output of earlier attempts.
+    """
 
     request_id: str
     attempt: int
@@ -44,7 +48,7 @@ class AttemptAccepted(NamedTuple):
 
 
 class AttemptStarted(NamedTuple):
-    """The attempt has entered the running batch; it was charged `service` by then."""
+    """The first entry of an attempt into the running batch; its service by then is `service`."""
 
     request_id: str
     attempt: int
@@ -53,18 +57,18 @@ class AttemptStarted(NamedTuple):
 
 
 class AttemptTokens(NamedTuple):
-    """The attempt has generated `tokens`, which release `text`; it was charged `service` by then."""
+    """New `tokens` of an attempt and the `text` that they release; its service by then is `service`."""
 
     request_id: str
     attempt: int
     tokens: Sequence[int]
     text: str
-    logprobs: SampledLogprobs | None  # of the last token; None when the caller did not ask
+    logprobs: SampledLogprobs | None  # those of the last token; None unless the caller requested them
     service: int
 
 
 class AttemptEnded(NamedTuple):
-    """The attempt has ended, with the `text` that was still held back; `reason` is given for COMPLETED alone."""
+    """The end of an attempt, with the `text` that was still held back; `reason` is given only for COMPLETED."""
 
     request_id: str
     attempt: int
@@ -84,8 +88,10 @@ class AttemptEnded(NamedTuple):
 
 @dataclass(slots=True)
 class AttemptEvents:
-    """What became of the attempts of one owner. An attempt's events come in the order of the fields; within a field in
-    order of time."""
+    """The events of one owner's attempts.
+
+    The events of one attempt happened in the order of the fields. Within a field events are in order of time.
+    """
 
     started: list[AttemptStarted] = field(default_factory=list)
     tokens: list[AttemptTokens] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What computes requests behind a worker's gRPC side."""
+"""The port between a worker's services and the backend that computes the requests."""
 
 from typing import Protocol
 
@@ -8,45 +8,45 @@ from local_worker.step_events import Sink
 
 
 class Encoder(Protocol):
-    """Has the tokenizer, and encodes prompts for every model."""
+    """The part of a backend that has the tokenizer."""
 
     def encode(self, prompt: PromptToEncode) -> EncodedPrompt:
-        """Return a prompt's token ids and block digests; called on a thread of its own, one call at a time.
+        """Return a prompt's token ids and block digests; called on a separate thread, one call at a time.
 
-        Raises InvalidRequest naming the field, TooLong for what can never be short enough, Unavailable for a model that
-        is not served here.
+        Raises InvalidRequest with the name of the field, TooLong for a prompt that cannot fit, Unavailable for a model
+        that is not served here.
         """
 
 
 class Backend(Encoder, Protocol):
-    """Tokenizes prompts, schedules requests and computes them.
+    """The component that tokenizes prompts, schedules requests and computes them.
 
-    Whatever happens it hands over as StepEvents, in order: events of the requests by the sink that submitted them, the
-    load, cached and evicted blocks, accounts. A request that was submitted ends with exactly one AttemptEnded. Commands
-    return at once.
+    It delivers its results as StepEvents, in order: events of requests by the sink that submitted them, the load,
+    cached and evicted blocks, accounts. Each submitted request ends with exactly one AttemptEnded. Commands return at
+    once.
     """
 
     def start(self) -> None:
-        """Begin to compute and to hand over."""
+        """Start to compute and to deliver events."""
 
     def stop(self) -> None:
-        """Finish the steps under way and return; nothing is handed over afterwards."""
+        """Finish the steps in flight and return; no events are delivered afterwards."""
 
     def submit(self, sink: Sink, submission: Submission) -> None:
-        """Take on a request, whose events go to `sink`.
+        """Accept a request, whose events go to `sink`.
 
-        Raises InvalidRequest, or Unavailable for a model that is not served here, and then has changed nothing.
+        Raises InvalidRequest, or Unavailable for a model that is not served here, and changes nothing then.
         """
 
     def abort(self, sink: Sink, request_id: str, attempt: int) -> None:
-        """End a request of `sink` as CANCELLED, within one step; does nothing for one that is unknown or has ended."""
+        """End a request of `sink` as CANCELLED within one step; do nothing if it is unknown or has ended."""
 
     def abort_all(self, sink: Sink) -> None:
-        """End every request of `sink` as CANCELLED: its stream broke."""
+        """End every request of `sink`, whose stream broke, as CANCELLED."""
 
     def flush_cache(self) -> None:
-        """Empty the prefix cache of what no request uses."""
+        """Evict the blocks of the prefix cache that no request uses."""
 
     @property
     def stepping_since(self) -> float | None:
-        """When the step under way began, on the monotonic clock; None between steps."""
+        """The start of the step in flight in seconds of the monotonic clock; None between steps."""

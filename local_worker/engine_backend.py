@@ -1,4 +1,4 @@
-"""The backend that is Fairlead's own: a batcher and an engine, driven by the engine loop."""
+"""Fairlead's own backend: a batcher and an engine, driven by the engine loop."""
 
 import itertools
 import time
@@ -17,7 +17,7 @@ from serving.cost import MAX_WEIGHT, weight_thousandths
 
 
 class EngineBackend:
-    """See Backend. Submissions become jobs here, on the event loop's thread."""
+    """The backend that runs an EngineLoop. Submissions become jobs here, on the event loop's thread. See Backend."""
 
     def __init__(self, prompts: PromptEncoder, loop: EngineLoop) -> None:
         self._prompt_encoder = prompts
@@ -37,7 +37,7 @@ class EngineBackend:
         return self._prompt_encoder.encode(prompt)
 
     def submit(self, sink: Sink, submission: Submission) -> None:
-        """See Backend. Refuses what no gateway of ours sends: an internal message is checked all the same."""
+        """Check and queue a request; see Backend. The checks detect gateways that send invalid values."""
         self._loop.submit(self._job(sink, submission))
 
     def abort(self, sink: Sink, request_id: str, attempt: int) -> None:

@@ -1,4 +1,4 @@
-"""Work of many clients on one thread, beside the event loop."""
+"""An executor that runs the work of many clients on one thread, outside the event loop."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class FairExecutor:
-    """One piece of work at a time, whose is a FairQueue's to say."""
+    """An executor of one function at a time; a FairQueue decides whose function runs next."""
 
     def __init__(self, name: str) -> None:
         self._thread = ThreadPoolExecutor(1, name)
@@ -20,11 +20,15 @@ class FairExecutor:
 
     @property
     def waiting(self) -> int:
-        """How many pieces of work wait for their turn."""
+        """The number of functions that wait to run."""
         return len(self._queue)
 
     async def run(self, client: str, cost: int, work: Callable[[], T]) -> T:
-        """What `work` returns or raises, once it is `client`'s turn. Cancelled while it waits, it costs nothing."""
+        """Run `work` when it is `client`'s turn, and return its result or raise its error.
+
+        `cost` is in any unit, equal for all calls. If the caller is cancelled while it waits, its client is not
+        charged.
+        """
         turn = asyncio.Event()
         self._queue.put(client, cost, turn)
         self._next()

@@ -1,7 +1,8 @@
-"""The engine loop: one thread that owns batcher, engine and decoders, and never touches the event loop's objects.
+"""The engine loop: one thread that owns the batcher, the engine and the decoders.
 
-Commands come in through a lock-free inbox, everything that happened in a step goes out in one call of `deliver`. The
-gRPC side therefore stays responsive however long a forward pass takes. What becomes of a request the job table decides.
+The thread shares no objects with the event loop. Commands arrive through a lock-free inbox; all events of a turn leave
+in one call of `deliver`. So the gRPC services stay responsive during a long forward pass. The job table decides about
+requests.
 """
 
 import logging
@@ -19,7 +20,7 @@ from local_worker.core.plan import Plan
 from local_worker.step_events import Sink, StepEvents, make_step_events
 
 log = logging.getLogger(__name__)
-# A second failure in a row is no accident of one batch: the worker should stop being given work.
+# Consecutive failed steps after which the worker reports itself as unhealthy: more than one batch is affected.
 UNHEALTHY_AFTER = 2
 IDLE_SECONDS = 0.5
 STEP_AVERAGE = 0.1  # weight of the newest step in the moving average
@@ -27,18 +28,20 @@ STEP_AVERAGE = 0.1  # weight of the newest step in the moving average
 
 @dataclass(frozen=True, slots=True)
 class LaunchedStep:
-    """A step under way."""
+    """A step that was launched and is not yet committed."""
 
     plan: Plan
     pending: PendingStep
 
 
 class EngineLoop:
-    """Launches a step and waits for the oldest that is under way: the one just launched or, with an engine that runs
-    ahead, the one before, so that the device computes while the host deals with what came of it.
+    """The loop launches a step and waits for the oldest step in flight.
 
-    Runs until `stop`. On its own thread it calls `deliver` after every turn that changed something, and `died` when it
-    ends by a defect: a worker without its loop serves nobody and must not look alive."""
+    That is the step just launched or, with an engine that runs ahead, the previous one: the device computes while the
+    host processes the previous results. The loop runs until `stop`. On its own thread it calls `deliver` after every
+    turn that changed something, and `died` if a defect ends it: a worker without its loop serves no request and must
+    not seem healthy.
+    """
 
     def __init__(
         self,
@@ -55,36 +58,36 @@ class EngineLoop:
         self._wake = threading.Event()
         self._stopping = False
         self._jobs: JobTable[Sink] = JobTable(batcher)
-        self._steps: deque[LaunchedStep] = deque()  # under way, the oldest first
+        self._steps: deque[LaunchedStep] = deque()  # steps in flight, oldest first
         self._failures = 0
         self._step_seconds = 0.0
         self.stepping_since: float | None = None  # monotonic time; read by other threads
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread of the loop."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask the thread to end after the steps under way and wait for it."""
+        """Stop the thread after the steps in flight, and wait for its end."""
         self._stopping = True
         self._wake.set()
         self._thread.join()
 
     def submit(self, job: Job[Sink]) -> None:
-        """Queue `job`; its events go to its owner. Any thread."""
+        """Queue `job`, whose events go to its owner. Any thread may call this."""
         self._post(lambda: self._jobs.submit(job, time.monotonic()))
 
     def abort(self, sink: Sink, request_id: str, attempt: int) -> None:
-        """End a request of `sink` within one step, outcome CANCELLED; unknown ones are ignored. Any thread."""
+        """End a request of `sink` as CANCELLED within one step; ignore unknown ones. Any thread may call this."""
         self._post(lambda: self._jobs.abort(sink, request_id, attempt, time.monotonic()))
 
     def abort_all(self, sink: Sink) -> None:
-        """End every request of `sink`: its stream broke. Any thread."""
+        """End every request of `sink`, whose stream broke, as CANCELLED. Any thread may call this."""
         self._post(lambda: self._jobs.abort_all(sink, time.monotonic()))
 
     def flush_cache(self) -> None:
-        """Empty the prefix cache of what nobody uses. Any thread."""
+        """Evict the blocks of the prefix cache that no request uses. Any thread may call this."""
         self._post(self._batcher.cache.flush)
 
     def _post(self, command: Callable[[], None]) -> None:
@@ -93,7 +96,7 @@ class EngineLoop:
 
     def _run(self) -> None:
         try:
-            self._flush()  # what there is to say before anything has come
+            self._flush()  # reports the initial load
             self._turns()
         except BaseException as error:
             log.critical("the engine loop died", exc_info=error)
@@ -115,7 +118,8 @@ class EngineLoop:
         return min(IDLE_SECONDS, max(0.0, deadline - time.monotonic()))
 
     def _turn(self) -> bool:
-        """One turn: commands, expiries, a step begun and one finished. False when there was nothing to compute."""
+        """Run one turn: execute commands, expire deadlines, launch a step and finish one. Return False if there was
+        none."""
         commands = len(self._inbox)
         for _ in range(commands):
             self._inbox.popleft()()
@@ -140,7 +144,7 @@ class EngineLoop:
             self._fail(plan)
 
     def _finish_all_but(self, newest: int) -> bool:
-        """Wait for the oldest steps; False when there were none."""
+        """Finish the oldest steps until `newest` are left; return False if there were none to finish."""
         finished = len(self._steps) > newest
         while len(self._steps) > newest:
             self._finish(self._steps.popleft())
@@ -158,8 +162,8 @@ class EngineLoop:
         self._jobs.commit(step.plan, result, time.monotonic())
 
     def _fail(self, plan: Plan) -> None:
-        """Whatever the model raised, it concerns this step and one that was built on it: their requests end, the worker
-        goes on."""
+        """End the requests of the failed step and of the steps built on it. The loop goes on after any error of the
+        model."""
         self._failures += 1
         for lost in (plan, *(step.plan for step in self._steps)):
             self._jobs.fail(lost, time.monotonic())
@@ -167,7 +171,8 @@ class EngineLoop:
         self.stepping_since = None
 
     def _clock_step(self) -> None:
-        """A step took from its launch, or from the end of the one before it, until now."""
+        """Update the average with the time since the launch of the step or the end of the previous one, whichever is
+        later."""
         ended = time.monotonic()
         began = self.stepping_since if self.stepping_since is not None else ended
         self._step_seconds += STEP_AVERAGE * (ended - began - self._step_seconds)

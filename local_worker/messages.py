@@ -1,4 +1,4 @@
-"""Gateways' messages as the backend's values, and what the backend tells as messages to gateways and schedulers."""
+"""Translation between messages and the backend's values: submissions of gateways, events to gateways and schedulers."""
 
 import time
 
@@ -38,7 +38,7 @@ def to_encode_response(encoded: EncodedPrompt) -> worker_pb2.EncodeResponse:
 
 
 def submission_from(message: worker_pb2.Submit) -> Submission:
-    """Return what is asked; raises InvalidRequest for sampling parameters out of range."""
+    """Return the submission in `message`; raise InvalidRequest for sampling parameters out of range."""
     return Submission(
         request_id=message.request_id,
         attempt=message.attempt,
@@ -58,13 +58,13 @@ def submission_from(message: worker_pb2.Submit) -> Submission:
 
 
 def add_events(message: worker_pb2.StepEvents, events: AttemptEvents) -> None:
-    """Append `events` to a message that may carry those of earlier steps."""
+    """Append `events` to `message`, which may hold those of earlier steps."""
     for request_id, attempt, cached_tokens, service in events.started:
         message.started.add(
             request_id=request_id, attempt=attempt, cached_tokens=cached_tokens, service=service / MICRO
         )
     for request_id, attempt, tokens, text, logprobs, service in events.tokens:
-        entry = message.tokens.add()  # filled in field by field, which takes half as long as by keywords
+        entry = message.tokens.add()  # setting field by field takes half as long as keyword arguments
         entry.request_id = request_id
         entry.attempt = attempt
         entry.token_ids = pack_ids(tokens)
@@ -77,12 +77,12 @@ def add_events(message: worker_pb2.StepEvents, events: AttemptEvents) -> None:
 
 
 def to_accepted(accepted: AttemptAccepted) -> scheduler_pb2.AcceptedRequest:
-    """Return what a scheduler is told of an attempt that has come."""
+    """Return a scheduler's message about an accepted attempt."""
     return scheduler_pb2.AcceptedRequest(**accepted._asdict())
 
 
 def to_request_end(end: AttemptEnded) -> scheduler_pb2.RequestEnd:
-    """Return what a scheduler is told of an attempt that has ended."""
+    """Return a scheduler's message about an attempt that has ended."""
     return scheduler_pb2.RequestEnd(
         request_id=end.request_id,
         attempt=end.attempt,
@@ -118,7 +118,10 @@ def _add_ended(message: worker_pb2.StepEvents, end: AttemptEnded) -> None:
 
 
 def _timings(end: AttemptEnded) -> common_pb2.Timings:
-    """Return the worker's part of the call's timings. All are read from one clock, so that they are in order."""
+    """Return the worker's times in Unix nanoseconds, 0 for events that did not happen.
+
+    All are converted with one reading of the clocks, so that they keep their order.
+    """
     unix = time.time_ns() - time.monotonic_ns()
 
     def at(seconds: float | None) -> int:

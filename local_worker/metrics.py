@@ -1,4 +1,4 @@
-"""What a worker measures: its load, and how near its fairness is to what is proved."""
+"""The worker's metrics: its load, and its service gap and balances beside the proved bounds."""
 
 import asyncio
 from collections import Counter
@@ -14,9 +14,9 @@ STATE_SECONDS = 1.0
 
 
 class WorkerMetrics:
-    """Gauges set once a second from the engine loop's latest word. Clients are no labels; their extremes are.
+    """Gauges that are set once a second from the latest load. Clients are not labels; only their extremes are exported.
 
-    A worker of several models has one queue and one KV cache: the label `model` then names all of them.
+    The models of one worker share a queue and a KV cache: the label `model` then names all of them.
     """
 
     def __init__(
@@ -25,39 +25,48 @@ class WorkerMetrics:
         models: Sequence[scheduler_pb2.ModelInfo],
         balance_range_micro: Callable[[], tuple[int, int] | None],
     ) -> None:
-        self._worker = models[0]  # what all have in common
+        self._worker = models[0]  # only its fields that are equal for all models are used
         self._label = {"model": ",".join(model.name for model in models)}
         self._range = balance_range_micro
-        self._balances: tuple[float, float] | None = None  # the least and the greatest ever
+        self._balances: tuple[float, float] | None = None  # lowest and highest balance so far, in cost units
         self._counted: Counter[str] = Counter()
         gauge = meter.create_gauge
         self._running = gauge("fairlead.worker.running", description="Requests in the batch")
         self._waiting = gauge("fairlead.worker.waiting", description="Requests in the queue")
-        self._queue = gauge("fairlead.worker.queue", "s", "How long the oldest waiting request has waited")
-        self._kv = gauge("fairlead.worker.kv.used", "1", "Part of the KV cache that running requests hold")
-        self._slots = gauge("fairlead.worker.slots.used", "1", "Part of the batch's places that are taken")
-        self._step = gauge("fairlead.worker.step", "s", "Moving average of an engine step's time")
-        self._gap = gauge("fairlead.worker.gap", description="Largest service gap of backlogged clients seen")
-        self._bound = gauge("fairlead.worker.gap.bound", description="The policy's bound on that gap")
-        self._rate = gauge(
-            "fairlead.worker.service.rate", description="Service over weight given to all clients per second of work"
+        self._queue = gauge("fairlead.worker.queue", "s", "Waiting time of the longest waiting request")
+        self._kv = gauge("fairlead.worker.kv.used", "1", "Fraction of the KV cache that running requests hold")
+        self._slots = gauge("fairlead.worker.slots.used", "1", "Running requests as a fraction of max_running")
+        self._step = gauge("fairlead.worker.step", "s", "Moving average of the time of an engine step")
+        self._gap = gauge(
+            "fairlead.worker.gap", description="Largest observed service gap between backlogged clients, in cost units"
         )
-        self._balance = gauge("fairlead.worker.balance", description="Least and greatest balance of any client seen")
-        self._limit = gauge("fairlead.worker.balance.limit", description="Range within which balances are proved to be")
-        self._draining = gauge("fairlead.worker.draining", description="1 while the worker takes no new requests")
+        self._bound = gauge(
+            "fairlead.worker.gap.bound", description="The policy's bound on the service gap, in cost units"
+        )
+        self._rate = gauge(
+            "fairlead.worker.service.rate",
+            description="Service over weight that all clients receive, in cost units per second of work",
+        )
+        self._balance = gauge(
+            "fairlead.worker.balance", description="Lowest and highest observed balance of a client, in cost units"
+        )
+        self._limit = gauge(
+            "fairlead.worker.balance.limit", description="Proved limits of a client's balance, in cost units"
+        )
+        self._draining = gauge("fairlead.worker.draining", description="1 while the worker accepts no new requests")
         self._tokens = meter.create_counter(
             "fairlead.worker.tokens", description="Prompt tokens of admitted requests: computed, cached, recomputed"
         )
 
     def delivered(self, services: Sequence[ClientAccountReport]) -> None:
-        """The engine loop's latest word."""
+        """Record the balances in the account reports of one turn of the engine loop."""
         balances = [service.balance for service in services]
         if balances:
             least, greatest = self._balances or (balances[0], balances[0])
             self._balances = min(least, *balances), max(greatest, *balances)
 
     async def run(self, current: Callable[[], scheduler_pb2.Load]) -> None:
-        """Until cancelled; `current` is the load as of now, with what has changed since the last step."""
+        """Set the gauges once a second until cancelled; `current` returns the load of the moment."""
         while True:
             self._set(current())
             await asyncio.sleep(STATE_SECONDS)
@@ -85,7 +94,7 @@ class WorkerMetrics:
                 self._limit.set(limit / MICRO, {**labels, "edge": edge})
 
     def _count(self, load: scheduler_pb2.Load) -> None:
-        """The load's totals as increments."""
+        """Add the increments of the load's token totals to the counters."""
         totals = Counter(
             computed=load.prompt_tokens - load.cached_tokens,
             cached=load.cached_tokens,

@@ -1,4 +1,4 @@
-"""What a worker serves: an engine with what belongs to its models."""
+"""Loading of the engine, the tokenizer and the properties of the models that a worker serves."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,25 +17,27 @@ FAKE_KV_TOKENS = 8192
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """An engine with what belongs to the models that it serves: several have tokenizer and context in common, as a base
-    and its adapters do."""
+    """An engine, and the common properties of its models.
+
+    The models share one tokenizer and one context length, as a base model and its adapters do.
+    """
 
     engine: Engine
     tokenizer: Tokenizer
     vocab_size: int
     max_model_tokens: int
     kv_tokens: int
-    revisions: Mapping[str, str]  # of each model's weights, by the name that requests use
+    revisions: Mapping[str, str]  # model name in requests -> revision of its weights
     device: str  # "cpu" or "cuda"
 
     @property
     def longest(self) -> int:
-        """Most tokens of a prompt with its output."""
+        """The largest number of tokens of a prompt with its output."""
         return min(self.max_model_tokens, self.kv_tokens)
 
 
 def load_model(config: WorkerConfig) -> ServedModel:
-    """Load what `config.engine` names; raises ConfigError for a model that cannot be served, or not in this memory."""
+    """Load the engine that `config.engine` names; raise ConfigError if it cannot serve the model or memory is short."""
     model = _fake(config) if config.engine == "fake" else _transformers(config)
     require(
         model.kv_tokens >= config.block_tokens,
@@ -55,8 +57,7 @@ def _fake(config: WorkerConfig) -> ServedModel:
 
 
 def _transformers(config: WorkerConfig) -> ServedModel:
-    # What is wrong with the name is said before the worker's heavy imports. These happen here, so that the fake engine
-    # needs none of them.
+    # A wrong name is reported before the slow imports. The imports are local, so that the fake engine needs none.
     try:
         path = resolve(config.model)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Prompts of every kind as token ids and block digests."""
+"""Encoding of prompts of every kind as token ids and block digests."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,33 +11,33 @@ from serving.blocks import branch_seed, chain, root_seed, unpack_digests
 from serving.prompt_size import check_characters, check_messages, check_token_ids
 
 EVERYBODY = ""  # the cache scope of public prefixes
-CLIPPED = 128  # characters of an unknown model's name that an error repeats
+CLIPPED = 128  # number of characters of an unknown model's name that an error message shows
 
 
 @dataclass(frozen=True, slots=True)
 class BlockChain:
-    """The block chain of one prompt: `public_blocks` that every cache scope shares, then blocks of one scope alone."""
+    """The block chain of one prompt: `public_blocks` that all cache scopes share, then blocks of one scope."""
 
     digests: bytes  # packed
     public_blocks: int
-    seed: int  # of the first block that is not public
+    seed: int  # seed of the first block that is not public
 
 
 @dataclass(frozen=True, slots=True)
 class PromptEncoder:
-    """What it takes to read a prompt for any of the models: tokenizer and vocabulary, the deployment's block chain."""
+    """The tokenizer, its vocabulary and the parameters of the block chains, for all models of the worker."""
 
     tokenizer: Tokenizer
     vocab_size: int
     block_tokens: int
     secret: str
-    revisions: Mapping[str, str]  # of each model, by its name; a revision holds no "@"
-    max_tokens: int  # the longest prompt accepted
+    revisions: Mapping[str, str]  # model name -> revision, which contains no "@"
+    max_tokens: int  # length of the longest prompt accepted
 
     def model(self, name: str) -> str:
-        """Return the model that a gateway means by `name`; an older one, which names none, means the first.
+        """Return the model that `name` means; older gateways send an empty name, which means the first model.
 
-        Raises Unavailable for a model that is not served here: the gateway then asks another worker, since its list of
+        Raises Unavailable for a model that is not served here. The gateway then tries another worker, since its list of
         workers may be out of date.
         """
         if not name:
@@ -48,9 +48,10 @@ class PromptEncoder:
         return name
 
     def chain(self, packed: bytes, model: str, cache_scope: str, public_tokens: int) -> BlockChain:
-        """Return the chain of token ids under `model`, the first `public_tokens` of which may be shared by everybody.
+        """Return the block chain of token ids for `model`; all cache scopes share the full blocks of the first
+        `public_tokens`.
 
-        Chains of different models, and of different revisions of one, never meet.
+        Chains of different models, or of different revisions of a model, have no digest in common.
         """
         revised = f"{model}@{self.revisions[model]}"
         root = root_seed(self.secret, revised, cache_scope)
@@ -87,7 +88,7 @@ class PromptEncoder:
         check_characters(count, self.max_tokens, self.tokenizer.longest_token)
 
     def check_ids(self, packed: bytes, field: str) -> list[int]:
-        """The ids of `packed`; raises InvalidRequest when it is empty, malformed or outside the vocabulary."""
+        """Return the ids in `packed`; raise InvalidRequest if they are missing, malformed or not in the vocabulary."""
         try:
             ids = unpack_ids(packed)
         except ValueError as error:
@@ -100,6 +101,6 @@ class PromptEncoder:
 
 
 def _shared(ids: Sequence[int], others: Sequence[int]) -> int:
-    """How many leading ids are the same."""
+    """Return the length of the common prefix of `ids` and `others`."""
     pairs = enumerate(zip(ids, others, strict=False))
     return next((k for k, (one, other) in pairs if one != other), min(len(ids), len(others)))

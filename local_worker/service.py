@@ -1,4 +1,4 @@
-"""The worker's gRPC side: sessions with gateways, and the tokenizer."""
+"""The worker's gRPC services: sessions with gateways, and the tokenizer."""
 
 import asyncio
 import logging
@@ -21,29 +21,32 @@ log = logging.getLogger(__name__)
 
 
 class GatewaySession:
-    """Holds one gateway's stream: where it is slower than the engine, one message carries events of several steps."""
+    """The outgoing events of one gateway's stream.
+
+    If the gateway reads slower than the engine computes, one message carries the events of several steps.
+    """
 
     def __init__(self) -> None:
         self.writer = CoalescingWriter(worker_pb2.StepEvents)
 
     def put(self, events: AttemptEvents) -> None:
-        """Have `events` written after those before them."""
+        """Queue `events` for writing after all earlier ones."""
         add_events(self.writer.pending, events)
         self.writer.flush()
 
 
 class WorkerService(worker_pb2_grpc.WorkerServicer):
-    """Hands submissions to the backend and routes their events back."""
+    """The service that passes submissions to the backend and routes its events back to the sessions."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._open: dict[tuple[Sink, str, int], None] = {}  # jobs without their Ended event
+        self._open: dict[tuple[Sink, str, int], None] = {}  # attempts that have not ended
         self._idle = asyncio.Event()
         self._idle.set()
         self.draining = False
 
     def deliver(self, out: StepEvents) -> None:
-        """Route one turn's events; called on the event loop."""
+        """Route the events of one turn; must be called on the event loop."""
         for sink, events in out.events.items():
             if isinstance(sink, GatewaySession):
                 sink.put(events)
@@ -55,7 +58,7 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
     async def Session(
         self, request_iterator: AsyncIterator[worker_pb2.SessionCommands], context: grpc.aio.ServicerContext
     ) -> AsyncIterator[worker_pb2.StepEvents]:
-        """See worker.proto. The generator is the stream's only writer."""
+        """Serve one gateway's stream, as worker.proto describes. This generator is the stream's only writer."""
         session = GatewaySession()
         reader = asyncio.create_task(self._read(session, request_iterator))
         try:
@@ -92,13 +95,13 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         session.put(AttemptEvents(ended=[AttemptEnded(submit.request_id, submit.attempt, outcome, message=message)]))
 
     async def drain(self) -> None:
-        """Refuse new requests from now on; return when none is left."""
+        """Refuse new requests from now on, and return when no accepted request is left."""
         self.draining = True
         await self._idle.wait()
 
 
 class TokenizerService(worker_pb2_grpc.TokenizerServicer):
-    """Prompts to token ids and block digests, clients taking turns by the bytes that they ask for."""
+    """The service that encodes prompts, and divides its time fairly among clients by the bytes of their prompts."""
 
     def __init__(self, encoder: Encoder, turns: FairExecutor) -> None:
         self._encoder = encoder
@@ -107,7 +110,7 @@ class TokenizerService(worker_pb2_grpc.TokenizerServicer):
     async def Encode(
         self, request: worker_pb2.EncodeRequest, context: grpc.aio.ServicerContext
     ) -> worker_pb2.EncodeResponse:
-        """See worker.proto. Runs beside the event loop: a long chat takes milliseconds."""
+        """Encode one prompt, as worker.proto describes, outside the event loop: a long chat takes milliseconds."""
         size = max(1, request.prompt.ByteSize())
         return await self._executor.run(request.client, size, partial(self._encode, request))
 

@@ -1,4 +1,4 @@
-"""A worker's limits: what its options say, and what suits its device where they do not."""
+"""The worker's limits: the configured values, and the device's defaults for the others."""
 
 from local_worker.config import WorkerConfig
 from local_worker.core.device_sizes import SIZES
@@ -6,7 +6,10 @@ from local_worker.core.limits import AdmissionMode, BatchLimits
 
 
 def max_running(config: WorkerConfig, device: str) -> int:
-    """Most requests in a batch: as configured, or as suits the device ("cpu" or "cuda") and the configured budget."""
+    """Return the largest number of requests in a batch on `device` ("cpu" or "cuda").
+
+    The default of the device is reduced to fit a configured token budget.
+    """
     if config.max_running is not None:
         return config.max_running
     most = SIZES[device].max_running
@@ -14,9 +17,9 @@ def max_running(config: WorkerConfig, device: str) -> int:
 
 
 def limits(config: WorkerConfig, device: str, longest: int) -> BatchLimits:
-    """The limits of a worker on `device`, where prompt and output together have at most `longest` tokens.
+    """Return the limits of a worker on `device`, where prompt and output together have at most `longest` tokens.
 
-    What is not configured follows: prompts leave room for a block of output, a step for as much prompt as decoding.
+    By default prompts leave room for one block of output, and a step has as many tokens for prompts as for decoding.
     """
     running = max_running(config, device)
     return BatchLimits(

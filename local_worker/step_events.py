@@ -1,4 +1,4 @@
-"""What one turn of the engine loop has to say to everybody: to gateways, schedulers, metrics."""
+"""The results of one turn of the engine loop, for gateways, schedulers and metrics."""
 
 from collections import defaultdict
 from collections.abc import Hashable
@@ -11,11 +11,11 @@ from local_worker.core.job import Job, JobEnded, JobEvents
 from local_worker.core.prefix_cache import Link
 from serving.cost import MICRO, WEIGHT_ONE
 
-Sink = Hashable  # whoever receives a job's events: one per gateway session
+Sink = Hashable  # receiver of a job's events: one for each gateway session
 
 
 class ClientAccountReport(NamedTuple):
-    """One client's account as of now, in cost units; `balance` is the policy's."""
+    """The account of one client in cost units; `balance` is the policy's."""
 
     client: str
     service: float
@@ -26,7 +26,7 @@ class ClientAccountReport(NamedTuple):
 
 
 class EngineLoad(NamedTuple):
-    """How loaded the engine is; fields and units are those of `Load` in scheduler.proto."""
+    """The load of the engine; fields and units are those of `Load` in scheduler.proto."""
 
     running: int = 0
     waiting: int = 0
@@ -42,25 +42,25 @@ class EngineLoad(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepEvents:
-    """What one turn of the loop has to say."""
+    """All results of one turn of the engine loop."""
 
     events: dict[Sink, AttemptEvents] = field(default_factory=dict)
     accepted: list[AttemptAccepted] = field(default_factory=list)
     cached: tuple[Link, ...] = ()
     evicted: tuple[int, ...] = ()
     load: EngineLoad = field(default_factory=EngineLoad)
-    services: list[ClientAccountReport] = field(default_factory=list)  # of clients whose accounts changed
-    oldest_queued_at: float | None = None  # the loop's clock
+    services: list[ClientAccountReport] = field(default_factory=list)  # accounts that changed
+    oldest_queued_at: float | None = None  # seconds of the monotonic clock
     healthy: bool = True
 
     @property
     def ended(self) -> list[AttemptEnded]:
-        """The attempts that have ended, whoever is told of them."""
+        """The attempts that have ended, of all sinks."""
         return [end for events in self.events.values() for end in events.ended]
 
 
 def make_step_events(events: JobEvents[Sink], batcher: Batcher, step_seconds: float, healthy: bool) -> StepEvents:
-    """Return what is to be told of `events`, with what has changed in the batcher since the last call."""
+    """Return the results of a turn: `events`, and the changes in the batcher since the last call."""
     cached, evicted = batcher.cache.take_events()
     return StepEvents(
         events=_by_sink(events),
@@ -75,15 +75,15 @@ def make_step_events(events: JobEvents[Sink], batcher: Batcher, step_seconds: fl
 
 
 def _by_sink(events: JobEvents[Sink]) -> dict[Sink, AttemptEvents]:
-    told: defaultdict[Sink, AttemptEvents] = defaultdict(AttemptEvents)
+    by_sink: defaultdict[Sink, AttemptEvents] = defaultdict(AttemptEvents)
     for job, service in events.started:
         request = job.request
-        told[job.owner].started.append(AttemptStarted(request.id, job.attempt, request.cached, service))
+        by_sink[job.owner].started.append(AttemptStarted(request.id, job.attempt, request.cached, service))
     for job, tokens, text, logprobs, service in events.tokens:
-        told[job.owner].tokens.append(AttemptTokens(job.request.id, job.attempt, tokens, text, logprobs, service))
+        by_sink[job.owner].tokens.append(AttemptTokens(job.request.id, job.attempt, tokens, text, logprobs, service))
     for end in events.ended:
-        told[end.job.owner].ended.append(_attempt_ended(end))
-    return dict(told)
+        by_sink[end.job.owner].ended.append(_attempt_ended(end))
+    return dict(by_sink)
 
 
 def _attempt_ended(end: JobEnded[Sink]) -> AttemptEnded:
@@ -119,6 +119,7 @@ def _accepted(job: Job[Sink]) -> AttemptAccepted:
 
 
 def _load(batcher: Batcher, step_seconds: float) -> EngineLoad:
+    """Return the load of the engine, with amounts of service in cost units."""
     ledger = batcher.ledger
     return EngineLoad(
         running=batcher.running,
@@ -135,7 +136,7 @@ def _load(batcher: Batcher, step_seconds: float) -> EngineLoad:
 
 
 def _services(batcher: Batcher) -> list[ClientAccountReport]:
-    """The accounts that changed since the last call."""
+    """Return reports of the accounts that changed since the last call."""
     return [
         ClientAccountReport(
             account.client,

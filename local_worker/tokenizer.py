@@ -1,4 +1,4 @@
-"""Text to token ids and back, incrementally."""
+"""Tokenizers, and incremental decoders for outputs."""
 
 import codecs
 import logging
@@ -13,39 +13,40 @@ from local_worker.core.output_text import Decoder
 
 log = logging.getLogger(__name__)
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-# Tokens of which one character is made at most, with room to spare; what is no character after these will be none.
+# More tokens than any character consists of: text that is still incomplete after these is invalid.
 LONGEST_CHARACTER = 16
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedChat:
-    """A chat as token ids; `system_tokens` of them belong to system messages."""
+    """The token ids of a chat; `system_tokens` of them belong to system messages."""
 
     ids: list[int]
     system_tokens: int
 
 
 class Tokenizer(Protocol):
-    """A model's tokenizer. Safe to call from several threads."""
+    """The tokenizer of a model, which several threads may call at once."""
 
     eos_token_ids: tuple[int, ...]
-    longest_token: int  # characters, at most, that one token stands for
+    longest_token: int  # largest number of characters that one token stands for
 
     def encode(self, text: str) -> list[int]:
-        """Raises InvalidRequest when `text` holds no tokens."""
+        """Return the token ids of `text`; raise InvalidRequest if there are none."""
 
     def encode_chat(self, messages: Sequence[tuple[str, str]]) -> EncodedChat:
-        """(role, content) pairs by the model's chat template; raises InvalidRequest when it refuses them."""
+        """Encode (role, content) pairs with the model's chat template; raise InvalidRequest if the template rejects
+        them."""
 
     def encode_system(self, content: str) -> list[int]:
-        """A system message alone, without any that follow; nothing where the template refuses that."""
+        """Return the ids of a chat that is only this system message; empty if the template rejects such a chat."""
 
     def decoder(self) -> Decoder:
-        """A decoder for one output."""
+        """Return a new decoder for one output."""
 
 
 class ByteTokenizer:
-    """A token is a byte; the fake engine's tokenizer."""
+    """The tokenizer of the fake engine, whose tokens are bytes."""
 
     vocab_size = 257
     longest_token = 1
@@ -75,7 +76,7 @@ class ByteTokenizer:
 
 
 class ByteDecoder:
-    """Incremental UTF-8."""
+    """An incremental decoder of UTF-8 for byte tokens."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -90,18 +91,18 @@ class ByteDecoder:
 
 
 class HuggingFaceTokenizer:
-    """The tokenizer that comes with a model."""
+    """The tokenizer from a model's folder, as transformers loads it."""
 
     def __init__(self, tokenizer: Any, eos_token_ids: tuple[int, ...]) -> None:
         self._tokenizer = tokenizer
         self._encoding = threading.Lock()  # encoding sets options of the shared tokenizer
         self.eos_token_ids = eos_token_ids
-        # Of what a vocabulary writes for a token: never shorter than its text.
+        # Measured on the vocabulary's entries, which are never shorter than their text.
         self.longest_token = max(map(len, tokenizer.get_vocab()))
 
     @classmethod
     def load(cls, path: Path | str) -> "HuggingFaceTokenizer":
-        """Read tokenizer and end-of-sequence ids from a model's folder or hub id."""
+        """Read the tokenizer and the end-of-sequence ids of a model's folder or hub id."""
         from transformers import AutoTokenizer, GenerationConfig
 
         tokenizer = AutoTokenizer.from_pretrained(path)
@@ -122,13 +123,13 @@ class HuggingFaceTokenizer:
         return ids
 
     def encode_chat(self, messages: Sequence[tuple[str, str]]) -> EncodedChat:
-        """See Tokenizer. System tokens are those of the system messages' contents."""
+        """Encode a chat; see Tokenizer. System tokens are those of the system messages' contents."""
         turns = [{"role": role, "content": content} for role, content in messages]
         try:
             with self._encoding:
                 ids = self._tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False)
-        except Exception as error:  # templates are programs: they raise what they like
-            raise InvalidRequest(f"the model's chat template refused it: {error}", "prompt.chat") from error
+        except Exception as error:  # templates are programs and may raise anything
+            raise InvalidRequest(f"the model's chat template rejects the messages: {error}", "prompt.chat") from error
         system = "".join(content for role, content in messages if role == "system")
         with self._encoding:
             system_ids = self._tokenizer.encode(system, add_special_tokens=False) if system else []
@@ -140,8 +141,10 @@ class HuggingFaceTokenizer:
         try:
             with self._encoding:
                 return list(self._tokenizer.apply_chat_template(turns, return_dict=False))
-        except Exception as error:  # templates are programs; many want a user's message
-            log.info("the chat template takes no system message alone: none is public", extra={"reason": str(error)})
+        except Exception as error:  # templates are programs and may raise anything; many require a user message
+            log.info(
+                "the chat template rejects a lone system message: prefixes are not public", extra={"reason": str(error)}
+            )
             return []
 
     def decoder(self) -> Decoder:
@@ -150,17 +153,18 @@ class HuggingFaceTokenizer:
 
 
 class HuggingFaceDecoder:
-    """Decodes a short window of tokens and gives on what is new in it.
+    """A decoder that decodes a short window of the latest tokens and returns the new text in it.
 
-    The window starts one complete text back, since a token's text can depend on what stands before it (leading spaces).
+    The window starts one complete piece of text earlier, since the text of a token can depend on the tokens before it
+    (leading spaces).
     """
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._special = frozenset(tokenizer.all_special_ids)
         self._tokens: list[int] = []
-        self._start = 0  # of the window
-        self._read = 0  # tokens whose text was given on
+        self._start = 0  # index of the window's first token
+        self._read = 0  # number of tokens whose text was returned
 
     def push(self, token: int) -> str:
         """See Decoder."""

@@ -1,4 +1,4 @@
-"""What the worker has, as its engine loop tells it: what a stream to a scheduler begins with."""
+"""The current state of the worker, with which a stream to a scheduler begins."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -10,13 +10,17 @@ from local_worker.step_events import ClientAccountReport, EngineLoad, StepEvents
 from serving.blocks import runs
 from serving.bounded_client_map import MOST_IDLE, BoundedClientMap
 
-# A worker whose steps keep failing asks for no requests for so long; then the next one shows whether it has recovered.
+# Time for which a worker whose steps keep failing reports itself as draining. Requests after that time show whether it
+# has recovered.
 REST_SECONDS = 5.0
 
 
 class WorkerSnapshot:
-    """Known from what the loop delivers, so that a new stream begins with a snapshot that fits what follows on it,
-    without a look into another thread's state."""
+    """The worker's state as the sum of all StepEvents so far.
+
+    A new stream thus begins with a snapshot that agrees with the events that follow on it, and no state of the engine's
+    thread is read.
+    """
 
     def __init__(
         self,
@@ -34,11 +38,11 @@ class WorkerSnapshot:
         self._oldest: float | None = None
         self._rests_until = 0.0
         self._delivered_at = 0.0
-        self._cached: dict[int, int] = {}  # digest -> parent, of every cached block, parents first
-        self._requests: dict[tuple[str, int], AttemptAccepted] = {}  # waiting and running
+        self._cached: dict[int, int] = {}  # digest of each cached block -> that of its parent; parents first
+        self._requests: dict[tuple[str, int], AttemptAccepted] = {}  # waiting and running attempts
 
     def deliver(self, out: StepEvents) -> None:
-        """Take in one turn of the engine loop."""
+        """Apply the events of one turn of the engine loop."""
         self._oldest = out.oldest_queued_at
         self._rests_until = 0.0 if out.healthy else time.monotonic() + self._rest_seconds
         for service in out.services:
@@ -48,7 +52,7 @@ class WorkerSnapshot:
         for digest in out.evicted:
             self._cached.pop(digest, None)
         for digest, parent in out.cached:
-            # Taken out before it is put in: a block that came back comes after its parent.
+            # Removed before it is inserted: a block that is cached again must follow its parent.
             self._cached.pop(digest, None)
             self._cached[digest] = parent
         self._requests.update(((request.request_id, request.attempt), request) for request in out.accepted)
@@ -64,7 +68,7 @@ class WorkerSnapshot:
             self.services.rest(client)
 
     def hello(self) -> scheduler_pb2.Hello:
-        """Who the worker is, with a snapshot of its cache and its requests."""
+        """Return the worker's identity with its cached blocks and its unfinished requests."""
         hello = scheduler_pb2.Hello()
         hello.CopyFrom(self._hello)
         hello.cached.extend(to_proto(self._cached.items()))
@@ -72,18 +76,18 @@ class WorkerSnapshot:
         return hello
 
     def load(self) -> scheduler_pb2.Load:
-        """How loaded the worker is now; without services."""
+        """Return the current load of the worker, without the clients' accounts."""
         load = scheduler_pb2.Load(**self._load._asdict())
         now = time.monotonic()
         load.draining = self.draining or now < self._rests_until
         load.queue_seconds = 0.0 if self._oldest is None else now - self._oldest
         load.stalled_seconds = now - self._delivered_at if load.running or load.waiting else 0.0
-        # A step that never ends may be the first: then nothing has been delivered of its requests yet.
+        # If the first step never ends, no event of its requests has been delivered: the step's start counts.
         if (began := self._stepping_since()) is not None:
             load.stalled_seconds = max(load.stalled_seconds, now - began)
         return load
 
 
 def to_proto(links: Iterable[tuple[int, int]]) -> list[scheduler_pb2.BlockRun]:
-    """(digest, its parent's) pairs as runs."""
+    """Convert pairs (digest, digest of its parent) to block runs."""
     return [scheduler_pb2.BlockRun(parent=run.parent, digests=run.digests) for run in runs(links)]

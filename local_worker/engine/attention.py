@@ -1,6 +1,7 @@
-"""What transformers' modelling code calls as its attention: keys and values go to pages, queries to a backend.
+"""The attention function that transformers' modelling code calls: it writes keys and values to pages and calls a
+backend.
 
-Queries of all requests come packed in one row; a backend knows from `plan` which tokens belong to whom.
+The queries of all requests are packed in one row; the backend knows from `plan` which tokens belong to which request.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,7 @@ import torch
 from local_worker.core.batch import Slice
 from local_worker.engine.kv import PagedKV
 
-# What models pass that changes nothing here: no dropout at inference, and positions are in the queries already.
+# Arguments that have no effect here: there is no dropout at inference, and the queries already contain positions.
 HARMLESS = frozenset(
     (
         "cache_position",
@@ -28,21 +29,22 @@ HARMLESS = frozenset(
 
 
 class UnsupportedModel(Exception):
-    """The model asks its attention for something this engine would compute wrongly."""
+    """Raised for a model that this engine would compute incorrectly, or cannot load."""
 
 
 class Attention(Protocol):
-    """Attention over paged keys and values."""
+    """A backend that computes attention over paged keys and values."""
 
     def plan(self, slices: Sequence[Slice]) -> None:
-        """The next forward pass computes `slices`, packed in this order: decoding ones first, longest context first."""
+        """Prepare the next forward pass over `slices`, packed in this order: decoding ones first, longest context
+        first."""
 
     def attend(self, layer: int, step: "LayerStep") -> torch.Tensor:
-        """[tokens, heads, value size]; keys and values of the step are in the pages already."""
+        """Return the attention output [tokens, heads, value size]; the pages already hold the step's keys, values."""
 
 
 class LayerStep:
-    """One layer's part of a step: `queries` [tokens, heads, size]; `keys` and `values` of the same tokens."""
+    """The inputs of one layer in one step: `queries` [tokens, heads, size], `keys` and `values` of the same tokens."""
 
     __slots__ = ("keys", "queries", "scaling", "values", "window")
 
@@ -53,11 +55,11 @@ class LayerStep:
         self.keys = keys
         self.values = values
         self.scaling = scaling
-        self.window = window  # tokens that a query sees, itself included; None: all before it
+        self.window = window  # number of tokens that a query sees, its own included; None: its own and all before it
 
 
 class PagedAttention:
-    """Registered with transformers' AttentionInterface."""
+    """The function that is registered with transformers' AttentionInterface."""
 
     def __init__(self, kv: PagedKV, backend: Attention) -> None:
         self._kv = kv
@@ -65,13 +67,13 @@ class PagedAttention:
         self._slots: torch.Tensor
 
     def plan(self, slices: Sequence[Slice], slots: torch.Tensor) -> None:
-        """The next forward pass computes `slices`; its keys and values go to `slots` [tokens]."""
+        """Prepare the next forward pass over `slices`, whose keys and values go to `slots` [tokens]."""
         self._slots = slots
         self._backend.plan(slices)
 
     @contextmanager
     def using(self, backend: Attention) -> Iterator[None]:
-        """Another backend for a while."""
+        """Use another backend inside the context."""
         own, self._backend = self._backend, backend
         try:
             yield
@@ -90,7 +92,7 @@ class PagedAttention:
         sliding_window: int | None = None,
         **_: Any,
     ) -> tuple[torch.Tensor, None]:
-        """[1, heads, tokens, size] in, [1, tokens, heads, size] out."""
+        """Compute the attention of one layer: [1, heads, tokens, size] in, [1, tokens, heads, size] out."""
         layer = int(module.layer_idx)  # type: ignore[arg-type]
         keys, values = key[0].transpose(0, 1), value[0].transpose(0, 1)
         self._kv.write(layer, self._slots, keys, values)
@@ -99,7 +101,7 @@ class PagedAttention:
 
 
 def refuse_unknown(arguments: dict[str, Any]) -> None:
-    """Raise UnsupportedModel when a model passes what would have to be obeyed; asked once, when a model is loaded."""
+    """Raise UnsupportedModel if a model passes arguments that this engine ignores; called when a model is loaded."""
     unknown = sorted(name for name, value in arguments.items() if value is not None and name not in HARMLESS)
     if unknown:
         raise UnsupportedModel(f"the model's attention takes {', '.join(unknown)}, which is not supported")

@@ -1,4 +1,4 @@
-"""A batch as the tensors of one forward pass: all requests' tokens in one row."""
+"""The tensors of one forward pass: the tokens of all requests of a batch in one row."""
 
 from collections.abc import Sequence
 
@@ -11,9 +11,9 @@ from serving.sampling_params import SamplingParams
 
 
 class BatchInputs:
-    """Token ids, positions and slots [tokens] of `slices`, a batch's in the order in which they are computed.
+    """Token ids, positions and slots [tokens] of a batch's `slices`, sorted into the order of computation.
 
-    `rows` [slices that sample], in the batch's own order, are where the next tokens are read.
+    `rows` [slices that sample] are the row indices from which the next tokens are sampled, in the batch's own order.
     """
 
     def __init__(self, slices: Sequence[Slice], kv: PagedKV) -> None:
@@ -34,12 +34,12 @@ class BatchInputs:
         self.ids, self.positions, self.slots, self.rows, self._missing, self._sources = upload(columns, kv.device)
 
     def complete(self, sampled: torch.Tensor) -> None:
-        """Fill in the ids that the host does not know, from the tokens that the batch before has `sampled`."""
+        """Fill in the ids that the host does not know from `sampled`, the tokens sampled for the previous batch."""
         if len(self._missing):
             self.ids.index_copy_(0, self._missing, sampled.index_select(0, self._sources))
 
     def overwrite(self, other: "BatchInputs") -> None:
-        """Become `other`, a batch of the same shape, in place: a captured graph reads these tensors."""
+        """Copy `other`, a batch of the same shape, into these tensors, which a captured graph reads."""
         self.ids.copy_(other.ids)
         self.positions.copy_(other.positions)
         self.slots.copy_(other.slots)
@@ -55,7 +55,7 @@ def _slots(piece: Slice, block: int) -> list[int]:
 
 
 def packed_order(slices: Sequence[Slice]) -> list[int]:
-    """Indices with decoding requests side by side, longest first: attention computes neighbours together."""
+    """Return the indices of `slices` with decoding requests first, longest first, as attention groups neighbours."""
     return sorted(range(len(slices)), key=lambda index: (_is_prefill(slices[index]), -slices[index].stop))
 
 
@@ -64,6 +64,6 @@ def _is_prefill(piece: Slice) -> bool:
 
 
 def lone_slice(tokens: Sequence[int], start: int, pages: Sequence[int], *, samples: bool) -> Slice:
-    """`tokens` from `start` on, of a request that belongs to nobody: for checks and padding."""
+    """Return a slice of `tokens` from index `start` on that belongs to no request, for checks and padding."""
     stop = len(tokens)
     return Slice(0, tuple(tokens[start:]), start, stop, tuple(pages), samples, SamplingParams(max_tokens=1), stop)

@@ -1,4 +1,4 @@
-"""What is asked of a model before it serves: one that this engine would compute wrongly is refused with the reason."""
+"""Checks of a model before it serves. A model that this engine would compute incorrectly is rejected."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,9 +12,9 @@ from local_worker.engine.batch_inputs import lone_slice
 from local_worker.engine.kv import LayerShape
 from local_worker.engine.masks import Masks
 
-# RoPE variants whose angles depend on the longest position in the batch: they would differ by who else is in it.
+# RoPE variants whose angles depend on the longest position in the batch, and so on the other requests in it.
 BATCH_DEPENDENT_ROPE = ("dynamic", "longrope")
-# Other kinds of layers see other tokens, or keep a state.
+# Supported kinds of layers; others attend to other tokens or keep a state.
 LAYERS = ("full_attention", "sliding_attention")
 CHECK_TOKENS = 24
 TOLERANCE = {torch.float32: 1e-3}
@@ -22,11 +22,14 @@ LOW_PRECISION_TOLERANCE = 5e-2
 
 
 def check_config(model: Any) -> None:
-    """Raise UnsupportedModel for a context without a limit, other attention than full and sliding, and what depends on
-    the rest of the batch."""
+    """Raise UnsupportedModel for a configuration that this engine cannot serve.
+
+    That is a context without a limit, attention other than full and sliding, and whatever depends on the rest of the
+    batch.
+    """
     config = model.config.get_text_config()
     if not hasattr(config, "max_position_embeddings"):
-        raise UnsupportedModel("its configuration has no max_position_embeddings: how long may a text be?")
+        raise UnsupportedModel("its configuration has no max_position_embeddings, so the context length is unknown")
     unknown = set(getattr(config, "layer_types", None) or ()).difference(LAYERS)
     if unknown:
         raise UnsupportedModel(f"layers of the kind {', '.join(sorted(unknown))} are not supported")
@@ -43,10 +46,10 @@ def _kinds_by_layer(parameters: dict[str, Any]) -> list[str]:
 
 
 def probe(model: Any, name: str) -> list[LayerShape]:
-    """The shape of each layer's keys and values, learned by a dry run under the attention `name`.
+    """Return the shape of each layer's keys and values, found by a dry run under the attention name `name`.
 
-    Raises UnsupportedModel unless each layer calls the attention once and asks nothing of it that is unknown here: it
-    is causal, within the window that the layer says, at every length.
+    Raises UnsupportedModel unless each layer calls the attention once, with known arguments only, and with a mask that
+    is causal within the layer's window at every length.
     """
     if not getattr(model, "_supports_attention_backend", False):
         raise UnsupportedModel(f"{type(model).__name__} does not take a custom attention")
@@ -68,7 +71,7 @@ def probe(model: Any, name: str) -> list[LayerShape]:
         refuse_unknown(arguments)
         masks.check(attention_mask, sliding_window)
         if scaling is None:
-            raise UnsupportedModel("the model's attention does not say its scaling")
+            raise UnsupportedModel("the model passes no scaling to its attention")
         calls.append((int(module.layer_idx), LayerShape(key.shape[1], key.shape[3], value.shape[3])))
         return query.new_zeros(1, query.shape[2], query.shape[1], value.shape[3]), None
 
@@ -79,12 +82,14 @@ def probe(model: Any, name: str) -> list[LayerShape]:
         model(input_ids=_ids(model), use_cache=False)
     layers = config.num_hidden_layers
     if sorted(layer for layer, _ in calls) != list(range(layers)):
-        raise UnsupportedModel(f"{len(calls)} attention calls for {layers} layers: other kinds of layers need a state")
+        raise UnsupportedModel(
+            f"{len(calls)} attention calls for {layers} layers: layers that keep a state are not supported"
+        )
     return [shape for _, shape in sorted(calls, key=lambda call: call[0])]
 
 
 def self_check(model: Any) -> "ExpectedLogits":
-    """What the model's own attention says, before it is replaced."""
+    """Return the logits of the model's own attention, computed before that is replaced."""
     ids = _ids(model)
     model.set_attn_implementation("eager")
     with torch.inference_mode():
@@ -92,7 +97,7 @@ def self_check(model: Any) -> "ExpectedLogits":
 
 
 class ExpectedLogits:
-    """The logits that follow `tokens` by the model's own attention."""
+    """The logits of the model's own attention after `tokens`."""
 
     def __init__(self, tokens: list[int], logits: torch.Tensor) -> None:
         self._tokens = tokens
@@ -100,7 +105,7 @@ class ExpectedLogits:
 
     @torch.inference_mode()
     def compare(self, compute: Callable[[Sequence[Slice]], torch.Tensor], block_tokens: int) -> None:
-        """Raise UnsupportedModel unless prefill and decode over pages give the same."""
+        """Raise UnsupportedModel unless prefill and decode over pages give equal logits within the tolerance."""
         last = len(self._tokens) - 1
         pages = tuple(range(-(-len(self._tokens) // block_tokens)))
         compute([lone_slice(self._tokens[:last], 0, pages, samples=False)])

@@ -1,4 +1,4 @@
-"""A deterministic stand-in for a model: no torch, no weights, the same contract. For fast tests and rehearsals."""
+"""A deterministic engine without a model, torch or weights, for fast tests and rehearsals."""
 
 import time
 from collections import defaultdict
@@ -8,24 +8,26 @@ import xxhash
 from fairlead.token_ids import pack_ids
 from local_worker.core.batch import Batch, CompletedStep, Slice, StepResult
 
-# Printable ASCII, so that the byte tokenizer's text can be read.
+# Printable ASCII, so that the byte tokenizer's text is readable.
 FIRST, COUNT = ord(" "), 95
-WINDOW = 64
+WINDOW = 64  # number of last tokens that determine the next one
 
 
 class FakeEngine:
-    """The next token is a function of the model, the last tokens and the position, whatever else is in the batch."""
+    """An engine whose next token is a function of the model, the last tokens and the position, never of the rest of the
+    batch."""
 
     def __init__(self, vocab_size: int, step_seconds: float, block_tokens: int, ahead: int = 0) -> None:
         self.ahead = ahead
         self.vocab_size = vocab_size
         self._step_seconds = step_seconds
         self._block_tokens = block_tokens
-        self._pages: defaultdict[int, list[int]] = defaultdict(lambda: [0] * block_tokens)  # a model's keys and values
-        self._sampled: tuple[int, ...] = ()
+        # Token ids by page, in place of keys and values.
+        self._pages: defaultdict[int, list[int]] = defaultdict(lambda: [0] * block_tokens)
+        self._sampled: tuple[int, ...] = ()  # samples of the last batch
 
     def launch(self, batch: Batch) -> CompletedStep:
-        """See Engine; takes `step_seconds`, as a model would."""
+        """Compute the batch in `step_seconds`, as a model would; see Engine."""
         if self._step_seconds:
             time.sleep(self._step_seconds)
         for piece in batch.slices:
@@ -36,7 +38,7 @@ class FakeEngine:
     def _write(self, piece: Slice) -> None:
         tokens = piece.tokens if piece.source is None else (self._sampled[piece.source],)
         size = self._block_tokens
-        for page in range(piece.start - piece.start % size, piece.stop, size):  # its first position
+        for page in range(piece.start - piece.start % size, piece.stop, size):  # first position of a page
             begin, end = max(page, piece.start), min(page + size, piece.stop)
             part = tokens[begin - piece.start : end - piece.start]
             self._pages[piece.pages[page // size]][begin - page : end - page] = part

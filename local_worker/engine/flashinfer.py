@@ -1,8 +1,8 @@
-"""Attention by FlashInfer on CUDA, over the same pages. Imported only where a CUDA device is used.
+"""Attention by FlashInfer on CUDA, over the same pages. This module is imported only when a CUDA device is used.
 
-One prefill plan with a causal mask serves mixed batches. A wrapper is planned once per step for each kind of layer: a
-kind differs in window, heads or scaling. Planning waits for nothing that the device computes: tables are copied from
-pinned memory, and what a wrapper stages by itself is not touched again before it has been copied.
+One prefill plan with a causal mask serves mixed batches. Each kind of layer (window, heads and scaling) has one
+wrapper, which is planned once per step. Planning never waits for computation on the device: tables are copied from
+pinned memory, and the memory in which a wrapper stages its plan is not overwritten before it has been copied.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ BACKEND = "fa2"
 
 @dataclass(frozen=True, slots=True)
 class PlanKind:
-    """What a FlashInfer plan depends on besides the batch."""
+    """The parameters of a FlashInfer plan that do not depend on the batch."""
 
     heads: int
     shape: LayerShape
@@ -33,26 +33,27 @@ class PlanKind:
 
     @property
     def window_left(self) -> int:
-        """FlashInfer counts the tokens before a query, transformers the query too."""
+        """The window as FlashInfer counts it, without the query's own token, which transformers includes; -1: no
+        window."""
         return -1 if self.window is None else self.window - 1
 
 
 class FlashInfer:
-    """See Attention."""
+    """Attention with FlashInfer's prefill kernels, for batches of any kind."""
 
     def __init__(self, kv: PagedKV) -> None:
         self._kv = kv
-        # Shared by all wrappers, graphs' too: they run one after the other.
+        # All wrappers share it, those of graphs too: they run one after another.
         self.workspace = torch.zeros(WORKSPACE_BYTES, dtype=torch.uint8, device=kv.device)
         self._wrappers: dict[PlanKind, Any] = {}
-        # A wrapper stages its plan in pinned memory: to be copied before the next plan overwrites it. The copy stands
-        # before the step that uses it, so to wait for it is to wait for no step but those before that one.
+        # A wrapper stages its plan in pinned memory, which must be copied before the next plan overwrites it. The copy
+        # is queued before the step that uses it, so waiting for the copy waits only for earlier steps.
         self._staged = Milestone(kv.device)
         self._tables: PageTables
 
     @property
     def kinds(self) -> tuple[PlanKind, ...]:
-        """The kinds of layers met so far."""
+        """The kinds of layers that have called `attend` so far."""
         return tuple(self._wrappers)
 
     def plan(self, slices: Sequence[Slice]) -> None:
@@ -98,7 +99,7 @@ class FlashInfer:
 
 
 class FlashInferDecode:
-    """One query per request, in a CUDA graph: the tables live in buffers of fixed size that `plan` fills anew."""
+    """Attention with one query per request for a CUDA graph: `plan` refills table buffers of fixed size."""
 
     def __init__(
         self, kv: PagedKV, kinds: Sequence[PlanKind], workspace: torch.Tensor, batch: int, most_pages: int
@@ -124,9 +125,9 @@ class FlashInferDecode:
         }
 
     def plan(self, slices: Sequence[Slice]) -> None:
-        """See Attention. Also before every replay: a plan depends on the lengths."""
+        """Prepare a forward pass; see Attention. It is needed before every replay, since a plan depends on lengths."""
         tables = PageTables(slices, self._kv.block_tokens, self._kv.device)
-        # From the host the wrapper would copy them in a way that waits for the device.
+        # If these were on the host, the wrapper would copy them and wait for the device.
         indices = tables.indices.to(self._kv.device, non_blocking=True)
         self._staged.wait()
         for kind, wrapper in self._wrappers.items():

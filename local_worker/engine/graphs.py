@@ -1,4 +1,4 @@
-"""CUDA graphs of decode steps: launching a model's kernels one by one costs more than they take at small batches."""
+"""CUDA graphs of decode steps. In small batches, launching the kernels one by one takes longer than their work."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from local_worker.engine.kv import PagedKV
 SIZES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128)
 WARM_UPS = 2
 
-Forward = Callable[[BatchInputs], torch.Tensor]  # to logits [rows, vocabulary]
+Forward = Callable[[BatchInputs], torch.Tensor]  # returns logits [rows, vocabulary]
 
 
 class DecodeGraph:
@@ -31,7 +31,7 @@ class DecodeGraph:
     ) -> None:
         self._kv = kv
         self._backend = backend
-        # The spare page is nobody's: what padding writes there is never read.
+        # The spare page belongs to no request: padding writes there, and no request reads it.
         self._idle = [lone_slice([0], 0, [kv.spare_page], samples=True)] * batch
         self._inputs = BatchInputs(self._idle, kv)
         self._graph = torch.cuda.CUDAGraph()
@@ -47,7 +47,7 @@ class DecodeGraph:
                 self._logits = forward(self._inputs)
 
     def replay(self, slices: Sequence[Slice], sampled: torch.Tensor) -> torch.Tensor:
-        """Logits [slices, vocabulary]; valid until the next replay of any graph."""
+        """Compute the logits [slices, vocabulary]; they are valid until the next replay of any graph."""
         inputs = BatchInputs([*slices, *self._idle[len(slices) :]], self._kv)
         inputs.complete(sampled)
         self._inputs.overwrite(inputs)
@@ -57,9 +57,9 @@ class DecodeGraph:
 
 
 class DecodeGraphs:
-    """One graph for each of SIZES up to what `requests` need; a request has at most `pages`.
+    """One graph for each of SIZES up to the first that holds `requests`; a request has at most `pages` pages.
 
-    All are captured at once: what cannot be captured shows when a worker starts, and no request waits for it.
+    All graphs are captured at the start, so that a failed capture shows at once and no request waits for one.
     """
 
     def __init__(
@@ -73,7 +73,8 @@ class DecodeGraphs:
     ) -> None:
         most = next((size for size in SIZES if size >= requests), SIZES[-1])
         pool = torch.cuda.graph_pool_handle()
-        # They run one after the other and share their memory; the largest comes first, so that it holds the others'.
+        # Graphs run one after another and share their memory. The largest is captured first: the others fit in its
+        # memory.
         self._graphs = {
             size: DecodeGraph(
                 forward,
@@ -89,12 +90,13 @@ class DecodeGraphs:
         self._sizes = sorted(self._graphs)
 
     def fits(self, slices: Sequence[Slice]) -> bool:
-        """Whether these are decoding requests, few enough."""
+        """Return whether all `slices` are decoding requests and a graph is large enough for them."""
         return len(slices) <= self._sizes[-1] and all(
             piece.samples and piece.stop - piece.start == 1 for piece in slices
         )
 
     def logits(self, slices: Sequence[Slice], sampled: torch.Tensor) -> torch.Tensor:
-        """[slices, vocabulary]; valid until the next call. `sampled`: see BatchInputs.complete."""
+        """Compute the logits [slices, vocabulary], valid until the next call; `sampled` is described in
+        BatchInputs.complete."""
         size = next(size for size in self._sizes if size >= len(slices))
         return self._graphs[size].replay(slices, sampled)

@@ -8,7 +8,7 @@ import torch
 
 @dataclass(frozen=True, slots=True)
 class LayerShape:
-    """What one layer keeps of a token."""
+    """The number and sizes of the keys and values that one layer stores per token."""
 
     heads: int
     key_size: int
@@ -16,15 +16,16 @@ class LayerShape:
 
     @property
     def elements(self) -> int:
-        """Numbers per token, keys and values together."""
+        """The number of elements that one token takes, keys and values together."""
         return self.heads * (self.key_size + self.value_size)
 
 
 class PagedKV:
-    """`keys[layer]` and `values[layer]` are [pages, block, heads, size] (FlashInfer's NHD); shapes may differ by layer.
+    """The tensors `keys[layer]` and `values[layer]`, [pages, block, heads, size] (FlashInfer's NHD), with shapes per
+    layer.
 
-    Slot s of a layer is token `s % block` of page `s // block`. One page more than asked for is nobody's: padding goes
-    there.
+    Slot s of a layer is token `s % block` of page `s // block`. There is one spare page more than requested, for
+    padding.
     """
 
     def __init__(
@@ -42,11 +43,11 @@ class PagedKV:
         return torch.zeros(pages + 1, self.block_tokens, heads, size, dtype=self.dtype, device=self.device)
 
     def write(self, layer: int, slots: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Store the keys and values, [tokens, heads, size] each, of the tokens whose `slots` are given."""
+        """Store the keys and values, [tokens, heads, size] each, of the tokens at `slots` [tokens]."""
         self.keys[layer].flatten(0, 1).index_copy_(0, slots, keys)
         self.values[layer].flatten(0, 1).index_copy_(0, slots, values)
 
 
 def bytes_per_token(shapes: Sequence[LayerShape], dtype: torch.dtype) -> int:
-    """Memory that one token of context takes."""
+    """Return the number of bytes that one token of context takes."""
     return sum(shape.elements for shape in shapes) * dtype.itemsize

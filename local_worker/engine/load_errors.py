@@ -1,4 +1,4 @@
-"""Reading what others wrote: transformers raises what it likes for models it does not know and files it cannot use."""
+"""Conversion of load errors: transformers raises many kinds for unknown models and unusable files."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,12 +6,12 @@ from textwrap import shorten
 
 from local_worker.engine.attention import UnsupportedModel
 
-LONGEST_REASON = 300  # characters: some list every model there is
+LONGEST_REASON = 300  # characters; some messages list all known models
 
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Whatever goes wrong inside raises UnsupportedModel, with the reason in one line."""
+    """Raise any exception of the block as UnsupportedModel, with the reason in one line."""
     try:
         yield
     except Exception as error:

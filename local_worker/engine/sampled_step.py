@@ -1,4 +1,4 @@
-"""What a step sampled: on the device for the next step, on its way to the host for everybody else."""
+"""The samples of a step: they stay on the device for the next step, and are copied to the host for the core."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,7 +9,7 @@ from local_worker.engine.transfer import Download, upload
 
 
 class SampledStep:
-    """See Pending. `tokens` [rows] are on the device.
+    """A PendingStep whose `tokens` [rows] are on the device.
 
     Log-probabilities are the model's own: before penalties, temperature and truncation.
     """
@@ -21,7 +21,11 @@ class SampledStep:
         self._download = Download(tokens, *self._logprobs(logits))
 
     def _logprobs(self, logits: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Of the rows that ask: the chosen token's [n], then the most likely tokens' and their ids [n, most asked]."""
+        """Return the log-probabilities for the n rows that request them.
+
+        The tensors are: the sampled token's [n], then those of the most likely tokens and their ids [n, largest number
+        requested]. Return no tensor if no row requests any.
+        """
         most = max((count for count in self._alternatives if count is not None), default=None)
         if most is None:
             return ()
@@ -31,7 +35,7 @@ class SampledStep:
         return chosen, *logprobs.topk(min(most, logprobs.shape[1]), dim=-1)
 
     def wait(self) -> StepResult:
-        """See Pending."""
+        """Return the samples and log-probabilities once they are on the host; see PendingStep."""
         tokens, *logprobs = (tensor.tolist() for tensor in self._download.wait())
         if not logprobs:
             return StepResult(tuple(tokens))

@@ -1,7 +1,9 @@
-"""Choosing tokens. Randomness is counter-based: (seed, position) alone decide, whatever else is in the batch.
+"""Sampling of tokens. Random numbers are counter-based: they depend only on (seed, position), not on the rest of the
+batch.
 
-One uniform number per token, made on the host, inverts the distribution's cumulative sum: the same on every device.
-Nothing here waits for a CUDA device: the next step may need the tokens there before the host knows them.
+The host computes one uniform number per token, which inverts the distribution's cumulative sum: the result is equal on
+every device. No function here waits for a CUDA device, since the next step may need the tokens on the device before the
+host knows them.
 """
 
 from collections.abc import Sequence
@@ -13,7 +15,7 @@ from local_worker.core.batch import Slice
 from local_worker.engine.transfer import staged, upload
 from serving.sampling_params import SamplingParams
 
-# How many of the most likely tokens are looked at first for top-p and min-p; more where they do not reach it.
+# Number of most likely tokens considered first for top-p and min-p, and its factor of growth while they do not suffice.
 FIRST_CANDIDATES = 256
 WIDEN = 8
 UNIFORM_BITS = 32
@@ -22,9 +24,10 @@ UNIFORM_BITS = 32
 def choose(
     logits: torch.Tensor, slices: Sequence[Slice], before: torch.Tensor, eos_token_ids: Sequence[int]
 ) -> torch.Tensor:
-    """[rows]: one token per row of `logits` [rows, vocabulary], by the parameters of the request of its slice.
+    """Return one token per row of `logits` [rows, vocabulary], by the sampling parameters of the row's slice: [rows].
 
-    `before` is what the batch before sampled: there the host does not know a slice's token, its source says where.
+    `before` are the tokens sampled for the previous batch. If the host does not know a slice's token, the slice's
+    `source` is its index in `before`.
     """
     logits = adjust(logits, slices, before, eos_token_ids)
     tokens = logits.argmax(dim=-1)
@@ -44,7 +47,10 @@ def choose(
 def adjust(
     logits: torch.Tensor, slices: Sequence[Slice], before: torch.Tensor, eos_token_ids: Sequence[int]
 ) -> torch.Tensor:
-    """Logits with penalties, and no end before `min_tokens`; `logits` itself where nobody asked for either."""
+    """Return logits with penalties applied, and without ends of the output before `min_tokens`.
+
+    Return `logits` itself if no slice needs either.
+    """
     rows = [row for row, piece in enumerate(slices) if _is_adjusted(piece)]
     if not rows:
         return logits
@@ -64,7 +70,8 @@ def _is_adjusted(piece: Slice) -> bool:
 
 
 def _penalised(logits: torch.Tensor, piece: Slice, before: torch.Tensor) -> torch.Tensor:
-    """Repetition penalty over prompt and output (CTRL, arXiv 1909.05858), presence and frequency over the output."""
+    """Apply repetition penalty to prompt and output (CTRL, arXiv 1909.05858), presence and frequency penalties to the
+    output."""
     sampling = piece.sampling
     counts = _counts(piece.context[piece.prompt_tokens - piece.seed_position :], piece, before, logits)
     if sampling.repetition_penalty != 1:
@@ -75,7 +82,8 @@ def _penalised(logits: torch.Tensor, piece: Slice, before: torch.Tensor) -> torc
 
 
 def _counts(known: Sequence[int], piece: Slice, before: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
-    """[vocabulary]: how often each token is among `known`, and the slice's own where that is not known."""
+    """Return [vocabulary]: the number of occurrences of each token in `known` and, if the host does not know it, the
+    slice's own token."""
     [ids] = upload([known], logits.device)
     if piece.source is not None:
         ids = torch.cat([ids, before[piece.source : piece.source + 1]])
@@ -84,13 +92,13 @@ def _counts(known: Sequence[int], piece: Slice, before: torch.Tensor, logits: to
 
 
 def _draw(logits: torch.Tensor, slices: Sequence[Slice]) -> torch.Tensor:
-    """[rows, vocabulary] to [rows]."""
+    """Sample from the whole distributions: [rows, vocabulary] to [rows]."""
     temperatures, uniforms = _columns([(_temperature(piece), _uniform(piece)) for piece in slices], logits)
     return _invert((logits / temperatures.float()).softmax(dim=-1), uniforms)
 
 
 def _draw_truncated(logits: torch.Tensor, slices: Sequence[Slice]) -> torch.Tensor:
-    """[rows, vocabulary] to [rows]."""
+    """Sample from the distributions truncated by top-k, top-p and min-p: [rows, vocabulary] to [rows]."""
     vocabulary = logits.shape[1]
     samplings = [piece.sampling for piece in slices]
     temperatures, uniforms, top_k, top_p, min_p = _columns(
@@ -112,7 +120,7 @@ def _temperature(piece: Slice) -> float:
 
 
 def _uniform(piece: Slice) -> float:
-    """In [0, 1), from the seed and the token's position in the whole output."""
+    """Return a number in [0, 1) that depends on the seed and the token's position in the whole output."""
     position = piece.seed_position + piece.output_tokens
     digest = xxhash.xxh3_64_intdigest(position.to_bytes(8, "little"), piece.sampling.seed)
     return (digest >> (64 - UNIFORM_BITS)) / (1 << UNIFORM_BITS)
@@ -123,13 +131,14 @@ def _top_k(sampling: SamplingParams, vocabulary: int) -> int:
 
 
 def _columns(rows: Sequence[Sequence[float]], like: torch.Tensor) -> Sequence[torch.Tensor]:
-    """float64 columns [rows, 1], in one copy."""
+    """Return float64 columns [rows, 1] on the device of `like`, transferred in one copy."""
     numbers = staged([number for row in rows for number in row], torch.float64, like.device)
     return numbers.to(like.device, non_blocking=True).view(len(rows), -1, 1).unbind(dim=1)
 
 
 def _invert(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
-    """The first place where the cumulative sum exceeds the uniform number's share of it; never an impossible one."""
+    """Return the first index whose cumulative sum exceeds the uniform number times the total; its probability is never
+    0."""
     cumulative = probabilities.double().cumsum(dim=-1)
     return torch.searchsorted(cumulative, uniforms * cumulative[:, -1:], right=True)[:, 0]
 
@@ -137,9 +146,11 @@ def _invert(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor
 def _truncate(
     logits: torch.Tensor, top_k: torch.Tensor, top_p: torch.Tensor, min_p: torch.Tensor, depth: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """top-k, then top-p, then min-p, as other engines order them: probabilities and tokens, most likely first.
+    """Apply top-k, then top-p, then min-p, in the order of other engines; return probabilities and tokens, most likely
+    first.
 
-    Looks at `depth` candidates first; on CUDA at all, since to see whether they were enough is to wait.
+    Starts with `depth` candidates and adds more until they suffice. On CUDA it takes the whole vocabulary, since a
+    check would wait for the device.
     """
     vocabulary = logits.shape[1]
     depth = vocabulary if logits.is_cuda else depth
@@ -151,7 +162,7 @@ def _truncate(
         probabilities = (values - total).exp() * in_top_k
         reached = probabilities.cumsum(dim=-1)
         kept = in_top_k & (reached - probabilities < top_p) & (probabilities >= min_p * probabilities[:, :1])
-        # Deep enough where the last candidate is already out: so is everything less likely.
+        # Deep enough if the last candidate is excluded: then all less likely ones are excluded too.
         if depth == vocabulary or not bool(kept[:, -1].any()):
             return probabilities * kept, candidates
         depth = min(vocabulary, depth * WIDEN)

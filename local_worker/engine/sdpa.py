@@ -1,7 +1,7 @@
-"""Attention by torch's SDPA: on the CPU, on CUDA without FlashInfer, and as the tests' oracle.
+"""Attention by torch's SDPA: on the CPU, on CUDA without FlashInfer, and as the reference in tests.
 
-Requests that decode are computed in groups of similar length, whose pages are gathered side by side; requests that
-prefill one by one. Keys and values are never repeated for grouped-query heads.
+Decoding requests are computed in groups of similar length, whose pages are gathered side by side; prefilling requests
+are computed one by one. Keys and values are never repeated for grouped-query heads.
 """
 
 from collections.abc import Sequence
@@ -13,14 +13,18 @@ from local_worker.core.batch import Slice
 from local_worker.engine.attention import LayerStep
 from local_worker.engine.kv import PagedKV
 
-# Gathered context of one group: larger ones leave the processor's caches, smaller ones are dominated by calls.
+# Gathered context (tokens) of one group: larger ones do not fit in the processor's caches, in smaller ones the overhead
+# of calls dominates.
 GROUP_TOKENS = 4096
-# A request joins a group only if it fills so much of the longest one's room.
+# A request joins a group only if its length is at least this fraction of the longest one's.
 LEAST_FILL = 0.75
 
 
 class Sdpa:
-    """`group_tokens` limits a group's padded context; 1 computes each request alone, whoever else is in the batch."""
+    """Attention by torch's SDPA, where `group_tokens` limits the padded context of a group.
+
+    With 1 each request is computed alone, so that the rest of the batch does not influence it.
+    """
 
     def __init__(self, kv: PagedKV, group_tokens: int = GROUP_TOKENS) -> None:
         self._kv = kv
@@ -41,7 +45,7 @@ class Sdpa:
             row += piece.stop - piece.start
 
     def _groups(self, decodes: Sequence[Slice]) -> list[list[Slice]]:
-        """Neighbours, as they come longest first."""
+        """Group neighbours, which are sorted longest first."""
         groups: list[list[Slice]] = []
         for piece in decodes:
             group = groups[-1] if groups else []
@@ -66,13 +70,14 @@ class Sdpa:
 
 
 class Scratch:
-    """Memory for gathered pages, kept from call to call: fresh pages of memory cost more than filling them."""
+    """Memory for gathered pages that is reused between calls, since allocating memory costs more than filling it."""
 
     def __init__(self) -> None:
         self._buffer = torch.empty(0)
 
     def gather(self, pages: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
-        """[pages, block, heads, size] at `table` [n] as [n * block, heads, size]; valid until the next call."""
+        """Return `pages` [pages, block, heads, size] at `table` [n] as [n * block, heads, size], valid until the next
+        call."""
         rows = pages.flatten(1)
         need = len(table) * rows.shape[1]
         if need > self._buffer.numel() or self._buffer.dtype != pages.dtype:
@@ -88,7 +93,7 @@ class DecodeGroup:
     def __init__(self, group: Sequence[Slice], row: int, kv: PagedKV) -> None:
         self.rows = slice(row, row + len(group))
         pages = -(-group[0].stop // kv.block_tokens)
-        # Any page will do for the padding: the mask hides it.
+        # The padding may be any page, since the mask hides it.
         padded = [[*piece.pages[:pages], *[0] * (pages - len(piece.pages))] for piece in group]
         self.table = torch.tensor(padded, device=kv.device).flatten()
         self._context = pages * kv.block_tokens
@@ -96,7 +101,7 @@ class DecodeGroup:
         self._masks: dict[int | None, torch.Tensor] = {}
 
     def attend(self, step: LayerStep, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-        """[requests, heads, value size]. The query heads that share a key head are folded into the query's length."""
+        """Return [requests, heads, value size]. Query heads that share a key head become queries of one head."""
         requests, heads, size = step.queries[self.rows].shape
         kv_heads = keys.shape[1]
         out = scaled_dot_product_attention(
@@ -109,7 +114,7 @@ class DecodeGroup:
         return out.reshape(requests, heads, -1)
 
     def _mask(self, window: int | None) -> torch.Tensor:
-        """[requests, 1, 1, context]: True where a key is seen."""
+        """Return [requests, 1, 1, context], True where a query sees a key."""
         if window not in self._masks:
             positions = torch.arange(self._context, device=self._lengths.device)
             seen = positions < self._lengths[:, None]
@@ -120,7 +125,7 @@ class DecodeGroup:
 
 
 class Prefill:
-    """One request's chunk. `table` is None when nothing came before it: its own keys are the whole context."""
+    """A chunk of one request's prompt. `table` is None for the first chunk, whose own keys are the whole context."""
 
     def __init__(self, piece: Slice, row: int, kv: PagedKV) -> None:
         self.rows = slice(row, row + piece.stop - piece.start)
@@ -130,7 +135,7 @@ class Prefill:
         self._masks: dict[int | None, torch.Tensor | None] = {}
 
     def attend(self, step: LayerStep, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-        """[tokens, heads, value size]."""
+        """Compute the attention output [tokens, heads, value size]."""
         keys, values = keys[: self._stop], values[: self._stop]
         tokens, heads, size = step.queries[self.rows].shape
         kv_heads = keys.shape[1]
@@ -147,7 +152,7 @@ class Prefill:
         return out.permute(2, 0, 1, 3).reshape(tokens, heads, -1)
 
     def _mask(self, window: int | None, device: torch.device) -> torch.Tensor | None:
-        """[tokens, context]: causal, within the window; None where plain causality says it all."""
+        """Return [tokens, context], causal within the window; None if plain causal attention is equivalent."""
         if window not in self._masks:
             queries = torch.arange(self._start, self._stop, device=device)[:, None]
             keys = torch.arange(self._stop, device=device)

@@ -1,6 +1,6 @@
-"""Numbers between host and device without waiting for what the device is doing.
+"""Copies of numbers between host and device that do not wait for the device's computation.
 
-From ordinary memory a copy to the device would; torch keeps pinned memory until the copies from it are done.
+A copy from pageable memory to the device would wait. torch keeps pinned memory alive until copies from it are done.
 """
 
 from collections.abc import Sequence
@@ -10,44 +10,44 @@ import torch
 
 
 def staged(numbers: Sequence[float], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """`numbers` in host memory from which they can be copied to `device` at any time."""
+    """Return `numbers` in host memory from which they can be copied to `device` without waiting."""
     tensor = torch.tensor(numbers, dtype=dtype)
     return tensor.pin_memory() if device.type == "cuda" else tensor
 
 
 def upload(columns: Sequence[Sequence[int]], device: torch.device) -> list[torch.Tensor]:
-    """int64 columns of any lengths on `device`, in one copy."""
+    """Return int64 columns of any lengths on `device`, transferred in one copy."""
     numbers = staged(list(chain.from_iterable(columns)), torch.int64, device).to(device, non_blocking=True)
     return list(numbers.split([len(column) for column in columns]))  # type: ignore[no-untyped-call]
 
 
 class Milestone:
-    """A point in the device's work that the host can wait for; the CPU is always there."""
+    """A point in the device's work for which the host can wait; on the CPU there is nothing to wait for."""
 
     def __init__(self, device: torch.device) -> None:
         self._event = torch.cuda.Event() if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
     def set(self) -> None:
-        """The point is here: after what has been launched so far."""
+        """Set the point after all work that has been launched so far."""
         if self._event is not None:
             self._event.record()
 
     def wait(self) -> None:
-        """Until the device has come to the point that was set last, if any; raises what the device raised."""
+        """Wait until the device has reached the point that was set last, if any; raise the device's error."""
         if self._event is not None:
             self._event.synchronize()
 
 
 class Download:
-    """Tensors on their way to the host."""
+    """A copy of tensors to the host that is in progress."""
 
     def __init__(self, *tensors: torch.Tensor) -> None:
-        # To the host without blocking means into pinned memory.
+        # A non-blocking copy to the host goes to pinned memory.
         self._tensors = [tensor.to("cpu", non_blocking=True) for tensor in tensors]
         self._arrived = Milestone(tensors[0].device)
         self._arrived.set()
 
     def wait(self) -> list[torch.Tensor]:
-        """On the host, once the device has computed them; raises what the device raised."""
+        """Return the tensors on the host once the device has computed them; raise the device's error."""
         self._arrived.wait()
         return self._tensors

@@ -71,7 +71,7 @@ def test_anything_else_is_refused(rule: Rule, window: int | None) -> None:
 
 @pytest.mark.parametrize("mask", [None, torch.ones(1, 1, TEXT, TEXT, dtype=torch.bool)])
 def test_a_mask_that_transformers_was_not_asked_for_is_refused(mask: torch.Tensor | None) -> None:
-    with pytest.raises(UnsupportedModel, match="by itself"):
+    with pytest.raises(UnsupportedModel, match="its attention mask itself"):
         Masks(CONTEXT, torch.device("cpu")).check(mask, None)
 
 

@@ -21,7 +21,7 @@ def test_bytes_per_token_sum_over_layers_that_may_differ() -> None:
 
 def test_the_cache_takes_its_fraction_in_whole_blocks() -> None:
     assert memory.kv_tokens(10_000, 0.5, 30, 16) == 160  # 5,000 bytes hold 166 tokens: ten blocks
-    with pytest.raises(OutOfMemory, match=r"16 tokens x 30 bytes at least; 50% of the 0\.00 GB"):
+    with pytest.raises(OutOfMemory, match=r"at least 16 tokens x 30 bytes; 50% of the 0\.00 GB"):
         memory.kv_tokens(900, 0.5, 30, 16)
 
 
