@@ -1,4 +1,4 @@
-"""Translation between messages and the backend's values: submissions of gateways, events to gateways and schedulers."""
+"""Translation between messages and the backend's values: prompts and submissions of gateways, events and replies."""
 
 import time
 
@@ -15,7 +15,7 @@ NANO = 1_000_000_000
 
 
 def prompt_from(message: worker_pb2.EncodeRequest) -> PromptToEncode:
-    """Return what is to be tokenized; raises InvalidRequest where the prompt is of no kind."""
+    """Return the prompt in `message`; raise InvalidRequest if it has no kind."""
     prompt = message.prompt
     content: str | Chat | bytes
     match prompt.WhichOneof("kind"):
@@ -33,7 +33,7 @@ def prompt_from(message: worker_pb2.EncodeRequest) -> PromptToEncode:
 
 
 def to_encode_response(encoded: EncodedPrompt) -> worker_pb2.EncodeResponse:
-    """Return what a gateway is told of an encoded prompt."""
+    """Return the reply to a gateway about an encoded prompt."""
     return worker_pb2.EncodeResponse(**encoded._asdict())
 
 

@@ -1,4 +1,4 @@
-"""A prompt as it passes to whoever has the tokenizer, and what comes of it. Plain data."""
+"""The plain data that passes between the services and an encoder: a prompt, and its encoded form."""
 
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""What a worker tells the scheduler, at a real gRPC server."""
+"""The worker's reports to a scheduler, received by a real gRPC server."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -80,7 +80,7 @@ async def attached(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Listen
     await server.stop(grace=0)
 
 
-async def test_a_worker_whose_steps_fail_asks_for_no_requests_until_one_succeeds(
+async def test_a_worker_whose_steps_fail_reports_draining_until_one_succeeds(
     attached: tuple[Listener, Teller],
 ) -> None:
     listener, teller = attached
@@ -92,7 +92,7 @@ async def test_a_worker_whose_steps_fail_asks_for_no_requests_until_one_succeeds
 
 
 @pytest.mark.parametrize("attached", [0.2], indirect=True)
-async def test_a_worker_that_rests_asks_again_by_itself(attached: tuple[Listener, Teller]) -> None:
+async def test_draining_after_failed_steps_ends_by_itself(attached: tuple[Listener, Teller]) -> None:
     listener, teller = attached
     teller.deliver(StepEvents(healthy=False))
     await listener.load(lambda load: load.draining)
@@ -103,7 +103,9 @@ def accepted(name: str) -> AttemptAccepted:
     return AttemptAccepted(name, 1, "ann", "m", prompt_tokens=10, weight=1.0)
 
 
-async def test_events_come_as_they_happen_and_the_last_word_counts(attached: tuple[Listener, Teller]) -> None:
+async def test_events_are_reported_as_they_happen_and_the_latest_change_counts(
+    attached: tuple[Listener, Teller],
+) -> None:
     listener, teller = attached
     async with asyncio.timeout(WAIT):
         assert (await listener.reports.get()).hello.worker == "w"
@@ -140,7 +142,7 @@ def idle(client: str) -> ClientAccountReport:
     return ClientAccountReport(client, 1.0, 2.0, 3.0, 0, 0)
 
 
-async def test_however_many_clients_there_were_a_new_stream_tells_them_in_reports_of_bounded_size(
+async def test_a_new_stream_reports_all_accounts_in_messages_of_bounded_size(
     attached: tuple[Listener, Teller],
 ) -> None:
     listener, teller = attached
@@ -172,7 +174,7 @@ def test_of_idle_clients_the_latest_are_remembered() -> None:
     assert list(inventory.services) == ["a", "b"]
 
 
-async def test_requests_without_steps_are_told(attached: tuple[Listener, Teller]) -> None:
+async def test_requests_without_steps_are_reported(attached: tuple[Listener, Teller]) -> None:
     listener, teller = attached
     teller.deliver(StepEvents(load=EngineLoad(running=1)))
     await listener.load(lambda load: load.stalled_seconds > 0.1)

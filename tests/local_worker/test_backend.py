@@ -1,4 +1,4 @@
-"""The worker's gRPC side over a backend that schedules by itself: all that it needs of one is the port."""
+"""The worker's gRPC services over a backend that schedules by itself and implements only the port."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Whose prompt a worker tokenizes next, through its gRPC service."""
+"""The order in which a worker tokenizes the clients' prompts, through its gRPC service."""
 
 import asyncio
 import threading
@@ -85,7 +85,7 @@ async def test_one_clients_long_prompts_do_not_delay_anothers(worker: Worker) ->
     assert worker.tokenizer.begun[1] == 1, "next to the one that was under way"
 
 
-async def test_what_is_not_wanted_any_more_is_not_tokenized(worker: Worker) -> None:
+async def test_a_cancelled_prompt_is_not_tokenized(worker: Worker) -> None:
     first = worker.asked("many", LONG)
     await asyncio.to_thread(worker.tokenizer.has_begun.wait)
     gone = [worker.asked("many", LONG[:-1]) for _ in range(5)]
@@ -98,7 +98,7 @@ async def test_what_is_not_wanted_any_more_is_not_tokenized(worker: Worker) -> N
     assert worker.tokenizer.begun == [10_000, 1]
 
 
-async def test_what_is_refused_gives_the_turn_on(worker: Worker) -> None:
+async def test_a_refused_prompt_lets_the_next_one_run(worker: Worker) -> None:
     worker.tokenizer.let_go.set()
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await worker.asked("many", "x" * 20_001)

@@ -1,5 +1,8 @@
-"""The engine loop, whether or not its engine runs ahead: a failing step ends its own requests and what was built on it,
-a defect ends the process instead of hanging it, and what a caller gets does not depend on what is under way."""
+"""The engine loop, with and without an engine that runs ahead.
+
+A failing step ends its own requests and those of steps built on it. A defect ends the process instead of hanging it.
+Outputs do not depend on the steps in flight.
+"""
 
 import queue
 from collections.abc import Sequence
@@ -131,7 +134,7 @@ def test_steps_that_keep_failing_are_not_healthy(ahead: int) -> None:
     listener.stop()
 
 
-def test_what_was_built_on_a_failed_step_ends_with_it_once() -> None:
+def test_requests_of_steps_built_on_a_failed_step_end_once() -> None:
     listener = Listener(Failing(1, [RuntimeError("out of memory")]))
     # The first prompt fills a step; the second is computed in the next, beside the first one's output.
     listener.submit(make_request([1] * BUDGET, arrival=0))
@@ -144,7 +147,7 @@ def test_what_was_built_on_a_failed_step_ends_with_it_once() -> None:
     listener.stop()
 
 
-def test_a_step_that_cannot_be_launched_costs_nothing_of_the_one_under_way() -> None:
+def test_a_step_that_cannot_be_launched_does_not_affect_the_step_in_flight() -> None:
     listener = Listener(Failing(1, launches=[None, RuntimeError("out of memory")]))
     listener.submit(make_request([1] * BUDGET, arrival=0, sampling=SamplingParams(max_tokens=1, ignore_eos=True)))
     listener.submit(make_request([2] * 8, arrival=1))
@@ -170,7 +173,7 @@ def everything(ahead: int) -> Listener:
     return listener
 
 
-def test_what_callers_get_does_not_depend_on_running_ahead() -> None:
+def test_outputs_do_not_depend_on_running_ahead() -> None:
     plain, ahead = everything(0), everything(1)
     assert ahead.tokens == plain.tokens
     assert ahead.texts == plain.texts
@@ -179,7 +182,7 @@ def test_what_callers_get_does_not_depend_on_running_ahead() -> None:
 
 
 @AHEAD
-def test_a_request_that_is_aborted_in_a_step_under_way_ends_once(ahead: int) -> None:
+def test_a_request_that_is_aborted_during_a_step_ends_once(ahead: int) -> None:
     listener = listening(FakeEngine(257, 0.0, BLOCK, ahead))
     listener.submit(make_request([1], sampling=SamplingParams(max_tokens=2000, ignore_eos=True)))
     while not listener.tokens:
@@ -190,7 +193,7 @@ def test_a_request_that_is_aborted_in_a_step_under_way_ends_once(ahead: int) -> 
     assert listener.ends[0].outcome is Outcome.CANCELLED
 
 
-def test_a_defect_is_reported_not_hung_on() -> None:
+def test_a_defect_of_the_loop_is_reported() -> None:
     listener = listening(Failing(0, [SystemExit("defect")]))
     listener.submit(make_request([1]))
     assert "defect" in repr(listener.deaths.get(timeout=WAIT))

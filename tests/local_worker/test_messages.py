@@ -1,4 +1,4 @@
-"""What a backend says and is told, as messages."""
+"""Translation between the backend's values and messages."""
 
 import time
 from typing import Any
@@ -32,7 +32,7 @@ def test_events_of_several_steps_follow_each_other_in_one_message() -> None:
     assert (logprobs.logprob, list(logprobs.top_ids), list(logprobs.top_logprobs)) == (-0.5, [7, 8], [-0.5, -1.5])
 
 
-def test_an_end_tells_usage_and_when_what_happened() -> None:
+def test_an_ended_event_has_usage_and_timings() -> None:
     now, unix = time.monotonic(), time.time_ns()
     end = AttemptEnded(
         "a",

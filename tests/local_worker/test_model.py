@@ -1,4 +1,4 @@
-"""What a worker refuses to start with ends in one line that says what and why, never in a traceback."""
+"""A worker that cannot serve its model ends with one line that names the fault and the reason, not with a traceback."""
 
 import json
 import logging
@@ -119,7 +119,7 @@ def test_a_folder_is_one_model_whatever_its_name(folder: Path) -> None:
     assert list(load(renamed).revisions) == ["a,b"]
 
 
-def test_each_step_is_said_before_it_begins(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_each_step_of_loading_is_logged_before_it_begins(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "serving.process"):
         load(folder)
     steps = ["importing the engine", "reading the tokenizer", "loading weights", "checking the model"]
@@ -140,7 +140,7 @@ def test_a_folder_without_weights_is_named_in_one_line(folder: Path) -> None:
     refused(folder, "no weights (*.safetensors or *.bin) in")
 
 
-def test_what_the_libraries_log_is_not_printed_too(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_records_of_libraries_are_not_printed_twice(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     load(folder)
     for name in ("huggingface_hub", "transformers"):
         assert logging.getLogger(name).handlers == []
@@ -172,7 +172,7 @@ def test_a_hub_that_cannot_be_reached_is_asked_once_and_before_the_heavy_imports
     assert imported == "False"
 
 
-def test_what_the_hubs_cache_holds_is_loaded_from_there(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_model_in_the_hubs_cache_is_loaded_from_there(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     cache = tmp_path_factory.mktemp("cache")
     model = cache / "hub" / "models--organisation--tiny"
     snapshot = model / "snapshots" / ("0" * 40)

@@ -20,7 +20,7 @@ CALLS = 500
 # Service is measured in the unit that the policy shares out.
 COST = {"wsc": "normalized"}
 SETTINGS: dict[str, object] = {
-    "fake_step_seconds": 0.004,  # the worker, not the gateway, is what everybody waits for
+    "fake_step_seconds": 0.004,  # slow enough that the worker, not the gateway, is the bottleneck
     "kv_tokens": 16 * BLOCK,
     "max_running": 3,
     "max_prompt_tokens": PREFIX_BLOCKS * BLOCK + TAIL,

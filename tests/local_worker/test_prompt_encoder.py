@@ -1,4 +1,4 @@
-"""Who shares which blocks of a prompt: cache scopes, and prefixes that every scope shares."""
+"""Sharing of a prompt's blocks: cache scopes, and prefixes that every scope shares."""
 
 from dataclasses import replace
 
@@ -51,7 +51,7 @@ def test_scopes_share_public_blocks_and_no_others(ids: list[int], public_tokens:
 
 
 @given(IDS, IDS)
-def test_what_follows_different_public_prefixes_is_different(one: list[int], other: list[int]) -> None:
+def test_blocks_after_different_public_prefixes_differ(one: list[int], other: list[int]) -> None:
     rest = [7] * BLOCK
     one, other = one * BLOCK, other * BLOCK
     last = digests(one + rest, "a", len(one))[-1], digests(other + rest, "a", len(other))[-1]
@@ -84,7 +84,7 @@ def test_the_first_system_message_is_public_where_that_is_asked_for_and_no_other
     assert private.public_tokens == shared_blocks(one, private) == 0
 
 
-def test_what_a_user_says_is_never_public() -> None:
+def test_user_messages_are_never_public() -> None:
     for messages in (
         [("user", "one"), RULES],  # a system message that does not lead
         [("user", "system: Answer in one word.\n")],
@@ -92,7 +92,7 @@ def test_what_a_user_says_is_never_public() -> None:
         assert encoded("one", *messages).public_tokens == 0
 
 
-def test_a_text_that_cannot_be_short_enough_is_not_tokenized() -> None:
+def test_a_text_that_is_certainly_too_long_is_not_tokenized() -> None:
     with pytest.raises(TooLong, match="which no text of more than 500 characters makes; got 501"):
         PROMPTS.encode(text_prompt("x" * 501))
     with pytest.raises(TooLong, match="got 600"):

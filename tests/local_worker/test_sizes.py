@@ -1,4 +1,4 @@
-"""What a worker takes on by default follows its device; what is configured stays."""
+"""A worker's default limits follow its device; configured ones stay."""
 
 from typing import Any
 
@@ -24,14 +24,14 @@ def test_defaults_follow_the_device_and_the_longest_context(
     assert (found.max_running, found.token_budget, found.max_prompt_tokens) == expected
 
 
-def test_what_is_configured_wins() -> None:
+def test_configured_sizes_take_precedence() -> None:
     found = limits_with("cuda", 8192, max_running=5, token_budget=7, max_prompt_tokens=100)
     assert (found.max_running, found.token_budget, found.max_prompt_tokens) == (5, 7, 100)
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("options", [{"max_running": 5000}, {"token_budget": 2}, {"token_budget": 100_000}])
-def test_what_is_not_configured_leaves_prompts_room_beside_a_full_batch(device: str, options: dict[str, int]) -> None:
+def test_defaults_leave_prompts_room_beside_a_full_batch(device: str, options: dict[str, int]) -> None:
     found = limits_with(device, 4096, **options)
     assert found.token_budget > found.max_running >= 1
 

@@ -89,7 +89,7 @@ def test_no_token_stands_for_more_characters_than_the_longest(name: str, text: s
 
 
 @pytest.mark.parametrize("token", ["special", "half"])
-def test_an_output_without_text_does_not_make_each_token_dearer(token: str) -> None:
+def test_the_decoding_window_stays_short_for_an_output_without_text(token: str) -> None:
     """The window that is decoded at each token stays short, whatever a model is made to say."""
     tokenizer = byte_level()
     repeated = {"special": 0, "half": tokenizer.encode("🎉")[0]}[token]

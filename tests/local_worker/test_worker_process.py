@@ -1,4 +1,4 @@
-"""The worker as gateways and the scheduler meet it: a real process with the fake engine, real gRPC."""
+"""The worker as gateways and schedulers see it: a real process with the fake engine, and real gRPC."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -133,7 +133,7 @@ async def test_an_aborted_request_ends_cancelled(gateway: Gateway) -> None:
         (submit("bad", max_tokens=9000), "9046"),
     ],
 )
-async def test_bad_submissions_end_with_a_message_and_harm_nobody(
+async def test_bad_submissions_end_with_a_message_and_affect_no_other_request(
     gateway: Gateway, bad: worker_pb2.Submit, field: str
 ) -> None:
     await gateway.send(bad)
@@ -222,7 +222,7 @@ async def test_the_scheduler_learns_identity_load_blocks_and_ends(start_service:
     assert [model.name for model in hello.models] == ["base", "adapter"]
     assert hello.model == hello.models[0], "for schedulers that know of one model only"
     while not (await scheduler.next("load")).load.fairness_bound:
-        pass  # the loop has not said anything yet
+        pass  # the loop has not delivered any events yet
     async with open_channel(address) as channel:
         gateway = Gateway(channel)
         asked = submit("one", max_tokens=20, ignore_eos=True)

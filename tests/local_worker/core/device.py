@@ -1,4 +1,4 @@
-"""An engine whose model reads its whole context from pages, and so shows in its tokens what went wrong with them."""
+"""An engine whose model reads its whole context from pages, so that errors in the pages show in its tokens."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The papers' pseudo-code written out, line by line and as slow as it reads."""
+"""The papers' pseudo-code, implemented line by line without regard to speed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Deficit accounts that forget, beside accounts that do not."""
+"""Deficit accounts that forget idle clients, compared with accounts that do not."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ ROUNDS = st.integers(1, 4)
 
 @settings(max_examples=300, deadline=None)
 @given(steps=st.lists(st.one_of(VISIT, VISIT, ROUNDS), max_size=30), most_idle=st.integers(0, 3))
-def test_who_is_forgotten_has_no_more_and_no_earlier_credit_when_it_comes_back(
+def test_a_forgotten_client_returns_with_no_more_and_no_earlier_credit(
     steps: list[tuple[str, int] | int], most_idle: int
 ) -> None:
     accounts = DeficitAccounts(Q, most_idle)

@@ -1,4 +1,4 @@
-"""The batcher: everything that enters leaves once, pages are conserved, and the theorems hold over whole runs."""
+"""The batcher: each request leaves exactly once, pages are conserved, and the theorems hold over whole runs."""
 
 import itertools
 from collections import Counter, defaultdict, deque
@@ -188,7 +188,7 @@ TestVtcBatcher = VtcBatcherMachine.TestCase
 TestVtcBatcher.settings = SETTINGS
 
 
-def test_what_can_never_fit_is_refused_and_says_why() -> None:
+def test_a_request_that_can_never_fit_is_refused_with_the_reason() -> None:
     batcher = make_batcher(pages=4)
     with pytest.raises(TooLong, match=r"sampling.max_tokens.*10 .* 16.*holds 16") as error:
         batcher.submit(make_request([1] * 10, sampling=SamplingParams(max_tokens=16)), 0.0)
@@ -287,7 +287,7 @@ def worst_lead(rows: list[dict[str, tuple[int, bool]]], behind: str, ahead: str,
     return worst
 
 
-# Broke DRR's bound when a visit that memory had interrupted was granted a second quantum.
+# A regression: DRR's bound was broken when a visit that a lack of memory had interrupted got a second quantum.
 INTERRUPTED_VISIT = [
     *[("a", 0, 1, 1, 0), ("c", 0, 1, 1, 0), ("b", 0, 1, 2, 0), ("b", 0, 1, 2, 2), ("a", 1, 2, 1, 1), ("b", 0, 3, 1, 1)],
     *[("a", 0, 4, 7, 0), ("a", 2, 1, 1, 1), ("a", 2, 2, 1, 3), ("c", 0, 2, 1, 1), ("a", 0, 3, 1, 1), ("b", 0, 3, 1, 0)],
@@ -329,7 +329,7 @@ def test_two_backlogged_clients_differ_by_at_most_the_bound(
 @pytest.mark.parametrize("name", ["dlpm", "vtc"])
 @settings(max_examples=120, deadline=None)
 @given(arrivals=REQUESTS, ahead=AHEAD, used=USED)
-def test_nobody_gets_further_ahead_of_a_backlogged_client(
+def test_no_client_gains_more_than_the_bound_on_a_backlogged_client(
     name: str, arrivals: list[tuple[str, int, int, int, int]], ahead: int, used: list[int]
 ) -> None:
     """DLPM Theorem 4.2: against clients that are not backlogged; VTC Theorem 4.9 has twice the bound of 4.4."""
@@ -344,11 +344,11 @@ def test_nobody_gets_further_ahead_of_a_backlogged_client(
 @pytest.mark.parametrize("admission", AdmissionMode)
 @settings(max_examples=60, deadline=None)
 @given(arrivals=REQUESTS, ahead=AHEAD, used=USED)
-def test_what_a_policy_charges_is_the_service_given(
+def test_a_policy_charges_exactly_the_service(
     admission: AdmissionMode, arrivals: list[tuple[str, int, int, int, int]], ahead: int, used: list[int]
 ) -> None:
-    """The first output token, every later one and the computed input, once each, and room beyond a share; LCF's
-    counters are never lifted."""
+    """Each output token and each computed input token is charged once, and so is room beyond a share. LCF's counters
+    are never lifted."""
     batcher = tight("lcf", admission)
     rows = histories(batcher, arrivals, ahead=ahead, used=used)
     for client in "abc":
@@ -365,7 +365,8 @@ def test_what_a_policy_charges_is_the_service_given(
 def test_the_room_that_a_client_has_not_paid_for_is_at_most_its_share(
     name: str, admission: AdmissionMode, arrivals: list[tuple[str, int, int, int, int]], ahead: int, used: list[int]
 ) -> None:
-    """While the same clients wait. Pages are whole; under optimistic admission they come a page at a time."""
+    """The property holds while the same clients wait. Pages are whole; under optimistic admission they come one at a
+    time."""
     batcher = tight(name, admission)
     plan, together = batcher.plan, [True]
     everybody = {arrival[0] for arrival in arrivals}
@@ -507,8 +508,8 @@ def test_preemption_charges_service_once_and_accounts_recomputed_work_apart(name
     assert sum(service.values()) == expected
 
 
-def test_nobody_is_preempted_while_a_token_is_on_its_way() -> None:
-    """When pages run out the step under way is waited for first: its tokens are not computed twice."""
+def test_no_request_is_preempted_while_its_token_is_in_flight() -> None:
+    """When pages run out, the batcher first waits for the step in flight, so its tokens are not computed twice."""
     batcher = make_batcher(pages=PAGES, max_running=6, admission=AdmissionMode.OPTIMISTIC)
     device = Device(1)
     sampling = SamplingParams(max_tokens=30, ignore_eos=True)
@@ -534,7 +535,7 @@ def test_nobody_is_preempted_while_a_token_is_on_its_way() -> None:
 
 
 def test_a_flood_does_not_delay_a_light_user_by_more_than_the_bound_and_fcfs_does() -> None:
-    """What the theorem means: the same flood under both policies."""
+    """The consequence of the theorem for users: the same flood under both policies."""
     flood = [("a", 1, 10, 10, 0)] * 60
     light = [("b", 2, 10, 10, 1)] * 10
     finished: dict[str, int] = {}
@@ -571,7 +572,7 @@ def crowded(
 
 
 def test_a_barrier_that_enters_late_goes_beyond_the_printed_range_and_stays_in_ours() -> None:
-    """It is charged on a positive balance, and enters when its client's running requests have used memory once."""
+    """A barrier is charged on a positive balance, and enters after its client's requests have used memory once."""
     batcher, submit = crowded(pages=256, longest_prompt=410, longest_output=1024, quantum=1024)
     for client in "acde":
         submit(client, 1, 1)
@@ -598,8 +599,8 @@ def test_a_barrier_that_enters_late_goes_beyond_the_printed_range_and_stays_in_o
     assert printed > least > batcher.policy.balance_range_micro[0]
 
 
-def test_a_client_that_gives_up_barriers_does_not_move_the_gap() -> None:
-    """What it was charged for nothing is not owed to it: else the gap to another client grew without limit."""
+def test_cancelled_barriers_do_not_widen_the_gap() -> None:
+    """The charge for a cancelled barrier is not compensated: otherwise the gap to another client would grow."""
     batcher, submit = crowded(pages=128, longest_prompt=400, longest_output=64, quantum=64)
     large, given_up = submit("g", 390, 4), 0
     while given_up < 30:

@@ -1,4 +1,4 @@
-"""Deadlines against a list that is sorted anew at every look."""
+"""Deadlines, compared with a list that is sorted at every call."""
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule

@@ -1,4 +1,4 @@
-"""Fair queueing against a naive model, and what it promises."""
+"""Fair queueing, compared with a naive model, and its two guarantees."""
 
 from collections import Counter
 
@@ -99,7 +99,7 @@ def drained(queue: FairQueue[Item]) -> list[Item]:
 
 
 @given(st.dictionaries(CLIENTS, st.lists(COSTS, min_size=1, max_size=30), min_size=2))
-def test_clients_that_wait_all_the_time_get_the_same_but_for_their_largest(costs: dict[str, list[int]]) -> None:
+def test_backlogged_clients_get_equal_totals_up_to_their_largest_costs(costs: dict[str, list[int]]) -> None:
     served, left = Counter[str](), Counter({client: len(own) for client, own in costs.items()})
     history = [served.copy()]
     for client, cost, _ in drained(filled(costs)):
@@ -116,7 +116,9 @@ def test_clients_that_wait_all_the_time_get_the_same_but_for_their_largest(costs
 
 
 @given(st.dictionaries(CLIENTS, st.lists(COSTS, min_size=1, max_size=30)), st.integers(0, 40), COSTS)
-def test_little_work_waits_for_little_of_anybody(costs: dict[str, list[int]], before: int, cost: int) -> None:
+def test_before_a_small_item_little_is_taken_from_any_other_client(
+    costs: dict[str, list[int]], before: int, cost: int
+) -> None:
     queue = filled(costs)
     for _ in range(before):
         queue.take()

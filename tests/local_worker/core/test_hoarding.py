@@ -1,4 +1,4 @@
-"""Room that is held and not used: others keep what they would have beside a caller who uses his."""
+"""Clients that reserve pages without using them: others keep the service that they have beside a normal client."""
 
 from collections.abc import Callable
 from itertools import count
@@ -15,13 +15,13 @@ from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request
 
 FAIR = ("dlpm", "drr", "vtc", "vtc-predict", "wsc")
 PAGES = 128
-OUTPUT = 12  # of the neighbours' calls
-LONG = PAGES * BLOCK - 8  # nobody else fits beside such an output
-QUANTUM = 512  # so much that DLPM's barriers come before its refills
+OUTPUT = 12  # output tokens of each neighbour's call
+LONG = PAGES * BLOCK - 8  # output tokens; no other request fits beside such an output
+QUANTUM = 512  # large enough that DLPM's barriers come before its refills
 STEPS = 300
 NEIGHBOURS = {"n0": 8, "n1": 8, "n2": 8}  # client -> calls open at any time
 
-Leaves = Callable[[Request, bool], bool]  # (request, whether it runs) -> whether its caller gives it up
+Leaves = Callable[[Request, bool], bool]  # (request, whether it runs) -> whether its caller cancels it
 
 
 def when_it_has_begun(request: Request, runs: bool) -> bool:
@@ -33,12 +33,12 @@ def after_four_tokens(request: Request, runs: bool) -> bool:
 
 
 def as_a_barrier(request: Request, runs: bool) -> bool:
-    """As soon as the queue stands still for it: before it runs, if it can."""
+    """Cancel as soon as the request blocks the queue: before it runs if possible."""
     return runs or request.reserved > 0
 
 
 class Crowd:
-    """Clients in closed loops: who leaves the worker comes back at once with the next request."""
+    """Clients in closed loops: each request that leaves the worker is replaced by the client's next one."""
 
     def __init__(self, batcher: Batcher, hoarders: dict[str, int], leaves: Leaves) -> None:
         self._batcher = batcher
@@ -96,7 +96,7 @@ def given(policy: str, admission: AdmissionMode, hoarders: dict[str, int], leave
 @pytest.mark.parametrize("leaves", [when_it_has_begun, after_four_tokens, as_a_barrier], ids=lambda each: each.__name__)
 @pytest.mark.parametrize("admission", AdmissionMode)
 @pytest.mark.parametrize("policy", FAIR)
-def test_who_holds_room_and_leaves_takes_no_more_than_a_client_s_part(
+def test_a_client_that_reserves_pages_and_cancels_gets_no_more_than_its_share(
     policy: str, admission: AdmissionMode, leaves: Leaves
 ) -> None:
     alone, _ = given(policy, admission, {}, leaves)
@@ -105,7 +105,7 @@ def test_who_holds_room_and_leaves_takes_no_more_than_a_client_s_part(
 
 
 @pytest.mark.parametrize("policy", FAIR)
-def test_room_is_paid_for_when_it_is_taken(policy: str) -> None:
-    """A hundredth of it is generated."""
+def test_reserved_pages_are_charged_when_they_are_reserved(policy: str) -> None:
+    """The client generates only a hundredth of the output that it reserves."""
     _, charged = given(policy, AdmissionMode.RESERVE, {"hoarder": 8}, after_four_tokens)
     assert charged >= 2 * LONG * 3 // 4

@@ -1,4 +1,4 @@
-"""The job table against a naive model: every job ends once, for the right reason and with the right text."""
+"""The job table, compared with a naive model: every job ends once, for the right reason and with the right text."""
 
 import codecs
 from collections import deque
@@ -117,7 +117,7 @@ class JobTableMachine(RuleBasedStateMachine):
         if length > LONGEST_PROMPT:
             self.lives[request].end = (Outcome.REJECTED_TOO_LONG, None)
         elif len(waiting) == MOST_WAITING:
-            # Who gives way is the queue's business, and tested there; the table has to end that one alone.
+            # The choice of the dropped request is tested with the queue; the table must end exactly that one.
             here = {*self.batcher.queue}
             (loser,) = [life for life in (*waiting, self.lives[request]) if life.job.request not in here]
             loser.end = (Outcome.REJECTED_QUEUE_FULL, None)
@@ -233,7 +233,7 @@ TestJobTable = JobTableMachine.TestCase
 TestJobTable.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
-def test_who_comes_back_from_a_preemption_does_not_start_twice() -> None:
+def test_a_preempted_job_does_not_start_twice() -> None:
     batcher = make_batcher(pages=4, admission=AdmissionMode.OPTIMISTIC)
     table: JobTable[str] = JobTable(batcher)
     for number in range(2):
@@ -250,8 +250,8 @@ def test_who_comes_back_from_a_preemption_does_not_start_twice() -> None:
     table.check_invariants()
 
 
-def test_what_earlier_attempts_generated_is_no_text_of_this_one() -> None:
-    """The text that they held back comes with the first token that releases it; a stop string may begin in it."""
+def test_output_of_earlier_attempts_is_not_sent_again() -> None:
+    """Text that earlier attempts held back is sent with the token that releases it; a stop string may start in it."""
     text = OutputText(ByteTokenizer().decoder(), ("END",), generated=b"so far E")
     assert text.push(b"x") == ("Ex", False)
     again = OutputText(ByteTokenizer().decoder(), ("END",), generated=b"so far E")

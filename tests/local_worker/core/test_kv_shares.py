@@ -1,4 +1,4 @@
-"""Shares of the KV cache, beside a model that counts everything anew at every question."""
+"""Shares of the KV cache, compared with a model that counts everything again at every call."""
 
 from hypothesis import settings
 from hypothesis import strategies as st

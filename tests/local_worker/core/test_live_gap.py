@@ -26,7 +26,7 @@ def exact(rows: list[dict[str, tuple[int, bool]]]) -> int:
 @pytest.mark.parametrize("name", ["dlpm", "lcf", "vtc"])
 @settings(max_examples=60, deadline=None)
 @given(arrivals=REQUESTS)
-def test_it_is_the_exact_gap(name: str, arrivals: list[tuple[str, int, int, int, int]]) -> None:
+def test_the_gap_is_exact(name: str, arrivals: list[tuple[str, int, int, int, int]]) -> None:
     batcher = tight(name)
     rows: list[dict[str, tuple[int, bool]]] = []
     plan = batcher.plan

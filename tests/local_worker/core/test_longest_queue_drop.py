@@ -1,4 +1,4 @@
-"""Who gives way when the queue is full, against a model that looks at everybody."""
+"""The request that is dropped when the queue is full, compared with a model that searches all requests."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +26,7 @@ def giving_way(waiting: list[Request], request: Request) -> set[Request]:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.integers(0, 9)), max_size=60))
-def test_agrees_with_looking_at_everybody(steps: list[tuple[str, bool, int]]) -> None:
+def test_agrees_with_a_search_of_all_requests(steps: list[tuple[str, bool, int]]) -> None:
     crowd, waiting = LongestQueueDrop(), list[Request]()
     for arrival, (client, protected, leaver) in enumerate(steps):
         request = request_of(client, arrival, protected=protected)
@@ -40,7 +40,7 @@ def test_agrees_with_looking_at_everybody(steps: list[tuple[str, bool, int]]) ->
         crowd.check_invariants()
 
 
-def test_a_flooder_loses_its_newest_and_nobody_else_anything() -> None:
+def test_only_the_flooding_client_loses_its_newest_request() -> None:
     crowd = LongestQueueDrop()
     flood = [request_of("flooder", number) for number in range(5)]
     for request in (*flood, request_of("quiet", 9)):
@@ -50,7 +50,7 @@ def test_a_flooder_loses_its_newest_and_nobody_else_anything() -> None:
     assert crowd.request_to_drop_for(request_of("flooder", 11, protected=True)) is flood[-1]
 
 
-def test_what_already_ran_elsewhere_never_gives_way() -> None:
+def test_a_request_that_ran_at_another_worker_is_never_dropped() -> None:
     crowd, moved = LongestQueueDrop(), request_of("a", 1)
     moved.seed_position = 3
     crowd.add(moved)

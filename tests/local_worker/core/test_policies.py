@@ -216,7 +216,7 @@ def test_conformance_an_empty_batch_takes_something_that_fits(name: str, history
 @pytest.mark.parametrize("name", ALL)
 @settings(max_examples=100, deadline=None)
 @given(history=WITH_RETRACTION, most_idle=st.integers(1, 2))
-def test_conformance_of_idle_clients_so_many_keep_accounts_and_who_is_forgotten_gains_nothing(
+def test_conformance_of_idle_clients_a_bounded_number_is_kept_and_a_forgotten_one_gains_nothing(
     name: str, history: list[tuple[Any, ...]], most_idle: int
 ) -> None:
     driver = Driver(ALL[name](replace(CONFIG, most_idle=most_idle)))
@@ -245,7 +245,7 @@ def debtors(driver: Driver) -> int:
 
 
 @pytest.mark.parametrize("name", ["vtc", "wsc", "lcf"])
-def test_a_counter_that_was_forgotten_counts_for_whoever_has_no_account(name: str) -> None:
+def test_the_highest_forgotten_counter_holds_for_clients_without_an_account(name: str) -> None:
     driver = Driver(ALL[name](replace(CONFIG, most_idle=1)))
     served = driver.arrive("a", 0, 20)
     driver.arrive("b", 0, 20)
@@ -284,7 +284,7 @@ def test_conformance_a_worker_remembers_the_latest_of_clients_that_called_once(n
     assert policy.remembered == 1_000
 
 
-def test_unless_told_otherwise_a_worker_remembers_100_000_clients() -> None:
+def test_by_default_100_000_idle_clients_are_remembered() -> None:
     assert CONFIG.most_idle == MOST_IDLE == 100_000
 
 
@@ -447,7 +447,7 @@ def test_dlpm_counts_anew_when_the_earliest_request_is_withdrawn() -> None:
     assert cold_admissions(driver, cold, MAX_PASSED + 1) == [MAX_PASSED]
 
 
-def test_the_printed_form_promotes_nobody() -> None:
+def test_strict_paper_promotes_no_request() -> None:
     driver = Driver(ALL["dlpm"](replace(CONFIG, strict_paper=True)))
     assert cold_admissions(driver, [driver.arrive("a", 0, 4)], 3 * MAX_PASSED) == []
 
@@ -467,7 +467,7 @@ def bar(driver: Driver) -> Request:
     return large
 
 
-def test_a_barrier_is_paid_for_when_it_becomes_one_and_once() -> None:
+def test_a_barrier_is_charged_once_when_it_is_raised() -> None:
     driver = Driver(ALL["dlpm"](ROOMY))
     large = bar(driver)
     assert driver.policy.balance("b") == CREDIT - LARGE * MICRO
@@ -476,7 +476,7 @@ def test_a_barrier_is_paid_for_when_it_becomes_one_and_once() -> None:
     assert driver.policy.balance("b") == CREDIT - LARGE * MICRO
 
 
-def test_a_barrier_that_is_given_up_keeps_its_charge_and_lets_others_by() -> None:
+def test_a_cancelled_barrier_keeps_its_charge_and_stops_blocking() -> None:
     driver = Driver(ALL["dlpm"](ROOMY))
     large = bar(driver)
     driver.waiting.remove(large)
@@ -494,7 +494,7 @@ def test_a_client_raises_one_barrier_per_round() -> None:
         driver.policy.withdrawn(large)
 
 
-def test_the_printed_form_knows_no_barriers_and_no_interactions_first() -> None:
+def test_strict_paper_has_no_barriers_and_no_priority_for_interactions() -> None:
     driver = Driver(ALL["dlpm"](replace(ROOMY, strict_paper=True)))
     large = bar(driver)
     assert driver.policy.balance("b") == CREDIT
@@ -505,7 +505,7 @@ def test_the_printed_form_knows_no_barriers_and_no_interactions_first() -> None:
 
 @pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize(("name", "sign"), [("dlpm", -1), ("drr", -1), ("vtc", 1), ("wsc", 1)])
-def test_room_is_charged_on_entry_unless_as_printed(name: str, sign: int, strict: bool) -> None:
+def test_room_is_charged_at_admission_except_under_strict_paper(name: str, sign: int, strict: bool) -> None:
     driver = Driver(ALL[name](replace(ROOMY, strict_paper=strict)))
     driver.arrive("a", 0, 4, beyond=7)
     driver.select(4)

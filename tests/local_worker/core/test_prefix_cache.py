@@ -1,4 +1,4 @@
-"""The prefix cache against a naive model: what it matches is really there, and pages are conserved."""
+"""The prefix cache, compared with a naive model: matched blocks are really cached, and pages are conserved."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -43,7 +43,7 @@ class PrefixCacheMachine(RuleBasedStateMachine):
             return request
         assert extend == len(tokens) - matched >= 1
         assert len(request.pages) == -(-request.budget // BLOCK)
-        # Everything that counts as computed was written there by somebody, with exactly these tokens.
+        # The pages that count as computed hold exactly these tokens, whichever request wrote them.
         for index in range(matched // BLOCK):
             assert self.written[request.pages[index]] == tokens[index * BLOCK : (index + 1) * BLOCK]
         self.admitted.append(request)

@@ -1,4 +1,4 @@
-"""Whose service a worker remembers."""
+"""The clients whose service a worker remembers."""
 
 from hypothesis import given
 from hypothesis import strategies as st

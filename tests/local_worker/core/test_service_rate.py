@@ -1,4 +1,4 @@
-"""What a worker serves per second while it has work, from counters and a clock alone."""
+"""The service per second of work, from counters and a clock alone."""
 
 import math
 
@@ -26,7 +26,7 @@ def weighted_mean(turns: list[tuple[float, int, bool]]) -> float:
 
 
 @given(turns=TURNS)
-def test_it_is_the_mean_over_seconds_of_work_with_the_latest_counting_most(
+def test_the_rate_is_a_mean_over_seconds_of_work_with_the_latest_counting_most(
     turns: list[tuple[float, int, bool]],
 ) -> None:
     rate, now, total = ServiceRate(), 0.0, 0
@@ -48,7 +48,7 @@ def test_a_steady_rate_is_found_and_pauses_do_not_lower_it() -> None:
     assert rate.micro_per_second == pytest.approx(100.0)
 
 
-def test_a_second_of_work_is_the_least_that_says_something() -> None:
+def test_the_rate_is_zero_before_a_second_of_work() -> None:
     rate = ServiceRate()
     rate.observe(0, True, 0.0)
     rate.observe(500, True, 0.5)

@@ -32,7 +32,7 @@ def test_any_pieces_are_cut_as_the_whole_text(pieces: list[str], stops: tuple[st
 
 
 @given(pieces=PIECES, stops=STOPS)
-def test_nothing_is_held_longer_than_it_may_become_a_stop_string(pieces: list[str], stops: tuple[str, ...]) -> None:
+def test_text_is_held_only_while_it_may_become_a_stop_string(pieces: list[str], stops: tuple[str, ...]) -> None:
     matcher, given_on, text = StopStrings(stops), 0, ""
     for piece in pieces:
         text += piece

@@ -1,4 +1,4 @@
-"""The papers' theorems beyond the gap of backlogged clients, which test_batcher.py holds to its bound."""
+"""The papers' theorems other than the gap between backlogged clients, which test_batcher.py checks."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""The waiting queue: who is refused, who gives way, and that nobody gives way who does not wait."""
+"""The waiting queue: the limits, the request that is dropped, and that only waiting requests are dropped."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def full() -> tuple[WaitingQueue, list[Request]]:
     return queue, requests
 
 
-def test_a_full_queue_names_who_gives_way_and_changes_nothing() -> None:
+def test_a_full_queue_names_the_request_to_drop_and_changes_nothing() -> None:
     queue, requests = full()
     assert queue.request_to_drop_for(request_of("c", 3)) is requests[2]
     assert [*queue.requests] == requests
@@ -42,7 +42,7 @@ def test_a_client_has_a_limit_of_its_own() -> None:
         queue.check_client(2)
 
 
-def test_who_comes_back_from_the_batch_never_gives_way() -> None:
+def test_a_preempted_request_is_never_dropped() -> None:
     queue, requests = full()
     for request in requests:
         queue.remove(request)

@@ -1,4 +1,4 @@
-"""A mask that is not causal within the window that the layers say is found out, however far away it shows."""
+"""A mask that is not causal within the layer's window is detected at any position of the context."""
 
 import pytest
 import torch
@@ -47,7 +47,7 @@ def check(rule: Rule, window: int | None) -> None:
         (sliding_window_causal_mask_function(CONTEXT), None),
     ],
 )
-def test_what_the_engine_computes_passes(rule: Rule, window: int | None) -> None:
+def test_causal_masks_within_the_window_pass(rule: Rule, window: int | None) -> None:
     check(rule, window)
 
 
@@ -75,7 +75,7 @@ def test_a_mask_that_transformers_was_not_asked_for_is_refused(mask: torch.Tenso
         Masks(CONTEXT, torch.device("cpu")).check(mask, None)
 
 
-def test_a_kind_of_layer_that_nobody_has_heard_of_is_found_by_its_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_kind_of_layer_is_refused_by_its_mask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "LAYERS", (*checks.LAYERS, "chunked_attention"))
     model = make_model(Llama4TextConfig(**LLAMA4, attn_temperature_tuning=False))
     with pytest.raises(UnsupportedModel, match="not causal within the window"):

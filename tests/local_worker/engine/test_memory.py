@@ -1,4 +1,4 @@
-"""What fits is computed, what does not is refused with the arithmetic."""
+"""Sizes that fit are computed; others are refused with the calculation."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Which model was loaded."""
+"""The fingerprint that tells loaded models apart."""
 
 from pathlib import Path
 
@@ -24,5 +24,5 @@ def test_a_copy_is_the_same_revision(tmp_path: Path) -> None:
     [{"config": "{ }"}, {"weights": b"1" * 99_999}, {"weights": b"1" * 99_999 + b"2"}, {"name": "other.bin"}],
     ids=["config", "size", "content", "name"],
 )
-def test_what_differs_is_another(tmp_path: Path, other: dict[str, object]) -> None:
+def test_a_different_model_has_another_revision(tmp_path: Path, other: dict[str, object]) -> None:
     assert revision(model(tmp_path / "a")) != revision(model(tmp_path / "b", **other))  # type: ignore[arg-type]

@@ -122,7 +122,7 @@ def test_rows_with_different_parameters_are_drawn_as_if_alone() -> None:
     assert together == alone
 
 
-def test_how_many_candidates_are_looked_at_first_changes_no_token() -> None:
+def test_the_number_of_first_candidates_changes_no_token() -> None:
     """Beside a request that wants all of them it is all of them, as always on CUDA."""
     torch.manual_seed(0)
     vocabulary = 12 * FIRST_CANDIDATES
