@@ -93,7 +93,7 @@ class Observer:
 
     def observe(self) -> None:
         """`gap[f, g]`: the most that g got more than f in any interval in which f was backlogged."""
-        served = self.cluster.journal._totals
+        served = self.cluster.run_log._totals
         for f, g in self.gap:
             if not self.backlogged(f):
                 self._lowest.pop((f, g), None)
@@ -205,7 +205,7 @@ def gap_until_one_is_done(cluster: SimulatedCluster) -> int:
         nonlocal worst
         waiting = {c: sum(w.batcher.ledger.waiting(c) for w in cluster.workers.values()) for c in "fh"}
         if all(waiting.values()):
-            served = cluster.journal._totals
+            served = cluster.run_log._totals
             worst = max(worst, abs(served.get("h", 0) - served.get("f", 0)))
 
     for worker in cluster.workers.values():
