@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
-from fairlead.errors import FairleadError
+from fairlead.errors import FairleadError, error_for
 from fairlead.outcomes import Outcome
 from fairlead.token_ids import TOKEN_BYTES
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
@@ -18,7 +18,6 @@ from gateway.open_call_limiter import OpenCallLimiter
 from gateway.prepared_request import AdmittedRequest, PreparedRequest
 from gateway.request import CallRequest
 from gateway.tenants import CallerIdentity, Tenants
-from gateway.throttling import Throttling
 from gateway.upstream.cluster import Cluster
 from gateway.validation import app_name, capacity, check_interaction, check_length, check_prompt, check_sampling
 from serving.cost import within_limits
@@ -26,8 +25,11 @@ from serving.names import MAX_NAME
 from serving.sampling_params import SamplingParams
 from serving.telemetry.records import CHAT, TEXT_COMPLETION
 from serving.telemetry.spans import remote
-from throttler.core.expectations import ExpectationSubject
+from throttler.core.decider import Arrival, Permit
 from throttler.core.interaction_tokens import InteractionKey
+from throttler.core.profiles import Expectation, Profiles
+from throttler.core.throttle import Caller, Rejected
+from throttler.throttler import Throttler
 
 LONG_PROMPT = 16 * 1024  # bytes; shorter ones are tokenized within milliseconds
 Request = TypeVar("Request")
@@ -42,17 +44,23 @@ class Admission:
         *,
         cluster: Cluster,
         tenants: Tenants,
-        throttling: Throttling,
+        throttler: Throttler,
+        profiles: Profiles,
         open_calls: OpenCallLimiter,
         cache_scope: Callable[[CallerIdentity], str],
     ) -> None:
         self._cluster = cluster
         self._tenants = tenants
-        self._throttling = throttling
+        self._throttler = throttler
+        self._profiles = profiles
         self._open_calls = open_calls
         self._cache_scope = cache_scope
         # By client, as long as one of its calls has the turn or waits for it.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def configure(self, profiles: Profiles) -> None:
+        """Apply other apps from now on."""
+        self._profiles = profiles
 
     def identify(self, credentials: Credentials) -> CallerIdentity:
         """Who calls; raises Unauthenticated or PermissionDenied."""
@@ -67,7 +75,7 @@ class Admission:
         app = self._app(identity, app_name(request.app))
         check_interaction(request.interaction)
         key = InteractionKey(identity.client, app, request.interaction.id)
-        self._throttling.end(key, request.interaction.token)
+        self._throttler.end_interaction(key, request.interaction.token)
 
     async def admit(self, receive: Receive[CallRequest], credentials: Credentials, call: Call) -> AdmittedRequest:
         """A request that is let in; raises the FairleadError that refuses it.
@@ -85,12 +93,11 @@ class Admission:
             call.operation = CHAT if request.prompt.WhichOneof("kind") == "chat" else TEXT_COMPLETION
             model, sampling = self._examine(received, identity, call)
         except FairleadError:
-            self._throttling.refused(identity.client)
+            self._throttler.refused(identity.client)
             raise
-        key = InteractionKey(identity.client, call.app, call.interaction)
-        overloaded = self._cluster.members.overloaded(model.name)
-        in_interaction = await self._throttling.check(identity.tenant, key, request.interaction.token, overloaded)
-        self._open_calls.open(identity.client, in_interaction)
+        permit = await self._decide(request.interaction, identity, call)
+        call.cleanup.callback(self._settle, permit, call)
+        self._open_calls.open(identity.client, permit.protected)
         call.cleanup.callback(self._open_calls.close, identity.client)
         return AdmittedRequest(
             request=request,
@@ -98,30 +105,29 @@ class Admission:
             identity=identity,
             model=model,
             sampling=sampling,
-            in_interaction=in_interaction,
+            permit=permit,
         )
 
     async def encode(self, admitted: AdmittedRequest, call: Call) -> PreparedRequest:
-        """The work to dispatch: the prompt is tokenized, and the call counted in its interaction.
+        """The work to dispatch: the prompt is tokenized.
 
-        Raises FairleadError: TooLong, and what tokenizing it raises. What must be undone is in `call.cleanup`.
+        Raises FairleadError: TooLong, and what tokenizing it raises.
         """
         request, identity, model, sampling = admitted.request, admitted.identity, admitted.model, admitted.sampling
+        permit = admitted.permit
         to_encode = worker_pb2.EncodeRequest(
             prompt=request.prompt,
             client=identity.client,
             model=model.name,
             cache_scope=self._cache_scope(identity),
-            public_system=begins_publicly(request.prompt, self._throttling.profiles.app(call.app).public_system),
+            public_system=begins_publicly(request.prompt, self._profiles.app(call.app).public_system),
         )
         encoded = await self._in_turn(to_encode, call.deadline)
         prompt_tokens = len(encoded.token_ids) // TOKEN_BYTES
         if admitted.fills_context:
             sampling = call.sampling = replace(sampling, max_tokens=max(1, capacity(model) - prompt_tokens))
         check_length(prompt_tokens, sampling.max_tokens, model)
-        if request.HasField("interaction"):
-            self._enter(InteractionKey(identity.client, call.app, call.interaction), request.interaction, call)
-        norm = self._norm(identity, call)
+        call.stage, call.interaction_token, call.entered = permit.stage, permit.token, bool(call.interaction)
         call.timings.admitted = time.time_ns()
         return PreparedRequest(
             request_id=call.request_id,
@@ -132,8 +138,8 @@ class Admission:
             revision=encoded.revision,
             system_tokens=encoded.system_tokens,
             sampling=sampling,
-            weight=within_limits(identity.share * norm),
-            in_interaction=admitted.in_interaction,
+            weight=within_limits(identity.share * permit.norm),
+            in_interaction=permit.protected,
             cache_scope=to_encode.cache_scope,
             public_tokens=encoded.public_tokens,
             deadline=call.deadline,
@@ -166,7 +172,7 @@ class Admission:
         return model, sampling
 
     def _app(self, identity: CallerIdentity, named: str) -> str:
-        return identity.app(named, self._throttling.profiles.apps)
+        return identity.app(named, self._profiles.apps)
 
     async def _in_turn(self, request: worker_pb2.EncodeRequest, deadline: float | None) -> worker_pb2.EncodeResponse:
         """Tokenize. A client's long prompts go one after the other: workers need not hold all of them."""
@@ -176,23 +182,34 @@ class Admission:
         async with turn:
             return await self._cluster.encode(request, deadline)
 
-    def _enter(self, key: InteractionKey, interaction: inference_pb2.Interaction, call: Call) -> None:
-        """Count the call in its interaction."""
-        call.stage, call.interaction_token = self._throttling.enter(key, interaction)
-        call.entered = True
-        call.cleanup.callback(self._throttling.leave, key, interaction.end)
+    async def _decide(self, interaction: inference_pb2.Interaction, identity: CallerIdentity, call: Call) -> Permit:
+        """What the throttler says; raises the FairleadError that it refuses the call with."""
+        decision = await self._throttler.decide(
+            Arrival(
+                Caller(identity.tenant, identity.client, call.app),
+                interaction.id,
+                interaction.token,
+                last=interaction.end,
+                app_is_bound=identity.is_bound,
+                overloaded=self._cluster.members.overloaded(call.model),
+            )
+        )
+        if isinstance(decision, Rejected):
+            raise error_for(decision.outcome, decision.message, retry_after=decision.retry_after)
+        return decision
 
-    def _norm(self, identity: CallerIdentity, call: Call) -> float:
-        """What calls of this app and stage are expected to need over the reference; the call's end teaches it."""
-        if not identity.is_bound:
-            return 1.0
-        subject = ExpectationSubject(identity.tenant, call.app, call.stage)
-        call.cleanup.callback(self._learn, subject, call)
-        return self._throttling.expectations.norm(subject)
+    def _settle(self, permit: Permit, call: Call) -> None:
+        """The call is over: it was refused before it was ready for a worker, or it has ended."""
+        if not call.timings.admitted:
+            self._throttler.withdrawn(permit)
+        else:
+            self._throttler.ended(permit, needed(call.usage) if call.outcome is Outcome.COMPLETED else None)
 
-    def _learn(self, subject: ExpectationSubject, call: Call) -> None:
-        if call.outcome is Outcome.COMPLETED:
-            self._throttling.learn(subject, call.client, call.usage)
+
+def needed(usage: common_pb2.Usage) -> Expectation:
+    """The tokens that a call needed."""
+    prompt = usage.prompt_tokens - usage.system_tokens
+    return Expectation(input=prompt, system=usage.system_tokens, output=usage.output_tokens)
 
 
 def begins_publicly(prompt: common_pb2.Prompt, public_system: str) -> bool:

@@ -4,7 +4,7 @@ import asyncio
 import ipaddress
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from redis.asyncio import Redis
@@ -22,7 +22,6 @@ from gateway.operators import ThrottlingService, TracesService
 from gateway.reload import follow
 from gateway.service import InferenceService, add_inference_to_server
 from gateway.tenants import CACHE_SCOPES, Tenants
-from gateway.throttling import Throttling
 from gateway.upstream.cluster import Cluster
 from serving.config import ConfigError, addresses, check_listeners, load, option, require
 from serving.document import text_of
@@ -36,9 +35,18 @@ from serving.rpc.tls import Certificate
 from serving.telemetry.metrics import Metrics
 from serving.telemetry.records import GATEWAY
 from serving.telemetry.traces import TailSampler, Traces, otlp_processor
+from throttler.core.decider import Decider
+from throttler.core.expectations import Expectations
+from throttler.core.interactions import FinishedInteraction, Interactions
+from throttler.core.leased_quota import LeasedQuota
 from throttler.core.profiles import Profiles, RateLimits
+from throttler.core.quota import LocalQuota
 from throttler.core.registry import THROTTLES
+from throttler.core.throttle import WINDOW_SECONDS
 from throttler.profiles_file import parse
+from throttler.redis_store import RedisStore
+from throttler.store import LocalStore, Store
+from throttler.throttler import Throttler
 
 log = logging.getLogger(__name__)
 MIN_SECRET = 16
@@ -138,18 +146,16 @@ class Gateway:
         )
         self._call_log = CallLog(self._traces, CallMetrics(self._metrics.meter))
         self._tenants = tenants
-        self._throttling = Throttling(
-            config.throttle, profiles, config.secret, connect(config), self._call_log.closed, config.gateways
-        )
-        store = self._throttling.store
-        ThrottlingMetrics(self._metrics.meter, self._call_log.accounting, store)
+        self._throttler, self._store = connect(config, profiles, self._call_log.closed)
+        ThrottlingMetrics(self._metrics.meter, self._call_log.accounting, self._store)
         PlacementMetrics(self._metrics.meter, self._cluster.placements)
         open_calls = OpenCallLimiter(per_client=config.max_streams_per_client, total=config.max_streams)
         self._states = StateMetrics(self._metrics.meter, lambda: open_calls.count, lambda: len(self._cluster.members))
-        admission = Admission(
+        self._admission = Admission(
             cluster=self._cluster,
             tenants=tenants,
-            throttling=self._throttling,
+            throttler=self._throttler,
+            profiles=profiles,
             open_calls=open_calls,
             cache_scope=CACHE_SCOPES[config.cache_scope],
         )
@@ -164,19 +170,21 @@ class Gateway:
         self._http = (
             HttpServer(
                 config.http_listen,
-                HttpApplication(self._cluster.members, admission, self._drive, self._server.bodies),
+                HttpApplication(self._cluster.members, self._admission, self._drive, self._server.bodies),
                 certificate.context() if certificate else None,
                 config.request_seconds,
             )
             if config.http_listen
             else None
         )
-        service = InferenceService(self._cluster, admission, self._call_log, self._server.bodies, config.reader_seconds)
+        service = InferenceService(
+            self._cluster, self._admission, self._call_log, self._server.bodies, config.reader_seconds
+        )
         self._server.add(add_inference_to_server, service, "fairlead.v1.Inference")
         admin_secret = config.admin_secret or config.secret
         traces = TracesService(self._traces)
         self._server.add(traces_pb2_grpc.add_TracesServicer_to_server, traces, "fairlead.v1.Traces", admin_secret)
-        accounts = ThrottlingService(self._call_log.accounting, self._cluster.placements, store)
+        accounts = ThrottlingService(self._call_log.accounting, self._cluster.placements, self._store)
         register = throttling_pb2_grpc.add_ThrottlingServicer_to_server
         self._server.add(register, accounts, "fairlead.v1.Throttling", admin_secret)
 
@@ -207,7 +215,7 @@ class Gateway:
                 for task in (
                     self._cluster.run(),
                     self._report_readiness(),
-                    self._throttling.run(),
+                    self._throttler.run(),
                     self._states.run(),
                     self._report_sharing(),
                     follow([file for file in (self._config.keys, self._config.profiles) if file], self._reload),
@@ -222,7 +230,6 @@ class Gateway:
             for task in background:
                 task.cancel()
         await self._cluster.close()
-        await self._throttling.close()
         await asyncio.gather(asyncio.to_thread(self._traces.shutdown), self._metrics.shutdown())
 
     def _drive(self, front: Front, call: Call) -> CallDriver:
@@ -242,14 +249,15 @@ class Gateway:
     async def _report_sharing(self) -> None:
         """The health service's name SHARING says whether limits are shared as configured."""
         while True:
-            await self._server.set_health(SHARING, not self._throttling.store.degraded)
-            await self._throttling.store.changed.wait()
-            self._throttling.store.changed.clear()
+            await self._server.set_health(SHARING, not self._store.degraded)
+            await self._store.changed.wait()
+            self._store.changed.clear()
 
     def _reload(self) -> None:
         profiles = load_profiles(self._config)
         tenants = Tenants.load(self._config.keys, profiles.tiers)  # nothing is applied unless all of it is right
-        self._throttling.configure(profiles)
+        self._throttler.configure(profiles)
+        self._admission.configure(profiles)
         self._tenants.replace(tenants)
 
 
@@ -262,10 +270,23 @@ def is_loopback(address: str) -> bool:
         return host == "localhost"
 
 
-def connect(config: GatewayConfig) -> Redis | None:
-    """The shared state that is configured; raises ConfigError."""
+def connect(
+    config: GatewayConfig, profiles: Profiles, closed: Callable[[FinishedInteraction], None]
+) -> tuple[Throttler, Store]:
+    """The configured throttler, and where it shares limits; raises ConfigError."""
+    throttle, expectations = THROTTLES[config.throttle], Expectations(profiles)
     if not config.redis:
-        return None
+        limits = throttle(profiles, LocalQuota())
+        store: Store = LocalStore()
+    else:
+        leases = LeasedQuota(WINDOW_SECONDS, config.gateways)
+        limits = throttle(profiles, leases)
+        store = RedisStore(open_store(config), leases, limits.window, expectations, window_seconds=WINDOW_SECONDS)
+    return Throttler(Decider(limits, Interactions(config.secret, profiles), expectations), store, closed), store
+
+
+def open_store(config: GatewayConfig) -> Redis:
+    """The Redis that is configured; raises ConfigError."""
     try:
         return open_redis(config.redis, config.redis_password, config.redis_ca)
     except (ValueError, OSError) as error:

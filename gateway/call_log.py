@@ -71,7 +71,7 @@ class CallLog:
                 "reason": interaction.reason.value,
             },
         )
-        ended = round(interaction.ended * 1e9)
+        ended = time.time_ns()
         record = InteractionRecord(
             client=key.client,
             app=key.app,

@@ -6,6 +6,7 @@ from fairlead.v1 import inference_pb2, scheduler_pb2
 from gateway.core.coalescer import TOKENS
 from gateway.tenants import CallerIdentity
 from serving.sampling_params import SamplingParams
+from throttler.core.decider import Permit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +17,7 @@ class AdmittedRequest:
     identity: CallerIdentity
     model: scheduler_pb2.ModelInfo
     sampling: SamplingParams
-    in_interaction: bool
+    permit: Permit
     fills_context: bool = False  # without max_tokens, the output may take what the prompt leaves of the context
 
     @property

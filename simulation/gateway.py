@@ -21,9 +21,12 @@ from simulation.clock import VirtualClock
 from simulation.prompts import digests_of
 from simulation.spec import ADMISSIONS, ClusterSpec
 from simulation.worker import SimulatedAttempt, SimulatedWorker
+from throttler.core.decider import Arrival, Decider, Permit
+from throttler.core.expectations import Expectations
 from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.interactions import Interactions
 from throttler.core.profiles import Profiles
+from throttler.core.quota import QuotaAccount
 from throttler.core.throttle import Caller, Rejected
 
 MODEL = "model"
@@ -37,8 +40,7 @@ class OpenCall:
 
     call: SimulatedCall
     machine: CallMachine
-    is_protected: bool = False
-    is_entered: bool = False  # counted in its interaction
+    permit: Permit | None = None  # once it is let in
     session: SimulatedAttempt | None = None  # the attempt that is at a worker
     tick_at: float = field(default=math.inf)  # of the earliest tick that is planned
 
@@ -61,9 +63,10 @@ class SimulatedGateway:
         self._workers = workers
         self._done = done
         profiles = Profiles(limits=spec.limits)
-        self._throttle = ADMISSIONS[spec.throttle](profiles)
-        self._interactions = Interactions("simulation", profiles)
-        self._interaction_tokens: dict[InteractionKey, bytes] = {}
+        self._decider = Decider(
+            ADMISSIONS[spec.throttle](profiles), Interactions("simulation", profiles), Expectations(profiles)
+        )
+        self._interaction_tokens: dict[InteractionKey, bytes] = {}  # that clients were given
         self.streaming = dict.fromkeys(workers, True)  # whether the stream to each worker stands
         self._overloaded = False
         self._looked_at = -OVERLOAD_SECONDS
@@ -95,8 +98,7 @@ class SimulatedGateway:
 
     def check_invariants(self) -> None:
         """Raise AssertionError when an account, a window or a call is impossible."""
-        self._throttle.check_invariants()
-        self._interactions.check_invariants()
+        self._decider.check_invariants()
         for opened in self._open.values():
             opened.machine.check_invariants()
 
@@ -151,19 +153,22 @@ class SimulatedGateway:
                 pass  # who does not read notices nothing
 
     def _decide(self, opened: OpenCall) -> events.Decided | events.Failed:
-        call, now = opened.call, self._clock.now
+        call = opened.call
         key = InteractionKey(call.client, call.app, call.interaction)
-        token = self._interaction_tokens.get(key, b"")
-        continues = bool(call.interaction) and self._interactions.continues(key, token, now)
-        caller = Caller(TENANT, call.client, call.app)
-        decision = self._throttle.admit(caller, continues, self._is_overloaded(), now)
+        arrival = Arrival(
+            Caller(TENANT, call.client, call.app),
+            call.interaction,
+            self._interaction_tokens.get(key, b""),
+            last=call.last,
+            overloaded=self._is_overloaded(),
+        )
+        decision = self._decider.decide(arrival, self._clock.now)
+        assert not isinstance(decision, QuotaAccount), "the only gateway has every limit to itself"
         if isinstance(decision, Rejected):
             return events.Failed(error_for(decision.outcome, decision.message, retry_after=decision.retry_after))
+        opened.permit = decision
         if call.interaction:
-            self._interactions.admitted(key, token, now)
-            self._interaction_tokens[key] = self._interactions.token(key)
-            opened.is_entered = True
-        opened.is_protected = decision.protected
+            self._interaction_tokens[key] = decision.token
         return events.Decided(self._spec.tokens_per_message)
 
     def _is_overloaded(self) -> bool:
@@ -197,11 +202,12 @@ class SimulatedGateway:
         self._tell(opened, events.Placed(identity.instance))
 
     def _submit(self, opened: OpenCall, submit: commands.Submit) -> None:
+        assert opened.permit is not None
         session = opened.session = SimulatedAttempt(
             opened.call,
             submit.attempt,
             self._workers[opened.call.worker],
-            in_interaction=opened.is_protected,
+            in_interaction=opened.permit.protected,
             generated=submit.output_tokens,
             charged=submit.charged,
         )
@@ -246,9 +252,8 @@ class SimulatedGateway:
             assert call.received == call.output_tokens, f"call {call.number}: {call.received} of {call.output_tokens}"
         call.outcome, call.ended_at = outcome, self._clock.now
         del self._open[call]
-        if opened.is_entered:
-            key = InteractionKey(call.client, call.app, call.interaction)
-            self._interactions.finished(key, end=call.last, now=self._clock.now)
+        if opened.permit is not None:
+            self._decider.ended(opened.permit, None, self._clock.now)
         self._done(call)
 
 

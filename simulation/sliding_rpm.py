@@ -8,18 +8,21 @@ from collections import deque
 
 from fairlead.outcomes import Outcome
 from throttler.core.profiles import Profiles
+from throttler.core.quota import LocalQuota
 from throttler.core.throttle import WINDOW_SECONDS, Admitted, Caller, Decision, Rejected
+from throttler.core.windows import SlidingWindow
 
 
 class SlidingRpm:
-    """A limit on the admitted calls of each user in any 60 seconds. It implements Admits (simulation.spec)."""
+    """A limit on the admitted calls of each user in any 60 seconds, for a gateway that is the only one (a Throttle)."""
 
     def __init__(self, profiles: Profiles) -> None:
+        self.window = SlidingWindow(WINDOW_SECONDS, LocalQuota())  # stays empty: there is nobody to share counts with
         self._limit = profiles.limits.user_per_minute
         self._admitted: dict[str, deque[float]] = {}
 
     def admit(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Decision:
-        """Decide as Admits specifies; only the client and `now` (seconds) matter."""
+        """Decide as Throttle specifies; only the client and `now` (seconds) matter."""
         times = self._admitted.setdefault(caller.client, deque())
         while times and times[0] <= now - WINDOW_SECONDS:
             times.popleft()
@@ -31,7 +34,14 @@ class SlidingRpm:
         times.append(now)
         return Admitted(protected)
 
+    def refused(self, client: str, now: float) -> None:
+        """See Throttle; only admitted calls count."""
+
+    def configure(self, profiles: Profiles) -> None:
+        """See Throttle."""
+        self._limit = profiles.limits.user_per_minute
+
     def check_invariants(self) -> None:
-        """See Admits."""
+        """See Throttle."""
         for client, times in self._admitted.items():
             assert len(times) <= self._limit, f"{client}: {len(times)} calls admitted, the limit is {self._limit}"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from global_scheduler.core.policies import POLICIES as ROUTES
 from global_scheduler.core.policies import RoutePolicy, RoutePolicyConfig
@@ -21,7 +21,7 @@ from simulation.step_time import MeasuredProfile, Profile, profile
 from throttler.core.profiles import Profiles, RateLimits
 from throttler.core.quota import LocalQuota, Quota
 from throttler.core.registry import THROTTLES
-from throttler.core.throttle import Caller, Decision, Throttle
+from throttler.core.throttle import Throttle
 
 SERVED_POLICIES = tuple(POLICIES)  # what real workers offer
 # The registries', and what only a simulation has: a policy that knows the future.
@@ -29,21 +29,11 @@ LOCAL_POLICIES: Mapping[str, Callable[[QueuePolicyConfig], QueuePolicy]] = {**PO
 GLOBAL_POLICIES: Mapping[str, Callable[[RoutePolicyConfig], RoutePolicy]] = {**ROUTES}
 
 
-class Admits(Protocol):
-    """What the simulated gateway, which is the only one, asks of a throttle."""
-
-    def admit(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Decision:
-        """See throttler.core.throttle.Throttle."""
-
-    def check_invariants(self) -> None:
-        """Raise AssertionError with detail when the state is impossible."""
-
-
 def _alone(make: Callable[[Profiles, Quota], Throttle], profiles: Profiles) -> Throttle:
     return make(profiles, LocalQuota())
 
 
-ADMISSIONS: Mapping[str, Callable[[Profiles], Admits]] = {
+ADMISSIONS: Mapping[str, Callable[[Profiles], Throttle]] = {
     **{name: partial(_alone, make) for name, make in THROTTLES.items()},
     "sliding-rpm": SlidingRpm,
 }

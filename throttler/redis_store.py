@@ -17,9 +17,11 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from throttler import lease_script as script
+from throttler.core.expectations import Expectations
 from throttler.core.leased_quota import RECALL_AGAIN, LeasedQuota, LeaseReply, LeaseRequest
 from throttler.core.quota import QuotaAccount
 from throttler.core.windows import Window
+from throttler.redis_expectations import exchange_for_ever
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -35,13 +37,17 @@ REPORTS = 1000  # accounts per pipeline, when everything is reported
 
 
 class RedisStore:
-    """One gateway's link to the shared state. `window` is where its arrivals are counted."""
+    """One gateway's link to the shared state: its leases, and the expectations that gateways tell each other.
+
+    `window` is where its arrivals are counted.
+    """
 
     def __init__(
         self,
         redis: Redis,
         leases: LeasedQuota,
         window: Window,
+        expectations: Expectations,
         *,
         window_seconds: float,
         beat_seconds: float = BEAT_SECONDS,
@@ -54,6 +60,7 @@ class RedisStore:
         self._redis = redis
         self._leases = leases
         self._window = window
+        self._expectations = expectations
         self._window_ms = round(window_seconds * 1000)
         self._beat_seconds = beat_seconds
         self._settle_seconds = settle_seconds
@@ -89,10 +96,14 @@ class RedisStore:
         await asyncio.shield(waiting[1])
 
     async def run(self) -> None:
-        """Until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._converse())
-            tasks.create_task(self._give_back())
+        """See Store."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._converse())
+                tasks.create_task(self._give_back())
+                tasks.create_task(exchange_for_ever(self._redis, self.name, self._expectations))
+        finally:
+            await self._redis.aclose()
 
     async def _converse(self) -> None:
         while True:

@@ -1,11 +1,9 @@
-"""What a gateway asks for more of a limit, and how a decision waits for it."""
+"""Where a gateway asks for more of a limit."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Protocol
 
 from throttler.core.quota import QuotaAccount
-from throttler.core.throttle import Caller, Decision, Throttle
 
 
 class Store(Protocol):
@@ -25,7 +23,7 @@ class Store(Protocol):
         """Return when more of `account` has been asked for, whatever the answer, or cannot be asked for."""
 
     async def run(self) -> None:
-        """Keep in touch with the others, until cancelled."""
+        """Keep in touch with the others until cancelled, then let go of them."""
 
 
 class LocalStore:
@@ -42,18 +40,3 @@ class LocalStore:
 
     async def run(self) -> None:
         """See Store."""
-
-
-async def decide(
-    throttle: Throttle,
-    store: Store,
-    clock: Callable[[], float],
-    *,
-    caller: Caller,
-    protected: bool,
-    overloaded: bool,
-) -> Decision:
-    """Throttle.admit, after asking for what the gateway lacks to admit the call; each asking is answered at once."""
-    while (account := throttle.lacks(caller, protected, overloaded, clock())) is not None:
-        await store.lease(account)
-    return throttle.admit(caller, protected, overloaded, clock())

@@ -15,13 +15,17 @@ from redis.asyncio import Redis
 
 from serving.redis_access import open_redis
 from throttler import lease_script as script
+from throttler.core.decider import Arrival, Decider, Permit
+from throttler.core.expectations import Expectations
+from throttler.core.interactions import Interactions
 from throttler.core.leased_quota import JOINING, LeasedQuota
 from throttler.core.oit import Oit
 from throttler.core.profiles import Profiles, RateLimits
 from throttler.core.quota import LocalQuota
-from throttler.core.throttle import Admitted, Caller
+from throttler.core.throttle import Caller, Throttle
 from throttler.redis_store import RedisStore
-from throttler.store import LocalStore, decide
+from throttler.store import LocalStore, Store
+from throttler.throttler import Throttler
 
 IN_FLIGHT = 32
 WINDOW = 60.0
@@ -55,10 +59,11 @@ class Cost:
 
 def memory(limit: int) -> Decide:
     """One gateway, no Redis."""
-    throttle, store = Oit(_profiles(limit), LocalQuota()), LocalStore()
+    profiles = _profiles(limit)
+    throttler = _throttler(profiles, Oit(profiles, LocalQuota()), Expectations(profiles), LocalStore())
 
     async def admits(_: int, user: str) -> bool:
-        return await _decide(throttle, store, user)
+        return await _decide(throttler, user)
 
     return admits
 
@@ -66,16 +71,18 @@ def memory(limit: int) -> Decide:
 @contextlib.asynccontextmanager
 async def leased(url: str, limit: int, gateways: int) -> AsyncIterator[tuple[Decide, list[RedisStore]]]:
     """Gateways of this process, each with its own link to Redis; no newcomers."""
-    members, links = list[tuple[Oit, RedisStore, LeasedQuota]](), list[Redis]()
+    members, links = list[tuple[Throttler, RedisStore, LeasedQuota]](), list[Redis]()
+    profiles = _profiles(limit)
     for _ in range(gateways):
         leases, link = LeasedQuota(WINDOW), open_redis(url, "", "")
-        throttle = Oit(_profiles(limit), leases)
-        members.append((throttle, RedisStore(link, leases, throttle.window, window_seconds=WINDOW), leases))
+        throttle, expectations = Oit(profiles, leases), Expectations(profiles)
+        store = RedisStore(link, leases, throttle.window, expectations, window_seconds=WINDOW)
+        members.append((_throttler(profiles, throttle, expectations, store), store, leases))
         links.append(link)
 
     async def admits(number: int, user: str) -> bool:
-        throttle, store, _ = members[number % gateways]
-        return await _decide(throttle, store, user)
+        throttler, _, _ = members[number % gateways]
+        return await _decide(throttler, user)
 
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(store.run()) for _, store, _ in members]
@@ -87,8 +94,6 @@ async def leased(url: str, limit: int, gateways: int) -> AsyncIterator[tuple[Dec
         yield admits, [store for _, store, _ in members]
         for task in running:
             task.cancel()
-    for link in links:
-        await link.aclose()
 
 
 def per_request(link: Redis, limit: int) -> Decide:
@@ -133,11 +138,13 @@ def redis_server() -> Iterator[str]:
             process.kill()
 
 
-async def _decide(throttle: Oit, store: LocalStore | RedisStore, user: str) -> bool:
-    decision = await decide(
-        throttle, store, time.monotonic, caller=Caller("tenant", user, "default"), protected=False, overloaded=True
-    )
-    return isinstance(decision, Admitted)
+def _throttler(profiles: Profiles, throttle: Throttle, expectations: Expectations, store: Store) -> Throttler:
+    return Throttler(Decider(throttle, Interactions("bench", profiles), expectations), store, lambda _: None)
+
+
+async def _decide(throttler: Throttler, user: str) -> bool:
+    arrival = Arrival(Caller("tenant", user, "default"), overloaded=True)
+    return isinstance(await throttler.decide(arrival), Permit)
 
 
 def _profiles(limit: int) -> Profiles:

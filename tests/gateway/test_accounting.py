@@ -32,7 +32,7 @@ def account(*calls: Call) -> AppOutcomes:
     accounting = Accounting()
     for ended in calls:
         accounting.ended(ended)
-    accounting.closed(FinishedInteraction(InteractionKey("c", "a", "i"), 1.0, len(calls), Close.END))
+    accounting.closed(FinishedInteraction(InteractionKey("c", "a", "i"), len(calls), Close.END))
     return accounting.apps["a"]
 
 
@@ -71,7 +71,7 @@ def test_an_interaction_began_when_the_first_of_its_calls_came() -> None:
     accounting = Accounting()
     for received in (7, 5, 9):
         accounting.ended(call(Outcome.COMPLETED, received))
-    assert accounting.closed(FinishedInteraction(InteractionKey("c", "a", "i"), 1.0, 3, Close.END)) == 5
+    assert accounting.closed(FinishedInteraction(InteractionKey("c", "a", "i"), 3, Close.END)) == 5
 
 
 def test_calls_that_stand_alone() -> None:
@@ -93,7 +93,7 @@ def test_calls_of_nobody_known_count_for_no_app() -> None:
 
 def test_the_closing_of_an_interaction_without_calls_here_is_nobodys() -> None:
     accounting = Accounting()
-    accounting.closed(FinishedInteraction(InteractionKey("c", "a", "i"), 1.0, 1, Close.END))
+    accounting.closed(FinishedInteraction(InteractionKey("c", "a", "i"), 1, Close.END))
     assert accounting.apps == {}
 
 

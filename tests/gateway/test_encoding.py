@@ -21,11 +21,16 @@ from gateway.prepared_request import PreparedRequest
 from gateway.request import CallRequest
 from gateway.service import InferenceService, add_inference_to_server
 from gateway.tenants import CACHE_SCOPES, Tenants
-from gateway.throttling import Throttling
 from gateway.upstream.cluster import Cluster
 from serving.rpc.server import Server
 from serving.telemetry.traces import Traces
+from throttler.core.decider import Decider
+from throttler.core.expectations import Expectations
+from throttler.core.interactions import Interactions
 from throttler.core.profiles import Profiles
+from throttler.core.unlimited import Unlimited
+from throttler.store import LocalStore
+from throttler.throttler import Throttler
 
 SECRET = "a secret of the gateway's tests"
 LONG, SHORT = "x" * LONG_PROMPT, "x"
@@ -71,10 +76,14 @@ async def admission(tokenizer: HeldTokenizer) -> AsyncIterator[Admission]:
     )
     member = scheduler_pb2.Member(worker="a", address=f"127.0.0.1:{tokenizer.server.port}", model=model)
     cluster.members.hear(scheduler_pb2.ClusterState(members=[member]))
+    profiles = Profiles()
+    decider = Decider(Unlimited(), Interactions(SECRET, profiles), Expectations(profiles))
+    throttler = Throttler(decider, LocalStore(), lambda _: None)
     yield Admission(
         cluster=cluster,
         tenants=Tenants.load(""),
-        throttling=Throttling("none", Profiles(), SECRET, None, lambda _: None, 1),
+        throttler=throttler,
+        profiles=profiles,
         open_calls=OpenCallLimiter(per_client=100, total=1000),
         cache_scope=CACHE_SCOPES["user"],
     )

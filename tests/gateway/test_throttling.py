@@ -75,12 +75,16 @@ def test_under_overload_only_interactions_in_progress_go_on(stack: Stack) -> Non
         opened = list(stub.Generate(request_for(1, id="journey"), timeout=30))
         token = opened[0].accepted.interaction_token
         assert token
+        with pytest.raises(grpc.RpcError) as too_long:
+            list(stub.Generate(request_for(1_000_000, id="never begun"), timeout=30))
+        assert from_call(too_long.value).outcome is Outcome.REJECTED_TOO_LONG
         queued = [stub.Generate(request_for(2000), timeout=120) for _ in range(6)]
         eventually(lambda: any(line["models"] for line in gateway.logged("overload changed")), "overload")
         eventually(lambda: stack.requests() == 6, "all wait or run")
         error = refused(stub, request_for(1))
         assert "user_per_minute=1" in error.message
         refused(stub, request_for(1, id="journey of another", stage=1, token=token))
+        refused(stub, request_for(1, id="never begun", stage=1))
         protected = stub.Generate(request_for(1, id="journey", stage=1, token=token), timeout=120)
         eventually(lambda: stack.requests() == 7, "the protected call is let in")
         for call in queued:

@@ -2,33 +2,39 @@
 
 import asyncio
 import contextlib
+import itertools
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
-from redis.asyncio import Redis
-
 from serving.redis_access import open_redis
+from throttler.core.decider import Arrival, Decider, Permit
+from throttler.core.expectations import Expectations
+from throttler.core.interaction_tokens import InteractionKey, TokenClaim, TokenSigner
+from throttler.core.interactions import Interactions
 from throttler.core.leased_quota import LeasedQuota
 from throttler.core.oit import Oit
 from throttler.core.profiles import Profiles
 from throttler.core.quota import QuotaAccount
 from throttler.core.quota_ledger import QuotaLedger
-from throttler.core.throttle import Admitted, Caller
+from throttler.core.throttle import Caller
 from throttler.redis_store import RedisStore
-from throttler.store import Store, decide
+from throttler.store import Store
+from throttler.throttler import Throttler
 
+SECRET = "the secret of gateways that share limits"
+INTERACTIONS = itertools.count()
 PATIENCE = 60.0  # seconds; most tests are about limits: a busy machine is not a Redis that is away
 
 
 @dataclass
 class Gateway:
-    """One gateway's throttle and its store."""
+    """One gateway's throttler and its store."""
 
-    throttle: Oit
+    throttler: Throttler
+    decider: Decider
     store: Store
     leases: LeasedQuota
-    clock: Callable[[], float]
 
     async def admits(
         self,
@@ -39,13 +45,37 @@ class Gateway:
         protected: bool = False,
         overloaded: bool = True,
     ) -> bool:
-        caller = Caller(tenant, client, app)
-        decision = await decide(
-            self.throttle, self.store, self.clock, caller=caller, protected=protected, overloaded=overloaded
-        )
-        self.throttle.check_invariants()
+        """Whether a call is let in; `protected`: as one of an interaction that another gateway opened just now."""
+        arrival = Arrival(Caller(tenant, client, app), overloaded=overloaded)
+        if protected:
+            key = InteractionKey(client, app, f"i{next(INTERACTIONS)}")
+            arrival = arrival._replace(
+                interaction=key.id, token=TokenSigner(SECRET).sign(key, TokenClaim(time.time(), 1))
+            )
+        permit = await self.permit(arrival)
+        return permit is not None and (permit.protected or not protected)
+
+    async def permit(self, arrival: Arrival) -> Permit | None:
+        """What a call is given that ends at once; None: it is refused."""
+        decision = await self.throttler.decide(arrival)
+        if isinstance(decision, Permit):
+            self.throttler.ended(decision)
+        self.decider.check_invariants()
         self.leases.check_invariants()
-        return isinstance(decision, Admitted) and (decision.protected or not protected)
+        return decision if isinstance(decision, Permit) else None
+
+
+def gateway(
+    profiles: Profiles,
+    throttle: Oit,
+    expectations: Expectations,
+    store: Store,
+    leases: LeasedQuota,
+    clock: Callable[[], float],
+) -> Gateway:
+    """A gateway that decides by `throttle`."""
+    decider = Decider(throttle, Interactions(SECRET, profiles), expectations)
+    return Gateway(Throttler(decider, store, lambda _: None, clock), decider, store, leases)
 
 
 class MemoryStore:
@@ -98,12 +128,12 @@ def in_memory(count: int, profiles: Profiles, seconds: float, clock: Callable[[]
         leases = LeasedQuota(seconds)
         throttle = Oit(profiles, leases, seconds)
         stores.append(MemoryStore(ledger, f"g{number}", leases, throttle, clock))
-        gateways.append(Gateway(throttle, stores[-1], leases, clock))
+        gateways.append(gateway(profiles, throttle, Expectations(profiles), stores[-1], leases, clock))
         ledger.beat(f"g{number}", clock())
-    for gateway, store in zip(gateways, stores, strict=True):
+    for each, store in zip(gateways, stores, strict=True):
         store.peers = [peer for peer in stores if peer is not store]
-        gateway.leases.heard(ledger.beat(store._name, clock()), clock())
-        gateway.leases.restore(clock())
+        each.leases.heard(ledger.beat(store._name, clock()), clock())
+        each.leases.restore(clock())
     return gateways
 
 
@@ -119,22 +149,22 @@ async def on_redis(
     answer_seconds: float = PATIENCE,
 ) -> AsyncIterator[list[Gateway]]:
     """Gateways on a real Redis, each with its own connections, once all know of each other and of `others`."""
-    gateways, links, stores = list[Gateway](), list[Redis](), list[RedisStore]()
+    gateways, stores = list[Gateway](), list[RedisStore]()
     for _ in range(count):
-        leases, link = LeasedQuota(seconds), open_redis(url, "", "")
+        leases, expectations = LeasedQuota(seconds), Expectations(profiles)
         throttle = Oit(profiles, leases, seconds)
         store = RedisStore(
-            link,
+            open_redis(url, "", ""),
             leases,
             throttle.window,
+            expectations,
             window_seconds=seconds,
             beat_seconds=0.05,
             settle_seconds=settle,
             answer_seconds=answer_seconds,
         )
         stores.append(store)
-        links.append(link)
-        gateways.append(Gateway(throttle, store, leases, time.monotonic))
+        gateways.append(gateway(profiles, throttle, expectations, store, leases, time.monotonic))
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(store.run()) for store in stores]
         try:
@@ -145,8 +175,6 @@ async def on_redis(
         finally:
             for task in running:
                 task.cancel()
-            for link in links:
-                await link.aclose()
 
 
 async def until(condition: Callable[[], object], what: str) -> None:

@@ -99,7 +99,7 @@ def test_ends_when_told_and_its_token_is_worthless_then() -> None:
     g.admitted(KEY, token, 2.0)
     closed = g.finished(KEY, end=True, now=3.0)
     assert closed is not None
-    assert (closed.reason, closed.calls, closed.ended) == (Close.END, 2, 3.0)
+    assert (closed.reason, closed.calls) == (Close.END, 2)
     assert not g.continues(KEY, token, 3.0)
     assert g.admitted(KEY, token, 3.0) == 0
 
@@ -216,6 +216,18 @@ def test_closures_are_bounded_and_older_tokens_stay_worthless() -> None:
     assert g.continues(fresh, elsewhere.token(fresh), 16.0), "what opened later is none of those"
     assert g.expired(200.0) == []
     g.check_invariants()
+
+
+def test_of_interactions_that_closed_long_ago_no_token_says_more_than_its_microseconds() -> None:
+    g = gateway()
+    g.admitted(KEY, b"", 10.0000006)  # a token says 10.000001
+    token = g.token(KEY)
+    g.finished(KEY, end=True, now=10.0000006)
+    for number in range(MOST):
+        key = KEY._replace(id=f"later {number}")
+        g.admitted(key, b"", 10.0000006)
+        g.finished(key, end=True, now=10.0000006)
+    assert not g.continues(KEY, token, 11.0)
 
 
 def test_sweeping_looks_only_at_what_is_due() -> None:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tests.redis_server import RedisServer
 from tests.throttler.shared import Gateway, in_memory, on_redis, until
-from throttler.core.interaction_tokens import InteractionKey
-from throttler.core.interactions import Interactions
+from throttler.core.decider import Arrival
 from throttler.core.profiles import Profiles, RateLimits
+from throttler.core.throttle import Caller
 from throttler.lease_script import ACCOUNT
 
 Share = Callable[[int, Profiles, float], AbstractAsyncContextManager[list[Gateway]]]
@@ -97,20 +97,14 @@ async def test_protected_calls_have_one_cap_too(share: Share, count: int) -> Non
 async def test_a_token_replayed_at_every_gateway_gains_no_more_than_the_cap(share: Share) -> None:
     profiles = Profiles(limits=RateLimits(user_per_minute=10, app_per_minute=1_000_000, kappa=2, max_calls=30))
     async with share(4, profiles, LONG) as gateways:
-        known = [Interactions("cluster", profiles) for _ in gateways]
-        key = InteractionKey("u", "a", "endless")
-        known[0].admitted(key, b"", 0.0)
-        token = known[0].token(key)
-        known[0].finished(key, end=False, now=0.0)
-        protected = replayed = 0
-        for _ in range(30):  # 29 more calls at each of four gateways: max_calls starts anew at each
-            for gateway, interactions in zip(gateways, known, strict=True):
-                if interactions.continues(key, token, 1.0):
-                    replayed += 1
-                    protected += await gateway.admits(protected=True)
-                    interactions.admitted(key, token, 1.0)
-                    interactions.finished(key, end=False, now=1.0)
-        assert (replayed, protected) == (29 * 4, 20)
+        first = Arrival(Caller("t", "u", "a"), "endless", overloaded=True)
+        opened = await gateways[0].permit(first)
+        assert opened is not None
+        again, protected = first._replace(token=opened.token), 0
+        for _ in range(29):  # at each of four gateways, since max_calls starts anew at each
+            permits = [await gateway.permit(again) for gateway in gateways]
+            protected += sum(permit is not None and permit.protected for permit in permits)
+        assert protected == 20
 
 
 async def test_without_overload_nobody_waits_and_all_is_counted(share: Share) -> None:

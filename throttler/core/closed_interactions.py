@@ -9,9 +9,9 @@ MOST = 256  # remembered per client
 
 @dataclass(slots=True, eq=False)
 class _Client:
-    closed: dict[InteractionKey, tuple[float, int]] = field(
+    closed: dict[InteractionKey, TokenClaim] = field(
         default_factory=dict
-    )  # key -> opened, calls; oldest closure first
+    )  # key -> its last token's; oldest closure first
     floor: float = float("-inf")  # tokens of interactions opened until then prove nothing any more
     until: float = 0.0  # when all tokens of what is here are too old
 
@@ -26,23 +26,23 @@ class ClosedInteractions:
     def __init__(self) -> None:
         self._clients: dict[str, _Client] = {}  # the one whose last closure is longest ago first
 
-    def add(self, key: InteractionKey, opened: float, calls: int, until: float) -> None:
-        """`key` closed after `calls`; `until`: when its tokens are too old anyway. Never decreasing."""
+    def add(self, key: InteractionKey, last: TokenClaim, until: float) -> None:
+        """`key` closed, and its last token claims `last`; `until`: when that is too old anyway. Never decreasing."""
         client = self._clients[key.client] = self._clients.pop(key.client, _Client())
         client.closed.pop(key, None)
-        client.closed[key] = opened, calls
+        client.closed[key] = last
         client.until = until
         if len(client.closed) > MOST:
             oldest = next(iter(client.closed))
-            client.floor = max(client.floor, client.closed.pop(oldest)[0])
+            client.floor = max(client.floor, client.closed.pop(oldest).opened)
 
     def outlived_by(self, key: InteractionKey, claim: TokenClaim) -> bool:
         """Whether a token's claim is of an interaction that went on after what is known of its end."""
         client = self._clients.get(key.client)
         if client is None:
             return True
-        _, calls = client.closed.get(key, (0.0, -1))
-        return claim.opened > client.floor and claim.stage > calls
+        last = client.closed.get(key)
+        return claim.opened > client.floor and (last is None or claim.stage > last.stage)
 
     def forget(self, now: float) -> None:
         """Drop the clients whose last closure is out of date."""

@@ -28,6 +28,11 @@ class TokenClaim(NamedTuple):
     stage: int  # of the next call
 
 
+def to_microsecond(seconds: float) -> float:
+    """Return `seconds` as a claim can say it: to the microsecond."""
+    return round(seconds * MICROS) / MICROS
+
+
 class TokenSigner:
     """Makes and verifies tokens with one secret; raises ValueError when it is empty."""
 

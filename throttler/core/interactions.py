@@ -3,7 +3,8 @@
 An interaction opens with its first admitted call and closes on its last call, after `idle_ttl`, at `max_age`, after
 its app's `max_calls`, or when its client opens more than it may. Its clocks stop while a call is in flight: `opened`
 moves forward by the time spent so. A gateway that did not open it learns of it from its token; a token that is forged,
-or of another client, app, id or cluster, counts as none. Times are Unix seconds, since gateways compare them.
+or of another client, app, id or cluster, counts as none. Times are seconds of one clock that never goes back; those in
+tokens are Unix seconds, since gateways compare them.
 
 A token can be replayed at gateways that did not see what became of it. That gains protected calls, whose number per
 client and window is capped for all gateways together (`throttler.core.oit`).
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from throttler.core.closed_interactions import ClosedInteractions
-from throttler.core.interaction_tokens import InteractionKey, TokenClaim, TokenSigner
+from throttler.core.interaction_tokens import InteractionKey, TokenClaim, TokenSigner, to_microsecond
 from throttler.core.profiles import Profiles
 
 
@@ -35,7 +36,8 @@ class InteractionState:
 
     key: InteractionKey
     opened: float  # moves forward with the time spent in flight
-    calls: int = 0  # admitted, at any gateway
+    calls: int = 0  # admitted, at any gateway: the stage of the next one
+    withdrawn: int = 0  # of these
     in_flight: int = 0
     active: float = 0.0  # when the number in flight last became zero, or one
     ending: bool = False  # the caller ended it while other calls were in flight
@@ -46,7 +48,6 @@ class FinishedInteraction:
     """An interaction that is over."""
 
     key: InteractionKey
-    ended: float
     calls: int
     reason: Close
 
@@ -63,10 +64,15 @@ class Interactions:
         self._numbers = count()
         self._unreported: list[FinishedInteraction] = []  # found over by a call, before `expired` came by
         self._closures = ClosedInteractions()
+        self._unix_offset = 0.0  # Unix time less `now`
 
     def configure(self, profiles: Profiles) -> None:
         """Other limits from now on."""
         self._profiles = profiles
+
+    def synchronize(self, unix_offset: float) -> None:
+        """Take it that Unix time is `now + unix_offset`, in seconds; interactions that are known here do not notice."""
+        self._unix_offset = unix_offset
 
     def continues(self, key: InteractionKey, token: bytes, now: float) -> bool:
         """Whether a call that arrives now continues an interaction in progress; changes nothing."""
@@ -93,25 +99,25 @@ class Interactions:
 
     def token(self, key: InteractionKey) -> bytes:
         """The token for the next call of an interaction with a call in flight; raises KeyError without one."""
-        found = self._busy[key]
-        return self._signer.sign(key, TokenClaim(found.opened, found.calls))
+        return self._signer.sign(key, self._claim_for(self._busy[key]))
 
     def finished(self, key: InteractionKey, *, end: bool, now: float) -> FinishedInteraction | None:
         """An admitted call ended in any way; `end`: it was to be the last. Raises KeyError for a call not admitted."""
         found = self._busy[key]
-        found.in_flight -= 1
         found.ending = found.ending or end
-        if found.in_flight:
-            return None
-        del self._busy[key]
-        found.opened += max(now - found.active, 0.0)
-        found.active = now
-        if found.ending:
-            return self._close(found, Close.END, now)
-        if found.calls >= self._profiles.app(key.app).max_calls:
-            return self._close(found, Close.CALLS, now)
-        self._rest(found, now)
-        return None
+        return self._left(found, now)
+
+    def withdrawn(self, key: InteractionKey, stage: int, now: float) -> FinishedInteraction | None:
+        """An admitted call was refused after all: it is no call of the interaction, which without others never opened.
+
+        Raises KeyError for a call not admitted.
+        """
+        found = self._busy[key]
+        if stage == found.calls - 1:
+            found.calls = stage
+        else:  # a token already says what comes after it
+            found.withdrawn += 1
+        return self._left(found, now)
 
     def ended(self, key: InteractionKey, token: bytes, now: float) -> FinishedInteraction | None:
         """No further call will come; with calls in flight it closes with the last of them. Unknown ones are ignored."""
@@ -144,8 +150,26 @@ class Interactions:
                 assert key not in self._busy, f"{key}: both idle and busy"
                 assert found in due, f"{key}: would stay open for ever"
         for key, found in self._busy.items():
-            assert 0 < found.in_flight <= found.calls, f"{key}: {found.in_flight} of {found.calls} calls in flight"
+            calls = found.calls - found.withdrawn
+            assert 0 < found.in_flight <= calls, f"{key}: {found.in_flight} of {calls} calls in flight"
         self._closures.check_invariants()
+
+    def _left(self, found: InteractionState, now: float) -> FinishedInteraction | None:
+        """Note that a call is in flight no more."""
+        found.in_flight -= 1
+        if found.in_flight:
+            return None
+        del self._busy[found.key]
+        if found.calls == found.withdrawn:
+            return None
+        found.opened += max(now - found.active, 0.0)
+        found.active = now
+        if found.ending:
+            return self._close(found, Close.END, now)
+        if found.calls >= self._profiles.app(found.key.app).max_calls:
+            return self._close(found, Close.CALLS, now)
+        self._rest(found, now)
+        return None
 
     def _over(self, found: InteractionState, now: float) -> Close | None:
         if found.calls >= self._profiles.app(found.key.app).max_calls:
@@ -186,12 +210,18 @@ class Interactions:
         return found
 
     def _open(self, key: InteractionKey, token: bytes, now: float) -> InteractionState:
-        opened, calls = self._claim(key, token, now) or TokenClaim(now, 0)
-        return InteractionState(key, opened, calls)
+        claim = self._claim(key, token, now)
+        if claim is None:
+            return InteractionState(key, opened=now)
+        return InteractionState(key, claim.opened - self._unix_offset, claim.stage)
+
+    def _claim_for(self, found: InteractionState) -> TokenClaim:
+        """What a token for the interaction's next call says."""
+        return TokenClaim(to_microsecond(found.opened + self._unix_offset), found.calls)
 
     def _claim(self, key: InteractionKey, token: bytes, now: float) -> TokenClaim | None:
         claim = self._signer.verify(key, token) if token else None
-        if claim is None or now - claim.opened >= self._profiles.limits.max_age:
+        if claim is None or now + self._unix_offset - claim.opened >= self._profiles.limits.max_age:
             return None
         if claim.stage >= self._profiles.app(key.app).max_calls:
             return None
@@ -199,5 +229,5 @@ class Interactions:
 
     def _close(self, found: InteractionState, reason: Close, now: float) -> FinishedInteraction:
         # From then on max_age makes its tokens worthless everywhere.
-        self._closures.add(found.key, found.opened, found.calls, now + self._profiles.limits.max_age)
-        return FinishedInteraction(found.key, now, found.calls, reason)
+        self._closures.add(found.key, self._claim_for(found), now + self._profiles.limits.max_age)
+        return FinishedInteraction(found.key, found.calls, reason)

@@ -20,26 +20,12 @@ class Oit:
         self.window = SlidingWindow(seconds, quota)
         self._profiles = profiles
 
-    def lacks(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> QuotaAccount | None:
-        """See Throttle."""
-        if not overloaded:
-            return None
-        if protected:
-            cap = self._protected(caller.client)
-            if self.window.fits(cap, now):
-                return None
-            if self.window.may_grow(cap, now):
-                return cap
-        for account in (self._user(caller.client), self._app(caller)):
-            if not self.window.fits(account, now):
-                return account if self.window.may_grow(account, now) else None
-        return None
-
     def admit(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Decision:
         """See Throttle."""
-        user = self._user(caller.client)
+        user, app = limits = self._user(caller.client), self._app(caller)
+        if overloaded and (lacking := self._lacking(caller, limits, protected, now)):
+            return lacking
         user_wait = self.window.arrived(user, now)
-        app = self._app(caller)
         app_wait = 0.0 if user_wait else self.window.arrived(app, now)
         if protected:
             protected = not self.window.arrived(self._protected(caller.client), now)
@@ -64,6 +50,21 @@ class Oit:
     def check_invariants(self) -> None:
         """See Throttle."""
         self.window.check_invariants()
+
+    def _lacking(
+        self, caller: Caller, limits: tuple[QuotaAccount, QuotaAccount], protected: bool, now: float
+    ) -> QuotaAccount | None:
+        """The account by which the call would be refused now, if more of it may be had."""
+        if protected:
+            cap = self._protected(caller.client)
+            if self.window.fits(cap, now):
+                return None
+            if self.window.may_grow(cap, now):
+                return cap
+        for account in limits:
+            if not self.window.fits(account, now):
+                return account if self.window.may_grow(account, now) else None
+        return None
 
     def _user(self, client: str) -> QuotaAccount:
         return QuotaAccount("user:" + client, self._profiles.limits.user_per_minute)

@@ -18,16 +18,14 @@ class Rpm:
         self.window = FixedWindow(seconds, quota)
         self._profiles = profiles
 
-    def lacks(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> QuotaAccount | None:
-        """See Throttle; `overloaded` and `protected` change nothing."""
-        for account in self._accounts(caller):
-            if not self.window.fits(account, now):
-                return account if self.window.may_grow(account, now) else None
-        return None
-
     def admit(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Decision:
         """See Throttle; `overloaded` and `protected` change nothing."""
-        user, app = self._accounts(caller)
+        user, app = accounts = self._accounts(caller)
+        for account in accounts:
+            if not self.window.fits(account, now):
+                if self.window.may_grow(account, now):
+                    return account
+                break
         if wait := self.window.arrived(user, now):
             message = f"user {caller.client!r} is over user_per_minute={user.limit}; retry in {wait:.1f} s"
             return Rejected(Outcome.THROTTLED_USER, wait, message)

@@ -35,24 +35,20 @@ class Rejected:
     message: str
 
 
-Decision = Admitted | Rejected
+# An Account: nothing is decided or counted yet. The call would be refused, but more of this limit may be had from the
+# other gateways; when that has been asked for, the question is put again.
+Decision = Admitted | Rejected | QuotaAccount
 
 
 class Throttle(Protocol):
-    """Decides once per arriving call; `now` in seconds, never decreasing. Arguments as `admit` explains them."""
+    """Decides once per arriving call; `now` in seconds, never decreasing."""
 
     @property
     def window(self) -> Window:
         """Where its arrivals are counted."""
 
-    def lacks(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> QuotaAccount | None:
-        """The account by which `admit` would refuse now, while more of its limit may be had by asking; counts nothing.
-
-        None: there is nothing to wait for.
-        """
-
     def admit(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Decision:
-        """Count the arrival and decide.
+        """Decide, and count the arrival.
 
         `protected`: the call continues an interaction in progress. `overloaded`: the model's pool is.
         """

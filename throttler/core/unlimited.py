@@ -1,7 +1,7 @@
 """No throttle: the baseline `none`."""
 
 from throttler.core.profiles import Profiles
-from throttler.core.quota import LocalQuota, QuotaAccount
+from throttler.core.quota import LocalQuota
 from throttler.core.throttle import WINDOW_SECONDS, Admitted, Caller, Decision
 from throttler.core.windows import SlidingWindow
 
@@ -11,10 +11,6 @@ class Unlimited:
 
     def __init__(self) -> None:
         self.window = SlidingWindow(WINDOW_SECONDS, LocalQuota())
-
-    def lacks(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> QuotaAccount | None:
-        """See Throttle."""
-        return None
 
     def admit(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Decision:
         """See Throttle."""

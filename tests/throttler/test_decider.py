@@ -1,0 +1,326 @@
+"""The decision about a call against a naive model, with all limits to itself and by leases; and its clock."""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from statistics import median
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from fairlead.outcomes import Outcome
+from tests.throttler.test_throttles import NaiveOit
+from throttler.core.decider import Arrival, Decider, Permit
+from throttler.core.expectations import Expectations, ExpectationSubject
+from throttler.core.interaction_tokens import InteractionKey
+from throttler.core.interactions import FinishedInteraction, Interactions
+from throttler.core.leased_quota import LeasedQuota
+from throttler.core.oit import Oit
+from throttler.core.profiles import AppProfile, Expectation, Profiles, RateLimits
+from throttler.core.quota import LocalQuota, Quota, QuotaAccount
+from throttler.core.quota_ledger import QuotaLedger
+from throttler.core.throttle import Caller, Rejected
+
+LIMITS = RateLimits(user_per_minute=3, app_per_minute=5, kappa=2, max_calls=3, idle_ttl=20.0, max_age=50.0)
+PRIOR, REFERENCE = 100.0, 50.0
+PROFILES = Profiles(
+    limits=LIMITS,
+    apps={"x": AppProfile(per_minute=5, max_calls=3, expected=Expectation(input=PRIOR))},
+    reference_tokens=REFERENCE,
+)
+CALLERS = st.builds(Caller, st.just("t"), st.sampled_from(["t/u", "t/v"]), st.sampled_from("xy"))
+IDS = st.sampled_from(["", "i", "j"])
+KEY = InteractionKey("t/u", "x", "i")
+CALL = Arrival(Caller("t", "t/u", "x"), "i", overloaded=True)
+
+
+@dataclass
+class NaiveInteraction:
+    """One interaction, until it is over."""
+
+    opened: float
+    stage: int = 0  # of the next call
+    withdrawn: int = 0
+    in_flight: int = 0
+    since: float = 0.0  # when it last became idle or busy
+    ending: bool = False
+
+    def is_over(self, now: float) -> bool:
+        if self.in_flight:
+            return self.ending or self.stage >= 3
+        return self.stage >= 3 or now - self.since >= 20 or now - self.opened >= 50
+
+    def admit(self, now: float) -> int:
+        if not self.in_flight:
+            self.since = now
+        self.in_flight += 1
+        self.stage += 1
+        return self.stage - 1
+
+    def leave(self, now: float) -> None:
+        self.in_flight -= 1
+        if not self.in_flight:
+            self.opened += now - self.since
+            self.since = now
+
+
+class NaiveDecider:
+    """Keeps every arrival, every interaction that is not over and every call's tokens."""
+
+    def __init__(self) -> None:
+        self.oit = NaiveOit()
+        self.interactions: dict[InteractionKey, NaiveInteraction] = {}
+        self.closed: Counter[tuple[InteractionKey, int]] = Counter()
+        self.weights: dict[ExpectationSubject, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+
+    def decide(self, arrival: Arrival, now: int) -> Outcome | tuple[bool, int, float]:
+        key = InteractionKey(arrival.caller.client, arrival.caller.app, arrival.interaction)
+        known = self.interactions.get(key)
+        continues = known is not None and not known.is_over(now)
+        decision = self.oit.admit(arrival.caller, continues, arrival.overloaded, now)
+        if isinstance(decision, Outcome):
+            return decision
+        stage = 0
+        if arrival.interaction:
+            if known is None or not (continues or known.in_flight):
+                self.close(key)
+                known = self.interactions[key] = NaiveInteraction(now)
+            stage = known.admit(now)
+        return decision, stage, self.norm(arrival, stage)
+
+    def norm(self, arrival: Arrival, stage: int) -> float:
+        if not arrival.app_is_bound or arrival.caller.app != "x":
+            return 1.0
+        seen = self.weights[ExpectationSubject("t", "x", stage)]
+        learned = median([median(weights[-15:]) for weights in seen.values()]) if seen else PRIOR
+        return min(max(learned, PRIOR / 2), 2 * PRIOR) / REFERENCE
+
+    def ended(self, permit: Permit, needed: float | None, now: float) -> None:
+        arrival = permit.arrival
+        if needed is not None and arrival.app_is_bound:
+            self.weights[ExpectationSubject("t", arrival.caller.app, permit.stage)][arrival.caller.client].append(
+                needed
+            )
+        if permit.key is not None:
+            known = self.interactions[permit.key]
+            known.ending |= arrival.last
+            self.leave(permit.key, now)
+
+    def withdrawn(self, permit: Permit, now: float) -> None:
+        if permit.key is not None:
+            known = self.interactions[permit.key]
+            if permit.stage == known.stage - 1:
+                known.stage -= 1
+            else:
+                known.withdrawn += 1
+            self.leave(permit.key, now)
+
+    def end_interaction(self, key: InteractionKey, now: float) -> None:
+        known = self.interactions.get(key)
+        if known is not None and known.in_flight:
+            known.ending = True
+        elif known is not None and not known.is_over(now):
+            self.close(key)
+
+    def sweep(self, now: float) -> None:
+        for key, known in list(self.interactions.items()):
+            if not known.in_flight and known.is_over(now):
+                self.close(key)
+
+    def leave(self, key: InteractionKey, now: float) -> None:
+        known = self.interactions[key]
+        known.leave(now)
+        if known.in_flight:
+            return
+        if known.stage == known.withdrawn:
+            del self.interactions[key]
+        elif known.ending or known.stage >= 3:
+            self.close(key)
+
+    def close(self, key: InteractionKey) -> None:
+        known = self.interactions.pop(key, None)
+        if known is not None:
+            self.closed[key, known.stage] += 1
+
+
+class DeciderMachine(RuleBasedStateMachine):
+    """Random calls of few clients; each is settled once, or still in flight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1000
+        self.model = NaiveDecider()
+        self.permits: list[Permit] = []
+        self.tokens: dict[InteractionKey, bytes] = {}  # that clients were given
+        self.closed: Counter[tuple[InteractionKey, int]] = Counter()
+        self.oit = Oit(PROFILES, self.quota())
+        self.decider = Decider(self.oit, Interactions("s", PROFILES), Expectations(PROFILES))
+        self.decider.synchronize(1.7e9)
+
+    def quota(self) -> Quota:
+        return LocalQuota()
+
+    def ask(self, account: QuotaAccount) -> None:
+        raise AssertionError("there is nobody to ask")
+
+    def may_lack_protection(self, arrival: Arrival) -> bool:
+        return False
+
+    def tell(self, *closed: FinishedInteraction | None) -> None:
+        for each in closed:
+            if each is not None:
+                self.closed[each.key, each.calls] += 1
+
+    @rule(seconds=st.sampled_from([1, 5, 20, 50]))
+    def time_passes(self, seconds: int) -> None:
+        self.now += seconds
+
+    @rule(caller=CALLERS, interaction=IDS, last=st.booleans(), bound=st.booleans(), overloaded=st.booleans())
+    def arrives(self, caller: Caller, interaction: str, last: bool, bound: bool, overloaded: bool) -> None:
+        token = self.tokens.get(InteractionKey(caller.client, caller.app, interaction), b"")
+        arrival = Arrival(caller, interaction, token, last=last, app_is_bound=bound, overloaded=overloaded)
+        while isinstance(decision := self.decider.decide(arrival, self.now), QuotaAccount):
+            self.ask(decision)
+        expected = self.model.decide(arrival, self.now)
+        if isinstance(decision, Rejected):
+            assert decision.outcome is expected
+            assert 0 < decision.retry_after <= 60
+            return
+        assert isinstance(expected, tuple), "the model refuses it"
+        protected, *others = expected
+        assert [decision.stage, decision.norm] == others
+        assert decision.protected == protected or self.may_lack_protection(arrival)
+        assert bool(decision.token) == bool(interaction)
+        self.permits.append(decision)
+
+    @rule(client=st.sampled_from(["t/u", "t/v"]))
+    def refused(self, client: str) -> None:
+        self.decider.refused(client, self.now)
+        self.model.oit.refused(client, self.now)
+
+    @precondition(lambda self: self.permits)
+    @rule(data=st.data(), needed=st.none() | st.sampled_from([20.0, 80.0, 150.0, 500.0]))
+    def ends(self, data: st.DataObject, needed: float | None) -> None:
+        permit = self.permits.pop(data.draw(st.integers(0, len(self.permits) - 1)))
+        if permit.key is not None:
+            self.tokens[permit.key] = permit.token
+        tokens = None if needed is None else Expectation(input=needed)
+        self.tell(self.decider.ended(permit, tokens, self.now))
+        self.model.ended(permit, needed, self.now)
+
+    @precondition(lambda self: self.permits)
+    @rule(data=st.data())
+    def is_withdrawn(self, data: st.DataObject) -> None:
+        permit = self.permits.pop(data.draw(st.integers(0, len(self.permits) - 1)))
+        self.tell(self.decider.withdrawn(permit, self.now))
+        self.model.withdrawn(permit, self.now)
+
+    @rule(caller=CALLERS, interaction=st.sampled_from("ij"))
+    def is_over(self, caller: Caller, interaction: str) -> None:
+        key = InteractionKey(caller.client, caller.app, interaction)
+        self.tell(self.decider.end_interaction(key, self.tokens.get(key, b""), self.now))
+        self.model.end_interaction(key, self.now)
+
+    @rule()
+    def sweep(self) -> None:
+        self.tell(*self.decider.expired(self.now))
+        self.model.sweep(self.now)
+        assert self.closed == self.model.closed
+
+    @invariant()
+    def nothing_is_impossible(self) -> None:
+        self.decider.check_invariants()
+
+
+class LeasingMachine(DeciderMachine):
+    """The only one that shares limits by leases must decide the same."""
+
+    def quota(self) -> Quota:
+        self.leases, self.ledger = LeasedQuota(60.0), QuotaLedger(60.0)
+        self.leases.heard(self.ledger.beat("g", self.now), self.now)
+        self.leases.restore(self.now)
+        return self.leases
+
+    def ask(self, account: QuotaAccount, more: int = 1) -> None:
+        ask = self.leases.ask(account, self.oit.window.used(account.key, self.now), more, self.now)
+        self.leases.answered(ask, self.ledger.ask("g", ask, 1, self.now), self.now, self.now)
+
+    def may_lack_protection(self, arrival: Arrival) -> bool:
+        return not arrival.overloaded  # without overload no call waits for more of the cap
+
+    @rule()
+    def report(self) -> None:
+        for account in self.leases.take_due():
+            self.ask(account, more=0)
+
+    @invariant()
+    def leases_are_possible(self) -> None:
+        self.leases.check_invariants()
+        self.ledger.check_invariants()
+
+
+DeciderMachine.TestCase.settings = LeasingMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=40)
+TestDecider = DeciderMachine.TestCase
+TestLeasing = LeasingMachine.TestCase
+
+
+def decider(limits: RateLimits = LIMITS) -> Decider:
+    profiles = Profiles(limits=limits)
+    return Decider(Oit(profiles, LocalQuota()), Interactions("s", profiles), Expectations(profiles))
+
+
+def permit_of(decision: Permit | Rejected | QuotaAccount) -> Permit:
+    assert isinstance(decision, Permit)
+    return decision
+
+
+def test_a_call_that_is_withdrawn_opens_no_interaction_and_ends_none() -> None:
+    d = decider()
+    for now in range(3):
+        d.withdrawn(permit_of(d.decide(CALL._replace(last=True), now)), now)
+    assert isinstance(d.decide(CALL, 3.0), Rejected), "three arrivals were counted, and it continues nothing"
+    opened = permit_of(d.decide(CALL, 62.0))
+    assert opened.stage == 0
+    d.ended(opened, None, 62.0)
+    d.withdrawn(permit_of(d.decide(CALL._replace(last=True), 62.0)), 62.0)
+    again = permit_of(d.decide(CALL, 62.0))
+    assert (again.stage, again.protected) == (1, True)
+
+
+def test_the_token_of_a_call_outlives_no_end_though_an_earlier_call_was_withdrawn() -> None:
+    d = decider()
+    first, second = (permit_of(d.decide(CALL, 0.0)) for _ in range(2))
+    assert d.withdrawn(first, 1.0) is None
+    assert d.ended(second, None, 1.0) is None
+    closed = d.end_interaction(KEY, second.token, 2.0)
+    assert closed is not None
+    assert closed.key == KEY
+    assert not permit_of(d.decide(CALL._replace(token=second.token), 3.0)).protected
+
+
+def test_gateways_whose_clocks_began_at_other_times_read_each_others_tokens() -> None:
+    old, new = decider(), decider()
+    old.synchronize(1.7e9)  # since when both are up: 1,000,000 s and 10 s
+    new.synchronize(1.7e9 + 999_990)
+    opened = permit_of(old.decide(CALL, 1_000_000.0))
+    old.ended(opened, None, 1_000_001.0)
+    carried = CALL._replace(token=opened.token)
+    assert not permit_of(new.decide(carried, 10.0 + LIMITS.max_age)).protected
+    assert permit_of(new.decide(carried, 12.0)).protected
+
+
+@pytest.mark.parametrize("step", [-7200.0, 7200.0])
+def test_a_wall_clock_that_is_set_changes_no_limit_and_ends_no_interaction(step: float) -> None:
+    d = decider()
+    d.synchronize(1.7e9)
+    permit = permit_of(d.decide(CALL, 0.0))
+    d.ended(permit, None, 1.0)
+    d.synchronize(1.7e9 + step)
+    again = permit_of(d.decide(CALL._replace(token=permit.token), 2.0))
+    assert (again.stage, again.protected) == (1, True)
+    d.ended(again, None, 2.0)
+    assert d.expired(2.0) == []
+    other = CALL._replace(interaction="")
+    assert isinstance(d.decide(other, 2.0), Permit)
+    assert isinstance(d.decide(other, 2.0), Rejected), "the fourth call within a minute"
