@@ -1,1 +1,1 @@
-"""Throttling, as a library of the gateway: who is refused under overload, and which calls are protected."""
+"""Throttling, as a library: who is refused under overload, and which calls are protected."""
