@@ -25,9 +25,10 @@ from bench.token_trees import TokenTrees
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Fleet, WorkerIdentity
-from global_scheduler.core.policies import POLICIES, RoutePolicyConfig, RouteRequest
+from global_scheduler.core.policies import RoutePolicyConfig, RouteRequest
 from serving.blocks import BlockRun, pack_digests, unpack_digests
 from serving.cost import WeightedTokens
+from simulation.spec import GLOBAL_POLICIES
 
 BLOCK = 16
 SYSTEM = 4  # blocks
@@ -83,7 +84,7 @@ class Fairlead:
     """The scheduler's core under one policy."""
 
     def __init__(self, policy: str, workers: int, most_blocks: int) -> None:
-        made = POLICIES[policy](RoutePolicyConfig(QUANTUM, WeightedTokens()))
+        made = GLOBAL_POLICIES[policy](RoutePolicyConfig(QUANTUM, WeightedTokens()))
         self._dispatcher = Dispatcher(made, BlockIndex(most_blocks), Fleet(1e9))
         names = [f"w{number}" for number in range(workers)]
         identities = [WorkerIdentity(name, "1", f"{name}:1", {"m": ""}, BLOCK, 1 << 20, 32) for name in names]
@@ -228,7 +229,7 @@ def row(setting: Setting) -> list[str]:
     """Every policy, and the reference where it fits."""
     cells = [f"{setting.prompt:,}", f"{setting.workers:,}", f"{setting.indexed:,}"]
     medians = {}
-    for name in POLICIES:
+    for name in GLOBAL_POLICIES:
         times = setting.times(Fairlead(name, setting.workers, 2 * setting.indexed), wants_tokens=False)
         medians[name] = median(times)
         cells.append(cell(times))
@@ -251,7 +252,7 @@ def main() -> None:
     args = parser.parse_args()
     print(f"{processor()}; commit {commit()}")
     print("microseconds of CPU, medians: a decision / with what the worker says of the request afterwards\n")
-    titles = ["tokens", "workers", "blocks", *POLICIES, "paper's design", "times doubleq"]
+    titles = ["tokens", "workers", "blocks", *GLOBAL_POLICIES, "paper's design", "times doubleq"]
     titles += ["bytes per block", "paper's", "budget"]
     print("| " + " | ".join(titles) + " |")
     print("|---" * len(titles) + "|")

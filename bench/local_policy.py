@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.machine import describe
-from local_worker.core.policies import POLICIES, QueuePolicyConfig
+from local_worker.core.policies import QueuePolicyConfig
 from local_worker.core.request import Request
 from serving.cost import WeightedTokens
 from serving.sampling_params import SamplingParams
+from simulation.spec import LOCAL_POLICIES
 
 BLOCK = 16
 PROMPT_BLOCKS = 32
@@ -183,11 +184,11 @@ def main() -> None:
     args = parser.parse_args()
     print(describe("cpu"))
     print("microseconds per admitted request (select) / nanoseconds per decoded token (generated)\n")
-    print("| prefixes | waiting | clients | " + " | ".join(POLICIES) + " |")
-    print("|---|---|---|" + "---|" * len(POLICIES))
+    print("| prefixes | waiting | clients | " + " | ".join(LOCAL_POLICIES) + " |")
+    print("|---|---|---|" + "---|" * len(LOCAL_POLICIES))
     for setting in settings(args.waiting):
         cells = []
-        for name, make in POLICIES.items():
+        for name, make in LOCAL_POLICIES.items():
             if name == "lpm" and setting.waiting > SORTING_MOST:
                 cells.append("-")
                 continue

@@ -9,7 +9,7 @@ from cli.pool_options import scenario
 from fairlead.errors import InvalidRequest
 from serving.environment import ServiceName, variable
 from simulation.run import Scenario
-from simulation.spec import SERVED_POLICIES
+from simulation.spec import SERVED_POLICIES, SERVED_ROUTES
 from throttler.core.profiles import RateLimits
 from throttler.core.registry import THROTTLES
 
@@ -60,6 +60,8 @@ class Configuration:
         lines = [_setting(service, options) for service, options in by_service.items()]
         if self.policy not in SERVED_POLICIES:
             lines[0] = f"no worker has the policy {self.policy}: it exists in simulations alone"
+        if self.route not in SERVED_ROUTES:
+            lines[1] = f"no scheduler has the policy {self.route}: it exists in simulations alone"
         if throttle not in THROTTLES:
             lines.append(f"no gateway has the throttle {throttle}: it exists in simulations alone")
         return lines

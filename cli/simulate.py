@@ -15,10 +15,9 @@ from cli.sizing import Sizing, cost
 from cli.summary_report import summary_report
 from cli.summary_table import clients_table, summary_table
 from cli.writing import write
-from global_scheduler.core.policies import POLICIES as ROUTES
 from simulation.measures import received
 from simulation.run import Scenario, SimulationRun
-from simulation.spec import LOCAL_POLICIES
+from simulation.spec import GLOBAL_POLICIES, LOCAL_POLICIES
 from simulation.what_if import clients
 from simulation.what_if.front import ranked
 from simulation.what_if.summary import Summary
@@ -64,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _configurations(args: argparse.Namespace) -> dict[str, Configuration]:
     """By the names of their two policies, which is all that differs."""
-    pairs = product(policy_names("--policy", args.policy, LOCAL_POLICIES), policy_names("--route", args.route, ROUTES))
+    routes = policy_names("--route", args.route, GLOBAL_POLICIES)
+    pairs = product(policy_names("--policy", args.policy, LOCAL_POLICIES), routes)
     quanta, limits = (args.quantum_tokens, args.route_quantum_tokens), tuple(given_limits(args).items())
     return {f"{local} + {across}": Configuration(local, across, *quanta, limits) for local, across in pairs}
 

@@ -15,8 +15,7 @@ from cli.summary_report import summary_report
 from cli.summary_table import summary_table
 from cli.writing import write
 from fairlead.errors import InvalidRequest
-from global_scheduler.core.policies import POLICIES as ROUTES
-from simulation.spec import SERVED_POLICIES
+from simulation.spec import SERVED_POLICIES, SERVED_ROUTES
 from simulation.what_if.front import ranked
 from simulation.what_if.summary import Summary
 from throttler.core.profiles import RateLimits
@@ -38,7 +37,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="local policies to try, comma-separated (default: %(default)s)",
     )
     parser.add_argument(
-        "--route", help=f"global policies to try (default: {','.join(ROUTES)}; with one worker doubleq)"
+        "--route", help=f"global policies to try (default: {','.join(SERVED_ROUTES)}; with one worker doubleq)"
     )
     for option, symbol, quanta in (("", "Q^u", CLIENT_QUANTA), ("route-", "Q^w", WORKER_QUANTA)):
         tried = ",".join(map(str, quanta))
@@ -76,8 +75,8 @@ class Search:
     def __init__(self, args: argparse.Namespace) -> None:
         self._args = args
         self._policies = policy_names("--policy", args.policy, SERVED_POLICIES)
-        default = ",".join(ROUTES) if args.workers > 1 else "doubleq"
-        self._routes = policy_names("--route", args.route or default, ROUTES)
+        default = ",".join(SERVED_ROUTES) if args.workers > 1 else "doubleq"
+        self._routes = policy_names("--route", args.route or default, SERVED_ROUTES)
         self._limits = _limits(args)
         self._start = Configuration(self._policies[0], self._routes[0])
         self._start.scenario(args)  # what no worker would start with is refused before anything is simulated

@@ -89,7 +89,6 @@ class GatewayConfig:
     metrics: str = option("", "address of the Prometheus endpoint, host:port; default: none")
     trace_ratio: float = option(1.0, "part, 0 to 1, of the traces exported of those that are neither failed nor slow")
     slow_seconds: float = option(30.0, "a call that takes so many seconds has its trace exported in any case")
-    remembered_traces: int = option(1000, "newest interactions kept in memory for `fairlead trace`")
     log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))
 
     def __post_init__(self) -> None:
@@ -104,7 +103,7 @@ class GatewayConfig:
             "drain_seconds",
             "gateways",
         )
-        for name in (*positive, "request_seconds", "reader_seconds", "slow_seconds", "remembered_traces"):
+        for name in (*positive, "request_seconds", "reader_seconds", "slow_seconds"):
             require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
         require(
             (self.tls_certificate == "") == (self.tls_key == ""), "tls_certificate, tls_key: give both of them, or none"
@@ -138,7 +137,7 @@ class Gateway:
     def __init__(self, config: GatewayConfig, profiles: Profiles, tenants: Tenants) -> None:
         self._config = config
         keep = TailSampler(config.trace_ratio, config.slow_seconds)
-        self._traces = Traces(otlp_processor(os.environ), keep, config.remembered_traces)
+        self._traces = Traces(otlp_processor(os.environ), keep)
         self._metrics = Metrics(GATEWAY, config.metrics, os.environ)
         self._changed = asyncio.Event()
         self._cluster = Cluster(

@@ -31,6 +31,10 @@ log = logging.getLogger(__name__)
 MIN_SECRET = 16
 # Every stream here is endless: waiting longer for their ends would only delay the exit.
 STOP_SECONDS = 0.2
+# Workers report twenty times a second. ADR 12 says why silence and a missing step have bounds of their own.
+STALL_TIMEOUT = 5.0
+# A leader that died keeps the lead for so long; meanwhile gateways place requests by themselves.
+LEASE_SECONDS = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +48,10 @@ class SchedulerConfig:
         4096, "Q^w: service, in cost units, that a client may take from a worker before it must move on"
     )
     cost: str = option("weighted-tokens", "what service costs; as at the workers")
-    strict_paper: bool = option(False, "DoubleQ as printed: a prefix is followed however long the queue is there")
-    stall_timeout: float = option(5.0, "seconds without a report after which a worker counts as lost")
     step_timeout: float = option(30.0, "seconds without a step, with requests, after which a worker counts as absent")
     redis: str = option("", "URL of the Redis that holds the lease of several schedulers; default: this one is alone")
     redis_password: str = option("", "for Redis, if not in its URL")
     redis_ca: str = option("", "file of the authorities that Redis's TLS certificate is checked against")
-    lease_seconds: float = option(1.5, "seconds that a leader that died keeps the lead")
     max_index_blocks: int = option(1_000_000, "most blocks in the prefix index")
     internal_certificate: str = option("", "PEM file: with key and authority, mutual TLS between services")
     internal_key: str = option("", "PEM file: the internal certificate's key")
@@ -64,7 +65,7 @@ class SchedulerConfig:
         require(len(self.secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")
         check_listeners(self)
         cost_function(self.cost)
-        for name in ("quantum_tokens", "stall_timeout", "step_timeout", "lease_seconds", "max_index_blocks"):
+        for name in ("quantum_tokens", "step_timeout", "max_index_blocks"):
             require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
 
     @property
@@ -81,14 +82,14 @@ class SchedulerConfig:
             redis = open_redis(self.redis, self.redis_password, self.redis_ca)
         except ValueError as error:
             raise ConfigError(f"redis: {error}") from error
-        return LeaderLease(redis, holder=f"{socket.gethostname()}-{uuid.uuid4().hex}", seconds=self.lease_seconds)
+        return LeaderLease(redis, holder=f"{socket.gethostname()}-{uuid.uuid4().hex}", seconds=LEASE_SECONDS)
 
 
-def make_service(config: SchedulerConfig) -> SchedulerService:
-    """The scheduler as configured."""
+def make_service(config: SchedulerConfig, stall_timeout: float = STALL_TIMEOUT) -> SchedulerService:
+    """Return the scheduler as configured. A worker that is silent for `stall_timeout` seconds counts as lost."""
     cost = cost_function(config.cost)
-    policy = POLICIES[config.policy](RoutePolicyConfig(config.quantum_tokens, cost, config.strict_paper))
-    fleet = Fleet(config.stall_timeout, config.step_timeout)
+    policy = POLICIES[config.policy](RoutePolicyConfig(config.quantum_tokens, cost))
+    fleet = Fleet(stall_timeout, config.step_timeout)
     dispatcher = Dispatcher(policy, BlockIndex(config.max_index_blocks), fleet)
     return SchedulerService(dispatcher, config.leadership, cost_name(cost))
 

@@ -27,7 +27,7 @@ from local_worker.service import TokenizerService, WorkerService
 from local_worker.step_events import StepEvents
 from local_worker.worker_snapshot import WorkerSnapshot
 from serving.config import cost_function, load
-from serving.cost import cost_name, weight_thousandths
+from serving.cost import cost_name
 from serving.environment import ServiceName
 from serving.process import Serving, configure_logging, run
 from serving.rpc.server import Server
@@ -51,8 +51,6 @@ def make_batcher(config: WorkerConfig, model: ServedModel, limits: BatchLimits) 
             most_output_tokens=together
             if limits.admission is AdmissionMode.OPTIMISTIC
             else min(together, model.kv_tokens),
-            strict_paper=config.strict_paper,
-            least_weight=weight_thousandths(config.least_weight),
         )
     )
     cache = PrefixCache(model.kv_tokens // config.block_tokens, config.block_tokens)

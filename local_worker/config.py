@@ -7,7 +7,6 @@ from local_worker.core.device_sizes import check_sizes
 from local_worker.core.limits import AdmissionMode
 from local_worker.core.policies import POLICIES
 from serving.config import ConfigError, addresses, check_listeners, cost_function, option, require
-from serving.cost import MAX_WEIGHT
 from serving.model_name import BUILT_IN
 from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
 
@@ -22,7 +21,6 @@ POSITIVE = (
     "quantum_tokens",
     "threads",
     "max_waiting",
-    "max_waiting_per_client",
 )
 
 
@@ -70,16 +68,11 @@ class WorkerConfig:
         choices=tuple(AdmissionMode),
     )
     max_waiting: int = option(4096, "most requests in the queue")
-    max_waiting_per_client: int = option(1024, "most requests of one client in the queue")
     policy: str = option("dlpm", "the queue policy", choices=tuple(POLICIES))
-    strict_paper: bool = option(
-        False, "as printed: room is not charged; DLPM without interactions first, barriers, promotion"
-    )
     quantum_tokens: int = option(512, "Q^u: service that a refill grants, in cost units")
     cost: str = option(
         "weighted-tokens", "what service costs: weighted-tokens[:w_e,w_q], profiled, normalized[:alpha,beta,gamma]"
     )
-    least_weight: float = option(1.0, "the smallest weight (share x norm) for which the fairness bound is stated")
     internal_certificate: str = option("", "PEM file: with key and authority, mutual TLS between services")
     internal_key: str = option("", "PEM file: the internal certificate's key")
     internal_authority: str = option("", "PEM file: the authority of all internal certificates")
@@ -98,10 +91,6 @@ class WorkerConfig:
             value = getattr(self, name)
             require(value is None or value > 0, f"{name}: must be above 0, got {value}")
         require(self.fake_step_seconds >= 0, f"fake_step_seconds: must be 0 or more, got {self.fake_step_seconds}")
-        require(
-            0 < self.least_weight <= MAX_WEIGHT,
-            f"least_weight: must be above 0 and at most {MAX_WEIGHT}, got {self.least_weight}",
-        )
         try:
             check_sizes(
                 max_running=self.max_running,

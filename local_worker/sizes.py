@@ -4,6 +4,9 @@ from local_worker.config import WorkerConfig
 from local_worker.core.device_sizes import SIZES
 from local_worker.core.limits import AdmissionMode, BatchLimits
 
+# Requests. A full queue drops those of the client with most; this also bounds requests that are never dropped.
+MAX_WAITING_PER_CLIENT = 1024
+
 
 def max_running(config: WorkerConfig, device: str) -> int:
     """Return the largest number of requests in a batch on `device` ("cpu" or "cuda").
@@ -27,6 +30,6 @@ def limits(config: WorkerConfig, device: str, longest: int) -> BatchLimits:
         token_budget=config.token_budget or max(SIZES[device].token_budget, 2 * running),
         max_prompt_tokens=config.max_prompt_tokens or max(1, longest - config.block_tokens),
         max_waiting=config.max_waiting,
-        max_waiting_per_client=config.max_waiting_per_client,
+        max_waiting_per_client=MAX_WAITING_PER_CLIENT,
         admission=AdmissionMode(config.admission),
     )

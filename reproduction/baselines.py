@@ -2,11 +2,11 @@
 
 from global_scheduler.core.policies import Candidates
 from global_scheduler.core.policies.base import RouteRequest
-from global_scheduler.core.policies.preble import Preble
 from local_worker.core.policies.fcfs import Fcfs
-from local_worker.core.policies.lpm import Lpm
 from local_worker.core.policies.protocol import StepBudget
 from local_worker.core.request import Request
+from simulation.baselines.lpm import Lpm
+from simulation.baselines.preble import Preble
 
 MOST_SORTED = 128
 

@@ -4,12 +4,11 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from global_scheduler.core.policies import POLICIES as ROUTES
 from local_worker.core.limits import AdmissionMode
 from serving.cost import WEIGHT_ONE
 from simulation.call import SimulatedCall
 from simulation.prompts import PromptSegments, output_run
-from simulation.spec import ADMISSIONS, LOCAL_POLICIES, ClusterSpec, WorkerSpec
+from simulation.spec import ADMISSIONS, GLOBAL_POLICIES, LOCAL_POLICIES, ClusterSpec, WorkerSpec
 from simulation.workload import ClosedLoop
 from throttler.core.profiles import RateLimits
 
@@ -99,7 +98,7 @@ def draw_spec(rng: random.Random, load: RandomLoad) -> ClusterSpec:
     return ClusterSpec(
         workers=rng.choice(load.workers),
         worker=worker,
-        route=rng.choice(["doubleq", rng.choice(sorted(ROUTES))]),
+        route=rng.choice(["doubleq", rng.choice(sorted(GLOBAL_POLICIES))]),
         route_quantum_tokens=rng.choice([64, 2048]),
         route_strict_paper=rng.random() < 0.3,
         index_blocks=rng.choice([32, 10_000]),

@@ -11,9 +11,9 @@ from local_worker.core.device_sizes import SIZES, check_sizes
 from local_worker.core.limits import AdmissionMode as AdmissionMode
 from local_worker.core.limits import BatchLimits
 from local_worker.core.policies import POLICIES, QueuePolicy, QueuePolicyConfig
-from local_worker.core.policies.vtc_predict import VtcOracle
 from local_worker.core.prefix_cache import PrefixCache
 from serving.cost import Cost, parse_cost
+from simulation.baselines import QUEUE_BASELINES, ROUTE_BASELINES
 from simulation.decode_runs import RunBatcher
 from simulation.prompts import BLOCK_TOKENS, EOS
 from simulation.sliding_rpm import SlidingRpm
@@ -23,10 +23,9 @@ from throttler.core.quota import LocalQuota, Quota
 from throttler.core.registry import THROTTLES
 from throttler.core.throttle import Throttle
 
-SERVED_POLICIES = tuple(POLICIES)  # what real workers offer
-# The registries', and what only a simulation has: a policy that knows the future.
-LOCAL_POLICIES: Mapping[str, Callable[[QueuePolicyConfig], QueuePolicy]] = {**POLICIES, "vtc-oracle": VtcOracle}
-GLOBAL_POLICIES: Mapping[str, Callable[[RoutePolicyConfig], RoutePolicy]] = {**ROUTES}
+SERVED_POLICIES, SERVED_ROUTES = tuple(POLICIES), tuple(ROUTES)  # what real workers and schedulers offer
+LOCAL_POLICIES: Mapping[str, Callable[[QueuePolicyConfig], QueuePolicy]] = {**POLICIES, **QUEUE_BASELINES}
+GLOBAL_POLICIES: Mapping[str, Callable[[RoutePolicyConfig], RoutePolicy]] = {**ROUTES, **ROUTE_BASELINES}
 
 
 def _alone(make: Callable[[Profiles, Quota], Throttle], profiles: Profiles) -> Throttle:

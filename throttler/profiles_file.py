@@ -16,8 +16,8 @@ apps:
 
 Chats whose first message is the system message `public_system`, word for word, share its cached prefix across tenants.
 A request's weight is its tier's share times its norm. The norm is 1 unless the key alone says which app the request is
-of (a key of one app, or of none); it can fall to half of the smallest prior over the reference. The `least_weight` of
-workers must be no larger, or their fairness bounds are stated for other requests than they serve.
+of (a key of one app, or of none); it can fall to half of the smallest prior over the reference. A worker's fairness
+bound widens when a request comes whose weight is smaller than that of any before.
 """
 
 from dataclasses import fields

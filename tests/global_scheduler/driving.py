@@ -5,8 +5,9 @@ from typing import Any
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.dispatcher import Assignment, Dispatcher
 from global_scheduler.core.fleet import Fleet, Member, WorkerIdentity
-from global_scheduler.core.policies import POLICIES, RoutePolicyConfig, RouteRequest
+from global_scheduler.core.policies import RoutePolicyConfig, RouteRequest
 from serving.cost import WeightedTokens
+from simulation.spec import GLOBAL_POLICIES
 
 QUANTUM = 100
 CONFIG = RoutePolicyConfig(QUANTUM, WeightedTokens())
@@ -37,7 +38,7 @@ def request(name: str, **fields: Any) -> RouteRequest:
 def dispatcher(
     policy: str = "doubleq", workers: tuple[str, ...] = ("a", "b"), config: RoutePolicyConfig = CONFIG
 ) -> tuple[Dispatcher, list[Member]]:
-    made = Dispatcher(POLICIES[policy](config), BlockIndex(1000), Fleet(STALL))
+    made = Dispatcher(GLOBAL_POLICIES[policy](config), BlockIndex(1000), Fleet(STALL))
     return made, [made.attached(identity(worker), (), now=0) for worker in workers]
 
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from global_scheduler.core.fleet import WorkerLoad
-from global_scheduler.core.policies import POLICIES
 from serving.blocks import pack_digests, runs
+from simulation.spec import GLOBAL_POLICIES
 from tests.global_scheduler.driving import dispatcher, identity, placed, request
 
 WORKERS = ("a", "b", "c")
@@ -18,7 +18,7 @@ STEPS = st.lists(
 )
 
 
-@pytest.mark.parametrize("policy", sorted(POLICIES))
+@pytest.mark.parametrize("policy", sorted(GLOBAL_POLICIES))
 class TestEveryPolicy:
     def test_never_chooses_who_is_no_candidate(self, policy: str) -> None:
         made, (_, b) = dispatcher(policy, ("a", "b"))

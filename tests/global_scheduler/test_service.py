@@ -24,8 +24,8 @@ STALL = 2.0
 
 @pytest.fixture
 async def server() -> AsyncIterator[Server]:
-    config = SchedulerConfig(listen="127.0.0.1:0", secret=SECRET, stall_timeout=STALL)
-    scheduler = make_service(config)
+    config = SchedulerConfig(listen="127.0.0.1:0", secret=SECRET)
+    scheduler = make_service(config, stall_timeout=STALL)
     made = make_server(config, scheduler)
     await made.start()
     await made.set_ready(True)

@@ -3,9 +3,9 @@
 from global_scheduler.core.outstanding_table import OutstandingTable
 from global_scheduler.core.policies import Candidates
 from global_scheduler.core.policies.base import RoutePolicyConfig, RouteRequest
-from global_scheduler.core.policies.preble import Preble
 from reproduction.baselines import MOST_SORTED, PrebleFixed, SglangLpm
 from serving.cost import WeightedTokens
+from simulation.baselines.preble import Preble
 from tests.local_worker.core.test_policies import CONFIG, Driver
 
 CACHED = 16

@@ -94,3 +94,11 @@ def test_a_taken_port_is_one_line_and_status_2(module: str, option: str) -> None
     [line] = done.stderr.splitlines()
     assert line.startswith(f"configuration: {option}: cannot listen on {address}: ")
     assert "address already in use" in line.lower()
+
+
+@pytest.mark.parametrize(("module", "policy"), [("local_worker", "lpm"), ("global_scheduler", "preble")])
+def test_baselines_without_a_bound_are_not_offered(
+    module: str, policy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert MAINS[module](["--policy", policy]) == 2
+    assert "--policy: must be one of d" in capsys.readouterr().err

@@ -1,4 +1,8 @@
-"""Global policies by name."""
+"""Global policies by the name that configuration gives them.
+
+`doubleq` and `per-client-round-robin` have a bound; the other two are the usual ways to balance load. `fairlead demo`
+runs `round-robin` and `per-client-round-robin` as the systems that DoubleQ is compared with.
+"""
 
 from collections.abc import Callable, Mapping
 
@@ -6,7 +10,6 @@ from global_scheduler.core.policies.base import Candidates, RoutePolicy, RoutePo
 from global_scheduler.core.policies.doubleq import DoubleQ
 from global_scheduler.core.policies.least_loaded import LeastLoaded
 from global_scheduler.core.policies.per_client_round_robin import PerClientRoundRobin
-from global_scheduler.core.policies.preble import Preble
 from global_scheduler.core.policies.round_robin import RoundRobin
 
 POLICIES: Mapping[str, Callable[[RoutePolicyConfig], RoutePolicy]] = {
@@ -14,7 +17,6 @@ POLICIES: Mapping[str, Callable[[RoutePolicyConfig], RoutePolicy]] = {
     "round-robin": RoundRobin,
     "per-client-round-robin": PerClientRoundRobin,
     "least-loaded": LeastLoaded,
-    "preble": Preble,
 }
 
 __all__ = ["POLICIES", "Candidates", "RoutePolicy", "RoutePolicyConfig", "RouteRequest"]

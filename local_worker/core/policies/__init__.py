@@ -1,26 +1,22 @@
-"""The queue policies, by the names used in the configuration."""
+"""The queue policies by the names used in the configuration: those with a bound, and `fcfs`, the usual baseline.
+
+`fairlead demo` runs `fcfs` and `vtc` as the systems that DLPM is compared with. Policies of the literature without a
+bound are in simulation.baselines.
+"""
 
 from collections.abc import Callable
 
 from local_worker.core.policies.dlpm import Dlpm
 from local_worker.core.policies.drr import Drr
 from local_worker.core.policies.fcfs import Fcfs
-from local_worker.core.policies.lcf import Lcf
-from local_worker.core.policies.lpm import Lpm
 from local_worker.core.policies.protocol import QueuePolicy, QueuePolicyConfig, StepBudget
 from local_worker.core.policies.vtc import Vtc
-from local_worker.core.policies.vtc_predict import VtcPredict
-from local_worker.core.policies.wsc import Wsc
 
 POLICIES: dict[str, Callable[[QueuePolicyConfig], QueuePolicy]] = {
     "dlpm": Dlpm,
     "drr": Drr,
     "fcfs": Fcfs,
-    "lcf": Lcf,
-    "lpm": Lpm,
     "vtc": Vtc,
-    "vtc-predict": VtcPredict,
-    "wsc": Wsc,
 }
 
 __all__ = ["POLICIES", "QueuePolicy", "QueuePolicyConfig", "StepBudget"]

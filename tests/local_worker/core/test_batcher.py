@@ -15,11 +15,11 @@ from local_worker.core.batch import CompletedStep, Slice, StepResult
 from local_worker.core.batcher import Batcher
 from local_worker.core.limits import AdmissionMode
 from local_worker.core.plan import Plan
-from local_worker.core.policies import POLICIES
 from local_worker.core.request import Request
 from serving.bounded_client_map import MOST_IDLE
 from serving.cost import COSTS, MICRO, Cost
 from serving.sampling_params import SamplingParams
+from simulation.spec import LOCAL_POLICIES
 from tests.local_worker.core.device import EOS, Device, lone_output
 from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request
 
@@ -471,7 +471,7 @@ def test_the_printed_bound_is_false_under_optimistic_admission_and_the_wider_one
     assert lead <= batcher.policy.bound_micro
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", LOCAL_POLICIES)
 def test_a_step_takes_in_no_more_than_it_can_compute_and_siblings_find_the_prefix(name: str) -> None:
     """Twelve requests arrive at once with a prefix as long as a step: one computes it, the others read it."""
     batcher = make_batcher(pages=PAGES, max_running=12, token_budget=16, policy=name)
@@ -485,7 +485,7 @@ def test_a_step_takes_in_no_more_than_it_can_compute_and_siblings_find_the_prefi
     assert (batcher.ledger.prompt_tokens, batcher.ledger.cached_tokens) == (12 * 17, 11 * 16)
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", LOCAL_POLICIES)
 def test_preemption_charges_service_once_and_accounts_recomputed_work_apart(name: str) -> None:
     batcher = make_batcher(pages=PAGES, max_running=6, policy=name, admission=AdmissionMode.OPTIMISTIC)
     requests = [
@@ -539,7 +539,7 @@ def test_a_flood_does_not_delay_a_light_user_by_more_than_the_bound_and_fcfs_doe
     flood = [("a", 1, 10, 10, 0)] * 60
     light = [("b", 2, 10, 10, 1)] * 10
     finished: dict[str, int] = {}
-    for name in POLICIES:
+    for name in LOCAL_POLICIES:
         rows = histories(tight(name), [*flood, *light])
         finished[name] = next(i for i, row in enumerate(rows) if row["b"][0] == rows[-1]["b"][0])
     assert finished["dlpm"] < finished["fcfs"] / 2

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from local_worker.core.policies import POLICIES, QueuePolicy, QueuePolicyConfig
+from local_worker.core.policies import QueuePolicy, QueuePolicyConfig
 from local_worker.core.policies.dlpm import MAX_BYPASS, MAX_PASSED
 from local_worker.core.policies.drr import Drr
-from local_worker.core.policies.vtc_predict import VtcOracle
 from local_worker.core.request import Request
 from serving.bounded_client_map import MOST_IDLE
 from serving.cost import MICRO, Normalized, WeightedTokens
 from serving.sampling_params import SamplingParams
+from simulation.spec import LOCAL_POLICIES
 from tests.local_worker.core.models import (
     Item,
     NaiveDlpm,
@@ -88,7 +88,6 @@ RETRACT = st.tuples(st.just("preempt"))
 WITHDRAW = st.tuples(st.just("withdraw"), st.integers(0, 5))
 HISTORY = st.lists(st.one_of(ARRIVE, ARRIVE, SELECT, GENERATE, FINISH, WITHDRAW), max_size=50)
 WITH_RETRACTION = st.lists(st.one_of(ARRIVE, ARRIVE, SELECT, GENERATE, FINISH, WITHDRAW, RETRACT), max_size=50)
-ALL = {**POLICIES, "vtc-oracle": VtcOracle}
 COUNTERS = ("vtc", "vtc-predict", "vtc-oracle", "wsc", "lcf")  # their balances are the better the lower
 
 
@@ -173,13 +172,13 @@ def play(driver: Driver, history: list[tuple[Any, ...]], heard: Callable[[str, A
         driver.check()
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", LOCAL_POLICIES)
 @settings(max_examples=150, deadline=None)
 @given(history=WITH_RETRACTION)
 def test_conformance_nothing_is_lost_and_the_withdrawn_are_not_served(
     name: str, history: list[tuple[Any, ...]]
 ) -> None:
-    driver = Driver(ALL[name](CONFIG))
+    driver = Driver(LOCAL_POLICIES[name](CONFIG))
     withdrawn: list[Request] = []
     play(driver, history, lambda what, value: withdrawn.append(value) if what == "withdrawn" else None)
     driver.select(10**6)
@@ -189,10 +188,10 @@ def test_conformance_nothing_is_lost_and_the_withdrawn_are_not_served(
     assert not set(driver.running) & set(withdrawn)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", LOCAL_POLICIES)
 @pytest.mark.parametrize("in_interaction", [False, True], ids=["plain", "in an interaction"])
 def test_conformance_a_preempted_request_is_back_in_the_place_of_its_arrival(name: str, in_interaction: bool) -> None:
-    driver = Driver(ALL[name](CONFIG))
+    driver = Driver(LOCAL_POLICIES[name](CONFIG))
     for _ in range(3):
         driver.arrive("a", 0, 4, in_interaction=in_interaction)
     first, second = driver.select(8)
@@ -202,24 +201,24 @@ def test_conformance_a_preempted_request_is_back_in_the_place_of_its_arrival(nam
     assert [request.arrival for request in driver.select(12)] == [0, 1, 2]
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", LOCAL_POLICIES)
 @settings(max_examples=100, deadline=None)
 @given(history=WITH_RETRACTION)
 def test_conformance_an_empty_batch_takes_something_that_fits(name: str, history: list[tuple[Any, ...]]) -> None:
-    driver = Driver(ALL[name](CONFIG))
+    driver = Driver(LOCAL_POLICIES[name](CONFIG))
     play(driver, history, lambda *_: None)
     if driver.waiting:
         largest = max(len(request.tokens) for request in driver.waiting)
         assert driver.select(largest), "a step that could serve somebody serves somebody"
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", LOCAL_POLICIES)
 @settings(max_examples=100, deadline=None)
 @given(history=WITH_RETRACTION, most_idle=st.integers(1, 2))
 def test_conformance_of_idle_clients_a_bounded_number_is_kept_and_a_forgotten_one_gains_nothing(
     name: str, history: list[tuple[Any, ...]], most_idle: int
 ) -> None:
-    driver = Driver(ALL[name](replace(CONFIG, most_idle=most_idle)))
+    driver = Driver(LOCAL_POLICIES[name](replace(CONFIG, most_idle=most_idle)))
     better = operator.lt if name in COUNTERS else operator.gt
     left: dict[str, int] = {}  # balances of clients when their last requests were gone
 
@@ -246,7 +245,7 @@ def debtors(driver: Driver) -> int:
 
 @pytest.mark.parametrize("name", ["vtc", "wsc", "lcf"])
 def test_the_highest_forgotten_counter_holds_for_clients_without_an_account(name: str) -> None:
-    driver = Driver(ALL[name](replace(CONFIG, most_idle=1)))
+    driver = Driver(LOCAL_POLICIES[name](replace(CONFIG, most_idle=1)))
     served = driver.arrive("a", 0, 20)
     driver.arrive("b", 0, 20)
     assert driver.select(20) == [served]
@@ -260,9 +259,10 @@ def test_the_highest_forgotten_counter_holds_for_clients_without_an_account(name
 
 
 # The other two have no accounts.
-@pytest.mark.parametrize("name", sorted({*POLICIES} - {"fcfs", "lpm"}))
+@pytest.mark.parametrize("name", sorted({*LOCAL_POLICIES} - {"fcfs", "lpm"}))
 def test_conformance_a_worker_remembers_the_latest_of_clients_that_called_once(name: str) -> None:
-    policy, room, sampling = POLICIES[name](replace(CONFIG, most_idle=1_000)), Room(), SamplingParams(max_tokens=1)
+    policy = LOCAL_POLICIES[name](replace(CONFIG, most_idle=1_000))
+    room, sampling = Room(), SamplingParams(max_tokens=1)
     for number in range(1_500):
         request = Request(
             id=str(number),
@@ -306,7 +306,7 @@ def item(room: Room, request: Request) -> Item:
 @settings(max_examples=400, deadline=None)
 @given(history=HISTORY)
 def test_dlpm_is_algorithm_1(history: list[tuple[Any, ...]]) -> None:
-    policy = POLICIES["dlpm"](CONFIG)
+    policy = LOCAL_POLICIES["dlpm"](CONFIG)
     driver, model = Driver(policy), NaiveDlpm()
 
     def heard(what: str, value: Any) -> None:
@@ -352,7 +352,7 @@ ROUNDS_FOR_DEBTORS: list[tuple[Any, ...]] = [
 @given(history=HISTORY)
 @example(ROUNDS_FOR_DEBTORS)
 def test_each_policy_is_its_pseudo_code(name: str, history: list[tuple[Any, ...]]) -> None:
-    policy = ALL[name](CONFIG)
+    policy = LOCAL_POLICIES[name](CONFIG)
     driver, model = Driver(policy), MODELS[name]()
 
     def heard(what: str, value: Any) -> None:
@@ -386,25 +386,25 @@ def room_for(tokens: int) -> Callable[[Item], bool]:
 
 
 def test_lpm_takes_the_longest_match_first() -> None:
-    driver = Driver(POLICIES["lpm"](CONFIG))
+    driver = Driver(LOCAL_POLICIES["lpm"](CONFIG))
     requests = [driver.arrive("a", cached, 3) for cached in (0, 8, 4)]
     assert driver.select(1000) == [requests[1], requests[2], requests[0]]
 
 
 def test_dlpm_serves_interactions_in_progress_first() -> None:
-    driver = Driver(POLICIES["dlpm"](CONFIG))
+    driver = Driver(LOCAL_POLICIES["dlpm"](CONFIG))
     cached, continuing = driver.arrive("a", 8, 3), driver.arrive("a", 0, 3, in_interaction=True)
     assert driver.select(1000) == [continuing, cached]
 
 
 def test_wsc_serves_interactions_in_progress_first() -> None:
-    driver = Driver(ALL["wsc"](CONFIG))
+    driver = Driver(LOCAL_POLICIES["wsc"](CONFIG))
     plain, continuing = driver.arrive("a", 0, 3), driver.arrive("b", 0, 3, in_interaction=True)
     assert driver.select(1000) == [continuing, plain]
 
 
 def test_dlpm_lets_a_large_request_be_passed_a_bounded_number_of_times() -> None:
-    driver = Driver(POLICIES["dlpm"](CONFIG))
+    driver = Driver(LOCAL_POLICIES["dlpm"](CONFIG))
     large = driver.arrive("a", 0, 20)
     passed = 0
     while large in driver.waiting and passed < 1000:
@@ -432,14 +432,14 @@ def cold_admissions(driver: Driver, cold: list[Request], steps: int) -> list[int
 
 
 def test_dlpm_promotes_a_clients_earliest_request_when_its_own_admissions_passed_it_over() -> None:
-    driver = Driver(ALL["dlpm"](CONFIG))
+    driver = Driver(LOCAL_POLICIES["dlpm"](CONFIG))
     cold = [driver.arrive("a", 0, 4) for _ in range(3)]
     every = MAX_PASSED + 1
     assert cold_admissions(driver, cold, 3 * every) == [every - 1, 2 * every - 1, 3 * every - 1], "then counts anew"
 
 
 def test_dlpm_counts_anew_when_the_earliest_request_is_withdrawn() -> None:
-    driver = Driver(ALL["dlpm"](CONFIG))
+    driver = Driver(LOCAL_POLICIES["dlpm"](CONFIG))
     cold = [driver.arrive("a", 0, 4) for _ in range(2)]
     assert cold_admissions(driver, cold, MAX_PASSED) == []
     driver.waiting.remove(cold[0])
@@ -448,7 +448,7 @@ def test_dlpm_counts_anew_when_the_earliest_request_is_withdrawn() -> None:
 
 
 def test_strict_paper_promotes_no_request() -> None:
-    driver = Driver(ALL["dlpm"](replace(CONFIG, strict_paper=True)))
+    driver = Driver(LOCAL_POLICIES["dlpm"](replace(CONFIG, strict_paper=True)))
     assert cold_admissions(driver, [driver.arrive("a", 0, 4)], 3 * MAX_PASSED) == []
 
 
@@ -468,7 +468,7 @@ def bar(driver: Driver) -> Request:
 
 
 def test_a_barrier_is_charged_once_when_it_is_raised() -> None:
-    driver = Driver(ALL["dlpm"](ROOMY))
+    driver = Driver(LOCAL_POLICIES["dlpm"](ROOMY))
     large = bar(driver)
     assert driver.policy.balance("b") == CREDIT - LARGE * MICRO
     assert driver.select(LARGE - 1) == [], "nobody passes a barrier"
@@ -477,7 +477,7 @@ def test_a_barrier_is_charged_once_when_it_is_raised() -> None:
 
 
 def test_a_cancelled_barrier_keeps_its_charge_and_stops_blocking() -> None:
-    driver = Driver(ALL["dlpm"](ROOMY))
+    driver = Driver(LOCAL_POLICIES["dlpm"](ROOMY))
     large = bar(driver)
     driver.waiting.remove(large)
     driver.policy.withdrawn(large)
@@ -486,7 +486,7 @@ def test_a_cancelled_barrier_keeps_its_charge_and_stops_blocking() -> None:
 
 
 def test_a_client_raises_one_barrier_per_round() -> None:
-    driver = Driver(ALL["dlpm"](ROOMY))
+    driver = Driver(LOCAL_POLICIES["dlpm"](ROOMY))
     for _ in range(2):
         large = bar(driver)
         assert driver.policy.balance("b") == CREDIT - LARGE * MICRO
@@ -495,7 +495,7 @@ def test_a_client_raises_one_barrier_per_round() -> None:
 
 
 def test_strict_paper_has_no_barriers_and_no_priority_for_interactions() -> None:
-    driver = Driver(ALL["dlpm"](replace(ROOMY, strict_paper=True)))
+    driver = Driver(LOCAL_POLICIES["dlpm"](replace(ROOMY, strict_paper=True)))
     large = bar(driver)
     assert driver.policy.balance("b") == CREDIT
     assert large in driver.waiting
@@ -506,21 +506,21 @@ def test_strict_paper_has_no_barriers_and_no_priority_for_interactions() -> None
 @pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize(("name", "sign"), [("dlpm", -1), ("drr", -1), ("vtc", 1), ("wsc", 1)])
 def test_room_is_charged_at_admission_except_under_strict_paper(name: str, sign: int, strict: bool) -> None:
-    driver = Driver(ALL[name](replace(ROOMY, strict_paper=strict)))
+    driver = Driver(LOCAL_POLICIES[name](replace(ROOMY, strict_paper=strict)))
     driver.arrive("a", 0, 4, beyond=7)
     driver.select(4)
     charged = driver.policy.balance("a") - (CREDIT if sign < 0 else 0)
     assert charged == sign * (4 + (0 if strict else 7 * (1 if name == "wsc" else 2))) * MICRO
 
 
-@pytest.mark.parametrize("name", sorted(POLICIES))
+@pytest.mark.parametrize("name", sorted(LOCAL_POLICIES))
 def test_a_bound_holds_for_the_smallest_weight_that_was_seen(name: str) -> None:
-    driver = Driver(ALL[name](CONFIG))
+    driver = Driver(LOCAL_POLICIES[name](CONFIG))
     driver.arrive("a", 0, 4)
     before = driver.policy.bound_micro
     driver.arrive("b", 0, 4, weight=100)
     driver.arrive("c", 0, 4, weight=900)
-    expected = ALL[name](replace(CONFIG, least_weight=100)).bound_micro
+    expected = LOCAL_POLICIES[name](replace(CONFIG, least_weight=100)).bound_micro
     assert driver.policy.bound_micro == expected
     assert before is None or (expected is not None and expected > before)
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from local_worker.core.policies import POLICIES
 from serving.cost import MICRO
 from serving.sampling_params import SamplingParams
+from simulation.spec import LOCAL_POLICIES
 from tests.local_worker.core.test_batcher import PAGES, REQUESTS, histories, serve_step, tight
 from tests.local_worker.engine.driving import BLOCK, make_request
 
@@ -32,7 +32,7 @@ def test_counters_of_backlogged_clients_stay_within_u(arrivals: list[tuple[str, 
     assert max(spreads) <= bound // 2
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", LOCAL_POLICIES)
 def test_no_work_conserving_policy_does_better_than_half_of_vtcs_bound(name: str) -> None:
     """VTC Theorem 4.8, its construction: an output as long as the memory, and two clients that wait meanwhile."""
     batcher = tight(name)

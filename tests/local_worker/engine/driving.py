@@ -9,13 +9,14 @@ from local_worker.core.batch import Batch, Engine, PendingStep
 from local_worker.core.batcher import Batcher
 from local_worker.core.limits import AdmissionMode, BatchLimits
 from local_worker.core.plan import Plan
-from local_worker.core.policies import POLICIES, QueuePolicyConfig
+from local_worker.core.policies import QueuePolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
 from serving.blocks import chain, unpack_digests
 from serving.bounded_client_map import MOST_IDLE
 from serving.cost import WEIGHT_ONE, Cost, WeightedTokens
 from serving.sampling_params import SamplingParams
+from simulation.spec import LOCAL_POLICIES
 
 BLOCK = 4
 SEED = 7
@@ -57,7 +58,7 @@ def make_batcher(
         max_waiting_per_client=1000,
         admission=admission,
     )
-    return Batcher(POLICIES[policy](config), PrefixCache(pages, BLOCK), cost, limits, eos)
+    return Batcher(LOCAL_POLICIES[policy](config), PrefixCache(pages, BLOCK), cost, limits, eos)
 
 
 def make_request(
