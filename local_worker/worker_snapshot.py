@@ -12,7 +12,7 @@ from serving.bounded_client_map import MOST_IDLE, BoundedClientMap
 
 # Time for which a worker whose steps keep failing reports itself as draining. Requests after that time show whether it
 # has recovered.
-REST_SECONDS = 5.0
+BACKOFF_SECONDS = 5.0
 
 
 class WorkerSnapshot:
@@ -26,17 +26,17 @@ class WorkerSnapshot:
         self,
         hello: scheduler_pb2.Hello,
         stepping_since: Callable[[], float | None] = lambda: None,
-        rest_seconds: float = REST_SECONDS,
+        backoff_seconds: float = BACKOFF_SECONDS,
         most_idle: int = MOST_IDLE,
     ) -> None:
         self._stepping_since = stepping_since
-        self._rest_seconds = rest_seconds
+        self._backoff_seconds = backoff_seconds
         self.draining = False
         self.services: BoundedClientMap[str, ClientAccountReport] = BoundedClientMap(most_idle)
         self._hello = hello
         self._load = EngineLoad()
         self._oldest: float | None = None
-        self._rests_until = 0.0
+        self._draining_until = 0.0
         self._delivered_at = 0.0
         self._cached: dict[int, int] = {}  # digest of each cached block -> that of its parent; parents first
         self._requests: dict[tuple[str, int], AttemptAccepted] = {}  # waiting and running attempts
@@ -44,7 +44,7 @@ class WorkerSnapshot:
     def deliver(self, out: StepEvents) -> None:
         """Apply the events of one turn of the engine loop."""
         self._oldest = out.oldest_queued_at
-        self._rests_until = 0.0 if out.healthy else time.monotonic() + self._rest_seconds
+        self._draining_until = 0.0 if out.healthy else time.monotonic() + self._backoff_seconds
         for service in out.services:
             self._serve(service)
         self._load = out.load
@@ -79,7 +79,7 @@ class WorkerSnapshot:
         """Return the current load of the worker, without the clients' accounts."""
         load = scheduler_pb2.Load(**self._load._asdict())
         now = time.monotonic()
-        load.draining = self.draining or now < self._rests_until
+        load.draining = self.draining or now < self._draining_until
         load.queue_seconds = 0.0 if self._oldest is None else now - self._oldest
         load.stalled_seconds = now - self._delivered_at if load.running or load.waiting else 0.0
         # If the first step never ends, no event of its requests has been delivered: the step's start counts.

@@ -20,7 +20,7 @@ WAIT = 30
 
 
 class Listener(scheduler_pb2_grpc.SchedulerServicer):
-    """A scheduler that only listens."""
+    """A scheduler that only records reports."""
 
     def __init__(self) -> None:
         self.reports: asyncio.Queue[scheduler_pb2.WorkerReport] = asyncio.Queue()
@@ -40,7 +40,7 @@ class Listener(scheduler_pb2_grpc.SchedulerServicer):
             self.reports.put_nowait(report)
 
     async def load(self, wanted: Callable[[scheduler_pb2.Load], bool]) -> scheduler_pb2.Load:
-        """The next report of a load that is as `wanted`."""
+        """Return the next reported load for which `wanted` is true."""
         async with asyncio.timeout(WAIT):
             while True:
                 report = await self.reports.get()
@@ -48,23 +48,23 @@ class Listener(scheduler_pb2_grpc.SchedulerServicer):
                     return report.load
 
 
-class Teller:
-    """The worker's side: what its loop delivers goes to the inventory, then to the stream."""
+class AttachedWorker:
+    """The worker's side: events go to the snapshot, then to the stream."""
 
-    def __init__(self, scheduler: str, inventory: WorkerSnapshot) -> None:
-        self.inventory = inventory
+    def __init__(self, scheduler: str, snapshot: WorkerSnapshot) -> None:
+        self.snapshot = snapshot
         self.attachment = SchedulerAttachment(
-            scheduler=scheduler, secret=SECRET, snapshot=inventory, drain=lambda: None, flush=lambda: None
+            scheduler=scheduler, secret=SECRET, snapshot=snapshot, drain=lambda: None, flush=lambda: None
         )
 
     def deliver(self, out: StepEvents) -> None:
-        self.inventory.deliver(out)
+        self.snapshot.deliver(out)
         self.attachment.deliver(out)
 
 
 @pytest.fixture
-async def attached(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Listener, Teller]]:
-    """`request.param`: how long it rests, seconds."""
+async def attached(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Listener, AttachedWorker]]:
+    """A listener and a worker attached to it; `request.param` is the worker's backoff after failed steps in seconds."""
     listener = Listener()
     server = Server("127.0.0.1:0")
     name = scheduler_pb2.DESCRIPTOR.services_by_name["Scheduler"].full_name
@@ -73,28 +73,30 @@ async def attached(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Listen
     hello = scheduler_pb2.Hello(
         worker="w", instance="1", address="127.0.0.1:1", model=scheduler_pb2.ModelInfo(name="m")
     )
-    teller = Teller(f"127.0.0.1:{server.port}", WorkerSnapshot(hello, rest_seconds=getattr(request, "param", 60.0)))
-    running = asyncio.create_task(teller.attachment.run())
-    yield listener, teller
+    worker = AttachedWorker(
+        f"127.0.0.1:{server.port}", WorkerSnapshot(hello, backoff_seconds=getattr(request, "param", 60.0))
+    )
+    running = asyncio.create_task(worker.attachment.run())
+    yield listener, worker
     running.cancel()
     await server.stop(grace=0)
 
 
 async def test_a_worker_whose_steps_fail_reports_draining_until_one_succeeds(
-    attached: tuple[Listener, Teller],
+    attached: tuple[Listener, AttachedWorker],
 ) -> None:
-    listener, teller = attached
+    listener, worker = attached
     await listener.load(lambda load: not load.draining)
-    teller.deliver(StepEvents(healthy=False))
+    worker.deliver(StepEvents(healthy=False))
     await listener.load(lambda load: load.draining)
-    teller.deliver(StepEvents())
+    worker.deliver(StepEvents())
     await listener.load(lambda load: not load.draining)
 
 
 @pytest.mark.parametrize("attached", [0.2], indirect=True)
-async def test_draining_after_failed_steps_ends_by_itself(attached: tuple[Listener, Teller]) -> None:
-    listener, teller = attached
-    teller.deliver(StepEvents(healthy=False))
+async def test_draining_after_failed_steps_ends_by_itself(attached: tuple[Listener, AttachedWorker]) -> None:
+    listener, worker = attached
+    worker.deliver(StepEvents(healthy=False))
     await listener.load(lambda load: load.draining)
     await listener.load(lambda load: not load.draining)
 
@@ -104,15 +106,15 @@ def accepted(name: str) -> AttemptAccepted:
 
 
 async def test_events_are_reported_as_they_happen_and_the_latest_change_counts(
-    attached: tuple[Listener, Teller],
+    attached: tuple[Listener, AttachedWorker],
 ) -> None:
-    listener, teller = attached
+    listener, worker = attached
     async with asyncio.timeout(WAIT):
         assert (await listener.reports.get()).hello.worker == "w"
         await listener.load(lambda load: True)
         key = accepted("r")
-        teller.deliver(StepEvents(cached=((1, 0), (2, 1), (5, 0)), evicted=(), accepted=[key]))
-        teller.deliver(StepEvents(cached=((3, 2),), evicted=(5,)))
+        worker.deliver(StepEvents(cached=((1, 0), (2, 1), (5, 0)), evicted=(), accepted=[key]))
+        worker.deliver(StepEvents(cached=((3, 2),), evicted=(5,)))
         while not (report := await listener.reports.get()).HasField("progress"):
             pass
     (run,) = report.progress.cached
@@ -122,15 +124,15 @@ async def test_events_are_reported_as_they_happen_and_the_latest_change_counts(
 
 
 async def test_a_new_stream_begins_with_what_is_cached_and_running(
-    attached: tuple[Listener, Teller],
+    attached: tuple[Listener, AttachedWorker],
 ) -> None:
-    listener, teller = attached
+    listener, worker = attached
     keys = [accepted(name) for name in "ab"]
     ended = AttemptEvents(ended=[AttemptEnded("a", 1, Outcome.COMPLETED)])
     async with asyncio.timeout(WAIT):
         await listener.load(lambda load: True)
-        teller.deliver(StepEvents(cached=((1, 0), (2, 1), (4, 1)), evicted=(), accepted=keys))
-        teller.deliver(StepEvents(cached=(), evicted=(2,), events={"gateway": ended}))
+        worker.deliver(StepEvents(cached=((1, 0), (2, 1), (4, 1)), evicted=(), accepted=keys))
+        worker.deliver(StepEvents(cached=(), evicted=(2,), events={"gateway": ended}))
         listener.hang_up.set()
         while not (report := await listener.reports.get()).HasField("hello") or not report.hello.requests:
             pass
@@ -143,40 +145,40 @@ def idle(client: str) -> ClientAccountReport:
 
 
 async def test_a_new_stream_reports_all_accounts_in_messages_of_bounded_size(
-    attached: tuple[Listener, Teller],
+    attached: tuple[Listener, AttachedWorker],
 ) -> None:
-    listener, teller = attached
+    listener, worker = attached
     names = [f"c{number}" for number in range(2 * MOST_SERVICES + 1)]
     async with asyncio.timeout(WAIT):
         await listener.load(lambda load: True)
         listener.hang_up.set()
-        teller.deliver(StepEvents(services=[idle(name) for name in names]))
+        worker.deliver(StepEvents(services=[idle(name) for name in names]))
         while not (await listener.reports.get()).HasField("hello"):
             pass
-    told: list[str] = []
+    reported: list[str] = []
     sizes: list[int] = []
-    while len(told) < len(names):
+    while len(reported) < len(names):
         load = await listener.load(lambda load: bool(load.services))
-        told += [service.client for service in load.services]
+        reported += [service.client for service in load.services]
         sizes.append(len(load.services))
-    assert told == names
+    assert reported == names
     assert sizes == [MOST_SERVICES, MOST_SERVICES, 1]
-    said = load.services[-1]
-    assert (said.service, said.weighted_service, said.balance, said.waiting, said.running) == (1.0, 2.0, 3.0, 0, 0)
+    last = load.services[-1]
+    assert (last.service, last.weighted_service, last.balance, last.waiting, last.running) == (1.0, 2.0, 3.0, 0, 0)
 
 
 def test_of_idle_clients_the_latest_are_remembered() -> None:
-    inventory = WorkerSnapshot(scheduler_pb2.Hello(), most_idle=1)
+    snapshot = WorkerSnapshot(scheduler_pb2.Hello(), most_idle=1)
     busy = [ClientAccountReport("a", 1.0, 1.0, 0.0, 1, 0), ClientAccountReport("b", 1.0, 1.0, 0.0, 0, 1)]
-    inventory.deliver(StepEvents(services=[*busy, idle("c"), idle("d")]))
-    assert list(inventory.services) == ["a", "b", "d"]
-    inventory.deliver(StepEvents(services=[idle("a"), busy[0], idle("b")]))
-    assert list(inventory.services) == ["a", "b"]
+    snapshot.deliver(StepEvents(services=[*busy, idle("c"), idle("d")]))
+    assert list(snapshot.services) == ["a", "b", "d"]
+    snapshot.deliver(StepEvents(services=[idle("a"), busy[0], idle("b")]))
+    assert list(snapshot.services) == ["a", "b"]
 
 
-async def test_requests_without_steps_are_reported(attached: tuple[Listener, Teller]) -> None:
-    listener, teller = attached
-    teller.deliver(StepEvents(load=EngineLoad(running=1)))
+async def test_requests_without_steps_are_reported(attached: tuple[Listener, AttachedWorker]) -> None:
+    listener, worker = attached
+    worker.deliver(StepEvents(load=EngineLoad(running=1)))
     await listener.load(lambda load: load.stalled_seconds > 0.1)
-    teller.deliver(StepEvents(load=EngineLoad()))
+    worker.deliver(StepEvents(load=EngineLoad()))
     await listener.load(lambda load: load.stalled_seconds == 0)

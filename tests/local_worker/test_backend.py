@@ -26,7 +26,7 @@ STAYS = b"stay"
 
 
 class Echo:
-    """Answers a prompt with itself, at once; `STAYS` is never answered."""
+    """A backend that answers a prompt with the prompt at once, but never answers `STAYS`."""
 
     stepping_since = None
 
@@ -91,7 +91,7 @@ async def next_events(call: grpc.aio.StreamStreamCall) -> worker_pb2.StepEvents:
 
 
 async def until_ended(call: grpc.aio.StreamStreamCall, requests: int) -> worker_pb2.StepEvents:
-    """What is said until so many requests have ended, in however many messages."""
+    """Return the events until `requests` of them have ended, from any number of messages."""
     events = worker_pb2.StepEvents()
     while len(events.ended) < requests:
         events.MergeFrom(await next_events(call))

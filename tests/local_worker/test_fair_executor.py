@@ -24,7 +24,7 @@ LONG, SHORT = "x" * 10_000, "y"
 
 
 class HeldTokenizer(ByteTokenizer):
-    """Begins nothing more until it is let go; `begun` is what it was given, in order, by length."""
+    """A tokenizer that blocks until it is released; `begun` holds the lengths of its prompts in order."""
 
     def __init__(self) -> None:
         self.begun: list[int] = []
@@ -40,7 +40,7 @@ class HeldTokenizer(ByteTokenizer):
 
 @dataclass
 class Worker:
-    """The service, its tokenizer and the way to it."""
+    """The service, its tokenizer and a client's stub."""
 
     tokenizer: HeldTokenizer
     turns: FairExecutor
@@ -56,7 +56,7 @@ class Worker:
         return self.stub.Encode(request, metadata=secret_metadata(SECRET), timeout=60)
 
     async def answers(self, calls: Sequence[grpc.aio.UnaryUnaryCall]) -> list[int]:
-        """How long they are, once the tokenizer is let go."""
+        """Release the tokenizer, and return the lengths of the prompts in their order."""
         self.tokenizer.let_go.set()
         return [len(answer.token_ids) // 4 for answer in await asyncio.gather(*calls)]
 

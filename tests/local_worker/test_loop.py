@@ -57,13 +57,13 @@ class Failing(FakeEngine):
 
 
 class Listener:
-    """Gets what a loop says."""
+    """The receiver of a loop's events."""
 
     def __init__(self, engine: FakeEngine) -> None:
-        self.outboxes: queue.Queue[StepEvents] = queue.Queue()
+        self.deliveries: queue.Queue[StepEvents] = queue.Queue()
         self.deaths: queue.Queue[BaseException] = queue.Queue()
         self.batcher = make_batcher(token_budget=BUDGET)
-        self.loop = EngineLoop(self.batcher, engine, self.outboxes.put, self.deaths.put)
+        self.loop = EngineLoop(self.batcher, engine, self.deliveries.put, self.deaths.put)
         self.tokens: dict[str, list[int]] = {}
         self.texts: dict[str, str] = {}
         self.ends: list[AttemptEnded] = []
@@ -71,37 +71,37 @@ class Listener:
     def submit(self, request: Request, *stop: str) -> None:
         self.loop.submit(Job("gateway", request, 1, OutputText(ByteTokenizer().decoder(), stop), 0.0))
 
-    def hear(self) -> StepEvents:
-        """The next outbox, noted."""
-        outbox = self.outboxes.get(timeout=WAIT)
-        events = outbox.events.get("gateway", AttemptEvents())
+    def receive(self) -> StepEvents:
+        """Return the next StepEvents, after recording it."""
+        delivery = self.deliveries.get(timeout=WAIT)
+        events = delivery.events.get("gateway", AttemptEvents())
         for entry in events.tokens:
             self.tokens[entry.request_id] = [*self.tokens.get(entry.request_id, []), *entry.tokens]
             self.texts[entry.request_id] = self.texts.get(entry.request_id, "") + entry.text
         self.ends += events.ended
-        return outbox
+        return delivery
 
-    def hear_ends(self, count: int) -> StepEvents:
-        """Until so many requests have ended in all; the last outbox."""
+    def receive_ends(self, count: int) -> StepEvents:
+        """Wait until `count` requests have ended in all; return the last StepEvents."""
         while True:
-            outbox = self.hear()
+            delivery = self.receive()
             if len(self.ends) >= count:
-                return outbox
+                return delivery
 
     def ask(self, number: int) -> tuple[Outcome, StepEvents]:
         self.submit(make_request([1, 2, 3], arrival=number))
-        outbox = self.hear_ends(len(self.ends) + 1)
-        return self.ends[-1].outcome, outbox
+        delivery = self.receive_ends(len(self.ends) + 1)
+        return self.ends[-1].outcome, delivery
 
     def said(self) -> dict[str, tuple[Outcome, FinishReason | None, str, int]]:
-        """How each request ended."""
+        """Return the outcome of each request."""
         return {end.request_id: (end.outcome, end.reason, end.text, end.output_tokens) for end in self.ends}
 
     def stop(self) -> None:
-        """Nothing is left, and nobody ended twice."""
+        """Assert that no request is left and that none ended twice."""
         self.loop.stop()
-        while not self.outboxes.empty():
-            self.hear()
+        while not self.deliveries.empty():
+            self.receive()
         assert self.deaths.empty()
         assert len({end.request_id for end in self.ends}) == len(self.ends)
         assert (self.batcher.running, self.batcher.waiting, self.batcher.cache.referenced) == (0, 0, 0)
@@ -140,7 +140,7 @@ def test_requests_of_steps_built_on_a_failed_step_end_once() -> None:
     listener.submit(make_request([1] * BUDGET, arrival=0))
     listener.submit(make_request([2] * 8, arrival=1))
     listener.loop.start()
-    assert listener.hear_ends(2).healthy
+    assert listener.receive_ends(2).healthy
     assert [end.outcome for end in listener.ends] == [Outcome.INTERNAL] * 2
     assert not listener.tokens
     assert listener.ask(2)[0] is Outcome.COMPLETED
@@ -152,7 +152,7 @@ def test_a_step_that_cannot_be_launched_does_not_affect_the_step_in_flight() -> 
     listener.submit(make_request([1] * BUDGET, arrival=0, sampling=SamplingParams(max_tokens=1, ignore_eos=True)))
     listener.submit(make_request([2] * 8, arrival=1))
     listener.loop.start()
-    listener.hear_ends(2)
+    listener.receive_ends(2)
     assert {end.request_id: end.outcome for end in listener.ends} == {
         "r0": Outcome.COMPLETED,
         "r1": Outcome.INTERNAL,
@@ -168,7 +168,7 @@ def everything(ahead: int) -> Listener:
         prompt = [1] * (3 * BLOCK) + [number] * (1 + 17 * number)
         listener.submit(make_request(prompt, arrival=number, sampling=sampling), *["e"][: number % 2])
     listener.loop.start()
-    listener.hear_ends(12)
+    listener.receive_ends(12)
     listener.stop()
     return listener
 
@@ -186,9 +186,9 @@ def test_a_request_that_is_aborted_during_a_step_ends_once(ahead: int) -> None:
     listener = listening(FakeEngine(257, 0.0, BLOCK, ahead))
     listener.submit(make_request([1], sampling=SamplingParams(max_tokens=2000, ignore_eos=True)))
     while not listener.tokens:
-        listener.hear()
+        listener.receive()
     listener.loop.abort_all("gateway")
-    listener.hear_ends(1)
+    listener.receive_ends(1)
     listener.stop()
     assert listener.ends[0].outcome is Outcome.CANCELLED
 

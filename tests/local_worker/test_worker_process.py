@@ -190,7 +190,7 @@ async def test_encode_gives_ids_and_the_digests_of_full_blocks(worker_address: s
 
 
 class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
-    """The receiving end of an attachment, as plain as can be: the worker's reports, in order."""
+    """A minimal scheduler: it keeps the worker's reports in order."""
 
     def __init__(self) -> None:
         self.reports: asyncio.Queue[scheduler_pb2.WorkerReport] = asyncio.Queue()

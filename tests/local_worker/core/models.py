@@ -15,18 +15,18 @@ class Item:
     client: str
     arrival: int
     matched: int
-    extend: int  # micro-units of what is to be computed
+    extend: int  # cost of the prompt tokens to compute, micro-units
     weight: int = 1000
     in_interaction: bool = False
     longest: int = 0  # max_tokens
-    beyond: int = 0  # output tokens that are charged on entry: room beyond its client's share
-    output: int = 0  # tokens so far
+    beyond: int = 0  # output tokens that are charged at admission: room beyond the client's share
+    output: int = 0  # tokens generated so far
 
     def charge(self, micro: int) -> int:
         return micro * 1000 // self.weight
 
     def generate(self, tokens: int, paid: int = 0) -> int:
-        """So many more; returns those that were not charged on entry, with `paid` for whatever other reason."""
+        """Add output tokens; return how many were charged neither at admission nor, as `paid`, for another reason."""
         self.output += tokens
         return max(0, min(tokens, self.output - max(self.beyond, paid)))
 
@@ -51,8 +51,11 @@ class NaiveDlpm:
                 self.q[client] += Q
 
     def select(self, can_add: Callable[[Item], bool]) -> list[Item]:
-        """Lines 17-25; after each admission and each refill again from the top, so that the longest match among all
-        who have credit is next. What did not fit is not tried again in this step: room only shrinks."""
+        """Admit requests as lines 17-25 do.
+
+        The loop starts again after each admission and each refill, so that the longest match of all clients with credit
+        is next. A request that did not fit is not tried again in the step, since room only shrinks.
+        """
         order = sorted(self.queue, key=lambda item: (not item.in_interaction, -item.matched, item.arrival))
         added: list[Item] = []
         while self.queue:
@@ -77,7 +80,7 @@ class NaiveDlpm:
 
 @dataclass
 class NaiveCounters:
-    """What the counter policies share."""
+    """The common part of the counter policies."""
 
     c: dict[str, int] = field(default_factory=dict)
     queue: list[Item] = field(default_factory=list)
@@ -144,7 +147,7 @@ class NaiveVtc(NaiveCounters):
 
 @dataclass
 class NaiveLcf(NaiveVtc):
-    """Without lines 8-13."""
+    """VTC without lines 8-13."""
 
     def floor(self) -> int:
         return 0
@@ -180,7 +183,7 @@ class NaivePredict(NaiveVtc):
 
 @dataclass
 class NaiveOracle(NaivePredict):
-    """With the whole budget as the prediction."""
+    """VTC Algorithm 3 with `max_tokens` as the prediction."""
 
     def predict(self, item: Item) -> int:
         return item.longest

@@ -34,8 +34,8 @@ def tokens_for(plan: Plan) -> StepResult:
 
 
 class BatcherMachine(RuleBasedStateMachine):
-    """Submits, steps, aborts between plan and commit, failing steps, deadlines; with `ahead`, plans before the commit
-    of the step before. Every output is what the request would have got alone."""
+    """Submits, steps, aborts between plan and commit, failing steps, deadlines; with `ahead`, plans before the previous
+    commit. Every output must equal that of the request alone."""
 
     policy = "dlpm"
     admission = AdmissionMode.RESERVE

@@ -37,7 +37,7 @@ def as_a_barrier(request: Request, runs: bool) -> bool:
     return runs or request.reserved > 0
 
 
-class Crowd:
+class ClosedLoopClients:
     """Clients in closed loops: each request that leaves the worker is replaced by the client's next one."""
 
     def __init__(self, batcher: Batcher, hoarders: dict[str, int], leaves: Leaves) -> None:
@@ -87,7 +87,7 @@ def given(policy: str, admission: AdmissionMode, hoarders: dict[str, int], leave
         max_output_tokens=LONG,
         quantum_tokens=QUANTUM,
     )
-    Crowd(batcher, hoarders, leaves).run()
+    ClosedLoopClients(batcher, hoarders, leaves).run()
     neighbours = sum(account.service for account in batcher.ledger.accounts if account.client in NEIGHBOURS)
     charged = sum(account.weighted for account in batcher.ledger.accounts if account.client in hoarders)
     return neighbours // MICRO, charged // MICRO

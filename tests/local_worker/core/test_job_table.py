@@ -35,7 +35,7 @@ def decoded(tokens: list[int], *, final: bool = False) -> str:
 
 @dataclass
 class Life:
-    """What the model knows of a job, and what the table has told of it."""
+    """The model's state of a job, and the events that the table has returned for it."""
 
     job: Job[str]
     stops: tuple[str, ...]
@@ -49,7 +49,7 @@ class Life:
 
     @property
     def text(self) -> str:
-        """The naive way: the whole output decoded, cut at the stop string that was complete first."""
+        """Decode the whole output, and cut it at the stop string that was complete first."""
         tokens = [token for token in self.sampled if token != EOS]
         for length in range(len(tokens) + 1):
             text = decoded(tokens[:length])
@@ -59,7 +59,7 @@ class Life:
         return decoded(tokens, final=True)
 
     def sample(self, token: int) -> None:
-        """One token more, and what follows from it."""
+        """Append one token, and end the job if the token ends the output."""
         self.sampled.append(token)
         if token == EOS or any(stop in decoded(self.sampled) for stop in self.stops):
             self.end = (Outcome.COMPLETED, FinishReason.STOP)
@@ -67,7 +67,7 @@ class Life:
             self.end = (Outcome.COMPLETED, FinishReason.LENGTH)
 
     def check(self) -> None:
-        """What was told is what happened, all of it and once."""
+        """Assert that each event was reported exactly once."""
         assert self.told_tokens == self.sampled
         assert self.told_end == self.end
         order = ["accepted", *["started"][: self.has_started], *["tokens"] * len(self.sampled)]
@@ -178,7 +178,7 @@ class JobTableMachine(RuleBasedStateMachine):
 
     @rule(tokens=st.lists(st.lists(TOKENS, min_size=3, max_size=3), min_size=1, max_size=9))
     def run(self, tokens: list[list[int]]) -> None:
-        """Step after step: few outputs would come to their ends otherwise."""
+        """Run many steps: otherwise few outputs would end."""
         for step in tokens:
             if not self.plans:
                 self.plan()
@@ -188,7 +188,7 @@ class JobTableMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.plans)
     @rule()
     def fail(self) -> None:
-        """A step, and whatever was built on it."""
+        """Fail a step, and the steps built on it."""
         while self.plans:
             plan = self.plans.popleft()
             self.table.fail(plan, self.now)

@@ -17,7 +17,7 @@ class RoomMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.room = KVShares(PAGES)
+        self.shares = KVShares(PAGES)
         self.waiting: list[Request] = []
         self.running: dict[Request, int] = {}  # with the pages found cached
         self.latest: dict[str, int] = {}  # client -> weight of its latest request
@@ -30,7 +30,7 @@ class RoomMachine(RuleBasedStateMachine):
         self.arrivals += 1
         self.latest[client] = weight
         self.waiting.append(request)
-        self.room.arrived(request)
+        self.shares.arrived(request)
 
     @precondition(lambda self: self.waiting)
     @rule(number=st.integers(0, 20), cached=st.integers(0, 4), fresh=st.integers(0, 9))
@@ -38,7 +38,7 @@ class RoomMachine(RuleBasedStateMachine):
         request = self.waiting.pop(number % len(self.waiting))
         request.pages, request.shared = [0] * (cached + fresh), cached
         self.running[request] = cached
-        self.room.entered(request)
+        self.shares.entered(request)
 
     @precondition(lambda self: self.running)
     @rule(number=st.integers(0, 20))
@@ -53,29 +53,29 @@ class RoomMachine(RuleBasedStateMachine):
         request = list(self.running)[number % len(self.running)]
         del self.running[request]
         self.waiting.append(request)
-        self.room.preempted(request)
+        self.shares.preempted(request)
 
     @precondition(lambda self: self.waiting or self.running)
     @rule(number=st.integers(0, 20))
     def leave(self, number: int) -> None:
         here = [*self.waiting, *self.running]
         request = here[number % len(here)]
-        self.room.left(request)
+        self.shares.left(request)
         self.waiting = [other for other in self.waiting if other is not request]
         self.running.pop(request, None)
 
     @invariant()
     def shares_are_by_weight_of_those_who_are_here(self) -> None:
-        self.room.check_invariants(self.waiting, self.running)
+        self.shares.check_invariants(self.waiting, self.running)
         here = {request.client for request in (*self.waiting, *self.running)}
         for client in here:
             share = PAGES * self.latest[client] // sum(self.latest[each] for each in here)
             held = sum(len(each.pages) - cached for each, cached in self.running.items() if each.client == client)
-            assert self.room.share(client) == share
-            assert self.room.held(client) == held
+            assert self.shares.share(client) == share
+            assert self.shares.held(client) == held
             for pages in (0, 1, PAGES):
                 expected = 0 if here == {client} else max(0, held + pages - share)
-                assert self.room.beyond(client, pages) == expected
+                assert self.shares.beyond(client, pages) == expected
 
 
 TestRoom = RoomMachine.TestCase

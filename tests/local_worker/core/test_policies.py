@@ -42,7 +42,7 @@ CONFIG = QueuePolicyConfig(
 
 
 class Room:
-    """A budget with room for some tokens; what a request matches is its number of leading ones."""
+    """A StepBudget with room for some tokens; the match of a request is its number of leading tokens 1."""
 
     def __init__(self) -> None:
         self.left = 0
@@ -92,7 +92,7 @@ COUNTERS = ("vtc", "vtc-predict", "vtc-oracle", "wsc", "lcf")  # their balances 
 
 
 class Driver:
-    """Plays a history to a policy, and to a naive model beside it."""
+    """Applies a history to a policy and to a naive model."""
 
     def __init__(self, policy: QueuePolicy) -> None:
         self.policy = policy
@@ -239,7 +239,7 @@ def test_conformance_of_idle_clients_a_bounded_number_is_kept_and_a_forgotten_on
 
 
 def debtors(driver: Driver) -> int:
-    """Clients that DRR still visits for their debts."""
+    """Return the clients that DRR still visits because of their debts."""
     return sum(driver.policy.balance(client) < 0 for client in CLIENTS) if isinstance(driver.policy, Drr) else 0
 
 
@@ -334,8 +334,8 @@ MODELS: dict[str, Callable[[], NaiveVtc | NaiveDrr]] = {
 }
 
 
-# Two clients owe for long outputs. The first of them has a request that waits, and does not fit after five rounds, in
-# which the other, who waits for nothing, has paid.
+# Two clients have debts from long outputs. The first has a waiting request, which does not fit after five rounds. In
+# these rounds the other client, which has no requests, has paid its debt.
 ROUNDS_FOR_DEBTORS: list[tuple[Any, ...]] = [
     *(("arrive", client, 0, 4, 1000, False) for client in "ba"),
     ("select", 90),
