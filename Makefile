@@ -34,8 +34,8 @@ up: setup ## start gateway, scheduler and workers on this machine, until Ctrl-C
 test: setup ## run the whole test suite
 	$(PYTEST)
 
-test-fast: setup ## run the tests that start no services and load no model
-	$(PYTEST) -m "not e2e and not model"
+test-fast: setup ## run the tests that start no services, load no model and compute for long nowhere
+	$(PYTEST) -m "not e2e and not model and not slow"
 
 attack: setup ## attack real processes for hours, or as long as ATTACKS says, and write build/attacks.md
 	@mkdir -p build

@@ -9,6 +9,8 @@ import yaml
 
 from tests.deploy.forms import EVALUATION, FORMS, Manifest, containers
 
+pytestmark = pytest.mark.slow
+
 Render = Callable[[str], list[Manifest]]
 # gRPC probes, matchLabelKeys and unhealthyPodEvictionPolicy are on by default since the first.
 VERSIONS = ["1.27", "1.37"]

@@ -18,6 +18,8 @@ from simulation.cluster import SimulatedCluster
 from simulation.traces import SourceMissing
 from simulation.workload import OpenLoop
 
+pytestmark = pytest.mark.slow
+
 COLUMNS = ("client", "arrival_s", "input_tokens", "output_tokens", "first_token_s", "latency_s")
 Measured = Callable[[SimulatedCall], tuple[float, float]]
 

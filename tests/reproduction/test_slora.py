@@ -18,6 +18,8 @@ from simulation.prompts import CHAIN_SEED, PromptSegments, digests_of
 from simulation.step_time import TILE, StepTime
 from tests.reproduction.slora_model import Asked, Router
 
+pytestmark = pytest.mark.slow
+
 SEGMENTS = PromptSegments()
 A10G = SLORA["a10g llama-2-7b"]
 

@@ -9,6 +9,8 @@ import pytest
 
 from simulation.rehearsal import rehearse
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = "from simulation.rehearsal import rehearse; print([rehearse(seed).digest() for seed in range(6)])"
 

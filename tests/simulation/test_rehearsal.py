@@ -19,7 +19,7 @@ from simulation.spec import ClusterSpec, WorkerSpec
 from simulation.workload import OpenLoop
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 40))])
 def test_seed(seed: int) -> None:
     rehearse(seed)
 

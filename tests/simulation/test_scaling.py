@@ -20,6 +20,8 @@ from simulation.run_log import RunLog
 from simulation.scheduler import make_dispatcher
 from simulation.spec import ClusterSpec
 
+pytestmark = pytest.mark.slow
+
 WORKERS, CALLS = 8, 12
 CONVERSATIONS = Conversations(WORKERS, CALLS, users=20)
 EXPECTED = WORKERS * CALLS

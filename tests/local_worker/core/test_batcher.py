@@ -298,6 +298,7 @@ INTERRUPTED_VISIT = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", [EQUAL, TIERS], ids=["equal", "tiers"])
 @pytest.mark.parametrize("cost", COSTS)
 @pytest.mark.parametrize("admission", AdmissionMode)
@@ -326,6 +327,7 @@ def test_two_backlogged_clients_differ_by_at_most_the_bound(
         assert worst_lead(rows, f, g, both=True) <= bound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dlpm", "vtc"])
 @settings(max_examples=120, deadline=None)
 @given(arrivals=REQUESTS, ahead=AHEAD, used=USED)
@@ -341,6 +343,7 @@ def test_no_client_gains_more_than_the_bound_on_a_backlogged_client(
         assert worst_lead(rows, f, g, both=False) <= (bound if name == "dlpm" else 2 * bound)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("admission", AdmissionMode)
 @settings(max_examples=60, deadline=None)
 @given(arrivals=REQUESTS, ahead=AHEAD, used=USED)
@@ -358,6 +361,7 @@ def test_a_policy_charges_exactly_the_service(
         assert account.weighted >= account.service
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dlpm", "drr", "vtc"])
 @pytest.mark.parametrize("admission", AdmissionMode)
 @settings(max_examples=60, deadline=None)
@@ -390,6 +394,7 @@ def unpaid(request: Request) -> int:
     return max(0, room - max(request.reserved, request.output_tokens))
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(arrivals=REQUESTS, ahead=AHEAD, used=USED)
 def test_balances_stay_in_the_proved_range(

@@ -13,6 +13,8 @@ from serving.sampling_params import SamplingParams
 from tests.local_worker.core.test_batcher import tokens_for
 from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request
 
+pytestmark = pytest.mark.slow
+
 FAIR = ("dlpm", "drr", "vtc", "vtc-predict", "wsc")
 PAGES = 128
 OUTPUT = 12  # output tokens of each neighbour's call

@@ -10,6 +10,8 @@ from simulation.spec import LOCAL_POLICIES
 from tests.local_worker.core.test_batcher import PAGES, REQUESTS, histories, serve_step, tight
 from tests.local_worker.engine.driving import BLOCK, make_request
 
+pytestmark = pytest.mark.slow
+
 CAPACITY = PAGES * BLOCK  # M
 
 

@@ -47,6 +47,8 @@ from local_worker.engine.sdpa import Sdpa
 from serving.sampling_params import SamplingParams
 from tests.local_worker.engine.driving import BLOCK, Driver, make_batcher, make_request, run
 
+pytestmark = pytest.mark.slow
+
 VOCAB = 97
 NEW_TOKENS = 8
 SIZES: dict[str, Any] = {

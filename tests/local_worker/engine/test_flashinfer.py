@@ -19,6 +19,8 @@ from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request,
 from tests.local_worker.engine.flashinfer_stand_in import stand_in
 from tests.local_worker.engine.test_exactness import CONFIGS, OPTIONS, SIZES, generate, make_model, prompts
 
+pytestmark = pytest.mark.slow
+
 MODULE = "local_worker.engine.flashinfer"
 KINDS = ["sliding_attention", "full_attention", "sliding_attention"]
 MODELS = {name: CONFIGS[name] for name in ("llama", "llama-mqa", "mistral-window")}

@@ -14,6 +14,8 @@ from local_worker.engine.sampling import FIRST_CANDIDATES, adjust, choose
 from serving.sampling_params import SamplingParams
 from tests.local_worker.engine.driving import make_request
 
+pytestmark = pytest.mark.slow
+
 LOGITS = torch.tensor([[2.0, 1.0, 0.0, -1.0, -3.0]])
 DRAWS = 4000
 
