@@ -27,7 +27,7 @@ def test_blocks_of_a_told_size_are_found_in_the_cache_and_long_outputs_are_whole
     trace = tmp_path / "mine.csv"
     trace.write_text("\n".join([HEADER, *(f"{n * 100},,640,{5000 * (n == 1) + 1},1+10" for n in range(4))]))
     assert simulate(trace, tmp_path / "none") == 1
-    assert "mine.csv, line 2: blocks: nobody knows" in capsys.readouterr().err
+    assert "mine.csv, line 2: blocks: the block size of this trace is unknown" in capsys.readouterr().err
     assert simulate(trace, tmp_path / "told", "--trace-block-tokens", "64") == 0
     told = summary(tmp_path / "told")
     assert float(told["hit rate"]) == pytest.approx(0.75, abs=0.02), "the first of four computes them"

@@ -9,6 +9,7 @@ import tarfile
 import tempfile
 import zipfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -66,12 +67,13 @@ def prometheus() -> Path:
 
 @pytest.fixture(scope="session")
 def render(kubectl: Path) -> Callable[[str], list[Manifest]]:
-    """`render("deploy/k8s")` gives what `kubectl apply -k` would send."""
+    """`render("deploy/k8s")` gives what `kubectl apply -k` would send; each folder is rendered once."""
 
-    def documents(folder: str) -> list[Manifest]:
-        return list(yaml.safe_load_all(_run(str(kubectl), "kustomize", str(ROOT / folder))))
+    @cache
+    def rendered(folder: str) -> str:
+        return _run(str(kubectl), "kustomize", str(ROOT / folder))
 
-    return documents
+    return lambda folder: list(yaml.load_all(rendered(folder), yaml.CSafeLoader))
 
 
 @pytest.fixture

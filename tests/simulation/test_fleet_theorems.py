@@ -18,6 +18,8 @@ from simulation.spec import ClusterSpec, WorkerSpec
 from simulation.worker import SimulatedWorker
 from simulation.workload import OpenLoop
 
+pytestmark = pytest.mark.slow
+
 QUANTUM = 32
 INPUT, OUTPUT = 64, 16
 WORKER = WorkerSpec(

@@ -18,6 +18,8 @@ from throttler.core.profiles import Profiles, RateLimits
 from throttler.core.quota import Quota
 from throttler.core.throttle import Caller, Decision
 
+pytestmark = pytest.mark.slow
+
 SEEDS = 20
 
 
