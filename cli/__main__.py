@@ -1,4 +1,4 @@
-"""`fairlead <verb>`; also `python -m cli <verb>`."""
+"""The command line: `fairlead <verb>`, or `python -m cli <verb>`."""
 
 import argparse
 import os
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-# Read when gRPC is imported, that is below: what it would print beside our one line says the same at length.
+# gRPC reads this variable on import, which follows below. Its own log lines would only repeat our one-line message.
 os.environ["GRPC_VERBOSITY"] = os.environ.get("GRPC_VERBOSITY", "NONE")
 
 from cli import calibrate, chat, drain, flush, generate, simulate, status, top, trace, tune, up
@@ -19,7 +19,10 @@ VERBS = (up, generate, chat, status, top, trace, drain, flush, demo, simulate, t
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status: 0 done, 1 failed with a one-line reason, 2 wrong usage. Without a verb, print what there is."""
+    """Run a verb and return the exit status: 0 success, 1 failure with a one-line reason, 2 wrong usage.
+
+    Without a verb, print the help.
+    """
     parser = argparse.ArgumentParser(
         prog="fairlead", description="Serve language models to many users, fairly and fast."
     )

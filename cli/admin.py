@@ -1,4 +1,4 @@
-"""The operator's way to the global scheduler that leads."""
+"""Client for the admin calls of the global scheduler that leads, and the options of operators' commands."""
 
 import argparse
 import contextlib
@@ -18,14 +18,14 @@ TIMEOUT_SECONDS = 5.0
 
 
 class Admin:
-    """One scheduler's admin service; its calls raise a FairleadError."""
+    """The admin service of one scheduler; its calls raise a FairleadError."""
 
     def __init__(self, channel: grpc.Channel, secret: str) -> None:
         self._stub = scheduler_pb2_grpc.AdminStub(channel)
         self._metadata = secret_metadata(secret)
 
     def status(self) -> scheduler_pb2.StatusResponse:
-        """What the scheduler knows."""
+        """Return the scheduler's view of the cluster."""
         try:
             request = scheduler_pb2.StatusRequest()
             status: scheduler_pb2.StatusResponse = self._stub.Status(
@@ -36,7 +36,7 @@ class Admin:
         return status
 
     def drain(self, worker: str) -> None:
-        """Ask a worker to leave."""
+        """Request that a worker drains and leaves."""
         try:
             request = scheduler_pb2.DrainWorkerRequest(worker=worker)
             self._stub.DrainWorker(request, metadata=self._metadata, timeout=TIMEOUT_SECONDS)
@@ -44,7 +44,7 @@ class Admin:
             raise from_call(error) from error
 
     def flush(self, worker: str) -> None:
-        """Ask a worker to empty its prefix cache."""
+        """Request that a worker empties its prefix cache."""
         try:
             request = scheduler_pb2.FlushWorkerRequest(worker=worker)
             self._stub.FlushWorker(request, metadata=self._metadata, timeout=TIMEOUT_SECONDS)
@@ -53,7 +53,7 @@ class Admin:
 
 
 def account(gateway: str, secret: str) -> throttling_pb2.AccountResponse:
-    """What became of interactions at the gateway at this address; raises a FairleadError."""
+    """Return the interactions' outcomes that the gateway at this address has counted; raises a FairleadError."""
     with open_sync_channel(gateway) as channel:
         stub = throttling_pb2_grpc.ThrottlingStub(channel)
         try:
@@ -66,43 +66,50 @@ def account(gateway: str, secret: str) -> throttling_pb2.AccountResponse:
 
 
 def mutual_tls() -> MutualTls | None:
-    """What schedulers with mutual TLS ask for, from the variables that they read themselves; raises ConfigError."""
+    """Load the mutual TLS credentials for schedulers that require them, or return None.
+
+    They come from the same environment variables that the services read. Raises ConfigError.
+    """
     parts = ("CERTIFICATE", "KEY", "AUTHORITY")
     return load_mutual_tls(*(os.environ.get(f"FAIRLEAD_INTERNAL_{part}", "") for part in parts))
 
 
 def add_secret(parser: argparse.ArgumentParser) -> None:
-    """What every operator's command needs."""
+    """Add the option `--secret`, which every operators' command has."""
     parser.add_argument(
         "--secret",
         default=os.environ.get("FAIRLEAD_ADMIN_SECRET") or os.environ.get("FAIRLEAD_SECRET"),
-        help="the admin secret; or FAIRLEAD_ADMIN_SECRET, or FAIRLEAD_SECRET",
+        help="the admin secret (default: FAIRLEAD_ADMIN_SECRET, or else FAIRLEAD_SECRET)",
     )
 
 
 def secret(args: argparse.Namespace) -> str:
-    """What operators' calls carry."""
+    """Return the secret that operators' calls carry."""
     running = endpoint.read()
     return args.secret or (running.secret if running else "")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Which cluster."""
+    """Add the options that select the cluster."""
     parser.add_argument(
-        "--scheduler", help="address, or several: host:port,host:port (default: the stack that `fairlead up` runs)"
+        "--scheduler", help="address, or several: host:port,host:port (default: the stack of `fairlead up`)"
     )
     add_secret(parser)
 
 
 class SchedulerClients:
-    """A cluster's, of which one leads. The channels to them stay open, and connect again by themselves."""
+    """Clients of the schedulers of a cluster, one of which leads. Their channels stay open and reconnect
+    automatically."""
 
     def __init__(self, admins: list[Admin], given: str) -> None:
         self._admins = admins
         self._given = given
 
     def leader(self) -> tuple[Admin, scheduler_pb2.StatusResponse]:
-        """The one that leads, with its status; raises what the last one raised, or Unavailable when none leads."""
+        """Return the scheduler that leads, with its status.
+
+        Raises the last scheduler's error, or Unavailable when all answer and none leads.
+        """
         failure: FairleadError = Unavailable(f"none of the schedulers {self._given} leads")
         for admin in self._admins:
             try:
@@ -117,7 +124,7 @@ class SchedulerClients:
 
 @contextlib.contextmanager
 def schedulers(args: argparse.Namespace) -> Iterator[SchedulerClients]:
-    """Those that `--scheduler` names, or the running stack's."""
+    """Connect to the schedulers that `--scheduler` names, or to that of the running stack."""
     running = endpoint.read()
     given = args.scheduler or (running.scheduler if running else "127.0.0.1:7050")
     with contextlib.ExitStack() as stack:
@@ -129,6 +136,6 @@ def schedulers(args: argparse.Namespace) -> Iterator[SchedulerClients]:
 
 @contextlib.contextmanager
 def leader(args: argparse.Namespace) -> Iterator[tuple[Admin, scheduler_pb2.StatusResponse]]:
-    """The scheduler that leads, with its status; raises as Schedulers.leader does."""
+    """Connect to the scheduler that leads, with its status; raises as SchedulerClients.leader does."""
     with schedulers(args) as found:
         yield found.leader()

@@ -1,4 +1,4 @@
-"""`fairlead calibrate`: time a running worker, write the profile that `simulate --profile` takes."""
+"""`fairlead calibrate`: time a running worker and write the profile that `simulate --profile` reads."""
 
 import argparse
 import asyncio
@@ -15,22 +15,30 @@ ROUNDS = 3
 SHORT, LONGEST = 16, 4096
 BESIDE = (2, 4, 8)
 LEAST_OUTPUT, LEAST_LENGTHS = 2, 2  # slopes need two points
-LOWEST_ID, HIGHEST_ID = 10, 200  # token ids that every tokenizer has
+LOWEST_ID, HIGHEST_ID = 10, 200  # token ids that exist in every tokenizer
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Register the command."""
     parser = commands.add_parser("calibrate", help="time a running worker for the simulator")
     add_gateway_options(parser)
-    parser.add_argument("--max-tokens", type=int, default=128, help="output of each timed call (default: %(default)s)")
-    parser.add_argument("--kv-tokens", type=int, required=True, help="what the worker's KV cache holds, as it logs")
-    parser.add_argument("--token-budget", type=int, default=256, help="the worker's own (default: %(default)s)")
-    parser.add_argument("--out", type=Path, default=Path("profile.json"), help="default: %(default)s")
+    parser.add_argument(
+        "--max-tokens", type=int, default=128, help="output tokens of each timed call (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--kv-tokens", type=int, required=True, help="size of the worker's KV cache in tokens, see its log"
+    )
+    parser.add_argument(
+        "--token-budget", type=int, default=256, help="the worker's token budget per step (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("profile.json"), help="profile to write (default: %(default)s)"
+    )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """The stack should have one worker and nothing else to do."""
+    """Measure the worker and write the profile. The stack must have one worker and no other load."""
     _check(args)
     timings = asyncio.run(_measure(args))
     measured = fit(timings, args.kv_tokens, args.token_budget)
@@ -52,7 +60,7 @@ async def _measure(args: argparse.Namespace) -> list[Timing]:
     timings: list[Timing] = []
     async with Client(gateway(args), api_key=args.api_key, user=args.user, app=args.app) as client:
         if not await client.models():
-            raise InvalidRequest("no model is served: is a worker running?")
+            raise InvalidRequest("no model is served: check that a worker runs")
         await _together(client, args, SHORT, 1)  # the first call may load or compile something
         for _ in range(ROUNDS):
             timings += await _alone(client, args)
@@ -62,7 +70,7 @@ async def _measure(args: argparse.Namespace) -> list[Timing]:
 
 
 async def _alone(client: Client, args: argparse.Namespace) -> list[Timing]:
-    """Longer and longer prompts, up to the longest that the model takes."""
+    """Time single calls with prompts of growing lengths, up to the model's limit."""
     timings: list[Timing] = []
     length = SHORT
     while length <= LONGEST:
@@ -70,7 +78,7 @@ async def _alone(client: Client, args: argparse.Namespace) -> list[Timing]:
             timings += await _together(client, args, length, 1)
         except TooLong as error:
             if len(timings) < LEAST_LENGTHS:
-                raise InvalidRequest(f"{LEAST_LENGTHS} prompt lengths are needed, but {error}") from error
+                raise InvalidRequest(f"calibration needs {LEAST_LENGTHS} prompt lengths, but {error}") from error
             break
         length *= 4
     return timings
@@ -81,7 +89,7 @@ async def _together(client: Client, args: argparse.Namespace, length: int, besid
 
 
 async def _one(client: Client, args: argparse.Namespace, length: int, beside: int) -> Timing:
-    """A prompt that no cache holds."""
+    """Time one call, with a prompt that no cache holds."""
     prompt = [random.randint(LOWEST_ID, HIGHEST_ID) for _ in range(length)]
     began = time.perf_counter()
     first, tokens = began, 0

@@ -15,14 +15,19 @@ Messages = list[tuple[str, str]]
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Register the command."""
-    parser = commands.add_parser("chat", help="talk to the model; Ctrl-C stops an answer, Ctrl-D ends")
+    parser = commands.add_parser(
+        "chat", help="chat with the model; Ctrl-C stops an answer, Ctrl-D ends the conversation"
+    )
     add_gateway_options(parser)
     add_sampling_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read, answer, repeat. Without a terminal each line of standard input is a message, and the first error ends."""
+    """Run a conversation until the end of input.
+
+    Without a terminal, each line of standard input is a message, and the first error ends the command.
+    """
     address, options = gateway(args), call_options(args)
     with (
         SyncClient(address, api_key=args.api_key, user=args.user, app=args.app, retries=NO_RETRIES) as client,
@@ -44,15 +49,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 class Conversation:
-    """The messages so far. One that was not answered is not among them."""
+    """The messages of a conversation, without those that got no answer."""
 
     def __init__(self, ask: Callable[[Messages], Iterator[Chunk]], system: str) -> None:
         self._ask = ask
         self._messages: Messages = [("system", system)] if system else []
 
     def say(self, text: str) -> None:
-        """Print the answer to `text` as it comes; what came before Ctrl-C is the answer. Raises a FairleadError, or
-        KeyboardInterrupt when nothing had come."""
+        """Send `text` and print the answer as it arrives; after Ctrl-C the part received so far is the answer.
+
+        Raises a FairleadError, or KeyboardInterrupt when no part of the answer had arrived.
+        """
         asked, answer = [*self._messages, ("user", text)], ""
         try:
             for chunk in self._ask(asked):
@@ -69,7 +76,7 @@ class Conversation:
 
 def _talk(conversation: Conversation) -> None:
     with contextlib.suppress(ImportError):
-        import readline  # noqa: F401 - from here on `input` edits lines and knows those of this conversation
+        import readline  # noqa: F401 - its import gives `input` line editing and history
     unanswered = ""
     while True:
         try:
@@ -88,7 +95,7 @@ def _talk(conversation: Conversation) -> None:
 
 
 def _only_model(client: SyncClient, address: str) -> str:
-    """Raises InvalidRequest when there are several, Unavailable when there is none."""
+    """Return the model that is served. Raises InvalidRequest when there are several, Unavailable when there is none."""
 
     def served() -> Iterator[list[str]]:
         names = [model.name for model in client.models()]

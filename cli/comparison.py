@@ -1,4 +1,4 @@
-"""Configurations of one pool under one trace, simulated and judged as their runs come."""
+"""Comparison of configurations of one pool under one trace, simulated in parallel and judged as runs finish."""
 
 import argparse
 from collections.abc import Iterator, Mapping
@@ -15,12 +15,14 @@ from simulation.what_if.reasons import reasons
 from simulation.what_if.summary import Summary, summarize
 from throttler.core.profiles import RateLimits
 
-INTERRUPTED = 130  # exit status, like a shell's
+INTERRUPTED = 130  # exit status of an interrupted command in a shell
 
 
 class Comparison:
-    """What is known so far of each configuration, by its name. Everything is held against one baseline, which is
-    simulated with the first of them."""
+    """The results of each configuration so far, by its name.
+
+    All configurations are judged against one baseline, which is simulated together with the first of them.
+    """
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.summaries: list[Summary] = []
@@ -28,13 +30,13 @@ class Comparison:
         self.refusals: list[str] = []
         self._args = args
         self._calls = prepare(args)
-        # The services' own policies; alone, and for the capacity, it matters little which.
+        # The services' default policies: the choice hardly affects a lone client or the capacity.
         spec = scenario(args, "dlpm", "doubleq", 512, 4096, RateLimits()).spec
         self._pool = replace(spec, throttle="none")
         self._baseline: Baseline | None = None
 
     def run(self, scenarios: Mapping[str, Scenario]) -> Iterator[tuple[str, SimulationRun]]:
-        """Simulate and judge each, equal ones once; print a line, and yield, as each is done."""
+        """Simulate and judge each scenario, equal ones once; print a line and yield the run as each one finishes."""
         isolation = [Isolation(self._pool, workload(self._args))] if self._baseline is None else []
         unjudged: list[tuple[str, SimulationRun]] = []
         for job, result in run_jobs([*isolation, *scenarios.values()], self._args.processes, self._calls):
@@ -50,19 +52,19 @@ class Comparison:
                 unjudged.clear()
 
     def judge(self, name: str, scenario: Scenario) -> Summary:
-        """Simulate one more, which is held against the same baseline and is no part of the comparison."""
+        """Simulate one more scenario and judge it against the same baseline; it does not enter the comparison."""
         assert self._baseline is not None
         [(_, run)] = run_jobs([scenario], 1, self._calls)
         return summarize(name, run, self._baseline)
 
     def unanswered(self) -> list[str]:
-        """Who was not answered at all, by configuration."""
-        return [f"{s.name}: no call answered of {listed(s.unanswered)}" for s in self.summaries if s.unanswered]
+        """Return, for each configuration, the clients without any answered call."""
+        return [f"{s.name}: no call of {listed(s.unanswered)} was answered" for s in self.summaries if s.unanswered]
 
     def check_answered(self) -> None:
-        """Raises InvalidRequest, with the reasons, when no configuration answered anything."""
+        """Raise InvalidRequest, with the reasons, when no configuration answered any call."""
         if not any(summary.answered for summary in self.summaries):
-            raise InvalidRequest(f"nothing was answered: {'; '.join(self.refusals)}")
+            raise InvalidRequest(f"no call was answered: {'; '.join(self.refusals)}")
 
     def _add(self, name: str, run: SimulationRun, scenario: Scenario, baseline: Baseline) -> None:
         summary = summarize(name, run, baseline)
@@ -78,11 +80,11 @@ class Comparison:
 
 
 def _described(baseline: Baseline) -> str:
-    """What the pool has, and who is judged."""
+    """Describe the pool's capacity, and which calls are judged."""
     shares = baseline.shares
     within = sum(map(shares.is_within, shares.asks))
     asked = sum(ask.service for ask in shares.asks.values()) / shares.end
-    who = "judged are these" if within else "all ask for more, and all are judged"
+    who = "these are judged" if within else "every client asks for more, so all calls are judged"
     return (
         f"the pool gives at most {shares.capacity:,.0f} service/s, {len(shares.clients):,} "
         f"clients ask for {asked:,.0f}\n"

@@ -1,4 +1,5 @@
-"""What `fairlead simulate` and `fairlead tune` compare: two policies, their quanta, and the throttle's limits."""
+"""The configurations that `fairlead simulate` and `fairlead tune` compare: two policies, their quanta, and rate
+limits."""
 
 import argparse
 from collections.abc import Collection
@@ -13,14 +14,14 @@ from simulation.spec import SERVED_POLICIES, SERVED_ROUTES
 from throttler.core.profiles import RateLimits
 from throttler.core.registry import THROTTLES
 
-# Who reads a quantum; for all others it makes no difference.
+# The policies that use a quantum; it has no effect on the others.
 LOCAL_QUANTUM = ("dlpm", "drr")
 ROUTE_QUANTUM = ("doubleq",)
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """One point of a comparison; `limits` are calls per minute by name."""
+    """One configuration of a comparison; `limits` are pairs of a name and calls per minute."""
 
     policy: str
     route: str
@@ -30,20 +31,20 @@ class Configuration:
 
     @property
     def name(self) -> str:
-        """The policies, each with the quantum that it reads, and the limits."""
+        """The policies, each with its quantum if it uses one, and the limits."""
         local = f"{self.policy} Q^u={self.quantum_tokens}" if self.policy in LOCAL_QUANTUM else self.policy
         route = f"{self.route} Q^w={self.route_quantum_tokens}" if self.route in ROUTE_QUANTUM else self.route
         return ", ".join([f"{local} + {route}", *(f"{NAMES[limit]}={value}" for limit, value in self.limits)])
 
     def scenario(self, args: argparse.Namespace) -> Scenario:
-        """On the pool and the trace that the options describe."""
+        """Return this configuration on the pool and the trace that the options describe."""
         limits = RateLimits(**dict(self.limits))
         return scenario(args, self.policy, self.route, self.quantum_tokens, self.route_quantum_tokens, limits)
 
     def settings(self, throttle: str) -> list[str]:
-        """The options that set it, by service, as arguments and as environment variables.
+        """Return the options that set this configuration, by service, as arguments and as environment variables.
 
-        Nothing about a throttle where none was simulated.
+        The gateway's options are left out when no throttle was simulated.
         """
         worker: dict[str, object] = {"policy": self.policy}
         scheduler: dict[str, object] = {"policy": self.route}
@@ -59,11 +60,11 @@ class Configuration:
             by_service[ServiceName.GATEWAY] = gateway
         lines = [_setting(service, options) for service, options in by_service.items()]
         if self.policy not in SERVED_POLICIES:
-            lines[0] = f"no worker has the policy {self.policy}: it exists in simulations alone"
+            lines[0] = f"workers do not offer the policy {self.policy}: only the simulator has it"
         if self.route not in SERVED_ROUTES:
-            lines[1] = f"no scheduler has the policy {self.route}: it exists in simulations alone"
+            lines[1] = f"the scheduler does not offer the policy {self.route}: only the simulator has it"
         if throttle not in THROTTLES:
-            lines.append(f"no gateway has the throttle {throttle}: it exists in simulations alone")
+            lines.append(f"gateways do not offer the throttle {throttle}: only the simulator has it")
         return lines
 
 
@@ -74,9 +75,11 @@ def _setting(service: ServiceName, options: dict[str, object]) -> str:
 
 
 def policy_names(option: str, text: str, known: Collection[str]) -> list[str]:
-    """Those that an option names, separated by commas; raises InvalidRequest for one that there is not."""
+    """Split an option's comma-separated policy names; raises InvalidRequest when one of them is unknown."""
     names = text.split(",")
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise InvalidRequest(f"no such policy: {', '.join(unknown)}; there are {', '.join(sorted(known))}", option)
+        raise InvalidRequest(
+            f"unknown policy: {', '.join(unknown)}; known policies: {', '.join(sorted(known))}", option
+        )
     return names

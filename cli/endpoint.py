@@ -1,7 +1,8 @@
-"""Where the stacks of this machine are: each `fairlead up` writes a file, the other commands take the newest that runs.
+"""Discovery of the stacks on this machine: each `fairlead up` writes a file, and other commands read the newest live
+one.
 
-The process that wrote a file holds a lock on it. The kernel lets go of the lock when the process ends, however it ends:
-a file without a lock is left over, and whoever finds it removes it.
+The process that wrote a file holds a lock on it. The kernel releases the lock when the process ends for any reason. A
+file without a lock is stale, and the command that finds it deletes it.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ PREFIX, SUFFIX = "fairlead-endpoint-", ".json"
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Addresses, the secret that admin calls carry, and the folder of the services' logs."""
+    """The addresses of a stack, the secret for admin calls, and the folder of the services' logs."""
 
     gateway: str
     scheduler: str
@@ -33,7 +34,7 @@ def published(endpoint: Endpoint) -> Iterator[None]:
     folder, prefix = _place()
     path = folder / f"{prefix}{time.time_ns()}-{os.getpid()}{SUFFIX}"
     unfinished = path.with_suffix(".new")
-    # Readable by this user only. Renamed once it is locked: nobody takes it for left over.
+    # Readable by this user only. Renamed after it is locked, so that no reader sees it unlocked and deletes it.
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -47,7 +48,7 @@ def published(endpoint: Endpoint) -> Iterator[None]:
 
 
 def read() -> Endpoint | None:
-    """The stack that this user started last among those that run; None when none does."""
+    """Return the stack that this user started last among the running ones, or None when none runs."""
     folder, prefix = _place()
     for path in sorted(folder.glob(f"{prefix}*{SUFFIX}"), reverse=True):  # names begin with the time
         with contextlib.suppress(OSError, ValueError, TypeError), path.open() as file:
@@ -67,6 +68,9 @@ def _is_locked(descriptor: int) -> bool:
 
 
 def _place() -> tuple[Path, str]:
-    """The user's runtime folder, which others cannot read; without one the temporary folder, by user."""
+    """Return the folder and the file name prefix: the user's private runtime folder, or else the temporary folder.
+
+    In the temporary folder, the prefix contains the user id.
+    """
     folder = os.environ.get("XDG_RUNTIME_DIR")
     return (Path(folder), PREFIX) if folder else (Path(tempfile.gettempdir()), f"{os.getuid()}-{PREFIX}")

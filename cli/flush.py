@@ -1,4 +1,4 @@
-"""`fairlead flush [WORKER]`: prefix caches are emptied of what no running request uses."""
+"""`fairlead flush [WORKER]`: prefix caches drop all blocks that no running request uses."""
 
 import argparse
 
@@ -7,14 +7,14 @@ from cli import admin
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Register the command."""
-    parser = commands.add_parser("flush", help="empty a worker's prefix cache, or everybody's")
-    parser.add_argument("worker", nargs="?", help="its name, as `fairlead status` shows it (default: every worker)")
+    parser = commands.add_parser("flush", help="empty the prefix cache of one worker or of all")
+    parser.add_argument("worker", nargs="?", help="name of the worker, as `fairlead status` shows it (default: all)")
     admin.add_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Returns when the workers have been told; raises a FairleadError."""
+    """Request the flush and return; raises a FairleadError."""
     with admin.leader(args) as (scheduler, status):
         workers = [args.worker] if args.worker else [member.worker for member in status.cluster.members]
         for worker in workers:

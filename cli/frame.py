@@ -1,4 +1,4 @@
-"""What `fairlead top` shows of a cluster at one moment."""
+"""The content of one frame of `fairlead top`: the cluster at one moment."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,8 @@ BAR = 10  # characters
 
 @dataclass(slots=True)
 class ClientShare:
-    """One client over all workers; `gained` of its service per second, `share` of what all gained."""
+    """One client over all workers: `gained` is its service per second, `share` its part of the service of all
+    clients."""
 
     name: str
     service: float = 0.0
@@ -61,7 +62,7 @@ def frame(
     most_users: int,
     width: int,
 ) -> list[Line]:
-    """The lines; rates are over the `seconds` since `earlier`, without any there are none."""
+    """Return the lines of a frame. Rates are over the `seconds` since `earlier`; with 0 seconds there are none."""
     users = _users(status)
     before = {user.name: user.service for user in _users(earlier)}
     for user in users:

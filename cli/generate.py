@@ -1,4 +1,4 @@
-"""`fairlead generate`: answer a prompt, streaming."""
+"""`fairlead generate`: answer a prompt, with streaming output."""
 
 import argparse
 import json
@@ -19,9 +19,11 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """Register the command."""
     parser = commands.add_parser("generate", help="answer a prompt")
     parser.add_argument(
-        "prompt", nargs="?", help=f"{STDIN}: read standard input, as without one when that is no terminal"
+        "prompt",
+        nargs="?",
+        help=f"the prompt; {STDIN} reads standard input, as does no prompt if standard input is no terminal",
     )
-    parser.add_argument("--raw", action="store_true", help="continue the prompt as it is, without the chat template")
+    parser.add_argument("--raw", action="store_true", help="continue the given prompt without the chat template")
     parser.add_argument("--json", action="store_true", help="print one JSON object: text, usage, timings, ids")
     add_gateway_options(parser)
     add_sampling_options(parser)
@@ -29,7 +31,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the answer as it comes, or whole as JSON."""
+    """Print the answer as it arrives, or at its end as JSON."""
     prompt, options, address = _prompt(args), call_options(args), gateway(args)
     messages = [("system", args.system)] * bool(args.system) + [("user", prompt)]
     with SyncClient(address, api_key=args.api_key, user=args.user, app=args.app, retries=NO_RETRIES) as client:

@@ -1,4 +1,4 @@
-"""How far simulations are: a bar on a terminal, elsewhere a line every ten seconds."""
+"""The progress of simulations: a bar on a terminal, or else a line every ten seconds."""
 
 import time
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from simulation.progress import ProgressBar
 
 
 class JobProgress:
-    """As a context it leaves no half-drawn bar, however it ends; `now` is a clock in seconds."""
+    """A progress report that a context manager clears on every exit; `now` is a clock in seconds."""
 
     def __init__(self, stream: TextIO, now: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
@@ -24,7 +24,7 @@ class JobProgress:
         self.clear()
 
     def show(self, share: float, text: str) -> None:
-        """`share` from 0 to 1, and what it is of; to be called several times a second."""
+        """Report `share`, from 0 to 1, with `text` beside it; call this several times a second."""
         self._bar.show(share, text)
         now = self._now()
         if not self._stream.isatty() and now - self._said >= LINE_SECONDS:
@@ -32,5 +32,5 @@ class JobProgress:
             print(f"[{now - self._began:3.0f} s] {share:.0%}: {text}", file=self._stream, flush=True)
 
     def clear(self) -> None:
-        """The terminal is free for something else."""
+        """Clear the bar, so that other output can use the terminal."""
         self._bar.clear()

@@ -1,4 +1,5 @@
-"""Simulations in parallel processes: each result as it comes, and an end whatever happens to a process."""
+"""Simulations in parallel processes: results arrive as they finish, and a dead process ends the command with an
+error."""
 
 import gc
 import signal
@@ -15,26 +16,26 @@ from cli.job_progress import JobProgress
 from fairlead.errors import FairleadError
 from simulation.simulation_job import SimulationJob
 
-LOOK_SECONDS = 0.25  # between two looks at how far the simulations are
+LOOK_SECONDS = 0.25  # between two updates of the progress report
 Ended = MutableSequence[int]  # shared between the processes: calls that have ended, by job
 
 
 class SimulationFailed(FairleadError):
-    """A job could not be simulated, or its process was ended from outside."""
+    """The error for a job that could not be simulated or whose process was killed."""
 
 
 class JobAnswer(NamedTuple):
-    """What a process sends back for a job: its result, or a sentence that says what is wrong with it."""
+    """The answer of a process to a job: its result, or a sentence about the error."""
 
     result: Any
     problem: str | None = None
 
 
 def run_jobs(jobs: Iterable[SimulationJob], processes: int, calls: int = 0) -> Iterator[tuple[SimulationJob, Any]]:
-    """Run each distinct job once and yield it with its result as soon as it is done, in no particular order.
+    """Run each distinct job once and yield it with its result as it finishes, in no particular order.
 
-    `calls` is how many calls each job simulates, 0 where nobody knows; then progress moves only when a job is done.
-    Raises SimulationFailed. Whoever leaves the loop, also by Ctrl-C, ends the simulations that are still running.
+    `calls` is the number of calls that each job simulates, or 0 if it is unknown; then progress advances only when a
+    job finishes. Raises SimulationFailed. Leaving the loop, also by Ctrl-C, ends the simulations that still run.
     """
     waiting = deque(enumerate(dict.fromkeys(jobs)))
     with JobProgress(sys.stderr) as progress, JobProcesses(processes, len(waiting)) as crew:
@@ -48,13 +49,13 @@ def run_jobs(jobs: Iterable[SimulationJob], processes: int, calls: int = 0) -> I
 
 
 class JobProcesses:
-    """Processes that run jobs, one at a time each, and that end with the context whatever they are doing.
+    """Processes that each run one job at a time. They are killed at the end of the context, even during a job.
 
-    Each has a pipe of its own and shares no queue: a process that is killed leaves no lock behind, only a closed pipe.
+    Each process has its own pipe and shares no queue: a killed process leaves no lock behind, only a closed pipe.
     """
 
     def __init__(self, most: int, jobs: int) -> None:
-        # Clean processes: a fork of one that has gRPC and its threads dies when it collects what it has inherited.
+        # Not forks of this process: a fork that inherits gRPC's threads dies when it collects the inherited objects.
         self._context = get_context("forkserver")
         self.ended = self._context.RawArray("q", jobs)
         self._most = most
@@ -72,11 +73,11 @@ class JobProcesses:
 
     @property
     def has_room(self) -> bool:
-        """Whether a further job would be begun at once."""
+        """Whether another job would start at once."""
         return len(self.busy) < self._most
 
     def give(self, number: int, job: SimulationJob) -> None:
-        """Have an idle process run the job, or a new one."""
+        """Run the job in an idle process, or in a new one."""
         idle = [connection for connection in self._processes if connection not in self.busy]
         connection = idle[0] if idle else self._start()
         self.busy[connection] = number, job
@@ -87,11 +88,12 @@ class JobProcesses:
         process = self._context.Process(target=_serve, args=(theirs, self.ended), daemon=True)
         process.start()
         self._processes[ours] = process
-        theirs.close()  # now only the process has it, and its end closes the pipe
+        theirs.close()  # now only the child holds this end, so the child's death closes the pipe
         return ours
 
     def results(self) -> Iterator[tuple[SimulationJob, Any]]:
-        """Those that come within LOOK_SECONDS; raises SimulationFailed for a job that failed, or whose process did."""
+        """Yield the results that arrive within LOOK_SECONDS; raises SimulationFailed when a job or its process
+        failed."""
         for connection in wait(self.busy, LOOK_SECONDS):
             assert isinstance(connection, Connection)
             _, job = self.busy.pop(connection)
@@ -114,7 +116,7 @@ def _received(connection: Connection, process: BaseProcess) -> Any:
 
 
 def _progress(ended: Sequence[int], running: Sequence[int], waiting: int, calls: int) -> tuple[float, str]:
-    """The share of all that is done, and the words to it."""
+    """Return the finished share of all jobs, and a text about it."""
     done = len(ended) - len(running) - waiting
     begun = sum(min(ended[number] / calls, 1.0) for number in running) if calls else 0.0
     of = f" of {calls * len(ended):,}" if calls else ""
@@ -122,14 +124,14 @@ def _progress(ended: Sequence[int], running: Sequence[int], waiting: int, calls:
 
 
 def _serve(connection: Connection, ended: Ended) -> None:
-    """In a process of its own: run the jobs that come, until the process that sends them is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the process that asked ends this one
+    """Run the jobs that arrive, in a child process, until the parent process is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes; the parent ends this one
     while True:
         try:
             number, job = connection.recv()
         except EOFError:
             return
-        gc.collect()  # a simulated system is a cycle: the one before would stay beside this one
+        gc.collect()  # a simulated system is a reference cycle: the previous one would stay in memory
         try:
             answer = JobAnswer(job.run(partial(_count, ended, number)))
         except FairleadError as error:  # not every error can be sent to another process

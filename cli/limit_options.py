@@ -1,4 +1,4 @@
-"""The limits of a simulated throttle: to be tried only where it reads them."""
+"""Options for the rate limits of a simulated throttle. A limit is accepted only if the throttle uses it."""
 
 import argparse
 from collections.abc import Callable, Mapping
@@ -18,18 +18,20 @@ READ_BY = {
 def add_limit_options(
     parser: argparse.ArgumentParser, kind: Callable[[str], object], defaults: Mapping[str, str]
 ) -> None:
-    """`kind` makes a value of the option's text; `defaults` are told in the help."""
+    """Add an option per limit: `kind` converts its text, and `defaults` are shown in the help."""
     for name, symbol in NAMES.items():
         option = "--" + name.replace("_", "-")
-        parser.add_argument(option, type=kind, help=f"{symbol}, with --throttle (default: {defaults[name]})")
+        parser.add_argument(
+            option, type=kind, help=f"limit {symbol} of --throttle, calls per minute (default: {defaults[name]})"
+        )
 
 
 def given_limits(args: argparse.Namespace) -> dict[str, Any]:
-    """By name, as given; raises InvalidRequest for one that the throttle does not read."""
+    """Return the given limits by name; raises InvalidRequest when the throttle does not use one of them."""
     given = {name: getattr(args, name) for name in NAMES if getattr(args, name) is not None}
     for name, value in given.items():
         if name not in READ_BY[args.throttle]:
             readers = ", ".join(throttle for throttle, names in READ_BY.items() if name in names)
             option = "--" + name.replace("_", "-")
-            raise InvalidRequest(f"--throttle {args.throttle} does not read it, {readers} do; got {value}", option)
+            raise InvalidRequest(f"--throttle {args.throttle} does not use it, only {readers}; got {value}", option)
     return given

@@ -1,4 +1,4 @@
-"""What an operator asks of a pool, and how many workers meet it."""
+"""A latency objective for a pool, and the number of workers that meets it."""
 
 import argparse
 from collections.abc import Callable
@@ -12,28 +12,28 @@ MEASURES: dict[str, Callable[[Waits], float]] = {
     "mean-latency": lambda waits: waits.latency_mean,
     "p99-latency": lambda waits: waits.latency_p99,
 }
-UNITS = {"ms": 0.001, "s": 1.0}  # the longer ending first
+UNITS = {"ms": 0.001, "s": 1.0}  # "ms" first, because it also ends with "s"
 MOST_WORKERS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """`measure` of the judged calls is to be at most `seconds`."""
+    """The condition that `measure` of the judged calls is at most `seconds`."""
 
     measure: str
     seconds: float
 
     def figure(self, waits: Waits) -> float:
-        """What was measured, seconds; infinite where calls were refused."""
+        """Return the measured value in seconds; infinite where calls were refused."""
         return MEASURES[self.measure](waits)
 
     def is_met(self, waits: Waits) -> bool:
-        """Whether it was."""
+        """Return whether the measured value meets the objective."""
         return self.figure(waits) <= self.seconds
 
 
 def objective(text: str) -> Objective:
-    """`p99-ttft=2s` or `mean-latency=800ms`, as an option."""
+    """Parse an option such as `p99-ttft=2s` or `mean-latency=800ms`."""
     measure, _, time = text.partition("=")
     unit = next((unit for unit in UNITS if time.endswith(unit)), "")
     try:
@@ -42,13 +42,17 @@ def objective(text: str) -> Objective:
         seconds = 0.0
     if measure not in MEASURES or not 0 < seconds < float("inf"):
         known = ", ".join(MEASURES)
-        raise argparse.ArgumentTypeError(f"{text!r} is not like p99-ttft=2s or p99-ttft=800ms; measures: {known}")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not of the form p99-ttft=2s or p99-ttft=800ms; measures: {known}"
+        )
     return Objective(measure, seconds)
 
 
 def fewest(is_met: Callable[[int], bool], first: int) -> int | None:
-    """The least number of workers, from 1 to MOST_WORKERS, that is enough; None where none is. Tries `first` before any
-    other. More workers are taken never to be worse."""
+    """Return the smallest sufficient number of workers, from 1 to MOST_WORKERS, or None if there is none.
+
+    The search tries `first` before any other number. It assumes that more workers are never worse.
+    """
     failing, enough = 0, min(first, MOST_WORKERS)
     while not is_met(enough):
         if enough == MOST_WORKERS:

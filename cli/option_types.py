@@ -1,4 +1,4 @@
-"""What options of the simulating commands may be, and where their results go: checked before anything is simulated."""
+"""Types of the simulating commands' options, and checks of their output paths before any simulation."""
 
 import argparse
 import math
@@ -9,19 +9,19 @@ from fairlead.errors import InvalidRequest
 
 
 def whole(text: str) -> int:
-    """A whole number from 1 up, as an option."""
+    """Parse an integer of at least 1."""
     if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 up")
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of at least 1")
     return int(text)
 
 
 def wholes(text: str) -> list[int]:
-    """Several, separated by commas."""
+    """Parse a comma-separated list of integers of at least 1."""
     return [whole(number) for number in text.split(",")]
 
 
 def above_zero(text: str) -> float:
-    """A number above 0, as an option."""
+    """Parse a finite number above 0."""
     try:
         value = float(text)
     except ValueError:
@@ -32,27 +32,27 @@ def above_zero(text: str) -> float:
 
 
 def make_folder(folder: Path, option: str) -> None:
-    """With those above it; raises InvalidRequest, naming the option, where nothing can be written."""
+    """Create `folder` and its parents; raises InvalidRequest, with the option's name, when it cannot be written to."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / ".writable"
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise InvalidRequest(f"nothing can be written to {folder}: {error.strerror}", option) from None
+        raise InvalidRequest(f"cannot write to {folder}: {error.strerror}", option) from None
 
 
 def make_file(path: Path, option: str) -> None:
-    """What is there stays; raises InvalidRequest, naming the option, where it cannot be written."""
+    """Create `path` or keep its content; raises InvalidRequest, with the option's name, when it cannot be written."""
     make_folder(path.parent, option)
     try:
         path.open("a").close()
     except OSError as error:
-        raise InvalidRequest(f"{path} cannot be written: {error.strerror}", option) from None
+        raise InvalidRequest(f"cannot write {path}: {error.strerror}", option) from None
 
 
 def written_to(folder: Path) -> str:
-    """What a command says at its end."""
+    """Return a command's last line, which says where the results are."""
     if can_draw():
         return f"plots and numbers: {folder}"
     return f"numbers: {folder}; for plots, which need matplotlib: pip install 'fairlead-serving[demo]'"

@@ -1,4 +1,4 @@
-"""Waiting for an answer: whatever is waited for is said on standard error."""
+"""Waiting for an answer, with a message on standard error that says what the command waits for."""
 
 import sys
 import time
@@ -14,12 +14,15 @@ from fairlead.errors import FairleadError, Unavailable
 
 T = TypeVar("T")
 POLL_SECONDS = 0.2
-NO_RETRIES = Retries(attempts=0)  # for clients whose calls are made again here, where people can be told
+NO_RETRIES = Retries(attempts=0)  # for clients whose calls are retried here, with a message to the user
 
 
 def patiently(address: str, call: Callable[[], Iterator[T]]) -> Iterator[T]:
-    """What `call` gives. If that is nothing and a refusal, it is made again: as soon as this machine's stack has loaded
-    its model, or when the refusal says. Raises the FairleadError that remains, and Unavailable at once."""
+    """Yield the items of `call`, and repeat the call if it fails before its first item.
+
+    The call is repeated after this machine's stack has loaded its model, or after the time that the error states.
+    Raises the FairleadError that remains, and Unavailable at once when no stack is loading.
+    """
     retries, retried = Retries(), 0
     while True:
         received = False
@@ -42,7 +45,7 @@ def patiently(address: str, call: Callable[[], Iterator[T]]) -> Iterator[T]:
 
 
 def await_loading(address: str) -> bool:
-    """Wait while this machine's stack at `address` loads its model; return whether it did."""
+    """Wait while this machine's stack at `address` loads its model; return whether it was loading."""
     waited = False
     with Progress(sys.stderr) as progress:
         while loading := _loading(address):
@@ -54,7 +57,7 @@ def await_loading(address: str) -> bool:
 
 
 def _loading(address: str) -> dict[str, str]:
-    """What the workers are doing on their way to be ready, by name; nothing once the gateway knows one that is."""
+    """Return the start-up step of each worker by name, or nothing once the gateway has a ready worker."""
     stack = endpoint.read()
     if stack is None or stack.gateway != address or ServiceLog(Path(stack.log_dir) / "gateway.log").lines("ready"):
         return {}

@@ -1,4 +1,4 @@
-"""The pool and the workload that the options of `fairlead simulate` and `fairlead tune` describe."""
+"""Options of `fairlead simulate` and `fairlead tune` that describe the pool and the workload."""
 
 import argparse
 import os
@@ -16,36 +16,36 @@ from simulation.traces import TraceWorkload
 from throttler.core.profiles import RateLimits
 
 GPU, MODEL = "a100-80g", "llama-3.1-8b"
-LONGEST_PROMPT = 65_536  # a worker's own default follows its model, which a profile of step times does not name
+LONGEST_PROMPT = 65_536  # a worker's default depends on its model, which a measured profile does not contain
 BYTES = 1e9
 
 
 def add_pool_options(parser: argparse.ArgumentParser) -> None:
-    """What both commands simulate, and on what; defaults are the worker's own where it has the option."""
+    """Add the options for the workload and the pool; defaults are those of the worker's own options."""
     add = parser.add_argument
     add("--trace", type=Path, required=True, help="trace (.csv, .csv.gz) or request log (.jsonl, .jsonl.gz)")
-    add("--trace-block-tokens", type=whole, help="tokens per id in the trace's blocks, where its name does not tell")
-    add("--limit", type=whole, help="only the first so many requests")
-    add("--speed", type=above_zero, default=1.0, help="arrivals so many times as fast (default: 1)")
-    add("--starts-per-minute", type=above_zero, help="interactions begin at this rate (default: at the trace's times)")
-    add("--workers", type=whole, default=1, help="GPUs (default: %(default)s)")
-    add("--gpu", choices=sorted(GPUS), help=f"default: {GPU}")
-    add("--model", choices=sorted(MODELS), help=f"default: {MODEL}")
-    add("--profile", type=Path, help="measured step times (fairlead calibrate) instead of GPU and model")
+    add("--trace-block-tokens", type=whole, help="tokens per block of the trace, if its name does not imply it")
+    add("--limit", type=whole, help="number of requests to read (default: all)")
+    add("--speed", type=above_zero, default=1.0, help="factor by which arrivals are faster than recorded (default: 1)")
+    add("--starts-per-minute", type=above_zero, help="rate at which interactions begin (default: the trace's times)")
+    add("--workers", type=whole, default=1, help="number of workers, one GPU each (default: %(default)s)")
+    add("--gpu", choices=sorted(GPUS), help=f"GPU of each worker (default: {GPU})")
+    add("--model", choices=sorted(MODELS), help=f"model that is served (default: {MODEL})")
+    add("--profile", type=Path, help="measured step times (from fairlead calibrate) instead of GPU and model")
     add(
         "--kv-tokens",
         type=whole,
-        help="KV cache of a worker, see fairlead status (default: the GPU's room)",
+        help="size of a worker's KV cache in tokens (default: as many as fit on the GPU)",
     )
     add(
         "--max-prompt-tokens",
         type=whole,
         default=LONGEST_PROMPT,
-        help="longer prompts are refused (default: %(default)s)",
+        help="longest accepted prompt in tokens (default: %(default)s)",
     )
     for name, text in (
-        ("max_running", "most requests in a batch"),
-        ("token_budget", "most tokens computed per step"),
+        ("max_running", "maximum requests in a batch"),
+        ("token_budget", "maximum tokens computed per step"),
         ("block_tokens", "tokens per KV page"),
     ):
         add(
@@ -54,16 +54,26 @@ def add_pool_options(parser: argparse.ArgumentParser) -> None:
             default=getattr(SERVED, name),
             help=f"{text} (default: %(default)s)",
         )
-    add("--admission", default=SERVED.admission, choices=tuple(AdmissionMode), help="default: %(default)s")
-    add("--cost", default=SERVED.cost, help="what service costs (default: %(default)s)")
-    add("--throttle", default="none", choices=sorted(ADMISSIONS), help="default: %(default)s")
-    add("--decode-run", type=whole, default=1, help="decoding steps between two looks at the queue")
+    add(
+        "--admission",
+        default=SERVED.admission,
+        choices=tuple(AdmissionMode),
+        help="KV admission (default: %(default)s)",
+    )
+    add("--cost", default=SERVED.cost, help="cost function of service (default: %(default)s)")
+    add("--throttle", default="none", choices=sorted(ADMISSIONS), help="throttle of the gateway (default: %(default)s)")
+    add("--decode-run", type=whole, default=1, help="decoding steps per scheduling decision (default: %(default)s)")
     add("--out", type=Path, default=Path("simulation-results"), help="folder for CSV and SVG files")
-    add("--processes", type=whole, default=os.cpu_count() or 1, help="in parallel (default: all cores)")
+    add(
+        "--processes",
+        type=whole,
+        default=os.cpu_count() or 1,
+        help="number of parallel simulations (default: all cores)",
+    )
 
 
 def prepare(args: argparse.Namespace) -> int:
-    """How many calls there are; what is wrong with trace or folder, and what of the trace is left out, is said now."""
+    """Check the trace and the output folder, print which requests are left out, and return the number of calls."""
     rows, left_out = workload(args).read()
     make_folder(args.out, "--out")
     for sentence in left_out:
@@ -72,14 +82,14 @@ def prepare(args: argparse.Namespace) -> int:
 
 
 def workload(args: argparse.Namespace) -> TraceWorkload:
-    """The trace that the options describe."""
+    """Return the trace that the options describe."""
     return TraceWorkload(args.trace, args.limit, args.speed, args.starts_per_minute, args.trace_block_tokens)
 
 
 def scenario(
     args: argparse.Namespace, local: str, across: str, client_quantum: int, worker_quantum: int, limits: RateLimits
 ) -> Scenario:
-    """One configuration of the pool; raises ConfigError for what no worker would start with."""
+    """Return one configuration of the pool; raises ConfigError for sizes with which no worker would start."""
     times = _step_times(args)
     kv_tokens = _kv_tokens(args, times)
     worker = WorkerSpec(
@@ -92,7 +102,7 @@ def scenario(
         max_running=args.max_running,
         token_budget=args.token_budget,
         max_prompt_tokens=args.max_prompt_tokens,
-        max_output_tokens=kv_tokens,  # like a worker's: as long as fits
+        max_output_tokens=kv_tokens,  # like a worker's default: as long as fits the cache
         admission=AdmissionMode(args.admission),
         decode_run=args.decode_run,
     )
@@ -117,17 +127,17 @@ def _step_times(args: argparse.Namespace) -> Profile | MeasuredProfile:
         return profile(args.gpu or GPU, args.model or MODEL)
     for option, value in (("--gpu", args.gpu), ("--model", args.model)):
         if value is not None:
-            raise InvalidRequest(f"stands for GPU and model: leave out {option} {value}", "--profile")
+            raise InvalidRequest(f"replaces GPU and model: leave out {option} {value}", "--profile")
     return MeasuredProfile.read(args.profile)
 
 
 def _kv_tokens(args: argparse.Namespace, times: Profile | MeasuredProfile) -> int:
-    """What is asked for, or as many whole pages as there is room for; raises InvalidRequest where there is none."""
+    """Return the requested size, or as many whole pages as fit; raises InvalidRequest when not even one fits."""
     if isinstance(times, Profile):
         _check_memory(times, args)
     room: int = args.kv_tokens or times.kv_tokens // args.block_tokens * args.block_tokens
     if room < args.block_tokens:
-        raise InvalidRequest(f"the KV cache holds {times.kv_tokens} tokens, a page {args.block_tokens}", "--kv-tokens")
+        raise InvalidRequest(f"the KV cache has {times.kv_tokens} tokens, a page {args.block_tokens}", "--kv-tokens")
     return room
 
 
@@ -143,6 +153,6 @@ def _check_memory(times: Profile, args: argparse.Namespace) -> None:
     cache = (args.kv_tokens or 0) * times.model.kv_bytes / BYTES
     if weights + cache > memory:
         raise InvalidRequest(
-            f"{args.kv_tokens} take {cache:.1f} GB beside {weights:.1f} GB of weights: {gpu} has {memory:.0f} GB",
+            f"{args.kv_tokens} tokens take {cache:.1f} GB, the weights {weights:.1f} GB: {gpu} has {memory:.0f} GB",
             "--kv-tokens",
         )

@@ -1,4 +1,4 @@
-"""How far a long command is: rows that are drawn live on a terminal, plain lines elsewhere.
+"""The progress of a long command: rows that are redrawn in place on a terminal, or else plain lines.
 
     with Progress(sys.stderr) as progress:
         progress.show("worker-0", "loading weights")
@@ -6,10 +6,10 @@
             progress.tick()
         progress.done("worker-0", "ready")
 
-A row is a process, a simulation or whatever else is waited for; a step is what it is doing. Of a step one can show how
-far it is (`detail`), which changes often. On a terminal the rows that are not done stand below everything else, each
-with the seconds of its step, and a row that is done stays as a line. Elsewhere each step is a line when it begins, with
-the seconds since the command began, and a line every ten seconds says what is waited for.
+A row stands for a process, a simulation or another operation; its step is the current activity. `detail` is the
+progress within a step, and changes often. On a terminal, the rows that are not done are below all other output, each
+with the seconds of its step, and a finished row remains as a line. Otherwise each step is printed when it begins, with
+the seconds since the command began, and a line every ten seconds names what the command waits for.
 """
 
 import os
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self, TextIO
 
-LINE_SECONDS = 10.0  # between two lines where there is no terminal
+LINE_SECONDS = 10.0  # between two lines without a terminal
 UP, ERASE = "\x1b[{}A", "\x1b[J"
 
 
@@ -27,12 +27,13 @@ UP, ERASE = "\x1b[{}A", "\x1b[J"
 class _Row:
     began: float
     step: str
-    since: float  # of the step
+    since: float  # start of the step
     detail: str
 
 
 class Progress:
-    """Draws when something changes and at each `tick`; as a context it leaves no half-drawn rows, however it ends."""
+    """A progress report that draws at each change and each `tick`. As a context manager it clears its rows on every
+    exit."""
 
     def __init__(self, stream: TextIO, now: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
@@ -49,7 +50,7 @@ class Progress:
         self.clear()
 
     def show(self, name: str, step: str, detail: str = "") -> None:
-        """Row `name` is at `step` now, and so far with it as `detail` says; the row is made if there is none."""
+        """Set the step and the detail of row `name`; the row is added if it does not exist."""
         now = self._now()
         row = self._rows.setdefault(name, _Row(now, "", now, ""))
         row.detail = detail
@@ -59,7 +60,7 @@ class Progress:
         self.tick()
 
     def done(self, name: str, result: str) -> None:
-        """Row `name` has ended with `result`; its line stays, with the seconds since its first step."""
+        """End row `name` with `result`; its line remains, with the seconds since its first step."""
         now = self._now()
         row = self._rows.pop(name, _Row(now, "", now, ""))
         if self._live:
@@ -69,14 +70,14 @@ class Progress:
         self.tick()
 
     def tick(self) -> None:
-        """To be called several times a second while waiting."""
+        """Redraw the rows; call this several times a second while waiting."""
         if self._live:
             self._draw()
         elif self._rows and self._now() - self._said >= LINE_SECONDS:
             self._say("waiting for " + "; ".join(self._described()))
 
     def clear(self) -> None:
-        """Take the live rows off the terminal, so that something else can be printed; the next `tick` draws them."""
+        """Remove the rows from the terminal before other output; the next `tick` draws them again."""
         if self._drawn:
             self._write(self._erasure())
             self._drawn = []
@@ -103,7 +104,7 @@ class Progress:
         ]
 
     def _say(self, line: str) -> None:
-        """A line, where there is no terminal."""
+        """Print a line if there is no terminal."""
         if not self._live:
             self._said = self._now()
             self._write(f"[{self._said - self._began:3.0f} s] {line}\n")

@@ -1,21 +1,21 @@
-"""Which of the compared configurations to take, and why."""
+"""The recommended configuration of a comparison, with reasons."""
 
 from collections.abc import Sequence
 
 from simulation.what_if.front import TOLERANCE, is_as_good, pareto, recommended, slowdown
 from simulation.what_if.summary import Summary
 
-REUSE = 0.01  # of the prompts' tokens: less than this is no reuse
+REUSE = 0.01  # share of prompt tokens; a hit rate below it counts as no reuse
 
 
 def best_of(summaries: Sequence[Summary]) -> Summary | None:
-    """The recommended one; None when every configuration leaves some client without any answer."""
+    """Return the recommended configuration, or None when every configuration leaves some client without any answer."""
     front = pareto(summaries, slowdown)
     return recommended(front, slowdown) if front else None
 
 
 def reasons_for(best: Summary, summaries: Sequence[Summary]) -> list[str]:
-    """In sentences."""
+    """Return sentences that explain the recommendation of `best`."""
     judged = best.judged
     lines = [f"recommended: {best.name}"]
     if len(summaries) > 1:
@@ -37,7 +37,7 @@ def reasons_for(best: Summary, summaries: Sequence[Summary]) -> list[str]:
 
 
 def alternatives(best: Summary, summaries: Sequence[Summary]) -> list[str]:
-    """Which others are as good, and whether the trace has any use for policies that look at the prefix cache."""
+    """Return the configurations that are as good as `best`, and whether prefix-aware policies help on this trace."""
     equal = [summary.name for summary in summaries if summary is not best and is_as_good(summary, best)]
     lines = []
     if equal:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class ChartLine:
-    """One curve of a chart."""
+    """One curve of a chart, with its label."""
 
     label: str
     xs: Sequence[float]
@@ -15,7 +15,7 @@ class ChartLine:
 
 @dataclass(frozen=True, slots=True)
 class ChartPoint:
-    """One configuration of a chart, with its label beside it; those on the front are joined by a line."""
+    """One labelled configuration in a chart; a line joins the points on the front."""
 
     label: str
     x: float
@@ -25,7 +25,10 @@ class ChartPoint:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One panel. With `names`, those of x = 0, 1, ..., the lines are drawn as bars; `points` are drawn alone."""
+    """A panel with curves, bars or points.
+
+    With `names`, the labels of x = 0, 1, ..., `lines` are drawn as bars; `points` are drawn alone.
+    """
 
     title: str
     x: str
@@ -37,14 +40,14 @@ class Chart:
 
 
 def bars(title: str, y: str, names: Sequence[str], values: Mapping[str, Sequence[float]]) -> Chart:
-    """At each name one bar of each label in `values`."""
+    """Make a chart with one bar per label in `values` at each name."""
     lines = [ChartLine(label, range(len(names)), heights) for label, heights in values.items()]
     return Chart(title, "", y, lines, names=names)
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Rows of numbers, of which the first names the columns, and panels of charts, `columns` of them side by side."""
+    """Rows of numbers, the first with the column names, and charts in rows of `columns` panels."""
 
     rows: Sequence[Sequence[object]]
     charts: Sequence[Chart] = ()

@@ -1,4 +1,4 @@
-"""Frames of a live view: each over the one before on a terminal, one after the other elsewhere."""
+"""Frames of a live view: redrawn in place on a terminal, or else printed one after the other."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 
 
 class Style(StrEnum):
-    """How a line looks on a terminal; none elsewhere, and none where NO_COLOR is set (no-color.org)."""
+    """The style of a line on a terminal. It has no effect elsewhere, or if NO_COLOR is set (no-color.org)."""
 
     PLAIN = ""
     BOLD = "\x1b[1m"
@@ -24,7 +24,7 @@ Line = tuple[str, Style]
 
 
 class Screen:
-    """A context, that leaves the last frame where it is, and the cursor below it."""
+    """A context manager for frames that leaves the last frame on the terminal, with the cursor below it."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -42,11 +42,11 @@ class Screen:
 
     @property
     def width(self) -> int:
-        """Characters that fit in a line."""
+        """The number of characters that fit in a line."""
         return shutil.get_terminal_size().columns
 
     def show(self, lines: list[Line]) -> None:
-        """What does not fit the height of the terminal is left out."""
+        """Show the lines; lines beyond the height of the terminal are left out."""
         if self._is_terminal:
             painted = [self._paint(*line) + END_OF_LINE for line in lines[: shutil.get_terminal_size().lines - 1]]
             self._write(HOME + "\n".join(painted) + END_OF_SCREEN)

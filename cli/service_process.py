@@ -1,4 +1,4 @@
-"""One service of a local stack as a child process: its log is a file, its readiness is what it says itself."""
+"""One service of a local stack as a child process with a log file, in which it reports that it is ready."""
 
 import os
 import signal
@@ -14,34 +14,34 @@ POLL_SECONDS = 0.02
 
 
 class StackError(Exception):
-    """A service could not be started or ended by itself; the message says why, in one line."""
+    """The error for a service that could not be started, or that ended by itself. The message is one line."""
 
 
 class ServiceProcess:
-    """`python -m <module>` with its standard error in `log`."""
+    """A process `python -m <module>` that writes its standard error to `log`."""
 
     def __init__(self, name: str, module: str, args: list[str], environment: dict[str, str], log: Path) -> None:
         self.name = name
         self.log = ServiceLog(log)
         command = [sys.executable, "-m", module, *args]
         with log.open("wb") as stderr:
-            # A process group of its own: Ctrl-C reaches the stack, which ends its children in order.
+            # In its own process group, because only the stack must receive Ctrl-C: it ends its children in order.
             self._process = subprocess.Popen(
                 command, stderr=stderr, stdin=subprocess.DEVNULL, env={**os.environ, **environment}, process_group=0
             )
 
     @property
     def pid(self) -> int:
-        """The child's process id."""
+        """The process id of the child process."""
         return self._process.pid
 
     @property
     def status(self) -> int | None:
-        """Its exit status, or minus the signal that killed it; None while it runs."""
+        """The exit status, or minus the number of the signal that killed the process; None while it runs."""
         return self._process.poll()
 
     def wait_for(self, message: str, deadline: float) -> dict[str, Any]:
-        """The first log line with `message`; raises StackError when the process ends or the time is over."""
+        """Return the first log line with `message`; raises StackError when the process ends or the deadline passes."""
         while True:
             alive = self.status is None
             if found := self.log.lines(message):
@@ -49,7 +49,7 @@ class ServiceProcess:
             if not alive:
                 raise StackError(self.obituary())
             if time.monotonic() > deadline:
-                raise StackError(f"{self.name} did not say {message!r} in time; its log is {self.log.path}")
+                raise StackError(f"{self.name} did not log {message!r} in time; its log is {self.log.path}")
             time.sleep(POLL_SECONDS)
 
     def check_alive(self) -> None:
@@ -58,19 +58,19 @@ class ServiceProcess:
             raise StackError(self.obituary())
 
     def obituary(self) -> str:
-        """Which process ended how and why."""
+        """Return a line that says how and why the process ended."""
         status = self._process.returncode
         if status < 0:
             return f"{self.name} was killed by {signal.Signals(-status).name}; its log is {self.log.path}"
         return f"{self.name} ended with status {status}: {self.log.reason()}; its log is {self.log.path}"
 
     def terminate(self) -> None:
-        """Ask it to end (SIGTERM)."""
+        """Send SIGTERM if the process runs."""
         if self.status is None:
             self._process.terminate()
 
     def end(self, deadline: float) -> None:
-        """Wait until `deadline` for the end, then kill."""
+        """Wait for the end until `deadline` (monotonic seconds), then kill the process."""
         try:
             self._process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:

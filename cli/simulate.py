@@ -23,25 +23,27 @@ from simulation.what_if.front import ranked
 from simulation.what_if.summary import Summary
 from throttler.core.profiles import RateLimits
 
-MOST_LINES = 8  # clients in a plot: those that sent most
+MOST_LINES = 8  # clients in a plot: those with most calls
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Register the command."""
-    parser = commands.add_parser("simulate", help="your own trace under several policies")
+    parser = commands.add_parser("simulate", help="simulate your own trace under several policies")
     add_pool_options(parser)
     add_limit_options(parser, whole, {name: str(getattr(RateLimits(), name)) for name in NAMES})
     parser.add_argument("--policy", default="dlpm", help="local policies, comma-separated (default: %(default)s)")
     parser.add_argument("--route", default="doubleq", help="global policies, comma-separated (default: %(default)s)")
-    parser.add_argument("--quantum-tokens", type=whole, default=512, help="Q^u (default: %(default)s)")
-    parser.add_argument("--route-quantum-tokens", type=whole, default=4096, help="Q^w (default: %(default)s)")
-    parser.add_argument("--objective", type=objective, help="say how many workers meet it, such as p99-ttft=2s")
-    parser.add_argument("--price", type=above_zero, help="of a GPU per hour: say what a million tokens cost")
+    parser.add_argument("--quantum-tokens", type=whole, default=512, help="Q^u in cost units (default: %(default)s)")
+    parser.add_argument(
+        "--route-quantum-tokens", type=whole, default=4096, help="Q^w in cost units (default: %(default)s)"
+    )
+    parser.add_argument("--objective", type=objective, help="print how many workers meet it, for example p99-ttft=2s")
+    parser.add_argument("--price", type=above_zero, help="price of a GPU hour; print the cost of a million tokens")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """A row per pair of policies; when it is interrupted, of those that are done."""
+    """Simulate each pair of policies and print a row per pair; after an interrupt, only the finished ones."""
     configurations = _configurations(args)
     scenarios = {name: configuration.scenario(args) for name, configuration in configurations.items()}
     comparison, status = Comparison(args), 0
@@ -62,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _configurations(args: argparse.Namespace) -> dict[str, Configuration]:
-    """By the names of their two policies, which is all that differs."""
+    """Return the configurations by the names of their two policies, in which alone they differ."""
     routes = policy_names("--route", args.route, GLOBAL_POLICIES)
     pairs = product(policy_names("--policy", args.policy, LOCAL_POLICIES), routes)
     quanta, limits = (args.quantum_tokens, args.route_quantum_tokens), tuple(given_limits(args).items())
@@ -70,7 +72,7 @@ def _configurations(args: argparse.Namespace) -> dict[str, Configuration]:
 
 
 def _size(args: argparse.Namespace, comparison: Comparison, scenario: Scenario, best: Summary) -> None:
-    """How many workers meet the objective, and what tokens cost, where these were asked for."""
+    """Print how many workers meet the objective, and the cost of tokens, if these options were given."""
     sizing, workers = Sizing(comparison, scenario, {args.workers: best}), args.workers
     if args.objective is not None:
         print("\n".join(sizing.sentences(args.objective)))
@@ -80,7 +82,8 @@ def _size(args: argparse.Namespace, comparison: Comparison, scenario: Scenario, 
 
 
 def _conclude(args: argparse.Namespace, comparison: Comparison) -> Summary | None:
-    """Write and say what was found, and what is best; raises InvalidRequest when nothing was answered."""
+    """Write and print the results and return the best configuration; raises InvalidRequest when no call was
+    answered."""
     summaries = ranked(comparison.summaries)
     write(args.out, "summary", summary_report(summaries))
     rows = [(name, *row.cells()) for name, of in comparison.clients.items() for row in of]
@@ -89,7 +92,7 @@ def _conclude(args: argparse.Namespace, comparison: Comparison) -> Summary | Non
     comparison.check_answered()
     best = best_of(summaries)
     if best is None:
-        print("\nnothing is recommended: under every configuration some client has no call answered")
+        print("\nno recommendation: under every configuration some client has no answered call")
     else:
         print("\n".join(["", clients_table(best.name, comparison.clients[best.name])]))
         print("\n".join(["", *reasons_for(best, summaries), *alternatives(best, summaries)]))
@@ -109,6 +112,6 @@ def _curves(result: SimulationRun) -> list[tuple[object, ...]]:
 
 def _chart(name: str, result: SimulationRun) -> Chart:
     seconds = range(int(result.seconds) + 2)
-    # Whatever a client is called: plots leave out labels that begin with an underscore.
+    # With the word "client", because plots leave out labels that begin with an underscore.
     lines = [ChartLine(f"client {client}", seconds, received(result, client)) for client in _loudest(result)]
     return Chart(f"{name}: service received", "time, s", "service, cost units", lines)

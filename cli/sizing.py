@@ -1,4 +1,4 @@
-"""How many workers an objective takes, and what a million tokens cost then."""
+"""The number of workers that an objective needs, and the resulting cost of a million tokens."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,9 +14,12 @@ MILLION = 1e6
 
 @dataclass(slots=True)
 class Sizing:
-    """Pools of different sizes under one configuration. Judged are the calls that are within their client's fair share
-    of the pool that was asked about, whatever the size: a larger pool need not serve a flood sooner. `enough` is the
-    number of workers that `sentences` has found."""
+    """Pools of different sizes under one configuration.
+
+    All sizes are judged by the same calls: those within their client's fair share of the pool that the options
+    describe, because a larger pool need not serve a flood sooner. `enough` is the number of workers that `sentences`
+    found.
+    """
 
     comparison: Comparison
     scenario: Scenario
@@ -24,14 +27,14 @@ class Sizing:
     enough: int | None = None
 
     def summary(self, workers: int) -> Summary:
-        """Simulate it, once."""
+        """Return the summary for this number of workers, simulated at most once."""
         if workers not in self.tried:
             spec = replace(self.scenario.spec, workers=workers)
             self.tried[workers] = self.comparison.judge(_workers(workers), replace(self.scenario, spec=spec))
         return self.tried[workers]
 
     def sentences(self, objective: Objective) -> Iterator[str]:
-        """How many are enough, and how one fewer does."""
+        """Yield sentences with the sufficient number of workers, and the result with one worker less."""
         asked = f"{objective.measure} of at most {objective.seconds:g} s"
         given = self.scenario.spec.workers
         enough = self.enough = fewest(lambda workers: objective.is_met(self.summary(workers).judged), given)
@@ -45,7 +48,7 @@ class Sizing:
 
 
 def cost(summary: Summary, workers: int, price: float) -> str:
-    """Of a million tokens, input and output, at `price` per GPU and hour."""
+    """Return a sentence with the cost of a million input and output tokens at `price` per GPU hour."""
     per_token = price * workers / HOUR / summary.tokens
     return (
         f"a million tokens, input and output, cost {per_token * MILLION:,.3f} on {_workers(workers)} at {price:g} per "

@@ -1,4 +1,4 @@
-"""A whole cluster on this machine: scheduler, workers and gateway as real processes, embedded defaults, no Redis."""
+"""A cluster on this machine: scheduler, workers and gateway as processes, with embedded defaults and without Redis."""
 
 import os
 import secrets
@@ -22,10 +22,11 @@ CALL_SECONDS = 10.0
 
 
 class Stack:
-    """Use as a context manager, or `start` and `stop`. Every service listens on loopback, on a free port unless given.
+    """A local cluster, used as a context manager or with `start` and `stop`. Services listen on loopback, by default on
+    free ports.
 
-    Extra arguments go to the services' command lines as they are. What is waited for is shown on standard error; a
-    worker may take as long as it needs to load its model, or to download it.
+    Extra arguments are passed to the services' command lines. Progress is shown on standard error. A worker may take
+    any time to download or load its model.
     """
 
     def __init__(
@@ -42,14 +43,14 @@ class Stack:
         http_listen: str = "",
     ) -> None:
         self.secret = secrets.token_hex(32)
-        self.scheduler = ""  # addresses, once started
+        self.scheduler = ""  # addresses, set by `start`
         self.gateway = ""
         self.http = ""  # where the gateway answers HTTP, if it does
         self._names = [f"worker-{number}" for number in range(workers)]
         self._log_dir = log_dir
         self._listen = listen
         self._scheduler_args = list(scheduler_args)
-        # Two engines that both use every core slow each other down many times over.
+        # Engines that each use all cores slow each other down several times.
         threads = max(1, (os.cpu_count() or 1) // workers)
         self._worker_args = ["--model", model, "--engine", engine, "--threads", str(threads), *worker_args]
         self._gateway_args = [*(["--http-listen", http_listen] if http_listen else []), *gateway_args]
@@ -71,12 +72,13 @@ class Stack:
         self.stop()
 
     def start(self) -> None:
-        """Return when requests can be served by every worker; raises StackError."""
+        """Start all services and return when every worker can serve requests; raises StackError."""
         self.launch()
         self.await_workers()
 
     def launch(self) -> None:
-        """Start everything; return when scheduler and gateway listen, and workers still load; raises StackError."""
+        """Start all services and return when scheduler and gateway listen, while workers still load; raises
+        StackError."""
         self._log_dir.mkdir(parents=True, exist_ok=True)
         scheduler = self._spawn("scheduler", "global_scheduler", "127.0.0.1:0", self._scheduler_args)
         self.scheduler = self._address(scheduler)
@@ -89,7 +91,7 @@ class Stack:
             self.http = f"http://127.0.0.1:{port}/v1"
 
     def await_workers(self) -> None:
-        """Return when requests can be served by every worker; raises StackError when a service ends meanwhile."""
+        """Return when every worker can serve requests; raises StackError when a service ends meanwhile."""
         with open_sync_channel(self.scheduler) as channel:
             admin = scheduler_pb2_grpc.AdminStub(channel)
             while self._starting:
@@ -103,18 +105,19 @@ class Stack:
 
     @property
     def workers(self) -> list[ServiceProcess]:
-        """Those that have not left."""
+        """The workers that have not left the cluster."""
         return [process for process in self.processes if process.name in self._names]
 
     def departed(self) -> list[str]:
-        """Workers that have drained and ended since the last call; raises StackError when a service ended otherwise."""
+        """Return the workers that drained and ended since the last call; raises StackError when a service ended
+        otherwise."""
         gone = [process for process in self.workers if process.status == 0]
         self.processes = [process for process in self.processes if process not in gone]
         self._check_alive()
         return [process.name for process in gone]
 
     def stop(self) -> None:
-        """End every service, gateway first, so that open calls can finish; kill what does not end in time."""
+        """End every service, the gateway first so that open calls can finish; kill those that do not end in time."""
         deadline = time.monotonic() + STOP_SECONDS
         self._progress.clear()
         for process in reversed(self.processes):
@@ -127,7 +130,7 @@ class Stack:
             process.end(deadline)
 
     def _spawn(self, name: str, module: str, listen: str, args: list[str]) -> ServiceProcess:
-        # The secret goes by the environment: command lines are for everybody to read.
+        # The secret is passed in the environment, because all users can read command lines.
         environment = {"FAIRLEAD_SECRET": self.secret, "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
         log = self._log_dir / f"{name}.log"
         process = ServiceProcess(name, module, ["--listen", listen, *args], environment, log)
@@ -143,7 +146,7 @@ class Stack:
         return address
 
     def _look(self) -> None:
-        """Show what those that start are doing, and wait a moment; raises StackError when a service has ended."""
+        """Show the steps of the starting services and wait a moment; raises StackError when a service has ended."""
         self._check_alive()
         for process in self._starting:
             self._progress.show(process.name, process.log.step())
@@ -161,7 +164,7 @@ class Stack:
         return [process.name for process in self.processes if process.status is None]
 
     def _attached(self, admin: scheduler_pb2_grpc.AdminStub) -> set[str]:
-        """The names of the workers that the scheduler knows."""
+        """Return the names of the workers that are attached to the scheduler."""
         try:
             request = scheduler_pb2.StatusRequest()
             status = admin.Status(request, metadata=secret_metadata(self.secret), timeout=CALL_SECONDS)

@@ -1,4 +1,4 @@
-"""`fairlead status`: members, their load, each user's service, and what became of interactions."""
+"""`fairlead status`: workers with their load, each user's service, and the outcomes of interactions."""
 
 import argparse
 from collections import Counter
@@ -16,16 +16,16 @@ PLACED = {
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Register the command."""
-    parser = commands.add_parser("status", help="members, load and per-user service")
+    parser = commands.add_parser("status", help="show workers, their load and each user's service")
     admin.add_options(parser)
     parser.add_argument(
-        "--gateway", action="append", default=[], help="address, repeatable (default: the stack that runs)"
+        "--gateway", action="append", default=[], help="address, repeatable (default: the stack of `fairlead up`)"
     )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the tables; raises a FairleadError when scheduler or a gateway cannot be asked."""
+    """Print the tables; raises a FairleadError when the scheduler or a gateway does not answer."""
     with admin.leader(args) as (_, status):
         print("\n".join([*_members(status), "", *_users(status)]))
     running = endpoint.read()
@@ -41,7 +41,7 @@ def _members(status: scheduler_pb2.StatusResponse) -> list[str]:
     row = "{:<16} {:<24} {:<11} {:>7} {:>7} {:>13} {:>8} {:>17} {:>8} {:<10}  {}"
     lines = [f"global policy: {status.policy}"]
     if status.placed_by_others:
-        lines.append(f"{status.placed_by_others:,} requests came to workers that this scheduler had not placed")
+        lines.append(f"{status.placed_by_others:,} requests reached workers without a placement by this scheduler")
     heads = (
         "worker",
         "model",
@@ -92,12 +92,13 @@ def _apps(gateways: list[throttling_pb2.AccountResponse]) -> list[str]:
         totals[account.app] = [total + getattr(account, name) for total, name in zip(sums, figures, strict=True)]
     lines += [row.format(app, *(f"{figure:,}" for figure in sums)) for app, sums in sorted(totals.items())]
     if alone := sum(gateway.degraded for gateway in gateways):
-        lines.append(f"{alone} of {len(gateways)} gateways cannot reach Redis and count by themselves")
+        lines.append(f"{alone} of {len(gateways)} gateways cannot reach Redis and apply limits locally")
     return lines
 
 
 def _placements(gateways: list[throttling_pb2.AccountResponse]) -> list[str]:
-    """Each chooser's placements over all gateways, and why it was not the scheduler."""
+    """Return lines with the number of placements by component over all gateways, and the reason if it is not the
+    scheduler."""
     totals: dict[str, Counter[str]] = {}
     for placement in (placement for gateway in gateways for placement in gateway.placements):
         totals.setdefault(placement.chosen_by, Counter())[placement.reason] += placement.count

@@ -1,4 +1,4 @@
-"""Configurations compared as numbers and pictures on disk."""
+"""Files that compare configurations: numbers and plots."""
 
 import math
 from collections.abc import Sequence
@@ -12,18 +12,21 @@ AXES: tuple[tuple[str, str, Unfairness], ...] = (
     ("throughput and gap between backlogged clients", "gap, cost units", gap),
 )
 
-MOST_LABELS = 6  # points that all have labels
+MOST_LABELS = 6  # maximum number of points that are all labelled
 
 
 def summary_report(summaries: Sequence[Summary]) -> Report:
-    """All numbers, and a picture of the fronts: throughput against each notion of unfairness."""
+    """Return all numbers and a plot per notion of unfairness, with throughput against unfairness and the Pareto
+    front."""
     charts = [_front(summaries, *axis) for axis in AXES]
     return Report([HEADER, *(summary.cells() for summary in summaries)], charts)
 
 
 def _front(summaries: Sequence[Summary], title: str, label: str, unfairness: Unfairness) -> Chart:
-    """A point for each configuration, or for several that are the same; all have labels if they are few, else those of
-    the front."""
+    """Return a chart with one point for all configurations at the same place.
+
+    All points are labelled if they are few; otherwise only those on the front.
+    """
     front = pareto(summaries, unfairness)
     places: dict[tuple[float, float], list[Summary]] = {}
     for summary in summaries:
@@ -37,6 +40,6 @@ def _front(summaries: Sequence[Summary], title: str, label: str, unfairness: Unf
 
 
 def _label(there: Sequence[Summary]) -> str:
-    """The first that is there, and how many more are."""
+    """Return the name of the first configuration at this place, and the number of others."""
     name = f"{there[0].name} (leaves a client out)" if there[0].unanswered else there[0].name
     return name if len(there) == 1 else f"{name} and {len(there) - 1} more"

@@ -1,4 +1,4 @@
-"""Summaries and clients as tables for the screen."""
+"""Tables of configurations and clients for the screen."""
 
 import math
 import shutil
@@ -8,7 +8,7 @@ from cli.table import Column, table
 from simulation.what_if.clients import ClientRow
 from simulation.what_if.summary import Summary
 
-NO_TERMINAL = 160, 24  # columns and lines, where nobody can tell
+NO_TERMINAL = 160, 24  # columns and lines, without a terminal
 MOST_CLIENTS = 12
 
 SUMMARY: tuple[Column[Summary], ...] = (
@@ -42,21 +42,21 @@ CLIENTS: tuple[Column[ClientRow], ...] = (
 
 
 def summary_table(summaries: Sequence[Summary]) -> str:
-    """A row per configuration, and what the columns mean."""
+    """Return a row per configuration and an explanation of the columns."""
     lines = table(SUMMARY, summaries, _width())
-    who = "within their client's fair share" if any(s.within.calls for s in summaries) else "of everybody"
+    who = "within their client's fair share" if any(s.within.calls for s in summaries) else "of all clients"
     lines += [
         f"slowdown, TTFT, latency: of calls {who}; above: of calls beyond it;",
         "slowdown: times as long as alone with that share; Jain: index of service received over the fair share of what",
         "was asked for; gap and bound: cost units",
     ]
     if unbounded := [s.name for s in summaries if s.bound is None]:
-        lines.append(f"bound none: nothing is proved of the gap under {', '.join(unbounded)}")
+        lines.append(f"bound none: no bound on the gap is proved for {', '.join(unbounded)}")
     return "\n".join(lines)
 
 
 def clients_table(name: str, clients: Sequence[ClientRow]) -> str:
-    """Whoever asked for most under configuration `name`, and how many there are besides."""
+    """Return the clients that asked for most under configuration `name`, and the number of the others."""
     shown = clients[:MOST_CLIENTS]
     lines = [f"clients under {name}, those that asked for most first (asked: cost units):"]
     lines += table(CLIENTS, shown, _width())
@@ -70,7 +70,7 @@ def _width() -> int:
 
 
 def _above(summary: Summary, value: float) -> str:
-    return _seconds(value) if summary.above.calls else "nobody"
+    return _seconds(value) if summary.above.calls else "no calls"
 
 
 def _seconds(value: float) -> str:
@@ -78,5 +78,5 @@ def _seconds(value: float) -> str:
 
 
 def times(value: float) -> str:
-    """A slowdown; infinite is never."""
+    """Format a slowdown; an infinite one is "never"."""
     return "never" if value == math.inf else f"{value:,.2f}"

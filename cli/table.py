@@ -1,4 +1,4 @@
-"""Tables for people: as many columns as fit, the first as wide as it needs or as there is room."""
+"""Text tables with as many columns as fit. The first column is as wide as it needs or as space permits."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,8 +10,10 @@ ELLIPSIS = "…"
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[Row]):
-    """Text is cut to `width` (the first column's may be wider), numbers never are. Columns with a `rank` are left out
-    where there is no room, those with the highest first."""
+    """A column of a table, where text is cut to `width` but numbers never are; the first column may be wider.
+
+    Columns with a `rank` are dropped when space is short, the highest rank first.
+    """
 
     head: str
     width: int
@@ -21,7 +23,7 @@ class Column(Generic[Row]):
 
 
 def table(columns: Sequence[Column[Row]], rows: Sequence[Row], width: int) -> list[str]:
-    """The heads and then a line per row, of at most `width` characters wherever the numbers allow it."""
+    """Return the heading and a line per row, of at most `width` characters if the numbers allow it."""
     cells = {column: [column.head, *(column.cell(row) for row in rows)] for column in columns}
     widths = {
         column: column.width if column.is_text else max(column.width, *map(len, cells[column])) for column in columns
@@ -36,12 +38,12 @@ def table(columns: Sequence[Column[Row]], rows: Sequence[Row], width: int) -> li
 
 
 def cut(text: str, width: int) -> str:
-    """The beginning of what is too long."""
+    """Return `text`, cut to `width` characters with an ellipsis at the end."""
     return text if len(text) <= width else text[: width - 1] + ELLIPSIS
 
 
 def bar(share: float, width: int) -> str:
-    """A share from 0 to 1, drawn."""
+    """Return a bar for a share from 0 to 1; the full bar has `width` characters."""
     return "#" * round(min(share, 1.0) * width)
 
 

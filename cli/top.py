@@ -1,4 +1,4 @@
-"""`fairlead top`: users and workers, live."""
+"""`fairlead top`: a live view of users and workers."""
 
 import argparse
 import itertools
@@ -17,24 +17,31 @@ from fairlead.v1 import scheduler_pb2
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Register the command."""
-    parser = commands.add_parser("top", help="users, their balances, workers, queues and caches, live")
+    parser = commands.add_parser("top", help="live view of users, balances, workers, queues and caches")
     admin.add_options(parser)
-    parser.add_argument("--every", type=above_zero, default=1.0, metavar="SECONDS", help="(default: %(default)s)")
-    parser.add_argument("--frames", type=whole, help="end after so many (default: at Ctrl-C)")
-    parser.add_argument("--users", type=whole, default=20, help="most users shown, the most active first")
+    parser.add_argument(
+        "--every", type=above_zero, default=1.0, metavar="SECONDS", help="refresh period (default: %(default)s)"
+    )
+    parser.add_argument("--frames", type=whole, help="number of frames to show (default: until Ctrl-C)")
+    parser.add_argument(
+        "--users",
+        type=whole,
+        default=20,
+        help="maximum number of users shown, the most active first (default: %(default)s)",
+    )
     parser.set_defaults(run=run)
 
 
 @dataclass(frozen=True, slots=True)
 class StatusSample:
-    """A status and when it was received, in seconds."""
+    """A status and the time at which it was received, in monotonic seconds."""
 
     status: scheduler_pb2.StatusResponse
     at: float
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show a frame per period until Ctrl-C; raises a FairleadError when there is no first answer."""
+    """Show a frame per period until Ctrl-C; raises a FairleadError when the first request fails."""
     try:
         with admin.schedulers(args) as schedulers:
             latest = earlier = _sample(schedulers)
@@ -62,4 +69,4 @@ def _sample(schedulers: admin.SchedulerClients) -> StatusSample:
 
 
 def _failure(error: FairleadError, seconds: float, width: int) -> Line:
-    return cut(f"no answer since {seconds:.0f} s: {error}", width), Style.RED
+    return cut(f"no answer for {seconds:.0f} s: {error}", width), Style.RED

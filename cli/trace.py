@@ -1,4 +1,4 @@
-"""`fairlead trace ID`: where one interaction's time went."""
+"""`fairlead trace ID`: the timeline of one interaction."""
 
 import argparse
 
@@ -15,22 +15,22 @@ BAR = 40  # characters of the timeline
 
 
 class NotRemembered(FairleadError):
-    """No gateway that was asked knows the id, or knows it still."""
+    """The error for an id that no queried gateway has in its memory, or no longer has."""
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Register the command."""
-    parser = commands.add_parser("trace", help="one interaction's timeline, while a gateway remembers it")
-    parser.add_argument("id", help="of the interaction, or of a single request, ours or the caller's own")
+    parser = commands.add_parser("trace", help="show the timeline of a recent interaction")
+    parser.add_argument("id", help="id of an interaction or of a request (the gateway's or the caller's own)")
     parser.add_argument(
-        "--gateway", action="append", help="address, repeatable: each gateway knows the calls that it served"
+        "--gateway", action="append", help="address, repeatable: each gateway stores the calls that it served"
     )
     admin.add_secret(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a timeline per trace; raises NotRemembered, or the FairleadError of a gateway that cannot be asked."""
+    """Print a timeline per trace; raises NotRemembered, or the FairleadError of a gateway that does not answer."""
     running = endpoint.read()
     addresses = args.gateway or [running.gateway if running else "127.0.0.1:7000"]
     calls = [call for address in addresses for call in _find(address, admin.secret(args), args.id)]
@@ -41,7 +41,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def traces(calls: list[traces_pb2.TracedCall]) -> list[list[traces_pb2.TracedCall]]:
-    """The calls by interaction, or each alone, in order of their arrival. Several clients may have used one id."""
+    """Group the calls by interaction, in order of arrival; a call without an interaction is alone.
+
+    Calls of different clients with equal ids are kept apart.
+    """
     together: dict[tuple[str, str, str], list[traces_pb2.TracedCall]] = {}
     for call in sorted(calls, key=lambda call: call.received):
         together.setdefault((call.client, call.app, call.interaction or call.request_id), []).append(call)
@@ -49,11 +52,11 @@ def traces(calls: list[traces_pb2.TracedCall]) -> list[list[traces_pb2.TracedCal
 
 
 def timeline(calls: list[traces_pb2.TracedCall]) -> list[str]:
-    """The calls, at least one, in order of their arrival."""
+    """Return the lines of a timeline for at least one call, in order of arrival."""
     began, ended = calls[0].received, max(call.finished for call in calls)
     first = calls[0]
     what = f"interaction {first.interaction}" if first.interaction else f"request {first.request_id}"
-    app = f"{first.app} ({first.named_app!r} is not known)" if first.named_app else first.app
+    app = f"{first.app} ({first.named_app!r} is unknown)" if first.named_app else first.app
     lines = [f"{what}: client {first.client}, app {app}, {len(calls)} calls, {_ms(began, ended)}"]
     for call in calls:
         lines += ["", *_call(call, began, ended)]

@@ -1,4 +1,4 @@
-"""`fairlead tune`: find policies, quanta and the throttle's limits for a trace."""
+"""`fairlead tune`: find policies, quanta and rate limits for a trace."""
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,8 +46,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def run(args: argparse.Namespace) -> int:
-    """First the local policy, then the global one, then quanta and limits, each with the best of what was before; when
-    it is interrupted, what is best of those that are done."""
+    """Search and print the recommendation: first the local policy, then the global one, then quanta and limits.
+
+    Each round starts from the best result so far. After an interrupt, the best of the finished ones is recommended.
+    """
     search = Search(args)
     status = 0
     try:
@@ -63,14 +65,14 @@ def run(args: argparse.Namespace) -> int:
     print("\n".join([*search.without_effect(), written_to(args.out)]))
     best = best_of(summaries)
     if best is None:
-        raise InvalidRequest("nothing is recommended: under every configuration some client has no call answered")
+        raise InvalidRequest("no recommendation: under every configuration some client has no answered call")
     print("\n".join(["", *reasons_for(best, summaries), *alternatives(best, summaries)]))
     print("\n".join(["to set it:", *search.tried[best.name].settings(args.throttle)]))
     return status
 
 
 class Search:
-    """Coordinate descent: what is tried in one round begins with the best of all rounds before."""
+    """A coordinate descent: each round starts from the best result of all earlier rounds."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._args = args
@@ -79,13 +81,13 @@ class Search:
         self._routes = policy_names("--route", args.route or default, SERVED_ROUTES)
         self._limits = _limits(args)
         self._start = Configuration(self._policies[0], self._routes[0])
-        self._start.scenario(args)  # what no worker would start with is refused before anything is simulated
+        self._start.scenario(args)  # raises for impossible sizes before any simulation
         self._swept: dict[str, Settings] = {}
         self.tried: dict[str, Configuration] = {}
         self.comparison = Comparison(args)
 
     def run(self) -> None:
-        """All rounds. A round with one candidate says nothing, and is left to the next."""
+        """Run all rounds. A round with only one candidate is skipped, because the next one includes it."""
         for policies, routes in ((self._policies, self._routes[:1]), ([self._best.policy], self._routes)):
             pairs = list(product(policies, routes))
             if len(pairs) > 1:
@@ -106,28 +108,28 @@ class Search:
             pass
 
     def _sweep(self, best: Configuration) -> list[Settings]:
-        """Every combination of the quanta that the policies of `best` read, and of the limits."""
+        """Return all combinations of the limits and of the quanta that the policies of `best` use."""
         axes: dict[str, list[int]] = {}
         if best.policy in LOCAL_QUANTUM:
             axes["Q^u"] = self._args.quantum_tokens or CLIENT_QUANTA
         if best.route in ROUTE_QUANTUM:
-            # One worker leaves nothing to choose.
+            # With one worker, Q^w has no effect.
             several = WORKER_QUANTA if self._args.workers > 1 else [best.route_quantum_tokens]
             axes["Q^w"] = self._args.route_quantum_tokens or several
         axes |= {NAMES[limit]: values for limit, values in self._limits.items()}
         return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
 
     def without_effect(self) -> Iterator[str]:
-        """What was tried in vain in the last round: whatever else is set, every value of it gives the same."""
+        """Yield the parameters of the last round that had no effect: all tried values gave equal results."""
         done = {s.name: s for s in self.comparison.summaries if s.name in self._swept}
         for axis in next(iter(self._swept.values()), {}):
             tried = sorted({self._swept[name][axis] for name in done})
             if len(tried) > 1 and _is_idle(axis, self._swept, done):
-                yield f"{axis} makes no difference here: {', '.join(map(str, tried))} all give the same"
+                yield f"{axis} has no effect here: {', '.join(map(str, tried))} give equal results"
 
 
 def _limits(args: argparse.Namespace) -> dict[str, list[int]]:
-    """Those that the throttle reads, with the values to try."""
+    """Return the limits that the throttle uses, with the values to try."""
     given = given_limits(args)
     return {limit: given.get(limit, LIMITS[limit]) for limit in READ_BY[args.throttle]}
 

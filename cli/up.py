@@ -1,4 +1,4 @@
-"""`fairlead up`: gateway, scheduler and workers on this machine, until Ctrl-C."""
+"""`fairlead up`: run gateway, scheduler and workers on this machine until Ctrl-C."""
 
 import argparse
 import os
@@ -17,17 +17,27 @@ CHECK_SECONDS = 0.5
 
 
 class _Stopped(Exception):
-    """Ctrl-C or SIGTERM."""
+    """The exception that Ctrl-C or SIGTERM raises."""
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Register the command."""
     parser = commands.add_parser("up", help="start gateway, scheduler and workers on this machine")
     parser.add_argument(
-        "--workers", type=_at_least_one, default=min(2, os.cpu_count() or 1), help="how many (default: %(default)s)"
+        "--workers",
+        type=_at_least_one,
+        default=min(2, os.cpu_count() or 1),
+        help="number of workers (default: %(default)s)",
     )
-    parser.add_argument("--model", default=model_name.BUILT_IN, help="built-in name, path or hub id")
-    parser.add_argument("--engine", default="transformers", choices=("transformers", "fake"), help="what computes")
+    parser.add_argument(
+        "--model", default=model_name.BUILT_IN, help="built-in name, path or hub id (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--engine",
+        default="transformers",
+        choices=("transformers", "fake"),
+        help="engine of the workers (default: %(default)s)",
+    )
     parser.add_argument("--listen", default="127.0.0.1:7000", help="the gateway's address (default: %(default)s)")
     parser.add_argument(
         "--http-listen", default="127.0.0.1:8000", help="where it answers OpenAI's HTTP API (default: %(default)s)"
@@ -39,7 +49,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
             action="append",
             default=[],
             metavar="ARG",
-            help=f"passed to the {service}, repeatable: --{service}-arg=--log-level=debug",
+            help=f"argument for the {service}, repeatable: --{service}-arg=--log-level=debug",
         )
     parser.set_defaults(run=run)
 
@@ -52,7 +62,7 @@ def _at_least_one(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until Ctrl-C, SIGTERM or the last worker has drained; raises StackError when a service fails."""
+    """Serve until Ctrl-C, SIGTERM or the drain of the last worker; raises StackError when a service fails."""
     if args.engine != "fake":
         try:
             model_name.check(args.model)
@@ -89,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _serve(stack: Stack) -> None:
-    """Return when no worker is left: without one, nothing would be answered again."""
+    """Return when no worker is left: without workers, no request could be answered."""
     while stack.workers:
         for name in stack.departed():
             left = len(stack.workers)
@@ -98,7 +108,7 @@ def _serve(stack: Stack) -> None:
 
 
 def _stop(_number: int, _frame: FrameType | None) -> None:
-    # The first one starts the orderly end; another one must not interrupt it.
+    # The first signal starts the orderly shutdown; a second one must not interrupt it.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     raise _Stopped

@@ -1,4 +1,4 @@
-"""A report on disk and on the screen: numbers as CSV, charts as SVG."""
+"""Writer for reports: numbers as CSV, charts as SVG."""
 
 import csv
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PANEL_INCHES = 5.0, 3.4
-MOST_NAMED = 10  # lines that a legend can name; more are told apart in the CSV file
-MOST_VALUED = 12  # bars that have room for their values
+MOST_NAMED = 10  # maximum lines in a legend; with more, only the CSV file names them
+MOST_VALUED = 12  # maximum bars that are labelled with their values
 HUNDRED, MILLION = 100, 1_000_000
 
 
 def write(folder: Path, name: str, report: Report, title: str = "") -> None:
-    """`NAME.csv` and, when there is something to draw and something to draw it with, `NAME.svg` under `title`."""
+    """Write `NAME.csv` and, if there are charts and matplotlib is installed, `NAME.svg` with this title."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{name}.csv").open("w", newline="") as file:
         csv.writer(file).writerows([_plain(value) for value in row] for row in report.rows)
@@ -27,7 +27,7 @@ def write(folder: Path, name: str, report: Report, title: str = "") -> None:
 
 
 def can_draw() -> bool:
-    """Whether matplotlib is there, which only the extra `demo` brings."""
+    """Return whether matplotlib is installed; only the extra `demo` installs it."""
     return find_spec("matplotlib") is not None
 
 
@@ -36,7 +36,7 @@ def _plain(value: object) -> object:
 
 
 def _draw(path: Path, charts: Sequence[Chart], most: int, title: str) -> None:
-    """Side by side, `most` in a row. The same charts, the same bytes."""
+    """Draw the charts, `most` per row. Equal charts give equal bytes."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -62,7 +62,7 @@ def _draw(path: Path, charts: Sequence[Chart], most: int, title: str) -> None:
             axis.yaxis.set_major_formatter(_with_commas)
         axis.grid(alpha=0.3)
         if len(chart.lines) > 1 and not crowded:
-            # Beside the panel: inside it would hide lines.
+            # Beside the panel, because inside it the legend would hide lines.
             axis.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
     for axis in list(axes.flat)[len(charts) :]:
         axis.set_visible(False)
@@ -71,7 +71,7 @@ def _draw(path: Path, charts: Sequence[Chart], most: int, title: str) -> None:
 
 
 def _with_commas(value: float, _position: int | None = None) -> str:
-    """Of a tick: in full, where matplotlib would take a power of ten out of all of them."""
+    """Format an axis tick in full; matplotlib's default would factor a power of ten out of all ticks."""
     return f"{value:,.6g}" if abs(value) < MILLION else f"{value:,.0f}"
 
 
@@ -81,8 +81,10 @@ def _curves(axis: "Axes", chart: Chart) -> None:
 
 
 def _points(axis: "Axes", chart: Chart) -> None:
-    """A label has its point's colour; from left to right labels are above and below in turn, so that those of
-    neighbours do not lie on each other."""
+    """Draw points and labels of equal colour.
+
+    From left to right, labels are alternately above and below, so that neighbours do not overlap.
+    """
     ordered = sorted(chart.points, key=lambda point: (point.x, point.y))
     front = [point for point in ordered if point.on_front]
     axis.plot([point.x for point in front], [point.y for point in front], linewidth=1.0, color="tab:green")
@@ -91,7 +93,7 @@ def _points(axis: "Axes", chart: Chart) -> None:
         axis.plot([point.x], [point.y], marker="o", color=color)
         side, dx = ("right", -5) if point.x > ordered[-1].x / 2 else ("left", 5)
         text = axis.annotate(point.label, (point.x, point.y), (dx, -12 if number % 2 else 5), color=color, ha=side)
-        # A long label may cross the panel's edge: it takes no room from the panel.
+        # A long label may cross the panel's edge; the layout does not shrink the panel for it.
         text.set(anncoords="offset points", fontsize="small", in_layout=False)
     axis.margins(0.2)
     axis.set_xlim(left=0)
@@ -104,5 +106,5 @@ def _bars(axis: "Axes", chart: Chart) -> None:
         drawn = axis.bar([x + left for x in line.xs], line.ys, width, align="edge", label=line.label)
         if len(chart.lines) * len(chart.names) <= MOST_VALUED:
             axis.bar_label(drawn, [f"{y:,.0f}" if y >= HUNDRED else f"{y:.3g}" for y in line.ys], fontsize="x-small")
-    axis.margins(y=0.1)  # above the highest bar is its value
+    axis.margins(y=0.1)  # space for the value above the highest bar
     axis.set_xticks(range(len(chart.names)), chart.names, rotation=25, ha="right", fontsize="small")

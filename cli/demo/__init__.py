@@ -1,1 +1,1 @@
-"""`fairlead demo`: one contention scenario, served twice, with the evidence side by side."""
+"""`fairlead demo`: one contention scenario under several systems, with the measurements side by side."""

@@ -1,4 +1,4 @@
-"""`fairlead demo`: three users contend under three schedulers, for the same amount of service; what came of it."""
+"""`fairlead demo`: three users contend for the same amount of service under three systems; the results are compared."""
 
 import argparse
 import asyncio
@@ -14,32 +14,39 @@ from cli.demo.systems import DLPM, FCFS, VTC, WORKERS, System, stack
 from cli.demo.trial import Trial, hold
 from cli.option_types import above_zero
 
-# Of DLPM's bound: so much service each system delivers. Under FCFS the flooder gets four fifths of it and the others a
-# tenth each, so that the gap is seven tenths.
+# Service that each system delivers, as a multiple of DLPM's bound. Under FCFS the flooding user gets 80 % of it and the
+# others 10 % each, so the gap is 70 % of this service.
 SERVICE = 2.0
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Register the command."""
-    parser = commands.add_parser("demo", help="one flood under FCFS, VTC and DLPM + DoubleQ")
+    parser = commands.add_parser("demo", help="compare FCFS, VTC and DLPM + DoubleQ under a flood")
     parser.add_argument(
         "--limit",
         type=above_zero,
         default=150.0,
         metavar="SECONDS",
-        help="end a system's run after so long, though it has not delivered its service (default: %(default)s)",
+        help="time limit of a system's run, even if it has not delivered its service (default: %(default)s)",
     )
-    parser.add_argument("--model", default="smollm2-135m-instruct", help="what the workers load (default: %(default)s)")
-    parser.add_argument("--engine", default="transformers", help="transformers, or fake for a rehearsal")
-    parser.add_argument("--out", type=Path, default=Path("demo-results"), help="folder for picture, numbers and logs")
+    parser.add_argument("--model", default="smollm2-135m-instruct", help="model of the workers (default: %(default)s)")
+    parser.add_argument(
+        "--engine", default="transformers", help="transformers, or fake for a trial run (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("demo-results"),
+        help="folder for plot, numbers and logs (default: %(default)s)",
+    )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 only if all that the demo is to show was measured."""
+    """Run the demo and return 0 only if the measurements support all its findings."""
     args.out.mkdir(parents=True, exist_ok=True)
-    with asyncio.Runner() as runner:  # one event loop: gRPC's threads may still speak to that of an earlier trial
-        # DLPM first: its workers say what the bound is, by which the service of all is measured.
+    with asyncio.Runner() as runner:  # one event loop, because gRPC's threads may still use that of an earlier trial
+        # DLPM first: its workers report the bound, which sets the amount of service for all systems.
         dlpm = _try(DLPM, args, runner, lambda seen: seen.served >= SERVICE * seen.bound > 0)
         bound = dlpm.observation.bound
         vtc = _try(VTC, args, runner, lambda seen: seen.served >= SERVICE * bound)

@@ -1,4 +1,4 @@
-"""What a trial showed, reduced to the numbers that are compared, and what the comparison shows."""
+"""The numbers of a trial that are compared, and the findings of the comparison."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from cli.demo.users import USERS
 from serving.metrics import percentile
 
 NAMES = [user.name for user in USERS]
-NEAR = 0.8  # of another's hit rate is near it
+NEAR = 0.8  # a hit rate of at least this share of another one counts as near it
 
 
 @dataclass(frozen=True, slots=True)
 class UserEvidence:
-    """One user's part of a trial. Times in seconds, service in cost units."""
+    """One user's part of a trial; times are in seconds, service in cost units."""
 
     user: str
     service: float
@@ -27,7 +27,7 @@ class UserEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One trial."""
+    """The results of one trial; service and gap are in cost units."""
 
     title: str
     seconds: float
@@ -42,7 +42,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What the demo is to show, with the figures for it or against it."""
+    """A claim of the demo, with the measured figures for it or against it."""
 
     claim: str
     figures: str
@@ -50,10 +50,11 @@ class Finding:
 
 
 def backlogged_gap(samples: Sequence[ServiceSample], users: Sequence[str]) -> float:
-    """The most that any user got ahead of a continuously backlogged one, over every interval (DLPM Thms 5.1, 5.2).
+    """Return the most service that a user gained over a continuously backlogged one in any interval (DLPM Thms 5.1,
+    5.2).
 
-    For each ordered pair (g, f): the largest rise of `W_g - W_f` within a stretch of samples in which f is backlogged.
-    One pass per pair, with the running minimum since the stretch began.
+    For each ordered pair (g, f), this is the largest rise of `W_g - W_f` within a sequence of samples in which f is
+    backlogged. It takes one pass per pair, with the running minimum since the sequence began.
     """
     worst = 0.0
     for f in users:
@@ -70,7 +71,7 @@ def backlogged_gap(samples: Sequence[ServiceSample], users: Sequence[str]) -> fl
 
 
 def weigh(trial: Trial) -> Evidence:
-    """The evidence of a trial; raises ValueError when a user was never served."""
+    """Return the results of a trial; raises ValueError when a user was never served."""
     calls, samples = trial.record.calls, trial.observation.samples
     for name in NAMES:
         if not any(call.user == name for call in calls):
@@ -105,7 +106,8 @@ def _of_user(trial: Trial, name: str) -> UserEvidence:
 
 
 def findings(runs: Sequence[Evidence], bound: float) -> list[Finding]:
-    """What `runs` under FCFS, VTC and DLPM are to show, judged by what they measured; `bound` is DLPM's in the pool."""
+    """Compare the claims of the demo with `runs` under FCFS, VTC and DLPM; `bound` is DLPM's in the pool, in cost
+    units."""
     fcfs, vtc, dlpm = runs
 
     def against_bound(evidence: Evidence) -> str:
@@ -113,7 +115,7 @@ def findings(runs: Sequence[Evidence], bound: float) -> list[Finding]:
 
     hits = f"{dlpm.hit_rate:.0%} against {{:.0%}}"
     return [
-        Finding("FCFS goes beyond the bound", against_bound(fcfs), fcfs.gap > bound),
+        Finding("FCFS exceeds the bound", against_bound(fcfs), fcfs.gap > bound),
         Finding("DLPM + DoubleQ stays within it", against_bound(dlpm), dlpm.gap <= bound),
         Finding("its hit rate is near that of FCFS", hits.format(fcfs.hit_rate), dlpm.hit_rate >= NEAR * fcfs.hit_rate),
         Finding("and above that of VTC", hits.format(vtc.hit_rate), dlpm.hit_rate > vtc.hit_rate),

@@ -1,4 +1,4 @@
-"""What the workers say while the scenario runs: service per user over time, read from the scheduler's status."""
+"""Service per user over time while the scenario runs, as workers report it in the scheduler's status."""
 
 import asyncio
 import time
@@ -12,28 +12,28 @@ POLL_SECONDS = 0.25
 
 @dataclass(frozen=True, slots=True)
 class ServiceSample:
-    """Service received since the start (cost units) and who is backlogged, `at` seconds into the run."""
+    """The service received since the start (cost units) and the backlogged users, `at` seconds into the run."""
 
     at: float
     service: dict[str, float]
-    backlogged: dict[str, bool]  # waits on every worker (Definition 3.1 for a pool)
+    backlogged: dict[str, bool]  # has waiting requests on every worker (Definition 3.1 for a pool)
 
 
 @dataclass(slots=True)
 class Observation:
-    """The samples of one run, and the bound that is proved for the pool, in cost units; 0.0 without one."""
+    """The samples of one run, and the proved bound of the pool in cost units, or 0.0 without one."""
 
     samples: list[ServiceSample] = field(default_factory=list)
     bound: float = 0.0
 
     @property
     def served(self) -> float:
-        """Service that all users have received, in cost units."""
+        """The service that all users have received, in cost units."""
         return sum(self.samples[-1].service.values()) if self.samples else 0.0
 
 
 async def observe(scheduler: str, secret: str, observation: Observation) -> None:
-    """Sample until cancelled."""
+    """Append samples to `observation` until cancelled."""
     metadata = secret_metadata(secret)
     began = time.monotonic()
     async with open_channel(scheduler) as channel:

@@ -1,4 +1,4 @@
-"""The demo's result as one picture: who received what, how far that is from fair, and what it costs."""
+"""The demo's plot: the service of each user, the service gap, and its cost in hits and throughput."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ BOUND = "#555555"
 
 
 def draw(path: Path, bound: float, runs: Sequence[tuple[Evidence, Observation]]) -> None:
-    """A PNG: above, each user's service over time under each system; below, the systems side by side."""
+    """Draw a PNG: each user's service over time under each system, and below it a comparison of the systems."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,4 +1,4 @@
-"""The demo's result on one screen of a terminal, 80 columns by 24 lines, and all that was measured as JSON."""
+"""The demo's result for a terminal of 80 columns by 24 lines, and all measurements as JSON."""
 
 import dataclasses
 import json
@@ -15,7 +15,7 @@ ROW = "{:<19} {:>6} {:>6} {:>6} {:>8} {:>8} {:>9} {:>10}"
 
 
 def screen(runs: Sequence[Evidence], findings: Sequence[Finding], bound: float) -> str:
-    """`runs` under FCFS, VTC and DLPM; `bound` is DLPM's, for the pool, in cost units."""
+    """Return the text for `runs` under FCFS, VTC and DLPM; `bound` is DLPM's for the pool, in cost units."""
     seconds = bound / runs[-1].service_rate
     demand = ", ".join(f"{user.name} {user.parallel}" for user in USERS)
     return "\n".join(
@@ -28,7 +28,7 @@ def screen(runs: Sequence[Evidence], findings: Sequence[Finding], bound: float) 
             "",
             f"How far a waiting user fell behind another; the bound, |, is {bound:,.0f} units:",
             *_bars(runs, bound),
-            f"The bound in words: never more than the workers serve in {seconds:,.0f} seconds.",
+            f"The bound equals the service that the workers give in {seconds:,.0f} seconds.",
             "",
             *_findings(findings),
             *_cut(runs),
@@ -74,7 +74,7 @@ def _findings(findings: Sequence[Finding]) -> list[str]:
     lines = [f"{'yes' if f.holds else 'NO '}  {f.claim:<34} {f.figures}" for f in findings]
     if all(finding.holds for finding in findings):
         return [*lines, "Verdict: fair, and the cache is kept."]
-    return [*lines, "Verdict: this run does not show all of it; see the lines that begin with NO."]
+    return [*lines, "Verdict: this run does not support all claims; see the lines that begin with NO."]
 
 
 def _cut(runs: Sequence[Evidence]) -> list[str]:
@@ -83,7 +83,7 @@ def _cut(runs: Sequence[Evidence]) -> list[str]:
 
 
 def write_json(path: Path, bound: float, findings: Sequence[Finding], runs: Sequence[tuple[Evidence, Trial]]) -> None:
-    """Everything that was measured."""
+    """Write all measurements to `path` as JSON."""
     document = {
         "bound": bound,
         "findings": [dataclasses.asdict(finding) for finding in findings],

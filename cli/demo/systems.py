@@ -1,4 +1,4 @@
-"""The three systems that are compared, and the stack that each of them runs on."""
+"""The three systems that the demo compares, and the stack of each."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +9,8 @@ from cli.stack import Stack
 WORKERS = 2
 MAX_RUNNING = 8
 BLOCK_TOKENS = 4
-# Room for the prefix of one user and six calls that share it: who serves users by turns, call by call, evicts each
-# user's prefix before its next call. And small, since the bound grows with it (docs/fairness.md).
+# Fits the prefix of one user and six calls that share it: a scheduler that alternates between users with every call
+# evicts each user's prefix before its next call. It is small because the bound grows with it (docs/fairness.md).
 KV_TOKENS = PROMPT_PREFIX + 6 * (QUESTION + ANSWER)
 WORKER_ARGS = [
     *("--kv-tokens", str(KV_TOKENS)),
@@ -26,7 +26,7 @@ FAKE_STEP_SECONDS = 0.01
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """One choice of local and global policy."""
+    """A combination of a local and a global policy."""
 
     title: str
     local: str
@@ -39,7 +39,7 @@ DLPM = System("DLPM + DoubleQ", "dlpm", "doubleq")
 
 
 def stack(system: System, model: str, engine: str, logs: Path) -> Stack:
-    """The processes of `system`, not yet started. Nothing is throttled: only the schedulers differ."""
+    """Return the stack of `system`, not yet started. It has no throttle: only the schedulers differ."""
     fake = ["--fake-step-seconds", str(FAKE_STEP_SECONDS)] if engine == "fake" else []
     return Stack(
         workers=WORKERS,

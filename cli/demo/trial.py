@@ -1,4 +1,4 @@
-"""One system under contention, until it has delivered enough service to say something."""
+"""One system under contention, until it has delivered enough service for a comparison."""
 
 import asyncio
 import sys
@@ -17,7 +17,7 @@ LOOK_SECONDS = 0.25
 
 @dataclass(slots=True)
 class Trial:
-    """What the users and the workers of one system saw; `cut` when the time limit ended it."""
+    """The users' records and the workers' observations of one system; `cut` is True if the time limit ended it."""
 
     system: System
     record: DemoRecord = field(default_factory=DemoRecord)
@@ -26,7 +26,7 @@ class Trial:
 
 
 async def hold(trial: Trial, stack: Stack, enough: Callable[[Observation], bool], limit_seconds: float) -> None:
-    """Let the users contend on `stack`, which is up, until `enough` or the limit."""
+    """Let the users contend on the running `stack` until `enough` returns True or `limit_seconds` have passed."""
     stop, began = asyncio.Event(), time.monotonic()
     observer = asyncio.create_task(observe(stack.scheduler, stack.secret, trial.observation))
     contention = asyncio.create_task(contend(stack.gateway, stop, trial.record))
@@ -49,6 +49,6 @@ async def hold(trial: Trial, stack: Stack, enough: Callable[[Observation], bool]
 
 
 def _served(observation: Observation) -> str:
-    """The service of each user so far."""
+    """Format the service of each user so far."""
     latest = observation.samples[-1].service if observation.samples else {}
     return "service " + ", ".join(f"{user.name} {latest.get(user.name, 0.0):,.0f}" for user in USERS)

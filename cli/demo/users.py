@@ -1,6 +1,6 @@
-"""Three users who all want more than they can have: one floods, two ask for their share.
+"""Three users whose demand exceeds the capacity: one floods, and two ask for their share.
 
-Prompts are token ids, not text, so that they have the same lengths for every model.
+Prompts are token ids instead of text, so that they have the same length for every model.
 """
 
 import asyncio
@@ -11,38 +11,38 @@ from dataclasses import dataclass, field
 from fairlead import Client, Completion
 from fairlead.errors import FairleadError
 
-PROMPT_PREFIX = 64  # tokens that all prompts of a user begin with
-QUESTION = 8  # tokens that no other prompt has
+PROMPT_PREFIX = 64  # tokens at the start of all prompts of a user
+QUESTION = 8  # tokens that are unique to a prompt
 ANSWER = 4  # tokens
 LONGEST_PROMPT = PROMPT_PREFIX + QUESTION
-ORDINARY_IDS = range(100, 200)  # in every vocabulary, and nowhere special tokens
+ORDINARY_IDS = range(100, 200)  # exist in every vocabulary and are never special tokens
 PAUSE_SECONDS = 1.0  # after an error
 
 
 @dataclass(frozen=True, slots=True)
 class DemoUser:
-    """Asks `parallel` questions at a time, a new one whenever one is answered; `prefix_id` fills its prefix."""
+    """A user with `parallel` open questions, each replaced when it is answered; its prefix repeats `prefix_id`."""
 
     name: str
     parallel: int
     prefix_id: int
 
     def prompts(self) -> Iterator[list[int]]:
-        """One prefix, ever new questions."""
+        """Yield prompts with the user's prefix and ever new questions."""
         size = len(ORDINARY_IDS)
         for number in itertools.count():
             question = [ORDINARY_IDS[number // size**digit % size] for digit in range(QUESTION)]
             yield [self.prefix_id] * PROMPT_PREFIX + question
 
 
-# Sixteen at a time keep requests of alice and bob waiting on both workers, whatever the scheduler: a user who wants
-# less than its share could not show whether it would have been given it.
+# With 16 open questions, alice and bob always have requests waiting on both workers under any scheduler. A user with
+# less demand than its share would not show whether the scheduler gives it the share.
 USERS = (DemoUser("flood", 128, 200), DemoUser("alice", 16, 201), DemoUser("bob", 16, 202))
 
 
 @dataclass(frozen=True, slots=True)
 class UserCall:
-    """One finished call, as its user saw it; seconds."""
+    """One finished call as its user saw it; times are in seconds."""
 
     user: str
     ttft: float
@@ -54,14 +54,14 @@ class UserCall:
 
 @dataclass(slots=True)
 class DemoRecord:
-    """What the users saw."""
+    """The calls and errors that the users saw."""
 
     calls: list[UserCall] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
 
 async def contend(gateway: str, stop: asyncio.Event, record: DemoRecord) -> None:
-    """All users ask until `stop`; what is then under way is cancelled."""
+    """Let all users ask until `stop` is set, then cancel the open calls."""
     async with asyncio.TaskGroup() as group:
         users = [group.create_task(_ask(gateway, user, record)) for user in USERS]
         await stop.wait()

@@ -83,7 +83,7 @@ def test_the_findings_are_those_of_the_run_that_was_measured() -> None:
 def test_one_screen_says_what_was_shown() -> None:
     runs = [weigh(each) for each in trials()]
     text = screen(runs, findings(runs, BOUND), BOUND)
-    for words in ("82%", "36%", "80  BEYOND", "10  within", "4 seconds", "yes  FCFS goes beyond the bound"):
+    for words in ("82%", "36%", "80  BEYOND", "10  within", "4 seconds", "yes  FCFS exceeds the bound"):
         assert words in text
     assert text.endswith("Verdict: fair, and the cache is kept.")
 
@@ -92,10 +92,10 @@ def test_one_screen_says_what_was_not_shown() -> None:
     fcfs, vtc, dlpm = (weigh(each) for each in trials())
     runs = [replace(fcfs, gap=39.0, cut=True), vtc, replace(dlpm, gap=41.0)]
     text = screen(runs, findings(runs, BOUND), BOUND)
-    assert "NO   FCFS goes beyond the bound" in text
+    assert "NO   FCFS exceeds the bound" in text
     assert "39  within" in text
     assert "41  BEYOND" in text
-    assert "does not show all of it" in text
+    assert "does not support all claims" in text
     assert text.endswith("Ended by the time limit: FCFS + round robin.")
 
 

@@ -76,7 +76,7 @@ def test_a_request_is_found_by_its_callers_id_and_says_which_app_was_named(serve
             list(stub.Generate(request, timeout=30, metadata=[("x-fairlead-user", user), ("x-request-id", "mine")]))
     shown = fairlead("trace", "mine", "--gateway", gateway, "--secret", ADMIN).stdout
     for user in ("ann", "bob"):
-        assert re.search(rf"request \w+: client default/{user}, app default \('agent' is not known\), 1 calls", shown)
+        assert re.search(rf"request \w+: client default/{user}, app default \('agent' is unknown\), 1 calls", shown)
     assert shown.count(", caller's id mine\n") == 2
 
 

@@ -20,8 +20,8 @@ ERROR = json.dumps({"level": "error", "message": "it broke", "exception": "Trace
             None,
         ),
         ([ERROR, INFO], "it broke ValueError: no"),
-        ([INFO], "it said nothing"),
-        ([], "it said nothing"),
+        ([INFO], "its log has no reason"),
+        ([], "its log has no reason"),
     ],
 )
 def test_the_reason_is_the_last_failure(tmp_path: Path, lines: list[str], reason: str | None) -> None:

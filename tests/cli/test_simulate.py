@@ -35,7 +35,7 @@ def test_policies_are_compared_and_refusals_told(tmp_path: Path, capsys: pytest.
     assert simulate(trace, out, "--kv-tokens", "2048", "--policy", "dlpm,fcfs") == 0
     said = capsys.readouterr().out
     assert "fcfs + doubleq: 1 rejected too long (max_prompt_tokens 65536, kv_tokens 2048)" in said
-    assert "fcfs + doubleq: no call answered of late" in said
+    assert "fcfs + doubleq: no call of late was answered" in said
     assert "plots and numbers" in said
     with (out / "summary.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -57,7 +57,7 @@ def test_a_flooder_makes_no_unfair_policy_look_good(tmp_path: Path, capsys: pyte
     assert set(rows[:2]) == {"vtc", "dlpm"}, "best first"
     assert set(rows[2:]) == {"fcfs", "lpm"}
     said = capsys.readouterr().out
-    assert "are within their client's fair share: judged are these" in said
+    assert "are within their client's fair share: these are judged" in said
     assert said.split("recommended: ")[1].startswith((f"{rows[0]} + doubleq", f"{rows[1]} + doubleq"))
     assert f"FAIRLEAD_WORKER_POLICY={rows[0]}" in said or f"FAIRLEAD_WORKER_POLICY={rows[1]}" in said
     with (tmp_path / "out" / "clients.csv").open() as file:
@@ -104,7 +104,7 @@ def test_an_interrupt_keeps_what_is_done(tmp_path: Path) -> None:
 def test_what_is_no_objective_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["simulate", "--trace", "mine.csv", "--objective", text])
-    assert f"{text!r} is not like p99-ttft=2s" in capsys.readouterr().err
+    assert f"{text!r} is not of the form p99-ttft=2s" in capsys.readouterr().err
 
 
 @given(st.integers(1, MOST_WORKERS + 1), st.integers(1, MOST_WORKERS))
@@ -154,8 +154,8 @@ def test_options_of_the_worker_change_what_is_simulated(tmp_path: Path) -> None:
         (("--token-budget", "32"), "token_budget: must be above max_running (128)"),
         (("--kv-tokens", "100"), "kv_tokens: must be a positive multiple of block_tokens (16), got 100"),
         (("--cost", "gold"), "cost: must be one of weighted-tokens, profiled, normalized, got 'gold'"),
-        (("--policy", "fair"), "--policy: no such policy: fair; there are"),
-        (("--user-per-minute", "5"), "--user-per-minute: --throttle none does not read it, oit, rpm, sliding-rpm do"),
+        (("--policy", "fair"), "--policy: unknown policy: fair; known policies:"),
+        (("--user-per-minute", "5"), "--user-per-minute: --throttle none does not use it, only oit, rpm, sliding-rpm"),
         (("--throttle", "sliding-rpm", "--app-per-minute", "7"), "--app-per-minute: --throttle sliding-rpm does not"),
         (
             ("--gpu", "a10g", "--model", "llama-2-13b"),
@@ -163,9 +163,9 @@ def test_options_of_the_worker_change_what_is_simulated(tmp_path: Path) -> None:
         ),
         (
             ("--kv-tokens", "1000000"),
-            "--kv-tokens: 1000000 take 131.1 GB beside 16.1 GB of weights: a100-80g has 80",
+            "--kv-tokens: 1000000 tokens take 131.1 GB, the weights 16.1 GB: a100-80g has 80",
         ),
-        (("--profile", "p.json", "--gpu", "h100"), "--profile: stands for GPU and model: leave out --gpu h100"),
+        (("--profile", "p.json", "--gpu", "h100"), "--profile: replaces GPU and model: leave out --gpu h100"),
         (("--trace", "none.csv"), "there is no trace none.csv"),
     ],
 )
@@ -201,7 +201,7 @@ def test_a_folder_that_cannot_be_is_refused_before_anything_runs(
     (tmp_path / "file").write_text("kept")
     assert simulate(trace, tmp_path / "file") == 1
     said = capsys.readouterr()
-    assert said.err.startswith(f"fairlead: --out: nothing can be written to {tmp_path / 'file'}: ")
+    assert said.err.startswith(f"fairlead: --out: cannot write to {tmp_path / 'file'}: ")
     assert said.out == ""
     assert simulate(trace, tmp_path / "file" / "below") == 1
     assert (tmp_path / "file").read_text() == "kept"

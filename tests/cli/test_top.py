@@ -115,7 +115,7 @@ def test_frames_go_on_while_nobody_answers(stack: Stack, tmp_path: Path) -> None
     try:
         top.wait_for("w0 ")
         stack.scheduler.pause()
-        top.wait_for("no answer since ")
+        top.wait_for("no answer for ")
         top.wait_for("w0 ")  # the last that is known stays
         stack.scheduler.resume()
         top.wait_for("backlogged")

@@ -127,13 +127,13 @@ def test_a_running_worker_is_timed_or_the_reason_is_one_line(
     gateway = stack.gateway(throttle="none").address
     command = ["calibrate", "--gateway", gateway, "--max-tokens", "8", "--kv-tokens", "4096", "--out", str(out)]
     assert main(command) == 1
-    assert capsys.readouterr().err == "fairlead: no model is served: is a worker running?\n"
+    assert capsys.readouterr().err == "fairlead: no model is served: check that a worker runs\n"
     with grpc.insecure_channel(gateway) as channel:
         stub = inference_pb2_grpc.InferenceStub(channel)
         stack.worker("a", max_prompt_tokens=32)
         stack.await_workers(stub)
         assert main(command) == 1
-        problem = "fairlead: 2 prompt lengths are needed, but prompt: at most 32 prompt tokens, got 64 (request "
+        problem = "fairlead: calibration needs 2 prompt lengths, but prompt: at most 32 prompt tokens, got 64 (request "
         assert capsys.readouterr().err.startswith(problem)
         stack.workers.pop("a").kill()
         stack.await_workers(stub)
