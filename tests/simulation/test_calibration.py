@@ -96,7 +96,7 @@ def test_the_time_beside_the_steps_is_no_step() -> None:
 
 @pytest.mark.parametrize("timings", [[], timed(OF, [16]), [*timed(OF, [16]), *timed(OF, [64])], timed(OF, [16] * 2)])
 def test_too_few_kinds_of_calls_are_refused(timings: list[Timing]) -> None:
-    with pytest.raises(InvalidRequest, match="two prompt lengths and two numbers of calls"):
+    with pytest.raises(InvalidRequest, match="2 prompt lengths and 2 numbers of concurrent calls"):
         fit(timings, 1000, BUDGET)
 
 
