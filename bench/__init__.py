@@ -1,1 +1,1 @@
-"""Benchmarks: `python -m bench.NAME`; each compares side by side in one run."""
+"""Benchmarks: `python -m bench.NAME`. Each one compares alternatives in the same run."""

@@ -1,13 +1,13 @@
-"""One dispatch decision: microseconds and memory, for every policy, beside the paper's design in the same run.
+"""One dispatch decision: microseconds and memory for every policy, beside the paper's design in the same run.
 
     python -m bench.dispatch [--blocks 10000,1000000] [--workers 8,64,1024] [--rounds 300]
 
-The index is full of conversations of one length, spread over the workers; they share a system prompt of 64 tokens and
-belong to 100 clients. What is timed is one turn with all that it brings: match, choose, book and insert for a prompt
-that goes on where the conversation stopped, the worker's word that it has it, the blocks that it generated, the end,
-and as many blocks evicted elsewhere as were added. The reference does the same by DLPM Algorithm 2 as printed: one
-radix tree over tokens per worker, matched one by one, deficits and queue sizes in lists (bench/token_trees.py). It is
-measured where its trees fit into memory.
+The index is full of conversations of equal length, spread over the workers. They share a system prompt of 64 tokens and
+belong to 100 clients. One turn is timed with all its work: match, choose, book and insert for a prompt that continues
+the conversation, the worker's report that it has the prompt, the generated blocks, the end, and the eviction of as many
+blocks elsewhere as were added. The reference does the same work by DLPM Algorithm 2 as printed: one radix tree over
+tokens per worker, matched one by one, with deficits and queue sizes in lists (bench/token_trees.py). It is measured
+only at sizes at which its trees fit into memory.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from simulation.spec import GLOBAL_POLICIES
 
 BLOCK = 16
 SYSTEM = 4  # blocks
-HALF_TURN = 2  # blocks: a turn adds as many to the prompt, and as many are generated
+HALF_TURN = 2  # blocks that a turn adds to the prompt, and also that it generates
 CLIENTS = 100
 QUANTUM = 40_000
 PROMPTS = (128, 2048, 21_000)
@@ -41,7 +41,8 @@ BUDGETS = {128: 15, 2048: 40, 21_000: 90}
 
 
 class Took(NamedTuple):
-    """Nanoseconds of CPU: of match, choice, booking, insert and evict; and with what the worker says afterwards."""
+    """Nanoseconds of CPU: `decision` is match, choice, booking, insert and evict; `turn` adds the worker's later
+    reports."""
 
     decision: int
     turn: int
@@ -49,7 +50,7 @@ class Took(NamedTuple):
 
 @dataclass(slots=True)
 class Conversation:
-    """What was said so far, as packed digests or, for the reference, as tokens."""
+    """The conversation so far, as packed digests or, for the reference, as tokens."""
 
     client: str
     worker: int
@@ -58,7 +59,7 @@ class Conversation:
 
 
 class Text:
-    """Random content, the same for the same seed; tokens only for the reference."""
+    """A source of random content, equal for equal seeds; it makes tokens only for the reference."""
 
     def __init__(self, wants_tokens: bool) -> None:
         self._random = random.Random(1)
@@ -66,12 +67,12 @@ class Text:
         self._system = self.more(SYSTEM)
 
     def more(self, blocks: int) -> tuple[bytes, tuple[int, ...]]:
-        """So many new blocks."""
+        """Return digests and tokens of this many new blocks."""
         count = blocks * BLOCK if self._wants_tokens else 0
         return self._random.randbytes(8 * blocks), tuple(self._random.randrange(1 << 17) for _ in range(count))
 
     def conversations(self, count: int, blocks: int, workers: int) -> list[Conversation]:
-        """So many, each of so many blocks."""
+        """Return `count` conversations of `blocks` blocks each."""
         made = []
         for number in range(count):
             digests, tokens = self.more(blocks - SYSTEM)
@@ -92,11 +93,11 @@ class Fairlead:
         self._requests = 0
 
     def fill(self, talk: Conversation) -> None:
-        """As a worker's snapshot does."""
+        """Insert the conversation as a worker's snapshot does."""
         self._dispatcher.progressed(self._members[talk.worker], [BlockRun(0, talk.digests)], b"")
 
     def turn(self, talk: Conversation, victim: Conversation, text: Text) -> Took:
-        """One turn."""
+        """Run one turn of `talk`, and evict as many blocks of `victim`."""
         talk.digests += text.more(HALF_TURN)[0]
         output = text.more(HALF_TURN)[0]
         self._requests += 1
@@ -121,7 +122,7 @@ class Fairlead:
 
 
 class Paper:
-    """Algorithm 2 with a tree per worker."""
+    """The reference: Algorithm 2 with one radix tree per worker."""
 
     def __init__(self, workers: int) -> None:
         self._trees = TokenTrees(workers)
@@ -129,11 +130,11 @@ class Paper:
         self._deficits = {f"client {number}": [0] * workers for number in range(CLIENTS)}
 
     def fill(self, talk: Conversation) -> None:
-        """The same content."""
+        """Insert the same content as Fairlead.fill does."""
         self._trees.trees[talk.worker].insert(talk.tokens)
 
     def turn(self, talk: Conversation, victim: Conversation, text: Text) -> Took:
-        """The same."""
+        """Run the same turn as Fairlead.turn does."""
         talk.tokens += text.more(HALF_TURN)[1]
         output = text.more(HALF_TURN)[1]
         began = time.thread_time_ns()
@@ -161,7 +162,7 @@ class Paper:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One row of the table."""
+    """One row of the table: `prompt` in tokens, `indexed` in blocks."""
 
     prompt: int
     workers: int
@@ -169,12 +170,12 @@ class Setting:
     rounds: int
 
     def talks(self, text: Text) -> list[Conversation]:
-        """As many conversations as fill the index."""
+        """Return as many conversations as fill the index."""
         blocks = self.prompt // BLOCK
         return text.conversations(max(4, self.indexed // blocks), blocks, self.workers)
 
     def times(self, made: Fairlead | Paper, wants_tokens: bool) -> list[Took]:
-        """Of each turn."""
+        """Return the times of each turn after the warm-up."""
         text = Text(wants_tokens)
         talks = self.talks(text)
         for talk in talks:
@@ -184,26 +185,26 @@ class Setting:
         half, times, warm_up = len(talks) // 2, [], self.rounds // 5
         for number in range(warm_up + self.rounds):
             talk, victim = talks[number % half], talks[half + number % half]
-            if number // half % 2:  # who grew shrinks
+            if number // half % 2:  # conversations that grew now shrink
                 talk, victim = victim, talk
             times.append(made.turn(talk, victim, text))
         gc.unfreeze()
         return times[warm_up:]
 
     def index_bytes(self) -> float:
-        """Memory of the index per block."""
+        """Measure the index's memory in bytes per block."""
         talks, index = self.talks(Text(False)), BlockIndex(2 * self.indexed)
         gc.collect()
         tracemalloc.start()
         for talk in talks:
-            # A copy, as a message from the wire is one.
+            # A copy, because a received message is one, too.
             index.cached(talk.worker, [BlockRun(0, bytes(bytearray(talk.digests)))])
         used, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return used / len(index)
 
     def tree_bytes(self) -> float:
-        """Memory of the reference per block, its tokens included."""
+        """Measure the reference's memory in bytes per block, including its tokens."""
         talks, trees = self.talks(Text(True)), TokenTrees(self.workers)
         blocks = sum(len(talk.digests) // 8 for talk in talks)
         gc.collect()
@@ -216,17 +217,17 @@ class Setting:
 
 
 def median(times: list[Took]) -> float:
-    """Of decisions, in microseconds."""
+    """Return the median of the decisions' times in microseconds."""
     return statistics.median(took.decision for took in times) / 1e3
 
 
 def cell(times: list[Took]) -> str:
-    """Median of decisions / of whole turns, in microseconds."""
+    """Format the median times of decisions / of whole turns, in microseconds."""
     return f"{median(times):.1f} / {statistics.median(took.turn for took in times) / 1e3:.1f}"
 
 
 def row(setting: Setting) -> list[str]:
-    """Every policy, and the reference where it fits."""
+    """Measure every policy, and the reference where it fits."""
     cells = [f"{setting.prompt:,}", f"{setting.workers:,}", f"{setting.indexed:,}"]
     medians = {}
     for name in GLOBAL_POLICIES:
@@ -243,7 +244,7 @@ def row(setting: Setting) -> list[str]:
 
 
 def main() -> None:
-    """See the module's docstring."""
+    """Run the benchmark; see the module's docstring."""
     parser = argparse.ArgumentParser(prog="python -m bench.dispatch", description=__doc__)
     numbers = partial(map, int)
     parser.add_argument("--blocks", type=lambda text: list(numbers(text.split(","))), default=[10_000, 1_000_000])
@@ -251,7 +252,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=300)
     args = parser.parse_args()
     print(f"{processor()}; commit {commit()}")
-    print("microseconds of CPU, medians: a decision / with what the worker says of the request afterwards\n")
+    print("microseconds of CPU, medians: a decision / a decision with the worker's later reports\n")
     titles = ["tokens", "workers", "blocks", *GLOBAL_POLICIES, "paper's design", "times doubleq"]
     titles += ["bytes per block", "paper's", "budget"]
     print("| " + " | ".join(titles) + " |")

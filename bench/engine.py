@@ -3,9 +3,9 @@
     python -m bench.engine [--model M] [--device cpu|cuda] [--dtype D] [--threads N] [--batches 1,8,32,64]
     python -m bench.engine --device cuda --dtype bfloat16 --model random:llama-3.1-8b
 
-Every contender runs in a process of its own (peak memory is the process's), one after the other, for `--rounds` rounds;
-of each time the shortest counts. Decode is the time of a whole run less that of a run of one token; prefill is one
-request's first token.
+Each engine runs in its own process (peak memory is the process's), one after the other, for `--rounds` rounds; the
+shortest of each time counts. The decode time is that of a whole run less that of a run of one token; the prefill time
+is that of one request's first token.
 """
 
 import argparse
@@ -59,18 +59,18 @@ class Case:
 
     @property
     def name(self) -> str:
-        """As the table says it."""
+        """The name of the case in the table."""
         return f"decode, batch {self.batch}" if self.new_tokens > 1 else f"prefill, {self.prompt_tokens} tokens"
 
     def prompts(self, vocabulary: int) -> list[list[int]]:
-        """Token ids that share no prefix."""
+        """Return token ids of prompts that share no prefix."""
         dice = random.Random(self.batch * 10_000 + self.prompt_tokens)
         return [[dice.randrange(vocabulary) for _ in range(self.prompt_tokens)] for _ in range(self.batch)]
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Wall and CPU seconds that one contender needed for one case, and for its first tokens alone."""
+    """The wall and CPU seconds of one engine for one case, and for its first tokens alone."""
 
     seconds: float
     cpu_seconds: float
@@ -78,18 +78,18 @@ class Figure:
     first_cpu_seconds: float
 
     def best(self, other: "Figure") -> "Figure":
-        """The shortest of each time: what disturbs a run lengthens it, also the one that is subtracted."""
+        """Return the shortest of each time, also of the first tokens, because disturbances only lengthen a run."""
         pairs = zip(astuple(self), astuple(other), strict=True)
         return Figure(*(min(pair) for pair in pairs))
 
     def tokens_per_second(self, case: "Case") -> float:
-        """Decoded tokens, or those of the prompt."""
+        """Return the decoded tokens per second, or those of the prompt."""
         if case.new_tokens > 1:
             return case.batch * (case.new_tokens - 1) / (self.seconds - self.first_seconds)
         return case.batch * case.prompt_tokens / self.seconds
 
     def cpu(self, case: "Case") -> float:
-        """CPU seconds of the same tokens."""
+        """Return the CPU seconds of the same tokens."""
         return self.cpu_seconds - (self.first_cpu_seconds if case.new_tokens > 1 else 0)
 
 
@@ -97,12 +97,12 @@ Run = Callable[[Sequence[Sequence[int]], int], object]  # prompts, new tokens
 
 
 def fairlead(model: Any) -> Run:
-    """The engine, driven by the core as in a worker."""
+    """Return a run of our engine, driven by the core as in a worker."""
     return partial(drive, TransformersEngine(model, OPTIONS))
 
 
 def drive(engine: TransformersEngine, prompts: Sequence[Sequence[int]], new_tokens: int) -> list[list[int]]:
-    """The output tokens of each prompt."""
+    """Run the prompts and return the output tokens of each."""
     batcher = make_batcher()
     requests = [make_request(prompt, new_tokens, number) for number, prompt in enumerate(prompts)]
     for request in requests:
@@ -118,7 +118,7 @@ def drive(engine: TransformersEngine, prompts: Sequence[Sequence[int]], new_toke
 
 
 def make_batcher() -> Batcher:
-    """As a worker makes it, with room for every case."""
+    """Make a batcher as a worker does, large enough for every case."""
     cost = WeightedTokens()
     config = QueuePolicyConfig(
         quantum_tokens=512,
@@ -135,7 +135,7 @@ def make_batcher() -> Batcher:
 
 
 def make_request(prompt: Sequence[int], new_tokens: int, number: int) -> Request:
-    """A greedy request of one of eight clients."""
+    """Make a greedy request of one of eight clients."""
     return Request(
         id=str(number),
         client=f"c{number % 8}",
@@ -149,7 +149,7 @@ def make_request(prompt: Sequence[int], new_tokens: int, number: int) -> Request
 
 
 def generate(model: Any) -> Run:
-    """transformers' own loop over a rectangular batch: its best case, equal lengths."""
+    """Return a run of transformers' own loop over a rectangular batch; equal lengths are its best case."""
 
     def run(prompts: Sequence[Sequence[int]], new_tokens: int) -> None:
         ids = torch.tensor(prompts, device=model.device)
@@ -166,7 +166,7 @@ def generate(model: Any) -> Run:
 
 
 def continuous_batching(model: Any) -> Run:
-    """transformers' continuous batching, its page and batch sizes set to what ours have."""
+    """Return a run of transformers' continuous batching with our page and batch sizes."""
     config = ContinuousBatchingConfig(page_size=BLOCK, num_blocks=KV_TOKENS // BLOCK, max_batch_tokens=512)
 
     def run(prompts: Sequence[Sequence[int]], new_tokens: int) -> None:
@@ -183,15 +183,14 @@ def continuous_batching(model: Any) -> Run:
 
 
 def measure(run: Run, case: Case, vocabulary: int) -> Figure:
-    """One run of the case, and one of a token of each of its requests, after a short one: kernels are made, and memory
-    is touched, when a size is first seen."""
+    """Time one run of the case and one run of a single token per request, after a short one that compiles kernels."""
     prompts = case.prompts(vocabulary)
     run(prompts, 2)
     return Figure(*timed(run, prompts, case.new_tokens), *timed(run, prompts, 1))
 
 
 def timed(run: Run, prompts: Sequence[Sequence[int]], new_tokens: int) -> tuple[float, float]:
-    """Wall and CPU seconds."""
+    """Return the wall and CPU seconds of one run."""
     began, cpu_began = time.perf_counter(), time.process_time()
     run(prompts, new_tokens)
     if torch.cuda.is_available():
@@ -200,7 +199,7 @@ def timed(run: Run, prompts: Sequence[Sequence[int]], new_tokens: int) -> tuple[
 
 
 def contend(name: str, args: argparse.Namespace) -> None:
-    """One contender's process: prints its figures as JSON."""
+    """Measure one engine in this process, and print its figures as JSON."""
     torch.set_num_threads(args.threads)
     model = load(args.model, args.device, getattr(torch, args.dtype))
     vocabulary, read = model.get_input_embeddings().num_embeddings, bytes_read(model)
@@ -215,7 +214,7 @@ def contend(name: str, args: argparse.Namespace) -> None:
 
 
 def load(model: str, device: str, dtype: torch.dtype) -> Any:
-    """A model by name, path or hub id, or one of random weights."""
+    """Load a model by name, path or hub id, or make one of random weights."""
     if model.startswith(RANDOM):
         return random_model(model.removeprefix(RANDOM), device, dtype)
     loaded: Any = AutoModelForCausalLM.from_pretrained(resolve(model), dtype=dtype)
@@ -223,7 +222,8 @@ def load(model: str, device: str, dtype: torch.dtype) -> Any:
 
 
 def bytes_read(model: Any) -> int:
-    """Weights that one decode step reads: the input embedding only where it is the output layer too."""
+    """Return the bytes of weights that a decode step reads; the input embedding counts only if it is the output
+    layer."""
     parameters = model.num_parameters()
     if not model.config.get_text_config().tie_word_embeddings:
         parameters -= model.get_input_embeddings().weight.numel()
@@ -231,13 +231,13 @@ def bytes_read(model: Any) -> int:
 
 
 def cases(args: argparse.Namespace) -> list[Case]:
-    """What is measured."""
+    """Return the cases to measure."""
     decodes = [Case(batch, PROMPT_TOKENS, args.new_tokens) for batch in args.batches]
     return [*decodes, *(Case(1, tokens, 1) for tokens in PREFILLS)]
 
 
 def compete(args: argparse.Namespace) -> None:
-    """All contenders in turn, then the table."""
+    """Measure all engines in turn, then print the table."""
     best: dict[str, dict[str, Figure]] = {name: {} for name in CONTENDERS}
     peaks: dict[str, int] = {}
     read = 0
@@ -263,7 +263,7 @@ def compete(args: argparse.Namespace) -> None:
 
 
 def print_table(args: argparse.Namespace, best: dict[str, dict[str, Figure]]) -> None:
-    """Tokens per second and the ratios to both others."""
+    """Print tokens per second, and the ratios to both other engines."""
     print("| case | fairlead tok/s | generate | continuous batching | vs generate | vs CB | CPU s (three in order) |")
     print("|---|---|---|---|---|---|---|")
     for case in cases(args):
@@ -277,7 +277,7 @@ def print_table(args: argparse.Namespace, best: dict[str, dict[str, Figure]]) ->
 
 
 def step_overhead(batch: int = 64, steps: int = 200) -> float:
-    """Milliseconds per step of plan and commit, queue policy included, while `batch` requests decode."""
+    """Return the milliseconds per step of plan and commit, with queue policy, while `batch` requests decode."""
     batcher = make_batcher()
     for number, prompt in enumerate(Case(batch, PROMPT_TOKENS, 2).prompts(1000)):
         batcher.submit(make_request(prompt, steps + 2 * batch, number), 0.0)
@@ -290,14 +290,14 @@ def step_overhead(batch: int = 64, steps: int = 200) -> float:
 
 
 def advance(batcher: Batcher) -> Sequence[Advance]:
-    """One step whose engine takes no time."""
+    """Run one step with an engine that takes no time."""
     plan = batcher.plan(0.0)
     assert plan is not None
     return batcher.commit(plan, StepResult(tuple(7 for piece in plan.batch.slices if piece.samples)))
 
 
 def main() -> None:
-    """See the module's docstring."""
+    """Run the benchmark; see the module's docstring."""
     parser = argparse.ArgumentParser(prog="python -m bench.engine", description=__doc__)
     shapes = ", ".join(RANDOM + name for name in SHAPES)
     parser.add_argument("--model", default=BUILT_IN, help=f"name, path or hub id; random weights: {shapes}")

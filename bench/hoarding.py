@@ -1,10 +1,12 @@
-"""Room that is held and not used, beside callers who use theirs: real processes, one worker, fake engine.
+"""Callers that reserve KV cache without using it, beside callers that use theirs: real processes, one worker, fake
+engine.
 
     python -m bench.hoarding [--admission reserve] [--policy dlpm] [--seconds 10]
 
-Three users have eight calls open at any time, and generate all that they ask for. Beside them others make calls of the
-same kind, or calls that ask for nearly the whole KV cache and are cancelled as soon as they hold it, or after four
-tokens. A row says what the three were given meanwhile, in cost units, and what the others were given and charged.
+Three users have eight open calls at any time and generate all tokens that they ask for. Beside them, other users make
+calls of the same kind, or calls that ask for nearly the whole KV cache and are cancelled on acceptance or after four
+tokens. Each row shows the service that the three received meanwhile, and what the others received and were charged, in
+cost units.
 """
 
 import argparse
@@ -27,26 +29,26 @@ from serving.rpc.channel import open_sync_channel
 KV_TOKENS = 8192
 STEP_SECONDS = 0.02
 PROMPT_TOKENS, OUTPUT_TOKENS = 60, 60
-ALL_TOKENS = 8100  # of output: nobody else fits beside them
+ALL_TOKENS = 8100  # of output: no other request fits beside them
 FEW_TOKENS = 4
-NEIGHBOURS = {f"neighbour-{number}": 8 for number in range(3)}  # user -> calls open at any time
+NEIGHBOURS = {f"neighbour-{number}": 8 for number in range(3)}  # user -> open calls at any time
 SETTLE_SECONDS = 2.0
 COLUMNS = ("beside the three", "they were given", "of what they get alone", "others were given", "and charged")
 NUMBERS = count()
 
 
 def prompt() -> str:
-    """One token per character, and nothing that a cache holds."""
+    """Return a unique prompt of one token per character."""
     return f"{next(NUMBERS):<{PROMPT_TOKENS}}"
 
 
 async def use(client: Client) -> None:
-    """Generate all that was asked for."""
+    """Generate all requested tokens."""
     await client.generate(prompt(), max_tokens=OUTPUT_TOKENS, ignore_eos=True)
 
 
 async def cancel(client: Client) -> None:
-    """Leave as soon as a worker has begun."""
+    """Cancel the call when a worker accepts it."""
     stream = client.start(
         as_prompt(prompt()), max_tokens=ALL_TOKENS, ignore_eos=True, on_accepted=lambda _: stream.cancel()
     )
@@ -55,7 +57,7 @@ async def cancel(client: Client) -> None:
 
 
 async def stop_early(client: Client) -> None:
-    """Leave after a few tokens."""
+    """Close the stream after a few tokens."""
     tokens = 0
     async with client.stream(prompt(), max_tokens=ALL_TOKENS, ignore_eos=True, each_token=True) as stream:
         async for chunk in stream:
@@ -65,13 +67,13 @@ async def stop_early(client: Client) -> None:
 
 
 async def use_little(client: Client) -> None:
-    """As `stop_early`, but for asking for no more than that."""
+    """Make a call like that of `stop_early`, but request only as many tokens as it reads."""
     await client.generate(prompt(), max_tokens=FEW_TOKENS, ignore_eos=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """Who calls beside the three: users with the calls that each has open at any time."""
+    """The callers beside the three: users with the number of calls that each has open at any time."""
 
     what: str
     call: Callable[[Client], Awaitable[None]]
@@ -91,14 +93,14 @@ SCENES = (
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """By all clients of a kind, in cost units."""
+    """The service that all clients of a kind received and were charged, in cost units."""
 
     given: float
     charged: float
 
 
 def received(admin: Admin) -> dict[bool, Received]:
-    """So far; True: by the three."""
+    """Return the service so far: that of the three under True, that of the others under False."""
     clients = [client for worker in admin.status().services for client in worker.clients]
     sums = {}
     for three in (True, False):
@@ -108,7 +110,7 @@ def received(admin: Admin) -> dict[bool, Received]:
 
 
 async def measure(others: Others, policy: str, admission: str, seconds: float) -> tuple[float, float, float]:
-    """What the three were given, and what the others were given and charged, in so many seconds."""
+    """Return the service to the three, and the service to and the charge of the others, within `seconds`."""
 
     async def loop(client: Client, call: Callable[[Client], Awaitable[None]]) -> None:
         while True:
@@ -155,7 +157,7 @@ async def measure(others: Others, policy: str, admission: str, seconds: float) -
 
 
 async def table(policy: str, admission: str, seconds: float) -> None:
-    """Print it, row by row."""
+    """Print the table row by row."""
     print(f"{processor()}; commit {commit()}; policy {policy}, {admission} admission, {seconds:g} s each\n")
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
     alone = None
@@ -166,7 +168,7 @@ async def table(policy: str, admission: str, seconds: float) -> None:
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the benchmark; see the module's docstring."""
     parser = argparse.ArgumentParser(prog="python -m bench.hoarding", description=__doc__)
     parser.add_argument("--policy", default="dlpm")
     parser.add_argument("--admission", default="reserve")

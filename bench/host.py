@@ -1,8 +1,8 @@
-"""What a decoding step costs beside the forward pass: `python -m bench.host [--batches 1,8,32,64]`.
+"""The cost of a decoding step beside the forward pass: `python -m bench.host [--batches 1,8,32,64]`.
 
-The whole engine loop of a worker, with the built-in model's tokenizer, around an engine that prepares each batch as for
-CUDA (packing, page tables) and then computes nothing. What is printed stands still on a device that is not kept busy
-meanwhile; a device that has the next step already hides it.
+It runs the whole engine loop of a worker, with the built-in model's tokenizer, around an engine that prepares each
+batch as for CUDA (packing, page tables) and then computes nothing. The printed time delays every step if the device has
+no other work; a device that already has the next step hides it.
 """
 
 import argparse
@@ -36,13 +36,13 @@ PARTS = ("plan", "pack", "commit", "texts", "messages and delivery", "whole")
 
 
 class Clock:
-    """CPU seconds of the thread, by part."""
+    """The CPU seconds of the thread, by part of the step."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
 
     def time(self, part: str, target: Any, method: str) -> None:
-        """Count what `target.method` takes from now on."""
+        """Measure all later calls of `target.method` as `part`."""
         original: Callable[..., Any] = getattr(target, method)
 
         def timed(*args: Any) -> Any:
@@ -56,7 +56,7 @@ class Clock:
 
 
 class Preparing:
-    """An engine that gets everything ready; its tokens are `text`'s, so that there are words to put together."""
+    """An engine that only prepares its batches; its tokens come from `text`, so that the decoder makes real words."""
 
     ahead = 0
 
@@ -66,7 +66,7 @@ class Preparing:
         self._kv = PagedKV([LayerShape(1, 8, 8)], KV_TOKENS // BLOCK, BLOCK, torch.float32, torch.device("cpu"))
 
     def prepare(self, batch: Batch) -> None:
-        """What precedes the forward pass."""
+        """Do the work that precedes the forward pass."""
         inputs = BatchInputs(batch.slices, self._kv)
         PageTables(inputs.slices, BLOCK, self._kv.device)
 
@@ -79,7 +79,7 @@ class Preparing:
 
 
 def measure(batch: int, tokenizer: HuggingFaceTokenizer) -> dict[str, float]:
-    """Milliseconds per step by part."""
+    """Return the milliseconds per step by part."""
     clock, left, done = Clock(), batch, threading.Event()
 
     def deliver(out: StepEvents) -> None:
@@ -115,7 +115,7 @@ def measure(batch: int, tokenizer: HuggingFaceTokenizer) -> dict[str, float]:
 
 
 def main() -> None:
-    """See the module's docstring."""
+    """Run the benchmark; see the module's docstring."""
     parser = argparse.ArgumentParser(prog="python -m bench.host", description=__doc__)
     parser.add_argument("--batches", type=lambda text: [int(part) for part in text.split(",")], default=[1, 8, 32, 64])
     args = parser.parse_args()

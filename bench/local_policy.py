@@ -2,9 +2,9 @@
 
     python -m bench.local_policy [--waiting 100,1000,10000,100000] [--steps 60]
 
-Every step admits eight requests, which arrive anew, and each of them decodes eight tokens and finishes. Prompts are 512
-tokens. In the setting `own` each client has a prefix of its own, and one in four is cached; in `shared` all wait on one
-prefix, which is cached and evicted in turn, every five steps.
+Every step admits eight requests; each of them decodes eight tokens and finishes, and a new one arrives for it. Prompts
+have 512 tokens. In the setting `own`, each client has its own prefix, and one in four prefixes is cached. In `shared`,
+all requests wait for one prefix, which is cached and evicted in turn every five steps.
 """
 
 import argparse
@@ -27,7 +27,7 @@ ADMITTED = 8
 OUTPUT_TOKENS = 8
 EVICTED_EVERY = 5
 WARM_UP = 20
-SORTING_MOST = 10_000  # requests; with more a run of a policy that sorts its queue takes minutes
+SORTING_MOST = 10_000  # requests: beyond this, a policy that sorts its queue takes minutes
 CONFIG = QueuePolicyConfig(
     quantum_tokens=512,
     cost=WeightedTokens(),
@@ -40,7 +40,7 @@ CONFIG = QueuePolicyConfig(
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How prompts share prefixes."""
+    """The number of requests and clients, and how prompts share prefixes."""
 
     name: str
     waiting: int
@@ -48,7 +48,7 @@ class Setting:
 
 
 class Room:
-    """A budget with eight places, and a prefix cache as a set of digests."""
+    """A step budget of eight requests, with a set of digests as its prefix cache."""
 
     def __init__(self) -> None:
         self.cached: dict[int, None] = {}
@@ -56,11 +56,11 @@ class Room:
 
     @property
     def closed(self) -> bool:
-        """No place is left."""
+        """Whether no place is left in this step."""
         return not self.places
 
     def matched_tokens(self, request: Request) -> int:
-        """As PrefixCache.match: on from where it stopped."""
+        """Return the cached tokens like PrefixCache.match, continuing from the last match."""
         blocks = request.matched_blocks
         while blocks and request.digests[blocks - 1] not in self.cached:
             blocks -= 1
@@ -70,19 +70,19 @@ class Room:
         return blocks * BLOCK
 
     def admit(self, request: Request) -> int | None:
-        """One place less."""
+        """Take one place, or return None if there is none left."""
         if not self.places:
             return None
         self.places -= 1
         return request.prompt_tokens - self.matched_tokens(request)
 
     def reserve(self, request: Request) -> range:
-        """Nobody is beyond its share."""
+        """Return an empty range: no client exceeds its share here."""
         return range(0)
 
 
 class Load:
-    """Arrivals of one setting; time spent in the policy, in nanoseconds."""
+    """The arrivals of one setting, and the time spent in the policy, in nanoseconds."""
 
     def __init__(self, setting: Setting, policy: Any) -> None:
         self._setting = setting
@@ -92,7 +92,7 @@ class Load:
         self.select_ns = self.generated_ns = self.admitted = 0
 
     def run(self, steps: int) -> None:
-        """Fill the queue, warm up, then measure."""
+        """Fill the queue, warm up, then measure `steps` steps."""
         self._room.cached = dict.fromkeys(self._prefixes())
         for _ in range(self._setting.waiting):
             self._arrive()
@@ -162,21 +162,21 @@ SAMPLING = SamplingParams(max_tokens=OUTPUT_TOKENS)
 
 
 def measure(setting: Setting, make: Callable[[QueuePolicyConfig], Any], steps: int) -> Load:
-    """One cell of the table."""
+    """Measure one cell of the table."""
     load = Load(setting, make(CONFIG))
     load.run(steps)
     return load
 
 
 def settings(waiting: Sequence[int]) -> list[Setting]:
-    """Few and many clients, own and shared prefixes."""
+    """Return settings with few and many clients, and with own and shared prefixes."""
     few = [Setting("own", count, 10) for count in waiting]
     many = [Setting("own", count, count) for count in waiting if count > 10]
     return few + many + [Setting("shared", count, 10) for count in waiting]
 
 
 def main() -> None:
-    """See the module's docstring."""
+    """Run the benchmark; see the module's docstring."""
     parser = argparse.ArgumentParser(prog="python -m bench.local_policy", description=__doc__)
     numbers = lambda text: [int(part) for part in text.split(",")]  # noqa: E731
     parser.add_argument("--waiting", type=numbers, default=[100, 1000, 10_000, 100_000])

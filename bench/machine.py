@@ -1,4 +1,4 @@
-"""What a figure was measured on."""
+"""The machine on which a figure was measured."""
 
 import platform
 import subprocess
@@ -9,7 +9,7 @@ BUFFER_BYTES = 1 << 28
 
 
 def describe(device: str) -> str:
-    """Machine, versions and commit, one line each."""
+    """Return the machine, the versions and the commit in one line."""
     import torch
 
     name = torch.cuda.get_device_name() if device == "cuda" else processor()
@@ -17,13 +17,13 @@ def describe(device: str) -> str:
 
 
 def commit() -> str:
-    """The checked-out commit, short."""
+    """Return the short hash of the checked-out commit."""
     done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], check=True, capture_output=True, text=True)
     return done.stdout.strip()
 
 
 def processor() -> str:
-    """The processor's name."""
+    """Return the processor's name."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
@@ -31,7 +31,7 @@ def processor() -> str:
 
 
 def memory_bandwidth(device: str, threads: int) -> float:
-    """Bytes per second that a sum over a large buffer reads, the best of ten."""
+    """Return the bytes per second at which a sum reads a large buffer, as the best of ten."""
     import torch
 
     torch.set_num_threads(threads)

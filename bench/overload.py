@@ -2,9 +2,9 @@
 
     python -m bench.overload [--users 10] [--calls 12]
 
-Every well-behaved user is an agent: one interaction of `--calls` calls, one after the other, more than T_user in all.
-A refused call ends it, since its user has no answer then. The abuser makes single calls as fast as it can, whatever it
-is told. Every policy runs with the abuser and without.
+Every well-behaved user is an agent with one interaction of `--calls` consecutive calls, more in total than T_user. A
+refused call ends the interaction, because its next step needs the answer. The abuser sends single calls at a fixed high
+rate and ignores refusals. Every policy runs with and without the abuser.
 """
 
 import argparse
@@ -49,7 +49,7 @@ PROMPT = "You are an agent. Think step by step about what you have seen so far, 
 
 @dataclass(slots=True)
 class Agents:
-    """What the well-behaved users saw."""
+    """The outcomes of the well-behaved users' interactions."""
 
     finished: int = 0
     throttled: int = 0
@@ -59,14 +59,14 @@ class Agents:
 
     @property
     def p99(self) -> float:
-        """Of the time to the first token."""
+        """The 99th percentile of the time to the first token, in seconds."""
         ordered = sorted(self.first_tokens)
         return ordered[int(0.99 * (len(ordered) - 1))] if ordered else float("nan")
 
 
 @dataclass(slots=True)
 class Abuse:
-    """What the abuser got."""
+    """The outcomes of the abuser's calls."""
 
     sent: int = 0
     served: int = 0
@@ -74,7 +74,7 @@ class Abuse:
 
 
 async def agent(address: str, name: str, calls: int, seen: Agents) -> None:
-    """One interaction; the prompt grows by what was said."""
+    """Run one interaction, in which the prompt grows by each answer."""
     prompt, tokens = PROMPT * 4, 0
     async with Client(address, user=name, app=APP, retries=Retries(attempts=0)) as client:
         try:
@@ -101,7 +101,7 @@ async def agent(address: str, name: str, calls: int, seen: Agents) -> None:
 
 
 async def abuse(address: str, got: Abuse) -> None:
-    """Until cancelled."""
+    """Send calls until cancelled."""
 
     async def call(client: Client, number: int) -> None:
         got.sent += 1
@@ -124,7 +124,7 @@ async def abuse(address: str, got: Abuse) -> None:
 
 
 async def run(address: str, users: int, calls: int, *, with_abuser: bool) -> tuple[Agents, Abuse]:
-    """Agents start one after the other; the abuser is there from the start to the end."""
+    """Start the agents one after the other; the abuser is active from start to end."""
     seen, got = Agents(), Abuse()
     abuser = asyncio.create_task(abuse(address, got)) if with_abuser else None
     await asyncio.sleep(3.0 if with_abuser else 0.0)
@@ -140,7 +140,7 @@ async def run(address: str, users: int, calls: int, *, with_abuser: bool) -> tup
 
 
 async def measure(policy: str, users: int, calls: int, *, with_abuser: bool) -> str:
-    """One row."""
+    """Measure one row of the table."""
     with tempfile.TemporaryDirectory() as folder:
         profiles = Path(folder) / "profiles.yaml"
         profiles.write_text(
@@ -160,14 +160,14 @@ async def measure(policy: str, users: int, calls: int, *, with_abuser: bool) -> 
             [app] = (await asyncio.to_thread(account, stack.gateway, stack.secret)).apps
         finally:
             await asyncio.to_thread(stack.stop)
-    who = "abuser" if with_abuser else "nobody else"
+    who = "abuser" if with_abuser else "no other user"
     agents = f"{seen.finished}/{users} | {seen.throttled} | {seen.broken} | {seen.wasted:,} | {seen.p99 * 1e3:,.0f} ms"
     abuser = f"{got.served}/{got.sent} | {got.throttled}" if with_abuser else "- | -"
     return f"| {policy} | {who} | {agents} | {abuser} | {app.wasted_tokens:,} of {app.tokens:,} |"
 
 
 async def table(users: int, calls: int) -> None:
-    """Print it, row by row; one event loop for all, since gRPC's poller knows only one."""
+    """Print the table row by row, in one event loop, because gRPC's poller supports only one."""
     print(f"{processor()}; commit {commit()}; T_user {USER_LIMIT}/min, {users} agents of {calls} calls\n")
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
     for with_abuser in (True, False):
@@ -176,7 +176,7 @@ async def table(users: int, calls: int) -> None:
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the benchmark; see the module's docstring."""
     parser = argparse.ArgumentParser(prog="python -m bench.overload", description=__doc__)
     parser.add_argument("--users", type=int, default=10)
     parser.add_argument("--calls", type=int, default=12)

@@ -1,4 +1,4 @@
-"""Models with random weights: they measure speed as well as real ones, and need no download."""
+"""Models with random weights: they run as fast as trained ones, and need no download."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ SHAPES = {
 
 
 def random_model(name: str, device: str, dtype: torch.dtype) -> Any:
-    """Made where it will run: eight billion weights need not pass through the host."""
+    """Make the model on its device, so that billions of weights need not pass through the host."""
     config = SHAPES[name]
     with torch.device(device):
         return AutoModelForCausalLM.from_config(config, dtype=dtype)  # type: ignore[no-untyped-call]

@@ -1,10 +1,10 @@
-"""How many calls are simulated per minute of one core, on eight workers.
+"""The number of calls that one core simulates per minute, on eight workers.
 
     python -m bench.simulation [--only QA] [--rounds 3] [--processes 1]
 
-The workloads of the reproduction on its systems, and conversations and VTC's overload on this project's own engine,
-which plans before every decoding step. CPU seconds, making the workload included, the least of the rounds: others share
-the cores, and the caches.
+The workloads are those of the reproduction on its systems, and conversations and VTC's overload on this project's own
+engine, which plans before every decoding step. Times are CPU seconds, including the creation of the workload. The least
+of the rounds counts, because other processes share the cores and caches.
 """
 
 import argparse
@@ -36,7 +36,7 @@ PAIRS = (
     ("lpm", "preble"),
     ("fcfs", "least-loaded"),
 )
-# Two clients per worker, one of which sends twice as much as the other: VTC Figure 3, eight times.
+# Two clients per worker, of which one sends twice as much as the other: VTC Figure 3, eight times.
 OVERLOAD = Streams(
     tuple(
         Stream(client=f"{number} {rate}", per_minute=rate, stop=120.0)
@@ -52,7 +52,7 @@ COLUMNS = ("workload", "system", "calls", "prompt", "output", "CPU ms/call", "ca
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A workload on a system."""
+    """A workload on a system, as one row of the table."""
 
     workload: str
     system: str
@@ -60,8 +60,8 @@ class Cell:
     calls: WorkloadSpec
 
     def run(self) -> tuple[int, int, int, float]:
-        """Calls, prompt tokens, output tokens, CPU seconds."""
-        gc.collect()  # what the run before has left
+        """Return calls, prompt tokens, output tokens and CPU seconds."""
+        gc.collect()  # free the previous run's objects
         began = time.process_time()
         journal = SimulatedCluster(self.spec, self.calls.make()).run()
         seconds = time.process_time() - began
@@ -70,7 +70,7 @@ class Cell:
 
 
 def cells() -> Iterator[Cell]:
-    """Every workload on every system that it is simulated on."""
+    """Yield every workload on every system on which it is simulated."""
     for name, case in CASES.items():
         for scheduler in SCHEDULERS:
             spec = system(scheduler, WORKERS, A100, block_tokens=case.block_tokens)
@@ -91,9 +91,9 @@ def _pool(spec: ClusterSpec) -> ClusterSpec:
 
 
 def main() -> None:
-    """One row per cell."""
+    """Print one row per cell."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="rows whose workload or system contains this")
+    parser.add_argument("--only", default="", help="measure only rows whose workload or system contains this text")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--processes", type=int, default=1)
     args = parser.parse_args()

@@ -1,9 +1,10 @@
-"""`python -m bench.telemetry`: what observing costs a gateway, in CPU per streamed call.
+"""`python -m bench.telemetry`: the cost of telemetry at a gateway, in CPU time per streamed call.
 
-Real processes: scheduler, worker with the fake engine, gateway, and a collector that takes spans and throws them
-away. One cluster per form, all up at once and measured in turns, in small slices, so that what else the machine does
-meets all alike; CPU is the gateway's own, user and system, from /proc. On a busy machine that noise exceeds what is
-looked for: so also the cost of entering an ended call, alone, in this process, exporting included.
+It starts real processes: scheduler, worker with the fake engine, gateway, and a collector that discards all spans. Each
+form of telemetry has its own cluster. All clusters run at the same time and are measured in turn in small slices, so
+that other load on the machine affects all of them equally. CPU is the gateway's user and system time from /proc. On a
+busy machine the noise exceeds the cost; therefore the cost of recording an ended call is also measured alone in this
+process, including the export.
 """
 
 import argparse
@@ -51,7 +52,7 @@ ENDED = CallRecord(
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One way to observe."""
+    """One form of telemetry, with the gateway's options for it."""
 
     name: str
     traced: bool
@@ -84,7 +85,7 @@ def _collect(ready: Connection) -> None:
 
 @contextmanager
 def collector() -> Iterator[str]:
-    """A collector in a process of its own; its endpoint."""
+    """Run a collector in its own process, and yield its endpoint."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_collect, args=(theirs,), daemon=True)
@@ -95,13 +96,13 @@ def collector() -> Iterator[str]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process so far."""
+    """Return the user and system time of a process so far, in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 async def load(address: str, calls: int, at_once: int) -> None:
-    """So many calls, interactions of four."""
+    """Make `calls` calls in interactions of four, `at_once` at a time."""
     async with Client(address, user="bench") as client:
 
         async def user(share: int) -> None:
@@ -114,7 +115,8 @@ async def load(address: str, calls: int, at_once: int) -> None:
 
 
 def entering(form: Form, endpoint: str, calls: int) -> float:
-    """CPU microseconds of this process, all threads, per ended call that is entered; interactions of four."""
+    """Return the CPU microseconds, over all threads, per ended call that this process records, in interactions of
+    four."""
     metered, ratio = "--metrics" in form.arguments, float(form.arguments[-1]) if form.traced else 0.0
     processor = otlp_processor({ENDPOINT: endpoint}) if form.traced else None
     traces, metrics = Traces(processor, TailSampler(ratio)), Metrics(GATEWAY, "127.0.0.1:0" if metered else "", {})
@@ -129,7 +131,7 @@ def entering(form: Form, endpoint: str, calls: int) -> float:
 
 
 class Running:
-    """One form's cluster, idle unless measured."""
+    """The cluster of one form, idle except during its slices."""
 
     def __init__(self, form: Form, endpoint: str, stacks: ExitStack) -> None:
         self.form = form
@@ -145,18 +147,18 @@ class Running:
         asyncio.run(load(self._address, AT_ONCE * 4, AT_ONCE))
 
     def measure(self, calls: int) -> None:
-        """Make so many calls."""
+        """Make this many calls and record the CPU milliseconds per call."""
         before = cpu_seconds(self._gateway.pid)
         asyncio.run(load(self._address, calls, AT_ONCE))
         self.cpu.append((cpu_seconds(self._gateway.pid) - before) * 1e3 / calls)
 
 
 def main() -> None:
-    """Print a table."""
+    """Run the benchmark and print the table."""
     parser = argparse.ArgumentParser(prog="python -m bench.telemetry")
-    parser.add_argument("--calls", type=int, default=256, help="per slice")
+    parser.add_argument("--calls", type=int, default=256, help="number of calls per slice")
     parser.add_argument("--slices", type=int, default=15)
-    parser.add_argument("--entered", type=int, default=10_000, help="calls entered in this process")
+    parser.add_argument("--entered", type=int, default=10_000, help="number of calls recorded in this process")
     args = parser.parse_args()
     with ExitStack() as stacks:
         endpoint = stacks.enter_context(collector())

@@ -1,7 +1,7 @@
 """The reference of bench/dispatch: the paper's index, a radix tree over tokens for each worker, matched one by one.
 
-Plain and correct, in the form in which SGLang's router and the paper describe it: children by first token, edges as
-token tuples, splits where prompts part. Nothing here is used by the scheduler.
+It is plain and correct, in the form in which SGLang's router and the paper describe it: children by first token, edges
+as token tuples, splits where prompts diverge. The scheduler uses nothing of it.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ Tokens = tuple[int, ...]
 
 
 class Branch:
-    """An edge and what follows it."""
+    """An edge of the tree with its subtree."""
 
     __slots__ = ("children", "tokens")
 
@@ -20,13 +20,13 @@ class Branch:
 
 
 class TokenTree:
-    """What one worker is believed to hold."""
+    """The prompts that one worker is expected to hold."""
 
     def __init__(self) -> None:
         self.root = Branch(())
 
     def match(self, prompt: Tokens) -> int:
-        """Tokens of the longest known prefix."""
+        """Return the number of tokens of the longest known prefix."""
         branch, position = self.root, 0
         while position < len(prompt):
             child = branch.children.get(prompt[position])
@@ -40,7 +40,7 @@ class TokenTree:
         return position
 
     def insert(self, prompt: Tokens) -> None:
-        """Alg. 2 line 18."""
+        """Insert a prompt (Algorithm 2, line 18)."""
         branch, position = self.root, 0
         while position < len(prompt):
             child = branch.children.get(prompt[position])
@@ -56,7 +56,7 @@ class TokenTree:
             branch = child
 
     def evict(self, prompt: Tokens, tokens: int) -> None:
-        """Line 27: the last `tokens` of `prompt`, a leaf's end."""
+        """Remove the last `tokens` of `prompt`, which end at a leaf (Algorithm 2, line 27)."""
         path = [self.root]
         position = 0
         while position < len(prompt):
@@ -75,13 +75,13 @@ class TokenTree:
 
 
 class TokenTrees:
-    """`R` of Algorithm 2, with SELECTWORKER's argmin as a loop."""
+    """The radix trees `R` of Algorithm 2, with SELECTWORKER's argmin as a loop."""
 
     def __init__(self, workers: int) -> None:
         self.trees = [TokenTree() for _ in range(workers)]
 
     def longest(self, prompt: Tokens) -> Sequence[int]:
-        """LONGESTMATCHWORKERS."""
+        """Return the workers with the longest match (LONGESTMATCHWORKERS)."""
         lengths = [tree.match(prompt) for tree in self.trees]
         longest = max(lengths)
         return [worker for worker, length in enumerate(lengths) if length == longest]

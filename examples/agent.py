@@ -9,7 +9,7 @@ ADDRESS = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:7000"
 
 
 async def main() -> None:
-    """Plan, work, sum up."""
+    """Make a plan, execute two steps of it in parallel, and sum up the results."""
     async with fairlead.Client(ADDRESS) as client, client.interaction() as interaction:
         plan = await interaction.chat([("user", "Plan a walk in three words.")], max_tokens=24)
         steps = ("Name a place for it.", "Name a time for it.")

@@ -1,4 +1,4 @@
-"""A conversation: each turn sends all that was said, and the cached prefix makes that cheap."""
+"""A conversation: each turn sends all earlier messages, and the cached prefix makes this cheap."""
 
 import asyncio
 import sys
@@ -10,7 +10,7 @@ QUESTIONS = ("What is a fairlead?", "Where is it found on a ship?", "Say that in
 
 
 async def main() -> None:
-    """Three turns."""
+    """Ask three questions in one conversation."""
     messages = [("system", "You answer in one short sentence.")]
     async with fairlead.Client(ADDRESS) as client, client.interaction() as interaction:
         for question in QUESTIONS:

@@ -1,4 +1,4 @@
-"""The plainest call: a prompt, then its completion as it comes. Blocking."""
+"""The simplest call: send a prompt and print its completion as it arrives, with the blocking client."""
 
 import sys
 

@@ -1,6 +1,6 @@
-"""Load: users that ask at random, some more often than others; prints what each got and waited for.
+"""A load generator: users with random arrivals at different rates; it prints each user's answers and waiting times.
 
-With an API key, it has to be one that may name users.
+An API key must permit the caller to name users.
 
 Usage: load.py [ADDRESS] [--seconds 5] [--rates 1,2,8]   (calls per second, one user each)
 """
@@ -24,7 +24,7 @@ async def user(client: fairlead.Client, rate: float, seconds: float, waits: list
 
 
 async def call(client: fairlead.Client, waits: list[float], failures: list[str]) -> None:
-    """One call; notes the seconds until its first token, or its outcome."""
+    """Make one call, and record the seconds until its first token, or its outcome."""
     began, waited = time.monotonic(), 0.0
     try:
         async for _ in client.stream(f"Question {random.randrange(1000)}:", max_tokens=16):
@@ -35,7 +35,7 @@ async def call(client: fairlead.Client, waits: list[float], failures: list[str])
 
 
 async def main() -> None:
-    """Every user has a connection of its own."""
+    """Run all users, each with its own connection."""
     parser = argparse.ArgumentParser()
     parser.add_argument("address", nargs="?", default="127.0.0.1:7000")
     parser.add_argument("--seconds", type=float, default=2.0)

@@ -1,4 +1,4 @@
-"""A client that knows nothing of Fairlead: service, messages and fields come from reflection, as with grpcurl.
+"""A client without Fairlead's code: reflection provides service, messages and fields, as with grpcurl.
 
 Any language with gRPC can do the same, or generate code from protos/. Usage:
     reflection.py [ADDRESS] [METHOD] [JSON]

@@ -1,1 +1,1 @@
-"""The papers' figures and tables, simulated. No part of what is installed: run it in a checkout."""
+"""The papers' figures and tables, simulated. This package is not installed: run it in a checkout."""

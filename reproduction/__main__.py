@@ -1,4 +1,4 @@
-"""`python -m reproduction`: the papers' figures and tables again, simulated, with the conclusions compared."""
+"""`python -m reproduction`: simulate the papers' figures and tables and compare the conclusions."""
 
 import argparse
 import os
@@ -28,7 +28,7 @@ name that the command writes.
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status: 0 done, 1 failed with a one-line reason, 2 wrong usage."""
+    """Run the command and return the exit status: 0 success, 1 failure with a one-line reason, 2 wrong usage."""
     args = _parser().parse_args(argv)
     try:
         return run(args)
@@ -43,11 +43,16 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m reproduction", description="The papers' figures and tables, simulated."
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="items, or all; see --list")
-    parser.add_argument("--list", action="store_true", help="show the items and end")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="names of items, or all; see --list")
+    parser.add_argument("--list", action="store_true", help="list the items and exit")
     parser.add_argument("--out", type=Path, default=Path("reproduction-results"), help="folder for CSV and SVG files")
-    parser.add_argument("--markdown", type=Path, help="also write the findings there, of all items")
-    parser.add_argument("--processes", type=whole, default=os.cpu_count() or 1, help="in parallel (default: all cores)")
+    parser.add_argument("--markdown", type=Path, help="also write the findings of all items to this file")
+    parser.add_argument(
+        "--processes",
+        type=whole,
+        default=os.cpu_count() or 1,
+        help="number of parallel simulations (default: all cores)",
+    )
     for source, variable, what in (
         ("reference", "FAIRLEAD_REFERENCE", "the VTC authors' measurements"),
         ("traces", "FAIRLEAD_TRACES", "the traces"),
@@ -58,8 +63,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Each item as it is done; items whose data was not given are named and left out of `all`. When it is interrupted,
-    what is done stays, and what is not is named."""
+    """Write each item as soon as it is done.
+
+    Items whose data was not given are named, and left out of `all`. After an interrupt, the finished items remain and
+    the others are named.
+    """
     if args.list or not args.names:
         for item in ITEMS.values():
             print(f"{item.name:<22} {item.source}")
@@ -81,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
         print(_interrupted(args, studies, sections), file=sys.stderr)
         return INTERRUPTED
     if args.markdown:
-        ordered = [sections[item] for item in studies]  # they came as they were done
+        ordered = [sections[item] for item in studies]  # results arrive in the order in which they finish
         args.markdown.write_text("\n".join([INTRODUCTION, *ordered, *_left_out(missing)]))
     print(f"\n{written_to(args.out)}")
     return 0
@@ -90,20 +98,22 @@ def run(args: argparse.Namespace) -> int:
 def _interrupted(args: argparse.Namespace, studies: Collection[Item], done: Collection[Item]) -> str:
     missing = ", ".join(item.name for item in studies if item not in done)
     text = f"\ninterrupted: {len(done)} of {len(studies)} items are done, see {args.out}; not done: {missing}"
-    return f"{text}\n{args.markdown} is as it was: it holds all items" if args.markdown else text
+    return f"{text}\n{args.markdown} is unchanged, because it must contain all items" if args.markdown else text
 
 
 def _prepare(args: argparse.Namespace) -> None:
-    """What would fail when everything is simulated fails now."""
+    """Check the output options before the simulations, so that errors appear at once."""
     if args.markdown and "all" not in args.names:
-        raise InvalidRequest(f"{args.markdown} holds all items: give all, not {' '.join(args.names)}", "--markdown")
+        raise InvalidRequest(
+            f"{args.markdown} must contain all items: give all, not {' '.join(args.names)}", "--markdown"
+        )
     make_folder(args.out, "--out")
     if args.markdown:
         make_file(args.markdown, "--markdown")
 
 
 def _left_out(missing: Mapping[str, SourceMissing]) -> list[str]:
-    """A section that names the items without data, if there are any."""
+    """Return a section that names the items without data, if there are any."""
     if not missing:
         return []
     lines = "\n".join(f"- {name}: {error}" for name, error in missing.items())
@@ -113,12 +123,12 @@ def _left_out(missing: Mapping[str, SourceMissing]) -> list[str]:
 def _chosen(names: Sequence[str]) -> list[Item]:
     unknown = [name for name in names if name != "all" and name not in ITEMS]
     if unknown:
-        raise InvalidRequest(f"no such item: {', '.join(unknown)}; see python -m reproduction --list")
+        raise InvalidRequest(f"unknown item: {', '.join(unknown)}; see python -m reproduction --list")
     return [item for item in ITEMS.values() if "all" in names or item.name in names]
 
 
 def _studies(items: Sequence[Item], sources: Sources) -> tuple[dict[Item, Study], dict[str, SourceMissing]]:
-    """Of those whose data was given; what others lack, by name."""
+    """Return the studies of the items whose data was given, and by name the missing data of the others."""
     studies, missing = {}, {}
     for item in items:
         try:
@@ -129,7 +139,7 @@ def _studies(items: Sequence[Item], sources: Sources) -> tuple[dict[Item, Study]
 
 
 def _reports(studies: dict[Item, Study], processes: int) -> Iterator[tuple[Item, Report]]:
-    """Jobs in the order of the items, each once, whoever needs it; an item as soon as its last job is done."""
+    """Run each job once, in the order of the items, and yield an item as soon as its last job is done."""
     jobs = [job for study in studies.values() for job in study.jobs.values()]
     results: dict[SimulationJob, Any] = {}
     waiting = dict(studies)

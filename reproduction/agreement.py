@@ -1,4 +1,4 @@
-"""How close one run is to another, as a rule a simulated one to the measured one: the four promises."""
+"""The distance between two runs, usually a simulated and a measured one, by four measures."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from simulation.cluster import SimulatedCluster
 from simulation.step_time import Profile
 from simulation.workload import OpenLoop
 
-TOTAL, CURVE, FIRST_TOKEN = 0.05, 0.10, 0.20  # what counts as agreement
+TOTAL, CURVE, FIRST_TOKEN = 0.05, 0.10, 0.20  # largest relative errors that count as agreement
 TIE = 0.01
 CURVE_POINTS = 200
 OUTPUT_WEIGHT = 2
@@ -21,7 +21,7 @@ Span = tuple[float, float, int, int]  # first token, last token, input tokens, o
 
 @dataclass(frozen=True, slots=True)
 class Slowest:
-    """A client that waits longest, its answered requests, and its mean first-token latencies."""
+    """The client with the longest wait, the number of its answered requests, and its mean first-token latencies."""
 
     client: str
     requests: int
@@ -31,9 +31,9 @@ class Slowest:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Relative errors, by client where they are of clients. `longest`: does the same client wait longest?
+    """Relative errors, per client where they concern clients. `longest` is True if the same client waits longest.
 
-    Two that waited longest to within a hundredth, and so cannot be told apart, both count as the longest.
+    Two clients whose waits are within 1 % of the longest are indistinguishable, so both count as the longest.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Agreement:
     curves: Mapping[str, float]
     waits: Mapping[str, float]
     requests: Mapping[str, int]  # answered, by client
-    wait_overall: float  # of the mean over all requests
+    wait_overall: float  # error of the mean over all requests
     longest: bool
     slowest: tuple[Slowest, Slowest]  # by the measurement, by the simulation
     measured_seconds: float
@@ -50,17 +50,17 @@ class Agreement:
 
     @property
     def curves_within(self) -> str:
-        """Clients whose service curve agrees."""
+        """The number of clients whose service curve agrees, over all clients."""
         return f"{sum(error <= CURVE for error in self.curves.values())}/{len(self.curves)}"
 
     @property
     def waits_within(self) -> str:
-        """Clients whose first-token latency agrees."""
+        """The number of clients whose first-token latency agrees, over all clients."""
         return f"{sum(error <= FIRST_TOKEN for error in self.waits.values())}/{len(self.waits)}"
 
 
 def simulate(run: Run, profile: Profile) -> Run:
-    """The same requests, with the times that they have in simulation."""
+    """Return the same requests with their simulated times."""
     calls = run.calls()
     SimulatedCluster(run.spec(profile), OpenLoop(calls)).run()
     return replace(run, rows=tuple(_simulated(call, row) for call, row in zip(calls, run.rows, strict=True)))
@@ -73,7 +73,7 @@ def _simulated(call: SimulatedCall, row: Row) -> Row:
 
 
 def compare(run: Run, other: Run) -> Agreement:
-    """Hold `other`, of the same requests, against `run`."""
+    """Compare `other`, a run of the same requests, with `run`."""
     measured, simulated = [_span(row) for row in run.rows], [_span(row) for row in other.rows]
     ends = _end(measured), _end(simulated)
     waits, guesses = _mean_waits(run.rows, measured), _mean_waits(run.rows, simulated)
@@ -114,7 +114,7 @@ def _waits(rows: Sequence[Row], spans: Sequence[Span | None]) -> Iterator[tuple[
 
 
 def _mean_waits(rows: Sequence[Row], spans: Sequence[Span | None]) -> dict[str, float]:
-    """Mean first-token latency by client, of those with at least one answer."""
+    """Return the mean first-token latency by client, for clients with at least one answer."""
     waits: dict[str, list[float]] = {}
     for client, wait in _waits(rows, spans):
         waits.setdefault(client, []).append(wait)
@@ -128,7 +128,7 @@ def _overall_wait(rows: Sequence[Row], spans: Sequence[Span | None]) -> float:
 def _curve_error(
     rows: Sequence[Row], measured: Sequence[Span | None], simulated: Sequence[Span | None], client: str, end: float
 ) -> float:
-    """The largest distance of the client's two service curves at any time, relative to its measured total."""
+    """Return the largest distance of the client's two service curves at any time, relative to its measured total."""
     mine = [row.client == client for row in rows]
     ours = [span for span, own in zip(simulated, mine, strict=True) if own and span is not None]
     theirs = [span for span, own in zip(measured, mine, strict=True) if own and span is not None]
@@ -138,7 +138,7 @@ def _curve_error(
 
 
 def _service(spans: Iterable[Span], time: float) -> float:
-    """Input at the first token, output evenly from there to the last."""
+    """Return the service by `time`: input counts at the first token, output evenly from there to the last token."""
     service = 0.0
     for first, last, inputs, outputs in spans:
         if first <= time:

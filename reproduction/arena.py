@@ -31,7 +31,7 @@ POLICIES = {
 
 
 def later(folder: Path) -> dict[str, SimulationJob]:
-    """VTC with and without an oracle on copies of the workload that differ by less than a second per arrival."""
+    """Return VTC with and without an oracle on copies of the workload whose arrivals differ by less than a second."""
     return {
         f"{name}, copy {seed}": Scenario(slora(A10G, POLICIES[name], KV_TOKENS), Requests(folder, WORKLOAD, seed))
         for name in ("VTC", "VTC (oracle)")
@@ -40,7 +40,7 @@ def later(folder: Path) -> dict[str, SimulationJob]:
 
 
 def jobs(folder: Path, cost: str = "weighted-tokens") -> dict[str, SimulationJob]:
-    """The workload under every scheduler of section 5.3."""
+    """Return the workload under every scheduler of section 5.3."""
     workload = Requests(folder, WORKLOAD)
     jobs: dict[str, SimulationJob] = {
         name: Scenario(slora(A10G, policy, KV_TOKENS, cost), workload) for name, policy in POLICIES.items()
@@ -57,7 +57,7 @@ def item(
     cost: str = "weighted-tokens",
     more: Callable[[Path], Mapping[str, SimulationJob]] = lambda _folder: {},
 ) -> Item:
-    """An item on the workload, and on `more` that comes from the folder of the published runs."""
+    """Make an item on the workload, and on the jobs that `more` makes from the folder of the published runs."""
 
     def study(sources: Sources) -> Study:
         folder = sources.reference

@@ -1,4 +1,4 @@
-"""Policies that only a reproduction needs: measured systems where they differ from the baselines that are offered."""
+"""Policies that only the reproduction needs: measured systems where they differ from the offered baselines."""
 
 from global_scheduler.core.policies import Candidates
 from global_scheduler.core.policies.base import RouteRequest
@@ -12,7 +12,8 @@ MOST_SORTED = 128
 
 
 class SglangLpm(Lpm):
-    """LPM as SGLang ships it: in order of arrival while more than 128 wait, since sorting them would take too long."""
+    """LPM as in SGLang: first come, first served while more than 128 requests wait, because sorting would take too
+    long."""
 
     def select(self, budget: StepBudget) -> list[Request]:
         """See QueuePolicy."""
@@ -20,7 +21,7 @@ class SglangLpm(Lpm):
 
 
 class PrebleFixed(Preble):
-    """Preble as the DLPM paper describes it (section 7.1): a match above one half is never passed over."""
+    """Preble as the DLPM paper describes it (section 7.1): it always follows a match above one half."""
 
     def select(self, request: RouteRequest, choice: Candidates) -> int:
         """See Policy."""

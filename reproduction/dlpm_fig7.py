@@ -29,7 +29,7 @@ SETUP = (
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One column of the figure. Rates are per client and GPU."""
+    """One column of the figure, where rates are programs per second, client and GPU."""
 
     bad: Callable[[int], Program]
     good: Callable[[int], Program]
@@ -40,7 +40,7 @@ class Case:
     times: Callable[[SimulationRun, str], list[float]] = program_times
 
     def workload(self, degree: int) -> Programs:
-        """For that many GPUs."""
+        """Return the workload for `degree` GPUs."""
         rate = self.per_second * degree
         good = tuple(Sender(client, self.good(degree), rate) for client in WELL_BEHAVED)
         return Programs((Sender(MISBEHAVING, self.bad(degree), rate * self.faster), *good), self.seconds)
@@ -71,14 +71,14 @@ CASES = {
 }
 OMITTED = ("S2, Tree of Thoughts", 8)
 WORSE = ("S2, Long-context QA", 8)  # where the paper's DoubleQ is behind Preble
-EQUAL = 0.98  # of a throughput: what counts as equal
-SLIGHTLY = 0.9  # of an index: what counts as slightly lower
+EQUAL = 0.98  # ratio of throughputs that counts as equal
+SLIGHTLY = 0.9  # ratio of indices that counts as slightly lower
 Key = tuple[str, int, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What one run contributes."""
+    """The measures of one run in the figure."""
 
     service: float
     jain: float
@@ -89,7 +89,8 @@ class Point:
 
 
 def scenario(case: str, degree: int, scheduler: str, seconds: float | None = None) -> Scenario:
-    """One run of the figure; `scheduler` may be a variation, `seconds` of arrivals others than the figure's."""
+    """Return one run of the figure; `scheduler` may be a variation, and `seconds` replaces the figure's time of
+    arrivals."""
     of = CASES[case] if seconds is None else replace(CASES[case], seconds=seconds)
     return Scenario(system(scheduler, degree, A100, block_tokens=of.block_tokens), of.workload(degree))
 
@@ -99,7 +100,7 @@ def _jobs() -> dict[str, SimulationJob]:
 
 
 def _keys() -> list[Key]:
-    """Preble is for several GPUs."""
+    """Return all combinations of the figure, with Preble only on several GPUs."""
     return [
         (case, degree, scheduler)
         for case in CASES
@@ -114,7 +115,7 @@ def _name(case: str, degree: int, scheduler: str) -> str:
 
 
 def point_of(case: str, run: SimulationRun) -> Point:
-    """What is read from a run of that case."""
+    """Measure a run of that case."""
     times = CASES[case].times
     p50, p99 = (over(run, WELL_BEHAVED, times, percent) for percent in (50, 99))
     return Point(service_rate(run), fairness(run), p50, p99, hit_rate(run), run.seconds)

@@ -1,4 +1,4 @@
-"""What the ratios of DLPM Figure 7 depend on: how long programs arrive, what the baselines were, Q^w."""
+"""The influence of arrival time, baselines and Q^w on the ratios of DLPM Figure 7."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,18 +17,18 @@ HEADER = ("comparison", "service/s", "Jain index", "P50 s", "P99 s", "hit rate",
 
 @dataclass(frozen=True, slots=True)
 class Variation:
-    """DoubleQ beside another scheduler, one thing changed."""
+    """DoubleQ beside another scheduler with one change to the figure's setup."""
 
     claim: str
     paper: str
     case: str
     degree: int
     other: str
-    seconds: float | None = None  # of arrivals, where not the figure's
+    seconds: float | None = None  # duration of arrivals, if it differs from the figure's
     worker_quantum: int | None = None
 
     def run_of(self, scheduler: str) -> Scenario:
-        """DoubleQ's or the other's."""
+        """Return the scenario of DoubleQ or of the other scheduler."""
         run = scenario(self.case, self.degree, scheduler, self.seconds)
         if self.worker_quantum is not None and scheduler == "DoubleQ":
             run = replace(run, spec=replace(run.spec, route_quantum_tokens=self.worker_quantum))

@@ -1,4 +1,4 @@
-"""DLPM Figures 1, 10 and 11: what the quanta trade, and how many clients there may be."""
+"""DLPM Figures 1, 10 and 11: the trade-off of the quanta, and the number of clients."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -15,7 +15,7 @@ from simulation.simulation_job import SimulationJob
 Runs = Mapping[str, SimulationRun]
 CLIENT_QUANTA = (1_000, 20_000, 100_000, 500_000)
 WORKER_QUANTA = (2_000, 10_000, 40_000, 400_000)
-PRINTED = 40_000  # the largest that the paper shows
+PRINTED = 40_000  # the largest Q^w in the paper
 CLIENTS = (5, 10, 20, 50)
 HEADER = ("run", "service/s", "Jain index", "hit rate", "end s")
 
@@ -51,7 +51,7 @@ def _fig1(runs: Runs) -> Report:
 
 
 def _frontier(points: Mapping[str, tuple[float, float]]) -> Finding:
-    """`points`: Jain's index and service rate."""
+    """Judge Figure 1; `points` are Jain's index and service rate by run."""
     (vtc, _), (unfair, lpm) = points["VTC"], points["LPM"]
     dlpm = {name: point for name, point in points.items() if name.startswith("DLPM")}
     ratios = [f"{name} {jain / vtc:.2f} and {rate / lpm:.2f}" for name, (jain, rate) in dlpm.items()]

@@ -12,14 +12,14 @@ from simulation.spec import ClusterSpec
 from simulation.step_time import Profile, profile
 
 Runs = Mapping[str, SimulationRun]
-# Local and global policy.
+# Local and global policy by scheduler.
 SCHEDULERS = {
     "DoubleQ": ("dlpm", "doubleq"),
     "RR + LPM": ("lpm", "round-robin"),
     "Preble": ("lpm", "preble"),
     "VTC": ("vtc", "per-client-round-robin"),
 }
-# Of systems that the paper measured, as they may have been.
+# Possible variants of the systems that the paper measured.
 VARIATIONS = {
     "RR + SGLang's LPM": ("sglang-lpm", "round-robin"),
     "Preble, fixed": ("lpm", "preble-fixed"),
@@ -31,7 +31,7 @@ TWO_PREBLES = (
 )
 A100 = profile("a100-80g", "llama-3.1-8b")
 A10G = profile("a10g", "llama-3.2-3b")
-CLIENT_QUANTUM = 20_000  # Q^u; the paper does not say
+CLIENT_QUANTUM = 20_000  # Q^u; the paper does not state it
 WORKER_QUANTUM = 40_000  # Q^w: the largest in the paper's Figure 10
 SETUP = (
     "SGLang-like workers: the queue is looked at after every tenth decoding step, a step takes in 8,192 prompt tokens, "
@@ -49,7 +49,7 @@ def system(
     worker_quantum: int = WORKER_QUANTUM,
     block_tokens: int = 16,
 ) -> ClusterSpec:
-    """`workers` GPUs under one of SCHEDULERS or VARIATIONS."""
+    """Return `workers` GPUs under one of SCHEDULERS or VARIATIONS."""
     local, across = (SCHEDULERS | VARIATIONS)[scheduler]
     worker = MeasuredWorker(
         profile=gpu,
@@ -68,12 +68,12 @@ def system(
 
 
 def programs(seconds: float, *senders: Sender) -> Programs:
-    """What these send."""
+    """Return the workload of these senders."""
     return Programs(senders, seconds)
 
 
 def item(name: str, figure: str, setup: str, jobs: Mapping[str, SimulationJob], read: Callable[[Runs], Report]) -> Item:
-    """An item that needs no data."""
+    """Make an item that needs no data."""
 
     def study(_sources: Sources) -> Study:
         return Study(f"{setup} {SETUP}", jobs, read)
@@ -82,5 +82,5 @@ def item(name: str, figure: str, setup: str, jobs: Mapping[str, SimulationJob], 
 
 
 def under_all(workload: Programs, workers: int, gpu: Profile, *variations: str) -> dict[str, SimulationJob]:
-    """The workload under every scheduler, and these variations."""
+    """Return the workload under every scheduler and under these variations."""
     return {name: Scenario(system(name, workers, gpu), workload) for name in (*SCHEDULERS, *variations)}

@@ -1,4 +1,4 @@
-"""DLPM Figures 8, 9 and 12: what each client sees over time."""
+"""DLPM Figures 8, 9 and 12: response time and service of each client over time."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -19,7 +19,8 @@ HEADER = ("scheduler", "client", "second", "response time", "actual service/s", 
 
 
 def _views(runs: Runs) -> tuple[list[tuple[object, ...]], list[Chart]]:
-    """Three rows of panels, as in the paper: response time, actual service, service; a column per scheduler."""
+    """Return rows of numbers, and panels as in the paper: response time, actual service, service; a column per
+    scheduler."""
     rows: list[tuple[object, ...]] = [HEADER]
     panels: list[list[Chart]] = [[], [], []]
     for name, run in runs.items():
@@ -49,17 +50,17 @@ def _views(runs: Runs) -> tuple[list[tuple[object, ...]], list[Chart]]:
 
 
 def _worst(run: SimulationRun, clients: Sequence[str]) -> float:
-    """The highest windowed response time of these."""
+    """Return the highest windowed response time of these clients, in seconds."""
     return max(max(response_times(run.of(client), run.seconds)[1]) for client in clients)
 
 
 def _share(run: SimulationRun, until: float) -> float:
-    """Jain's index of the clients' actual service by that second."""
+    """Return Jain's index of the clients' actual service by that second."""
     return jain_index([actual(run, client)[int(until)] for client in run.clients])
 
 
 def _asked(run: SimulationRun) -> float:
-    """Jain's index of what the calls of the first half cost, whenever they were served."""
+    """Return Jain's index of the cost of the calls that arrived in the first half, whenever they were served."""
     early = [record for record in run.records if record.arrival < run.seconds / 2]
     costs = dict.fromkeys(run.clients, 0.0)
     for r in early:
@@ -76,7 +77,7 @@ def _indices(values: Mapping[str, float]) -> str:
 
 
 def _but(values: Mapping[str, float], *names: str) -> dict[str, float]:
-    """All the others."""
+    """Return the values of all other names."""
     return {name: value for name, value in values.items() if name not in names}
 
 
@@ -108,7 +109,7 @@ def _fig8(runs: Runs) -> Report:
     return Report(rows, charts, findings, columns=len(runs))
 
 
-SHARED = 0.9  # of Jain's index: what counts as an ideal sharing
+SHARED = 0.9  # Jain's index that counts as ideal sharing
 
 
 def _fig9(runs: Runs) -> Report:
@@ -232,7 +233,7 @@ MIX = programs(
     Sender("judge", Judge(4), 0.1),
     Sender("tree", Tree(3), 0.06),
 )
-ALONE = {"DLPM": "DoubleQ", "LPM": "RR + LPM", "VTC": "VTC"}  # on one GPU the global policy has no choice
+ALONE = {"DLPM": "DoubleQ", "LPM": "RR + LPM", "VTC": "VTC"}  # on one GPU the global policy has no effect
 ITEMS = (
     item(
         "dlpm-fig8",

@@ -1,7 +1,7 @@
-"""FairServe section 5: throttling and scheduling among applications of different shapes.
+"""FairServe section 5: throttling and scheduling for applications of different shapes.
 
-The paper's workload is a day of an assistant's production traffic and not public. Here it is made from what the paper
-prints: the sizes of interactions and their tokens (Table 2), the shapes of three applications (Table 4).
+The paper's workload, a day of an assistant's production traffic, is not public. Here it is made from the printed data:
+the sizes of interactions and their tokens (Table 2), and the shapes of three applications (Table 4).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -89,7 +89,8 @@ def _throttled_in_all(rpm: SimulationRun, ours: SimulationRun) -> Finding:
 
 
 def _throttled_users(runs: Runs) -> Finding:
-    """Rates are those under VTC, where nobody is throttled and everybody sends all."""
+    """Judge the throttled users by their rates under VTC, which throttles no user, so that each one sends all of its
+    calls."""
     calls, most = sent(runs["VTC"]), normal(runs["VTC"])
     users = {name: throttled_users(runs[name]) for name in ("RPM", "FS (W+I)")}
     usual = {name: [user for user in found if calls[user] <= most] for name, found in users.items()}
@@ -165,7 +166,7 @@ def _by_app(claim: str, paper: str, ratios: Sequence[float], run: SimulationRun)
 
 
 def _calls_each(run: SimulationRun, app: str) -> float:
-    """Calls per interaction that was answered to its end."""
+    """Return the mean calls per completed interaction of this application."""
     sizes = [len(c) for c in interactions(run).values() if c[0].app == app and c[-1].completed]
     return fmean(sizes) if sizes else 0.0
 
@@ -201,7 +202,7 @@ def _table3(runs: Runs) -> Report:
 
 
 def _shares(run: SimulationRun) -> tuple[float, float, float]:
-    """Of requests answered, of begun interactions that got their final answer, of users with one such."""
+    """Return three shares: requests answered, begun interactions completed, users with a completed interaction."""
     chains = interactions(run)
     begun = [chain for chain in chains.values() if chain[0].completed]
     ended = [chain for chain in begun if chain[-1].completed]

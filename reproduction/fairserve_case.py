@@ -7,9 +7,9 @@ from reproduction.item import Finding, Report
 
 NAMES = [user.name for user in CASE]
 LIGHT, HEAVY = "application 12", "application 7"
-LIGHT_GAIN = 24  # times what RPM gives the light one
+LIGHT_GAIN = 24  # ratio of the light application's throughput to that under RPM
 OTHERS = ("VTC", "FS (W)", "FS (W+I)")
-Rates = dict[str, dict[str, float]]  # prompt tokens/s by system and application
+Rates = dict[str, dict[str, float]]  # prompt tokens per second by system and application
 
 
 def _table4(runs: Runs) -> Report:

@@ -1,4 +1,4 @@
-"""What FairServe's ratios depend on: benign load, who counts as delayed, the shape of interactions, who came first."""
+"""The influence of benign load, delay threshold, interaction size and arrival order on FairServe's ratios."""
 
 from collections.abc import Callable
 from dataclasses import replace

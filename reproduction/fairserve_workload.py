@@ -18,7 +18,7 @@ from throttler.core.profiles import RateLimits
 
 SECONDS = 300.0
 LIMIT = 6  # calls per user and minute, for RPM and OIT alike
-LATE = 10.0  # seconds in the queue that a user notices
+LATE = 10.0  # seconds in the queue beyond which a user counts as delayed
 GPU = profile("a100-80g", "llama-2-7b")
 SYSTEMS = {
     "RPM": ("fcfs", "rpm"),
@@ -42,7 +42,8 @@ CASE_SETUP = (
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """An application's normal call, in tokens, and how many calls its interactions have (sizes and their weights)."""
+    """The tokens of an application's normal call, and the number of calls in its interactions (sizes and their
+    weights)."""
 
     name: str
     input_tokens: int
@@ -52,7 +53,7 @@ class App:
 
     @property
     def normal(self) -> float:
-        """`w_a` with alpha, beta, gamma = 1, 2, 1, of the whole prompt."""
+        """The weight `w_a` with alpha, beta, gamma = 1, 2, 1, for the whole prompt."""
         return self.input_tokens + 2 * self.system_tokens + self.output_tokens
 
 
@@ -69,7 +70,7 @@ REFERENCE = fmean(app.normal for app in APPS)
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Sends interactions of one application at a mean rate, Gamma arrivals, from `start` to `stop`."""
+    """A user who starts interactions of one application at a mean rate, with Gamma arrivals, from `start` to `stop`."""
 
     name: str
     app: App
@@ -80,7 +81,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Users:
-    """A workload: an interaction is a chain of calls, and ends early when one of them is refused."""
+    """A workload in which an interaction is a chain of calls, and ends early when one of them is refused."""
 
     users: tuple[User, ...]
     seconds: float
@@ -110,7 +111,10 @@ def _follow(author: Author, user: User, calls: int, ended: SimulatedCall) -> lis
 
 
 def _call(author: Author, user: User, program: str, stage: int, calls: int, arrival: float) -> SimulatedCall:
-    """Lengths within half of the application's normal ones; nothing is shared: the measured engine had no cache."""
+    """Make a call whose lengths are within half of the application's normal ones.
+
+    Calls share no prefix, because the measured engine had no cache.
+    """
     app = user.app
     prompt = author.segments.fresh(app.system_tokens + author.length(program, 100 + stage, app.input_tokens))
     output = author.length(program, stage, app.output_tokens)
@@ -121,6 +125,7 @@ def _call(author: Author, user: User, program: str, stage: int, calls: int, arri
 
 
 def system(name: str, limit: int) -> ClusterSpec:
+    """Return one of SYSTEMS with a limit in calls per user and minute."""
     policy, throttle = SYSTEMS[name]
     worker = WorkerSpec(
         profile=GPU,
@@ -136,14 +141,14 @@ def system(name: str, limit: int) -> ClusterSpec:
 
 
 def population(per_minute: float, apps: tuple[App, ...] = APPS) -> Users:
-    """200 benign users who start so many interactions each, and six abusive ones."""
+    """Return 200 benign users, each of whom starts `per_minute` interactions a minute, and six abusive users."""
     benign = tuple(User(f"user {number:03}", apps[number % len(apps)], per_minute) for number in range(200))
     abusive = tuple(User(f"abuser {number}", apps[number % len(apps)], 20.0) for number in range(6))
     return Users(benign + abusive, SECONDS)
 
 
 def under_all(users: Users, limit: int) -> dict[str, SimulationJob]:
-    """The workload under every system."""
+    """Return the workload under every system."""
     return {name: Scenario(system(name, limit), users) for name in SYSTEMS}
 
 

@@ -1,12 +1,12 @@
-"""Profiles of the two systems behind the VTC measurements, and which of these measurements they were fitted to.
+"""Profiles of the two systems behind the VTC measurements, and the runs to which they were fitted.
 
-A10G: least squares over the time between any two events of the fitted Arena runs (a first token, a last token) on the
-steps between them, which the output lengths tell exactly; tiles that these hardly reach from the two other fitted runs,
-which ran 0.5 and 2 % slower. Half of the events are met to within 1.7 ms. A100: prompts by the shortest times from one
-request's last token to its successors' first, and the latencies of an idle system; decoding by time per step of three
-runs, whose batch sizes and context lengths differ, and what a token of context costs, which is what tells one length
-from another, by least squares over the total times of all five (`kv`). How far a run is missed by what the other four
-give is a row of `python -m reproduction vtc-measured`.
+A10G: the fit is least squares over the times between consecutive events (first and last tokens) of the fitted Arena
+runs; the output lengths determine the steps between them exactly. Tiles that hardly occur there are fitted to the two
+other runs, which were 0.5 and 2 % slower. Half of the events are within 1.7 ms. A100: the prompt's cost comes from the
+shortest times between one request's last token and its successors' first, and from latencies of an idle system. The
+decoding cost comes from the time per step of three runs with different batch sizes and context lengths. The cost of a
+token of context (`kv`), which distinguishes these lengths, is fitted by least squares to the total times of all five
+runs. `python -m reproduction vtc-measured` shows the error of each run when it is predicted from the other four.
 """
 
 from simulation.hardware import GPUS, MODELS

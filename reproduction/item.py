@@ -1,4 +1,4 @@
-"""What an item of the reproduction is: jobs that can run anywhere, and what is read from their results."""
+"""An item of the reproduction: jobs that can run in any process, and a function that reads their results."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,43 +13,43 @@ NOT_MEASURED = "the paper has no such measurement; this shows what the result de
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One row of the report. `agrees`: is the paper's conclusion, as `paper` words it, ours, too?
+    """One row of the report, where `agrees` says whether our result supports the paper's conclusion in `paper`.
 
-    None when nothing is concluded; then `because` says why not, and its absence raises ValueError.
+    It is None when no conclusion is drawn; then `because` must give the reason, or ValueError is raised.
     """
 
     claim: str
     paper: str
     ours: str
     agrees: bool | None = None
-    rule: str = ""  # what decides, with every threshold
-    because: str = ""  # of what missed, or of what is not judged; not shown where we agree
+    rule: str = ""  # the condition for agreement, with every threshold
+    because: str = ""  # reason for a disagreement or for no conclusion; not shown when we agree
 
     def __post_init__(self) -> None:
         if self.agrees is None and not self.because:
-            raise ValueError(f"the row {self.claim!r} is not judged and does not say why")
+            raise ValueError(f"the row {self.claim!r} is not judged and gives no reason")
 
 
 @dataclass(frozen=True, slots=True)
 class Report(report.Report):
-    """What an item has to say."""
+    """The report of an item with its findings."""
 
     findings: Sequence[Finding] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """What an item simulates. `read` gets the jobs' results under the jobs' names."""
+    """The simulations of an item, and `read`, which gets the jobs' results under the jobs' names."""
 
-    setup: str  # and how it differs from the paper's
+    setup: str  # description of the setup, with its differences from the paper's
     jobs: Mapping[str, SimulationJob]
     read: Callable[[Mapping[str, Any]], Report]
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One figure or table, or a few that are read from the same runs. `study` raises SourceMissing."""
+    """One figure or table, or several that are read from the same runs. `study` raises SourceMissing."""
 
     name: str
-    source: str  # where it is in which paper
+    source: str  # paper and figure or table
     study: Callable[[Sources], Study]

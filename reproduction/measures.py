@@ -1,4 +1,4 @@
-"""What the papers measure, computed from runs."""
+"""The papers' measures, computed from runs."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
@@ -11,12 +11,12 @@ from simulation.measures import received
 from simulation.run import CallResult, SimulationRun
 
 T = 30  # half the window, seconds (VTC section 5.1)
-MEASURED_SECONDS, POINTS = 600, 20  # of VTC's tables
+MEASURED_SECONDS, POINTS = 600, 20  # as in VTC's tables
 Curve = Sequence[float]
 
 
 def actual(run: SimulationRun, client: str) -> list[float]:
-    """Service by the workers' ledgers at the end of each second: cached input is free."""
+    """Return the client's service by the workers' ledgers at the end of each second; cached input is free."""
     known, curve, value = run.actual.get(client, {}), [], 0.0
     for second in range(int(run.seconds) + 2):
         value = known.get(second, value)
@@ -25,23 +25,27 @@ def actual(run: SimulationRun, client: str) -> list[float]:
 
 
 def rate_around(curve: Curve, second: int) -> float:
-    """W(t - T, t + T) / 2T."""
+    """Return the service rate around a second: W(t - T, t + T) / 2T."""
     return (curve[min(second + T, len(curve) - 1)] - curve[max(second - T, 0)]) / (2 * T)
 
 
 def gap(curves: Mapping[str, Curve]) -> list[float]:
-    """The largest difference of accumulated service between two clients, by second (VTC section 5.1)."""
+    """Return the largest difference of accumulated service between two clients, by second (VTC section 5.1)."""
     return [max(values) - min(values) for values in zip(*curves.values(), strict=True)]
 
 
 def gap_since(curves: Mapping[str, Curve], start: int) -> list[float]:
-    """The same of what was received after second `start`: the theorems speak of intervals in which all are backlogged,
-    and before there is a queue whoever sends more gets more."""
+    """Return the gap by second of the service received after second `start`.
+
+    The theorems hold for intervals in which all clients are backlogged. Before there is a queue, a client that sends
+    more receives more.
+    """
     return gap({client: [max(value - curve[start], 0.0) for value in curve] for client, curve in curves.items()})
 
 
 def all_backlogged(run: SimulationRun) -> list[tuple[int, int]]:
-    """From which second to which every client had a request in the queue all the time (VTC Definition 4.1)."""
+    """Return the intervals, in seconds, in which every client always had a request in the queue (VTC Definition
+    4.1)."""
     common = [(0.0, run.seconds)]
     for client in run.clients:
         waiting = _merged((r.arrival, r.ended if r.admitted is None else r.admitted) for r in run.of(client))
@@ -50,7 +54,7 @@ def all_backlogged(run: SimulationRun) -> list[tuple[int, int]]:
 
 
 def _merged(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Those that overlap, as one."""
+    """Merge overlapping intervals."""
     merged: list[tuple[float, float]] = []
     for start, stop in sorted(spans):
         if merged and start <= merged[-1][1]:
@@ -61,7 +65,7 @@ def _merged(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def gap_within(curves: Mapping[str, Curve], start: int, stop: int) -> float:
-    """The largest difference of what two clients received in any part of these seconds (VTC Theorem 4.4)."""
+    """Return the largest difference of two clients' service in any part of these seconds (VTC Theorem 4.4)."""
     apart = [
         [a - b for a, b in zip(first[start : stop + 1], second[start : stop + 1], strict=True)]
         for first, second in combinations(curves.values(), 2)
@@ -70,12 +74,13 @@ def gap_within(curves: Mapping[str, Curve], start: int, stop: int) -> float:
 
 
 def service_difference(run: SimulationRun, cost: Cost | None = None) -> tuple[float, float, float]:
-    """Maximum, mean and variance of VTC's service difference (section 5.1): the sum over clients of what they get less
-    than the client that gets most, or less than they ask for if that is smaller.
+    """Return maximum, mean and variance of VTC's service difference (section 5.1).
 
-    As the authors computed Tables 2 to 6: rates in 19 windows of a minute, evenly over ten minutes; a request's whole
-    service comes evenly between its first and last token. What is got is counted in `cost`, what is asked for always in
-    weighted tokens; refused requests do neither. Their published measurements give the printed figures.
+    It is a sum over clients: how much less each one receives than the client that receives most, or than it asks for if
+    that is smaller. As the authors computed Tables 2 to 6, rates are taken in 19 windows of a minute, evenly over ten
+    minutes, and a request's service is spread evenly between its first and last token. Received service is counted in
+    `cost`, demand always in weighted tokens; refused requests count for neither. The authors' published measurements
+    give the printed figures.
     """
     answered = [r for r in run.records if r.first is not None and r.ended > r.first]
     price, clients = cost or WeightedTokens(), run.clients
@@ -95,13 +100,14 @@ def service_difference(run: SimulationRun, cost: Cost | None = None) -> tuple[fl
 
 
 def _service(record: CallResult, price: Cost) -> float:
-    """What an answered request costs in all."""
+    """Return the total cost of an answered request."""
     extend = price.extend(record.input_tokens, 0)
     return (extend + price.decode(record.output_tokens, record.input_tokens, 0)) / MICRO
 
 
 def response_times(records: Iterable[CallResult], seconds: float) -> tuple[list[float], list[float]]:
-    """Mean first-token latency of the calls that arrived within T of a time, where there are any."""
+    """Return times, and the mean first-token latency of the calls that arrived within T of each, where there are
+    any."""
     waits = sorted((record.arrival, record.first - record.arrival) for record in records if record.first is not None)
     xs, ys = [], []
     for time in range(0, int(seconds) + 1, T // 3):
@@ -113,19 +119,22 @@ def response_times(records: Iterable[CallResult], seconds: float) -> tuple[list[
 
 
 def mean_wait(records: Iterable[CallResult]) -> float:
-    """Mean first-token latency; raises StatisticsError when nobody was answered."""
+    """Return the mean first-token latency in seconds; raises StatisticsError when no call was answered."""
     return fmean(record.first - record.arrival for record in records if record.first is not None)
 
 
 def common_span(run: SimulationRun) -> tuple[float, float] | None:
-    """When all clients are active: from the last one's first arrival to the first one's last end."""
+    """Return the interval in which all clients are active, or None.
+
+    It lasts from the last client's first arrival to the first client's last end.
+    """
     start = max(min(record.arrival for record in run.of(client)) for client in run.clients)
     stop = min(max(record.ended for record in run.of(client)) for client in run.clients)
     return (start, stop) if start < stop else None
 
 
 def fairness(run: SimulationRun) -> float:
-    """Jain's index of service rates while all clients are active (DLPM section 6.1); 1 when they never are."""
+    """Return Jain's index of service rates while all clients are active (DLPM section 6.1), or 1 if they never are."""
     span = common_span(run)
     if span is None:
         return 1.0
@@ -134,7 +143,7 @@ def fairness(run: SimulationRun) -> float:
 
 
 def program_times(run: SimulationRun, client: str) -> list[float]:
-    """Seconds from the first arrival to the last end of each of the client's interactions."""
+    """Return the seconds from first arrival to last end of each of the client's interactions."""
     spans: dict[str, tuple[float, float]] = {}
     for record in run.of(client):
         begin, end = spans.get(record.interaction, (record.arrival, record.ended))
@@ -145,10 +154,10 @@ def program_times(run: SimulationRun, client: str) -> list[float]:
 def over(
     run: SimulationRun, clients: Iterable[str], times: Callable[[SimulationRun, str], list[float]], percent: float
 ) -> float:
-    """Mean over `clients` of a percentile of their `times` (DLPM Figure 7)."""
+    """Return the mean over `clients` of a percentile of their `times` (DLPM Figure 7)."""
     return fmean(percentile(times(run, client), percent) for client in clients)
 
 
 def first_token_times(run: SimulationRun, client: str) -> list[float]:
-    """First-token latencies."""
+    """Return the client's first-token latencies in seconds."""
     return [record.first - record.arrival for record in run.of(client) if record.first is not None]

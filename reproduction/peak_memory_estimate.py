@@ -1,18 +1,19 @@
-"""How full memory will ever be, as S-LoRA estimates it before it lets a request enter.
+"""S-LoRA's estimate of the peak memory of a batch, which decides whether a request may enter.
 
-Requests end in order of what they have left, and memory is fullest just before one of them ends: with the k that have
-most left still there, it holds their tokens and, for each of them, what the one that ends next has left.
+Requests end in order of their remaining tokens, and memory peaks just before one of them ends. With the k requests that
+have most tokens left, the batch then holds their tokens, plus for each of them the remaining tokens of the request that
+ends next.
 """
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable
 from itertools import accumulate
 
-Size = tuple[int, int]  # tokens that a request has still to make after its next one, tokens that it holds then
+Size = tuple[int, int]  # tokens left after its next one, and tokens held then
 
 
 class PeakMemoryEstimate:
-    """Of a running batch, with the clients in it. One more request is placed in O(log n)."""
+    """The estimate for a running batch with the given clients. Adding one request takes O(log n)."""
 
     def __init__(self, sizes: Iterable[Size], clients: Collection[str]) -> None:
         ordered = sorted(sizes, reverse=True)
@@ -21,15 +22,17 @@ class PeakMemoryEstimate:
         self._held = list(accumulate((tokens for _, tokens in ordered), initial=0))
         alone = [self._held[k] + k * left for k, (left, _) in enumerate(ordered, start=1)]
         joined = [self._held[k] + (k + 1) * left for k, (left, _) in enumerate(ordered, start=1)]
-        # The greatest among the first k, and among all but the first k.
+        # The maximum of the first k values, and of all but the first k.
         self._before = list(accumulate(alone, max, initial=0))
         self._after = list(accumulate(reversed(joined), max, initial=0))[::-1]
 
     def most(self, entering: Size, steps: int) -> int:
-        """Tokens at the fullest, if `entering` comes after so many steps, before any of the batch has ended.
+        """Return the peak in tokens if `entering` enters after `steps` steps, before any request of the batch has
+        ended.
 
-        Until then everybody holds a token more with each step and has one less left: those who have more left than the
-        newcomer are as if alone, and the others, with the newcomer's tokens on top, are a step further for it.
+        Until then each request gains one held token per step and loses one remaining token. Requests with more tokens
+        left than the entering one peak as without it. For the others, the entering request adds its own tokens, and its
+        step adds one.
         """
         left, tokens = entering
         longer = bisect_left(self._lefts, -(left + steps))

@@ -1,4 +1,4 @@
-"""Length predictors that only a simulation can have."""
+"""Length predictors that need the real length and exist only in simulations."""
 
 import random
 
@@ -7,7 +7,7 @@ from simulation.baselines.vtc_predict import VtcOracle
 
 
 class VtcHalfRight(VtcOracle):
-    """Predicts anything within 50 % of the real length, evenly (VTC section B.3, "VTC (+-50 %)")."""
+    """A predictor that is uniform within 50 % of the real length (VTC section B.3, "VTC (+-50 %)")."""
 
     def _predict(self, request: Request) -> int:
         return int(super()._predict(request) * random.Random(int(request.id)).uniform(0.5, 1.5))

@@ -1,4 +1,4 @@
-"""Closed-loop programs: calls whose prompts quote the answers to earlier ones (DLPM section 6.1, Figure 6)."""
+"""Closed-loop programs: calls whose prompts quote earlier answers (DLPM section 6.1, Figure 6)."""
 
 import math
 import random
@@ -11,11 +11,11 @@ from simulation.call import SimulatedCall
 from simulation.prompts import PromptSegments, output_run
 from simulation.workload import ClosedLoop
 
-STEP_TOKENS = 20  # the instruction that each step of a program adds
+STEP_TOKENS = 20  # length of the instruction that each step of a program adds
 
 
 class Author:
-    """Makes the calls of a workload."""
+    """The creator of a workload's calls."""
 
     def __init__(self) -> None:
         self.loop = ClosedLoop()
@@ -25,26 +25,29 @@ class Author:
         self._programs = 0
 
     def program(self) -> str:
-        """A name for the next one: its calls are one interaction."""
+        """Return the name of the next program, whose calls form one interaction."""
         self._programs += 1
         return f"program-{self._programs}"
 
     def shelf(self, program: "Program", client: str, texts: int, tokens: int) -> list[list[int]]:
-        """The texts, of so many tokens each, that all programs of this kind and client share."""
+        """Return texts of `tokens` tokens each that all programs of this kind and client share."""
         key = program, client
         if key not in self._shelves:
             self._shelves[key] = [self.segments.fresh(tokens) for _ in range(texts)]
         return self._shelves[key]
 
     def length(self, program: str, node: int, mean: int) -> int:
-        """Output tokens of a program's call number `node`: evenly within half of the mean, whenever it is made. Equal
-        lengths would let whole levels end in the same step, which no real model does."""
+        """Return the output tokens of call number `node`, uniform within half of the mean, independent of the order of
+        calls.
+
+        With equal lengths, whole levels would end in the same step, which no real model does.
+        """
         return int(mean * random.Random(f"{program}/{node}").uniform(0.5, 1.5))
 
     def call(
         self, client: str, program: str, prompt: Sequence[int], output: int, arrival: float, stage: int
     ) -> SimulatedCall:
-        """One call of a program."""
+        """Make one call of a program."""
         self._numbers += 1
         return SimulatedCall(
             number=self._numbers,
@@ -58,19 +61,21 @@ class Author:
 
 
 class Program(Protocol):
-    """A kind of program; hashable."""
+    """A hashable kind of program that senders start."""
 
     def __hash__(self) -> int:
-        """Of the parameters."""
+        """Return a hash of the parameters."""
 
     def start(self, author: Author, client: str, rng: random.Random, arrival: float) -> None:
-        """Add one program's first calls, and what follows them."""
+        """Add the first calls of one program, and their followers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Tree of Thoughts: each answer is continued in `branches` ways, `height` levels deep. The first `common_tokens` of
-    the question are the same in all of the client's."""
+    """Tree of Thoughts: each answer is continued in `branches` ways, `height` levels deep.
+
+    The first `common_tokens` of the question are equal in all trees of the client.
+    """
 
     branches: int
     question_tokens: int = 100
@@ -103,9 +108,9 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Branch, solve, merge: an article is evaluated in several dimensions at once, then the evaluations are merged.
+    """Branch, solve, merge: several dimensions of an article are evaluated at once, then the evaluations are merged.
 
-    As in SGLang's `fork`, a call that makes no answer (here one token) puts the article into the cache first.
+    As in SGLang's `fork`, a first call without an answer (here with one token) puts the article into the cache.
     """
 
     dimensions: int
@@ -144,7 +149,7 @@ class Judge:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Long-context questions: each is about one of the client's documents, drawn at random."""
+    """Long-context questions, each about one of the client's documents, drawn at random."""
 
     documents: int
     document_tokens: int = 21_449
@@ -161,7 +166,8 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """A conversation: each turn quotes everything before it and comes `think` seconds after the answer, on average."""
+    """A conversation: each turn quotes all earlier ones and arrives on average `think` seconds after the last
+    answer."""
 
     turns: int
     question_tokens: int = 28
@@ -190,8 +196,10 @@ class Chat:
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """A client that starts programs at `per_second`, with Gamma arrivals of that coefficient of variation, from second
-    `start` on."""
+    """A client that starts programs at `per_second` from second `start` on.
+
+    Arrivals are Gamma with the given coefficient of variation.
+    """
 
     client: str
     program: Program
@@ -201,7 +209,7 @@ class Sender:
     stop: float = math.inf
 
     def times(self, rng: random.Random, seconds: float) -> Iterator[float]:
-        """Of its programs' starts."""
+        """Yield the start times of its programs, in seconds."""
         shape = 1 / self.variation**2
         time = self.start + rng.gammavariate(shape, 1 / (shape * self.per_second))
         while time < min(seconds, self.stop):
@@ -211,7 +219,7 @@ class Sender:
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """A workload: everybody's programs that start within `seconds`."""
+    """A workload of all senders' programs that start within `seconds`."""
 
     senders: tuple[Sender, ...]
     seconds: float

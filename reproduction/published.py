@@ -1,4 +1,4 @@
-"""The VTC authors' published runs in the figures and tables: their requests, to be simulated, and their own times."""
+"""The VTC authors' published runs: their requests as workloads, and their measured times."""
 
 import random
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ ASKED = "needs the folder of the measurements: --reference or FAIRLEAD_REFERENCE
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """A workload: the arrivals and lengths of run `name` in `folder`; with a `seed`, each is up to a second later."""
+    """A workload with the arrivals and lengths of run `name` in `folder`; a `seed` delays each by up to a second."""
 
     folder: Path
     name: str
@@ -34,20 +34,20 @@ class Requests:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A job: what was measured, read like a simulated run."""
+    """A simulation job that returns the measurement in the form of a simulated run."""
 
     folder: Path
     name: str
 
     def run(self, ended: Ended | None = None) -> SimulationRun:
-        """Nothing is simulated."""
+        """Read the measured run, without any simulation."""
         rows = read_run(self.folder, self.name).rows
         records = tuple(_record(number, row) for number, row in enumerate(rows, start=1))
         return SimulationRun(records, {}, max(record.ended for record in records), 0, None)
 
 
 def _record(number: int, row: Row) -> CallResult:
-    """As ours are recorded; a request that was refused never got a token."""
+    """Return the row in the form of our records; a refused request has no first token."""
     return CallResult(
         number=number,
         client=row.client,

@@ -1,6 +1,6 @@
-"""Published measurements to hold the simulator against: one file per scheduler and workload, one row per request.
+"""Published measurements as a reference for the simulator: one file per scheduler and workload, one row per request.
 
-The folder's own README describes the columns. Every run is simulated with the arrivals and lengths that were measured.
+The folder's own README describes the columns. Every run is simulated with its measured arrivals and lengths.
 """
 
 import csv
@@ -19,25 +19,25 @@ from simulation.traces import SourceMissing
 POLICIES = {
     "FCFS": "fcfs",
     "LCF": "slora-lcf",
-    "LShare": "fcfs",  # RPM in front of FCFS
+    "LShare": "fcfs",  # RPM with FCFS
     "VTC": "slora-vtc",
     "VTC_predict": "slora-predict",
     "VTC_oracle": "slora-oracle",
     "VTC_pred_50": "slora-half",
 }
-# Workloads that were run again with the revised code (fair_bench/REVISION.md of the authors' code).
+# Workloads that were repeated with the revised code (fair_bench/REVISION.md of the authors' code).
 REVISED = frozenset({"overload", "overload-multi", "overload-weighted", "real"})
-FRESH = "real"  # for the Arena trace the server was started anew
-FIRST_SECONDS = 1.1  # what its first prompt took longer, in the fitted runs
+FRESH = "real"  # the server was restarted for the Arena trace
+FIRST_SECONDS = 1.1  # extra time of its first prompt in the fitted runs
 A10G_KV_TOKENS = 10_000
 PROFILED = "_profile"
 SUFFIX = ".csv.gz"
-EXTRA_TOKENS = 2  # what the tokenizer adds: 41, not 42, prompts of "256" tokens fit where 10,833 tokens may enter
+EXTRA_TOKENS = 2  # added by the tokenizer: 41, not 42, prompts of "256" tokens fit into 10,833
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measured request, seconds; `latency` None when it was refused."""
+    """One measured request; times are in seconds, and `latency` is None when it was refused."""
 
     client: str
     arrival: float
@@ -49,7 +49,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One measured run. `pool` names GPU and model, `limit` is RPM's."""
+    """One measured run, where `pool` names GPU and model, and `limit` is RPM's in calls per minute."""
 
     name: str
     scheduler: str
@@ -60,7 +60,8 @@ class Run:
     rows: tuple[Row, ...]
 
     def calls(self) -> list[SimulatedCall]:
-        """The same requests; no two share a prefix. In "overload-weighted", too, all clients were treated alike."""
+        """Return the same requests without shared prefixes. Even in "overload-weighted" all clients had equal
+        weights."""
         segments = PromptSegments()
         return [
             SimulatedCall(
@@ -74,7 +75,7 @@ class Run:
         ]
 
     def spec(self, profile: Profile) -> ClusterSpec:
-        """The measured system on `profile`."""
+        """Return the measured system with the step times of `profile`."""
         policy = POLICIES[self.scheduler.removesuffix(PROFILED)]
         cost = "slora-profiled" if self.scheduler.endswith(PROFILED) else "weighted-tokens"
         revised = self.workload in REVISED and policy != "fcfs"
@@ -84,7 +85,7 @@ class Run:
 
 
 def run_names(folder: Path) -> list[str]:
-    """Of the runs in the folder's manifest, in its order; raises SourceMissing."""
+    """Return the names of the runs in the folder's manifest, in its order; raises SourceMissing."""
     manifest = folder / "MANIFEST.json"
     if not manifest.is_file():
         raise SourceMissing(f"no measurements in {folder}: there is no MANIFEST.json")
@@ -92,7 +93,7 @@ def run_names(folder: Path) -> list[str]:
 
 
 def read_run(folder: Path, name: str) -> Run:
-    """One of these."""
+    """Read one run of the folder."""
     with gzip.open(folder / f"{name}{SUFFIX}", "rt") as file:
         rows = tuple(_row(row) for row in csv.DictReader(file))
     parts = name.split("__")

@@ -1,11 +1,11 @@
-"""How the engine behind the VTC measurements batches (S-LoRA, on LightLLM; VTC section 5.1).
+"""The batching of the engine behind the VTC measurements (S-LoRA, on LightLLM; VTC section 5.1).
 
-It is the measured system's own admission around a policy of ours: new requests enter from the tenth decoding step on,
-by an estimate of the most memory that the batch will ever need, and a prefill runs alone while the others wait.
-Three more of its habits were read in its published code (github.com/Ying1123/VTC-artifact, slora/server/router) and
-found in the measured admissions: room for an adapter is set aside for every client in the batch although none is
-loaded; arrivals are read only when a step begins, after the decision who enters and after the step was paid for, or
-when somebody has ended; and in the revised code everybody in the batch pays once more whenever somebody ends.
+It combines the measured system's own admission with a policy of ours. New requests enter from the tenth decoding step
+on, if an estimate of the batch's peak memory permits it; a prefill runs alone while the others wait. Three more
+properties were found in its published code (github.com/Ying1123/VTC-artifact, slora/server/router) and confirmed by the
+measured admissions. Space for an adapter is reserved for every client in the batch, although no adapter is loaded.
+Arrivals are read only when a step begins, after the admission decision and the step's charges, or after a request has
+ended. In the revised code, every request in the batch pays once more whenever one of them ends.
 """
 
 from collections.abc import Collection, Sequence
@@ -30,7 +30,8 @@ ADAPTER_TOKENS = 32  # four pages per rank, of rank 8
 
 
 class SloraBatcher(RunBatcher):
-    """Needs optimistic admission with pages given as tokens come; the estimate keeps it from ever preempting."""
+    """A batcher with optimistic admission, whose estimate prevents every preemption; pages are allocated as tokens
+    come."""
 
     def __init__(
         self,
@@ -47,12 +48,12 @@ class SloraBatcher(RunBatcher):
         self._decodes = 0
         self._prefill = 0
         self._due = True
-        self._unread: list[tuple[Request, float]] = []  # arrivals that the queue does not know yet, and when they came
+        self._unread: list[tuple[Request, float]] = []  # arrivals that are not yet in the queue, with their times
         self._queues = ClientQueues()
-        self._clients: dict[str, None] = {}  # ever seen
+        self._clients: dict[str, None] = {}  # all clients so far
 
     def submit(self, request: Request, now: float) -> Request | None:
-        """See Batcher; nobody gives way."""
+        """Queue the request; see Batcher. No other request is dropped for it."""
         self._check(request)
         self._unread.append((request, now))
         return None
@@ -72,7 +73,7 @@ class SloraBatcher(RunBatcher):
         super().abort(request)
 
     def plan(self, now: float) -> Plan | None:
-        """The prompts that enter, alone; without such, a decoding step."""
+        """Plan the prompts that enter as a step of their own, or else a decoding step."""
         if not self._running:
             self._read()
         self._due = not self._running or self._decodes >= DECODES_BETWEEN_PREFILLS
@@ -83,8 +84,10 @@ class SloraBatcher(RunBatcher):
         return plan
 
     def _begin(self, plan: Plan) -> None:
-        """A decoding step is paid for when it begins, by the authors' counters; then those who came meanwhile are read:
-        what they are lifted to includes it."""
+        """Charge a decoding step when it begins, with the authors' counters, and then read the new arrivals.
+
+        In this order the counter to which an arrival is lifted includes the step's charge.
+        """
         if isinstance(self.policy, SloraVtc) and not _computes_prompts(plan):
             for request in plan.requests:
                 self.policy.pay_latest(request)
@@ -95,7 +98,7 @@ class SloraBatcher(RunBatcher):
         return [(request, tokens) for request, tokens in shares if request.computed < request.prompt_tokens] or shares
 
     def admit(self, request: Request) -> int | None:
-        """StepBudget: see the module's first lines."""
+        """Admit the request if the module's rules permit it; see StepBudget."""
         if not self._due or self._prefill + request.prompt_tokens > self._prefill_limit:
             return None
         if not self._fits(request, self._outlook(), 0):
@@ -112,12 +115,15 @@ class SloraBatcher(RunBatcher):
         return PeakMemoryEstimate(sizes, {request.client for request in running})
 
     def _fits(self, request: Request, outlook: PeakMemoryEstimate, steps: int) -> bool:
-        """After so many more steps."""
+        """Return whether the request fits after `steps` more steps."""
         clients = len(outlook.clients) + (request.client not in outlook.clients)
         return outlook.most(_entering(request), steps) < self._capacity - ADAPTER_TOKENS * clients
 
     def _steps(self, plan: Plan) -> int:
-        """Until somebody ends, might enter, or might be read: what a newcomer is lifted to changes with every step."""
+        """Return the steps until a request ends, may enter or may be read.
+
+        It is 1 where a step matters, because the counter to which a new client is lifted changes with every step.
+        """
         if not (isinstance(self.policy, Fcfs) or len(self._queues.clients) == len(self._clients)):
             return 1
         end = min(map(left_of, plan.requests))
@@ -145,7 +151,7 @@ class SloraBatcher(RunBatcher):
 
 
 class RevisedSloraBatcher(SloraBatcher):
-    """As of the authors' revision, under one of their counters: see the module's first lines."""
+    """The batcher of the authors' revised code with one of their counters: see the module's docstring."""
 
     def _retire(self, request: Request) -> None:
         assert isinstance(self.policy, SloraVtc)
@@ -162,7 +168,7 @@ class RevisedSloraBatcher(SloraBatcher):
 
 
 def _computes_prompts(plan: Plan) -> bool:
-    """All slices do, or none."""
+    """Return whether the plan computes prompts: all its slices do, or none does."""
     piece = plan.batch.slices[0]
     return piece.start < piece.prompt_tokens
 

@@ -1,7 +1,8 @@
-"""The cost that the VTC authors computed with where the paper prints "profiled" (Appendix B.2).
+"""The cost function that the VTC authors used where the paper prints "profiled" (Appendix B.2).
 
-Read in their published code (github.com/Ying1123/VTC-artifact, slora/server/router/req_queue.py). The paper prints ten
-times this, rounded to two digits, which is `serving.cost.Profiled`; of a long output's cost that is 1.5 % less.
+It is taken from their published code (github.com/Ying1123/VTC-artifact, slora/server/router/req_queue.py). The paper
+prints ten times these coefficients, rounded to two digits, which is `serving.cost.Profiled`; for a long output this is
+1.5 % less.
 """
 
 CONSTANT, INPUT, OUTPUT, PRODUCT, SQUARE = 114_601_454, 21_001_891, 10_075_395, 398_680, 324_733  # 10^-8 units
@@ -11,8 +12,8 @@ PER_MICRO = 100
 class SloraProfiled:
     """`h(n_p, n_q) = 1.14601454 + 0.21001891 n_p + 0.10075395 n_q + 0.0039868 n_p n_q + 0.00324733 n_q^2`.
 
-    As in `serving.cost.Profiled`, the constant is charged with the prompt. Micro-units are rounded down of the whole
-    function, so that parts of an output cost together what it costs in one.
+    As in `serving.cost.Profiled`, the constant is charged with the prompt. The whole function is rounded down to
+    micro-units, so that the parts of an output cost together as much as the whole output.
     """
 
     def extend(self, tokens: int, system_tokens: int) -> int:
@@ -25,6 +26,6 @@ class SloraProfiled:
 
 
 def _of(inputs: int, outputs: int) -> int:
-    """Micro-units."""
+    """Return the cost in micro-units."""
     linear = CONSTANT + INPUT * inputs + OUTPUT * outputs
     return (linear + PRODUCT * inputs * outputs + SQUARE * outputs**2) // PER_MICRO

@@ -1,8 +1,8 @@
-"""The counters of the measured system, where they differ from the paper that describes them (VTC Algorithm 2).
+"""The counters of the measured system, where they differ from the paper's description (VTC Algorithm 2).
 
-Read in the authors' published code (github.com/Ying1123/VTC-artifact, slora/server/router/*_req_queue.py) and held
-against the order of admissions in their measurements: a client that comes back to an empty queue is not lifted, ties go
-to the client that was seen first, and a token is paid when the step after the one that made it begins.
+They are taken from the authors' published code (github.com/Ying1123/VTC-artifact, slora/server/router/*_req_queue.py)
+and checked against the order of admissions in their measurements. A client that returns to an empty queue is not
+lifted, ties go to the client that was seen first, and a token is charged at the start of the step after its own.
 """
 
 import random
@@ -12,19 +12,19 @@ from local_worker.core.policies.vtc import Vtc
 from local_worker.core.request import Request
 from serving.cost import charge
 
-WEIGHT_OF_OLD = 4  # of five: the prediction is a moving average, in parts of a token, not the mean of the last five
+WEIGHT_OF_OLD = 4  # of five: the prediction is a fractional moving average, not the mean of the last five
 
 
 class SloraVtc(Vtc):
-    """See the module."""
+    """The authors' VTC: see the module's docstring."""
 
     def __init__(self, config: QueuePolicyConfig) -> None:
         super().__init__(config)
-        self._seen: dict[str, int] = {}  # clients in order of their first requests
+        self._seen: dict[str, int] = {}  # clients numbered in order of their first requests
 
     @property
     def bound_micro(self) -> None:
-        """None is claimed."""
+        """None, because no bound is claimed."""
 
     def arrived(self, request: Request) -> None:
         """See QueuePolicy."""
@@ -39,11 +39,11 @@ class SloraVtc(Vtc):
         self._ranks.put(client, (self._counter(client), self._seen[client]))
 
     def generated(self, request: Request, tokens: int) -> None:
-        """Of several decoding steps in one, what the second and later ones paid when they began."""
+        """Charge the earlier tokens of several decoding steps in one run, which were due when the later steps began."""
         self._pay(request, request.output_tokens - tokens, request.output_tokens - 1)
 
     def pay_latest(self, request: Request) -> None:
-        """For the token that `request` made last: who calls it, and when, says reproduction.slora."""
+        """Charge the last token that `request` generated; reproduction.slora defines when this is due."""
         self._pay(request, request.output_tokens - 1, request.output_tokens)
 
     def _pay(self, request: Request, start: int, stop: int) -> None:
@@ -52,25 +52,25 @@ class SloraVtc(Vtc):
 
 
 class SloraLcf(SloraVtc):
-    """No lift at all."""
+    """The same counters without any lift."""
 
     def _lifted_counter(self, client: str) -> int:
         return self._counter(client)
 
 
 class SloraPredict(SloraVtc):
-    """Pays for the predicted output at admission (VTC Algorithm 3)."""
+    """VTC with the predicted output charged at admission (VTC Algorithm 3)."""
 
     def __init__(self, config: QueuePolicyConfig) -> None:
         super().__init__(config)
         self._average: dict[str, float] = {}
-        self._predicted: dict[Request, float] = {}  # of running requests
+        self._predicted: dict[Request, float] = {}  # predicted tokens of running requests
 
     def _predict(self, request: Request) -> float:
         return self._average.get(request.client, 0.0)
 
     def _until(self, request: Request, predicted: float) -> int:
-        """Cost of so many output tokens: a part of a token costs that part of it."""
+        """Return the cost of `predicted` output tokens; a fraction of a token costs that fraction of it."""
         whole = int(predicted)
         part = self._charging.output(request, whole, whole + 1) * (predicted - whole)
         return self._charging.output(request, 0, whole) + round(part)
@@ -80,11 +80,11 @@ class SloraPredict(SloraVtc):
         return super()._entry_cost(request, tokens) + self._until(request, predicted)
 
     def _pay(self, request: Request, start: int, stop: int) -> None:
-        """Each token beyond the prediction, in full also where the prediction ends within it."""
+        """Charge each token beyond the prediction, and in full the token within which the prediction ends."""
         super()._pay(request, max(start, int(self._predicted[request])), stop)
 
     def finished(self, request: Request) -> None:
-        """What was predicted and did not come is given back."""
+        """Refund the predicted tokens that were not generated."""
         predicted, made = self._predicted.pop(request), request.output_tokens
         if predicted > made:
             surplus = self._until(request, predicted) - self._until(request, made)
@@ -95,14 +95,14 @@ class SloraPredict(SloraVtc):
 
 
 class SloraOracle(SloraPredict):
-    """Knows each output's length."""
+    """VTC with a prediction that equals each output's real length."""
 
     def _predict(self, request: Request) -> float:
         return request.sampling.max_tokens
 
 
 class SloraHalfRight(SloraPredict):
-    """Predicts anything within 50 % of the real length, evenly."""
+    """VTC with a prediction that is uniform within 50 % of the real length."""
 
     def _predict(self, request: Request) -> float:
         return request.sampling.max_tokens * random.Random(int(request.id)).uniform(0.5, 1.5)

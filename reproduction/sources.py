@@ -1,4 +1,4 @@
-"""Published data that is read from folders which the user names."""
+"""Folders of published data, named by the user."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """None: not given."""
+    """The folders of published data; None means that a folder was not given."""
 
     reference: Path | None = None  # the VTC authors' measurements
     traces: Path | None = None

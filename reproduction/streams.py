@@ -1,4 +1,5 @@
-"""Open-loop workloads from published parameters: clients that send at given rates, whatever happens to their calls."""
+"""Open-loop workloads from published parameters: clients that send at given rates, independent of their calls'
+outcomes."""
 
 import random
 from collections.abc import Iterator
@@ -12,8 +13,11 @@ from simulation.workload import OpenLoop
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """One client. Evenly spaced calls, or with `poisson` exponentially; a rate that rises evenly to `rising_to`; every
-    second period of `off_after` seconds is silent."""
+    """One client with evenly spaced calls, or with Poisson arrivals if `poisson` is set.
+
+    With `rising_to` the rate rises linearly to that value. With `off_after` every second period of that many seconds is
+    silent.
+    """
 
     client: str
     per_minute: float
@@ -27,7 +31,7 @@ class Stream:
     weight: int = WEIGHT_ONE
 
     def times(self, rng: random.Random) -> Iterator[float]:
-        """Of arrival."""
+        """Yield the arrival times in seconds."""
         time = self.start
         while True:
             gap = 60.0 / self._rate(time)
@@ -45,7 +49,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """A workload of clients that share nothing."""
+    """A workload of clients that share no prefix."""
 
     streams: tuple[Stream, ...]
     seed: int = 1

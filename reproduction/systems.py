@@ -1,4 +1,4 @@
-"""The systems that the papers measured: their policies, costs and batching, where they are not this project's."""
+"""The systems that the papers measured: their policies, costs and batching where they differ from this project's."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,12 +20,14 @@ from throttler.core.profiles import RateLimits
 
 COSTS: Mapping[str, Callable[[], Cost]] = {"slora-profiled": SloraProfiled}
 UNLIMITED = 1_000_000
-SLORA_NETWORK_SECONDS = 0.001  # three ways to the worker: from 2 to 6 ms its measured admissions are met equally well
+SLORA_NETWORK_SECONDS = (
+    0.001  # three one-way delays to the worker; totals from 2 to 6 ms fit the measured admissions equally
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredWorker(WorkerSpec):
-    """A worker with the measured systems' policies and costs."""
+    """A worker with the policies and costs of the measured systems."""
 
     policies: ClassVar = {
         **LOCAL_POLICIES,
@@ -39,18 +41,19 @@ class MeasuredWorker(WorkerSpec):
     }
 
     def make_cost(self) -> Cost:
-        """A measured system's own cost, or one that every worker knows; raises ValueError that says what is wrong."""
+        """Return a measured system's cost, or one that every worker has; raises ValueError with the reason."""
         return COSTS[self.cost]() if self.cost in COSTS else WorkerSpec.make_cost(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloraWorker(MeasuredWorker):
-    """S-LoRA's batching (reproduction.slora), as it was measured first or after its revision."""
+    """A worker with S-LoRA's batching (reproduction.slora), in its first or in its revised form."""
 
     is_revised: bool = False
 
     def make_batcher(self) -> RunBatcher:
-        """Its pages held one token. Ours are larger, for speed: what rounding up takes is added."""
+        """Make the batcher. The measured pages held one token; ours are larger for speed, so their rounding loss is
+        added."""
         cache = PrefixCache(self.kv_tokens // self.block_tokens + self.max_running, self.block_tokens)
         batcher = RevisedSloraBatcher if self.is_revised else SloraBatcher
         return batcher(self.make_policy(), cache, self.make_cost(), self.limits, [EOS], self.kv_tokens)
@@ -58,7 +61,7 @@ class SloraWorker(MeasuredWorker):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredPool(ClusterSpec):
-    """A pool with the measured systems' routing."""
+    """A pool with the routing of the measured systems."""
 
     routes: ClassVar = {**GLOBAL_POLICIES, "preble-fixed": PrebleFixed}
 
@@ -77,7 +80,7 @@ def slora(
         policy=policy,
         cost=cost,
         kv_tokens=kv_tokens,
-        block_tokens=4,  # its pages held one token; small ones waste nearly as little
+        block_tokens=4,  # its pages held one token; small pages waste little more
         max_prompt_tokens=2048,
         max_output_tokens=1024,
         token_budget=kv_tokens,

@@ -1,4 +1,4 @@
-"""How far total times are missed, by GPU: what a fit to some runs is worth for another, what a measurement is worth."""
+"""Errors of total times by GPU: how well a fit to some runs predicts another, and how far measurements differ."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,16 +8,17 @@ from reproduction.agreement import TOTAL, Agreement
 from reproduction.item import Finding
 from reproduction.reference import Run
 
-UNEVEN = frozenset({"real", "poisson_on_off_overload", "poisson_short_long"})  # the others arrive at uniform rates
+UNEVEN = frozenset({"real", "poisson_on_off_overload", "poisson_short_long"})  # workloads without uniform rates
 A10G, A100 = "a10g llama-2-7b", "a100-80g llama-2-13b"
-LEAST = 3  # runs, to leave one out of
+LEAST = 3  # runs needed to leave one out
 
 
 @dataclass(frozen=True, slots=True)
 class Distances:
-    """Of a measurement and its simulation; of this and one with jitter, where the pair is predicted and crowded.
+    """The agreement of a measurement with its simulation, and of this simulation with one that has jitter.
 
-    `context_seconds` is what reading the context took of the simulated run.
+    The second is present where the pair is predicted and has many clients. `context_seconds` is the time that the
+    simulated run spent on reading the context.
     """
 
     measured: Agreement
@@ -28,13 +29,14 @@ class Distances:
 
 
 def context_tokens(run: Run) -> float:
-    """Read by all decoding steps of the run's answered requests."""
+    """Return the tokens of context that all decoding steps of the run's answered requests read."""
     answered = [row for row in run.rows if row.latency is not None]
     return sum(row.output_tokens * (row.input_tokens + row.output_tokens / 2) for row in answered)
 
 
 def left_out(distances: Sequence[Distances]) -> list[Finding]:
-    """Each run with the cost of context that fits the others' total times best: simulated times are linear in it."""
+    """Predict each run with the cost of context that best fits the others' total times: simulated times are linear in
+    it."""
     runs = [d for d in distances if d.pool == A100]
     if len(runs) < LEAST:
         return []
@@ -53,7 +55,7 @@ def left_out(distances: Sequence[Distances]) -> list[Finding]:
 
 
 def _error(run: Distances, others: Sequence[Distances]) -> float:
-    """Of the simulated total time, relative to the measured one."""
+    """Return the error of the simulated total time, relative to the measured one."""
     shares = [other.context_seconds / other.measured.measured_seconds for other in others]
     lacking = [1 - other.measured.simulated_seconds / other.measured.measured_seconds for other in others]
     products = [share * lack for share, lack in zip(shares, lacking, strict=True)]
@@ -63,7 +65,7 @@ def _error(run: Distances, others: Sequence[Distances]) -> float:
 
 
 def uniform_rates(distances: Sequence[Distances]) -> list[Finding]:
-    """How much of the error in total time the measurement itself has: of the same requests under several schedulers."""
+    """Compare total times of equal requests under several schedulers: their spread is the measurement's own error."""
     runs = [d for d in distances if d.pool == A10G and d.workload not in UNEVEN]
     if not runs:
         return []

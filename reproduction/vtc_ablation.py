@@ -19,8 +19,8 @@ from simulation.simulation_job import SimulationJob
 
 Runs = Mapping[str, SimulationRun]
 SECONDS = 600
-QUEUED = 60  # by when every client has a queue
-FILLED = 120  # by when the pool is full, too
+QUEUED = 60  # second by which every client has a queue
+FILLED = 120  # second by which the pool is full, too
 A100 = SLORA["a100-80g llama-2-13b"]
 TWO = (Stream(client="1", per_minute=90), Stream(client="2", per_minute=180))
 EIGHT = tuple(Stream(client=str(n), per_minute=24 if n < 3 else 36) for n in range(8))
@@ -29,13 +29,13 @@ PREDICTORS = {"VTC": "vtc", "VTC (±50%)": "vtc-half", "VTC (oracle)": "vtc-orac
 
 
 POOLS = [(35_000, 256), (35_000, 512), (35_000, 768), (65_000, 512)]
-STARTS = (0.0, 1.0, 2.0)  # of the second client
+STARTS = (0.0, 1.0, 2.0)  # start times of the second client, in seconds
 ALIKE = 1.25
 SIGNIFICANT = 0.75
 
 
 def _pool(kv_tokens: int, length: int, start: float) -> Scenario:
-    """Two clients on the A100 at the authors' rates, the second sending twice as much."""
+    """Return two clients on the A100 at the authors' rates, of which the second sends twice as much."""
     first = 180 if length == 256 else 90
     streams = tuple(
         Stream(client=client, per_minute=rate, input_tokens=length, output_tokens=length, start=begin)
@@ -45,7 +45,7 @@ def _pool(kv_tokens: int, length: int, start: float) -> Scenario:
 
 
 def _late_gap(run: SimulationRun) -> list[float]:
-    """As the authors plotted: what ended in the first two minutes does not count."""
+    """Return the gap as the authors plotted it: calls that ended in the first two minutes do not count."""
     late = replace(run, records=tuple(record for record in run.records if record.ended >= FILLED))
     return gap(curves(late))[FILLED:SECONDS]
 
@@ -131,7 +131,7 @@ def _fig16(runs: Runs) -> Report:
 
 
 def _fig16_jobs() -> dict[str, SimulationJob]:
-    """The weighted clients send enough for their shares: 1.7 requests per second are served in all."""
+    """Return jobs in which the weighted clients demand their shares: 1.7 requests per second are served in total."""
     weighted = tuple(Stream(client=str(n), per_minute=60.0 + 15 * n, weight=n * WEIGHT_ONE) for n in range(1, 5))
     return {"VTC": scenario("vtc", *FOUR), "weighted VTC": scenario("vtc", *weighted)}
 

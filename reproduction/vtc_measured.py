@@ -1,6 +1,6 @@
-"""The VTC authors' own measurements, simulated with the same arrivals and lengths, and how far we are off.
+"""The VTC authors' own measurements, simulated with the same arrivals and lengths, and our errors.
 
-And how far off a simulation is from itself when its steps jitter: no prediction can be expected to be closer.
+The error of a simulation against itself with jitter in its steps is shown as well: no prediction can be closer.
 """
 
 import math
@@ -20,9 +20,9 @@ from simulation.simulation_job import SimulationJob
 from simulation.traces import SourceMissing
 
 MANY = 100
-JITTER = 0.01  # of a step, independently: what the fitted runs show beside the fit
+JITTER = 0.01  # relative, per step: the residual of the fitted runs
 CROWDED = frozenset({"real", "overload-multi"})  # workloads of 27 and of 8 clients
-CLASSES = ((1, 2), (3, 9), (10, 29), (30, 99), (MANY, math.inf))  # of clients, by requests
+CLASSES = ((1, 2), (3, 9), (10, 29), (30, 99), (MANY, math.inf))  # ranges of clients by number of requests
 HEADER = (
     "pair",
     "fitted",
@@ -42,7 +42,7 @@ HEADER = (
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """Of one client of a pair, relative."""
+    """The relative errors of one client of a pair."""
 
     pair: str
     client: str
@@ -52,7 +52,7 @@ class Error:
 
 @dataclass(frozen=True, slots=True)
 class Misses:
-    """Clients with so many requests, those beyond the tolerances, and those whom the jitter alone moves beyond."""
+    """Clients with this many requests: those beyond the tolerances, and those beyond them by jitter alone."""
 
     requests: str
     curves: int
@@ -64,13 +64,13 @@ class Misses:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A job: one scheduler and workload that were measured."""
+    """A simulation job: one measured scheduler and workload."""
 
     folder: Path
     name: str
 
     def run(self, ended: Callable[[], None] | None = None) -> Distances:
-        """Simulate it, once or twice."""
+        """Simulate the pair, once or twice."""
         run = read_run(self.folder, self.name)
         profile = SLORA[run.pool]
         simulated = simulate(run, profile)
@@ -103,7 +103,7 @@ def _read(distances: Mapping[str, Distances]) -> Report:
 
 
 def _by_pair(agreements: Sequence[Agreement]) -> list[Chart]:
-    """Pairs in the order of the rows."""
+    """Chart the pairs in the order of the rows."""
     pairs = range(1, len(agreements) + 1)
     seconds = [
         ChartLine("measured", pairs, [a.measured_seconds for a in agreements]),
@@ -220,8 +220,8 @@ def _by_class(misses: Sequence[Misses]) -> Chart:
 
 
 def _noise(m: Misses) -> Finding:
-    """How many the prediction misses, and how many the jitter alone moves as far."""
-    # Two standard deviations of a count are not told apart.
+    """Compare the number of prediction misses with the number that the jitter alone causes."""
+    # Counts within two standard deviations are not distinguished.
     most = [noise + 2 * math.sqrt(max(noise, 1)) for noise in (m.noisy_curves, m.noisy_waits)]
     return Finding(
         f"predicted, 8 or 27 clients, those with {m.requests} requests: missed in curve, in first token",
@@ -234,7 +234,7 @@ def _noise(m: Misses) -> Finding:
 
 
 def _missed(agreements: Sequence[Agreement], least: int, most: float) -> tuple[int, int, int]:
-    """Clients beyond the tolerance in their curve, in their first-token latency, and all of them."""
+    """Return the numbers of clients beyond the tolerance in curve and in first-token latency, and of all clients."""
     clients = [(a.curves[c], a.waits[c]) for a in agreements for c, n in a.requests.items() if least <= n <= most]
     return sum(e > CURVE for e, _ in clients), sum(e > FIRST_TOKEN for _, e in clients), len(clients)
 

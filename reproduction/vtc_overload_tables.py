@@ -31,7 +31,7 @@ COSTS: Mapping[str, Cost] = {LINEAR: WeightedTokens(), PROFILED: SloraProfiled()
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One scheduler of a table: maximum and average as printed, and the authors' run, where it is published."""
+    """One scheduler of a table: maximum and average as printed, and the authors' run where it is published."""
 
     policy: str
     most: float
@@ -41,7 +41,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`streams` send at the rates of the authors' runs; who has no published run is given the requests of VTC's."""
+    """A table; `streams` have the rates of the authors' runs. Schedulers without a published run use the requests of
+    VTC's."""
 
     rows: Mapping[str, Row]
     streams: tuple[Stream, ...]
@@ -49,11 +50,11 @@ class Table:
 
     @property
     def runs(self) -> dict[str, str]:
-        """The published runs by scheduler."""
+        """The names of the published runs by scheduler."""
         return {name: row.run for name, row in self.rows.items() if row.run is not None}
 
     def study(self, sources: Sources) -> Study:
-        """On the authors' requests where they were given, else on `streams`; then the averages are not judged."""
+        """Use the authors' requests if they were given, or else `streams`; then the averages are not judged."""
         missing = _missing(self.runs.values(), sources)
         folder = None if missing else sources.reference
         jobs: dict[str, SimulationJob] = {}
@@ -70,7 +71,7 @@ class Table:
 
 
 def _missing(runs: Iterable[str], sources: Sources) -> str:
-    """What is to be given for the authors' requests; nothing if all is there."""
+    """Return what is missing for the authors' requests, or "" if nothing is."""
     if sources.reference is None:
         return ASKED
     lacking = sorted(set(runs) - set(run_names(sources.reference)))

@@ -16,7 +16,7 @@ Runs = Mapping[str, SimulationRun]
 
 
 def _fig11(runs: Runs) -> Report:
-    """Of what was sent, however it was served."""
+    """Report the demand, which does not depend on the scheduler."""
     records, times = runs["VTC"].records, range(0, SECONDS + 1, T // 3)
     rows: list[tuple[object, ...]] = [("client", "second", "requests per minute")]
     lines = []
@@ -71,7 +71,7 @@ def _fig11(runs: Runs) -> Report:
 
 
 def _per_minute(records: Sequence[CallResult], time: float) -> float:
-    """Arrivals within T of `time`, which is half a minute."""
+    """Return the arrivals within T, half a minute, of `time`."""
     return sum(time - T <= record.arrival < time + T for record in records)
 
 
@@ -80,7 +80,7 @@ def _by_volume(run: SimulationRun) -> list[str]:
 
 
 def _selected(run: SimulationRun) -> list[str]:
-    """The two that send most and two of medium volume: the 13th and 14th of 27, as in the paper."""
+    """Return the two clients with most calls and two of medium volume: the 13th and 14th of 27, as in the paper."""
     ordered = _by_volume(run)
     return [*ordered[:2], *ordered[12:14]]
 

@@ -32,17 +32,17 @@ BOUND = 4 * KV_TOKENS  # 2 max(w_p L_input, w_q M), Theorem 4.4
 
 
 def scenario(policy: str, *streams: Stream, cost: str = "weighted-tokens") -> Scenario:
-    """These clients on the A10G."""
+    """Return these clients on the A10G under `policy`."""
     return Scenario(slora(A10G, policy, KV_TOKENS, cost), Streams(streams))
 
 
 def curves(run: SimulationRun) -> dict[str, list[float]]:
-    """Each client's accumulated service."""
+    """Return each client's accumulated service by second."""
     return {client: received(run, client) for client in run.clients}
 
 
 def rates(run: SimulationRun, seconds: int) -> list[ChartLine]:
-    """Each client's service rate over time."""
+    """Return each client's service rate over time as a line."""
     times = range(0, seconds, 5)
     return [
         ChartLine(f"client {client}", times, [rate_around(curve, time) for time in times])
@@ -51,14 +51,14 @@ def rates(run: SimulationRun, seconds: int) -> list[ChartLine]:
 
 
 def rate(curve: Curve, start: int, stop: int) -> float:
-    """Mean service per second in between."""
+    """Return the mean service per second between two seconds."""
     return (curve[min(stop, len(curve) - 1)] - curve[start]) / (stop - start)
 
 
 def item(
     name: str, figure: str, jobs: Mapping[str, SimulationJob], read: Callable[[Runs], Report], differs: str = ""
 ) -> Item:
-    """An item that needs no data; `differs` from the paper's setup as it says."""
+    """Make an item that needs no data; `differs` states its differences from the paper's setup."""
 
     def study(_sources: Sources) -> Study:
         return Study(f"{SETUP} {differs}".rstrip(), jobs, read)
@@ -67,18 +67,18 @@ def item(
 
 
 def both(*streams: Stream) -> dict[str, SimulationJob]:
-    """The same clients under VTC and FCFS."""
+    """Return the same clients under VTC and under FCFS."""
     return {"VTC": scenario("vtc", *streams), "FCFS": scenario("fcfs", *streams)}
 
 
 def gap_chart(runs: Runs) -> Chart:
-    """The absolute difference in accumulated service."""
+    """Chart the absolute difference in accumulated service."""
     lines = [ChartLine(name, range(SECONDS), gap(curves(run))[:SECONDS]) for name, run in runs.items()]
     return Chart("difference of accumulated service", "seconds", "service units", lines)
 
 
 def backlog_chart(runs: Runs) -> Chart:
-    """The same of what was received since all clients have waited, beside the theorem's bound."""
+    """Chart the difference of service received since all clients are backlogged, beside the theorem's bound."""
     lines = []
     for name, run in runs.items():
         start, values = _since_backlogged(run)
@@ -88,13 +88,13 @@ def backlog_chart(runs: Runs) -> Chart:
 
 
 def _since_backlogged(run: SimulationRun) -> tuple[int, list[float]]:
-    """From when on all clients wait for longest, and the gap by second since then; since 0 if they never all do."""
+    """Return the start of the longest interval in which all clients wait (else 0), and the gap by second since then."""
     start, _ = max(all_backlogged(run), key=lambda span: span[1] - span[0], default=(0, 0))
     return start, gap_since(curves(run), start)[start:SECONDS]
 
 
 def gap_rows(runs: Runs) -> list[tuple[object, ...]]:
-    """The gap and each client's service, every ten seconds."""
+    """Return the gap and each client's service every ten seconds."""
     rows: list[tuple[object, ...]] = [("scheduler", "second", "gap", "client", "service")]
     for name, run in runs.items():
         served, gaps = curves(run), gap(curves(run))
@@ -107,7 +107,7 @@ def gap_rows(runs: Runs) -> list[tuple[object, ...]]:
 
 
 def bounded_against_growing(runs: Runs) -> Finding:
-    """The conclusion of Figures 3, 7 and 8."""
+    """Judge the conclusion of Figures 3, 7 and 8."""
     served, spans = curves(runs["VTC"]), all_backlogged(runs["VTC"])
     vtc = max((gap_within(served, start, stop) for start, stop in spans), default=0.0)
     fcfs = _since_backlogged(runs["FCFS"])[1]
@@ -123,7 +123,7 @@ def bounded_against_growing(runs: Runs) -> Finding:
 
 
 def equal_rates(run: SimulationRun, start: int, stop: int) -> Finding:
-    """Two backlogged clients."""
+    """Judge whether two backlogged clients receive equal service rates."""
     first, second = (rate(curve, start, stop) for curve in curves(run).values())
     ours = f"{first:,.0f} and {second:,.0f} service units per second"
     holds = abs(first / second - 1) <= 0.05
@@ -175,7 +175,7 @@ def _fig4(runs: Runs) -> Report:
 
 
 def _phases(run: SimulationRun, client: str, start: int, stop: int) -> tuple[float, float]:
-    """Mean rate in the client's ON and OFF minutes."""
+    """Return the mean rates in the client's ON and OFF minutes."""
     curve = received(run, client)
     on = [rate(curve, second, second + 60) for second in range(start, stop, 120)]
     off = [rate(curve, second, second + 60) for second in range(start + 60, stop, 120)]

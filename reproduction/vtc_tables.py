@@ -1,4 +1,4 @@
-"""VTC Tables 2 and 3: how far apart the 27 clients of Chatbot Arena are served."""
+"""VTC Tables 2 and 3: service differences between the 27 clients of Chatbot Arena."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,11 +17,11 @@ from simulation.run import SimulationRun
 from simulation.simulation_job import SimulationJob
 
 Runs = Mapping[str, SimulationRun]
-MEASURED = "measured "  # begins the names of published runs
+MEASURED = "measured "  # prefix of the names of published runs
 LAST_DIGIT = 0.01
-ALIKE = 0.1  # as far as copies of the workload are apart: arrivals up to a second later
+ALIKE = 0.1  # difference between copies of the workload with arrivals up to a second later
 HEADER = ("scheduler", "max diff", "avg diff", "diff var", "throughput, tokens/s")
-# Max diff, average, variance, throughput.
+# Maximum difference, average, variance, throughput.
 TABLE2 = {
     "FCFS": (759.97, 433.53, 32112.00, 777),
     "LCF": (750.49, 323.82, 29088.90, 778),
@@ -116,7 +116,7 @@ def _differences(run: SimulationRun, cost: Cost) -> Cells:
 
 
 def same_measure(printed: Mapping[str, Sequence[float]], cells: Mapping[str, Sequence[float]]) -> Finding:
-    """Is what we measure what the paper measured? Maximum and average, of the published runs among `cells`."""
+    """Judge whether our measure is the paper's: maximum and average of the published runs among `cells`."""
     known = {name: cells[MEASURED + name] for name in printed if MEASURED + name in cells}
     other = [name for name, cell in known.items() if any(abs(cell[n] - printed[name][n]) > LAST_DIGIT for n in (0, 1))]
     return Finding(
@@ -139,7 +139,7 @@ def _table2(runs: Runs) -> Report:
 
 
 def _order_by_chance(runs: Runs) -> Finding:
-    """Why the oracle may be ahead of VTC or behind it."""
+    """Report why the oracle may be ahead of VTC or behind it."""
     averages = {
         name: [service_difference(runs[f"{name}, copy {seed}"])[1] for seed in range(COPIES)]
         for name in ("VTC (oracle)", "VTC")
@@ -157,7 +157,7 @@ def _table3(runs: Runs) -> Report:
 
 
 def _published(folder: Path, profile: str) -> dict[str, SimulationJob]:
-    """The runs behind a table, where they are in `folder`, by the names of its rows."""
+    """Return jobs for the published runs of a table that are in `folder`, by the names of its rows."""
     runs = {"FCFS": "FCFS", "LCF": "LCF", **{f"RPM({limit})": f"LShare__rpm{limit}" for limit in (5, 20, 30)}}
     runs |= {"VTC": f"VTC{profile}", "VTC (predict)": f"VTC_predict{profile}", "VTC (oracle)": f"VTC_oracle{profile}"}
     known = run_names(folder)

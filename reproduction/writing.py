@@ -1,4 +1,4 @@
-"""Findings as Markdown."""
+"""Findings as Markdown text."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ VERDICTS = {True: "yes", False: "**no**", None: "not judged"}
 
 
 def table(findings: Iterable[Finding]) -> str:
-    """Paper says, we get, same conclusion?"""
+    """Return a table with each claim, the paper's and our result, and whether the conclusions agree."""
     lines = ["| claim | paper says | we get | same conclusion? | yes when |", "|---|---|---|---|---|"]
     for finding in findings:
         verdict = VERDICTS[finding.agrees] + ("" if finding.agrees else f": {finding.because}")
@@ -17,5 +17,5 @@ def table(findings: Iterable[Finding]) -> str:
 
 
 def section(item: Item, study: Study, report: Report) -> str:
-    """The item in docs/reproduction.md."""
+    """Return the item's section of docs/reproduction.md."""
     return f"## {item.name}\n\n{item.source}. {study.setup}\n\n{table(report.findings)}\n"

@@ -174,7 +174,7 @@ class Stack:
 
     def await_workers(self, stub: inference_pb2_grpc.InferenceStub, number: int | None = None) -> None:
         """Wait until the gateway behind `stub` knows `number` workers and models, or all of them."""
-        wanted = sum(self._models.values()) if number is None else number
+        wanted = sum(self._models[name] for name in self.workers) if number is None else number
 
         def known() -> bool:
             models = stub.ListModels(inference_pb2.ListModelsRequest(), wait_for_ready=True).models

@@ -1,1 +1,1 @@
-"""What it costs to decide whether a call is throttled, and how exact shared limits are."""
+"""The cost of a throttling decision, and the exactness of limits that gateways share."""

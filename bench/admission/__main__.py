@@ -1,4 +1,4 @@
-"""Throttling: what a decision costs, and how exact limits are that several gateways share.
+"""Throttling: the cost of a decision, and the exactness of limits that several gateways share.
 
 python -m bench.admission [--calls 40000] [--windows 5]
 """
@@ -22,7 +22,7 @@ INGRESS = {"even": (1.0, 1.0, 1.0, 1.0), "skewed": (70.0, 15.0, 10.0, 5.0), "one
 
 
 async def decisions(url: str, calls: int) -> None:
-    """CPU per decision."""
+    """Print the CPU time per decision of each store."""
     print(f"\nDecisions: limit {LIMIT}/min per user, overloaded, {calls:,} calls\n")
     print("| throttle | users | µs of CPU | Redis commands per call | admitted |")
     print("|---|---|---|---|---|")
@@ -49,7 +49,7 @@ def _row(name: str, users: int, cost: Cost) -> None:
 
 
 def sharing(windows: int) -> None:
-    """Exactness and traffic over four gateways, in virtual time."""
+    """Print the exactness and the traffic of four gateways, in virtual time."""
     print(f"\nFour gateways, one user, {windows} windows, always overloaded\n")
     print("| limit/min | demand | ingress | commands per call | overshoot | refused wrongly |")
     print("|---|---|---|---|---|---|")
@@ -63,7 +63,7 @@ def sharing(windows: int) -> None:
 
 
 def main() -> None:
-    """Print the tables."""
+    """Run the benchmark and print the tables."""
     parser = argparse.ArgumentParser(prog="python -m bench.admission", description=__doc__)
     parser.add_argument("--calls", type=int, default=40_000)
     parser.add_argument("--windows", type=int, default=5)

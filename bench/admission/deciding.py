@@ -1,4 +1,4 @@
-"""Processor time per decision in one process: in memory, by leases on a real Redis, and by a Lua call per request."""
+"""CPU time per decision in one process: in memory, with leases on a real Redis, and with a Lua call per request."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ WINDOW = 60.0
 APP_LIMIT = 10_000_000
 Decide = Callable[[int, str], Awaitable[bool]]  # number of the call, user -> admitted
 
-# A sliding window per user and per app, as one call per request would keep them.
+# A sliding window per user and per app for the variant with one Lua call per request.
 PER_REQUEST = (
     script.CLOCK
     + """
@@ -50,7 +50,7 @@ return 1
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Per decision."""
+    """The cost of one decision: CPU microseconds and Redis commands."""
 
     micros: float  # of this process's CPU
     commands: float
@@ -58,7 +58,7 @@ class Cost:
 
 
 def memory(limit: int) -> Decide:
-    """One gateway, no Redis."""
+    """Return the decisions of one gateway without Redis."""
     profiles = _profiles(limit)
     throttler = _throttler(profiles, Oit(profiles, LocalQuota()), Expectations(profiles), LocalStore())
 
@@ -70,7 +70,8 @@ def memory(limit: int) -> Decide:
 
 @contextlib.asynccontextmanager
 async def leased(url: str, limit: int, gateways: int) -> AsyncIterator[tuple[Decide, list[RedisStore]]]:
-    """Gateways of this process, each with its own link to Redis; no newcomers."""
+    """Yield the decisions of several gateways in this process, each with its own Redis connection, after they have
+    joined."""
     members, links = list[tuple[Throttler, RedisStore, LeasedQuota]](), list[Redis]()
     profiles = _profiles(limit)
     for _ in range(gateways):
@@ -97,7 +98,7 @@ async def leased(url: str, limit: int, gateways: int) -> AsyncIterator[tuple[Dec
 
 
 def per_request(link: Redis, limit: int) -> Decide:
-    """One Lua call for each request."""
+    """Return decisions that make one Lua call for each request."""
     lua = link.register_script(PER_REQUEST)
     numbers = itertools.count()
 
@@ -108,7 +109,7 @@ def per_request(link: Redis, limit: int) -> Decide:
 
 
 async def measure(admits: Decide, users: int, calls: int, commands: Callable[[], int]) -> Cost:
-    """`calls` decisions, IN_FLIGHT at a time, users in turn."""
+    """Measure `calls` decisions, IN_FLIGHT at a time, over the users in turn."""
     numbers, admitted = itertools.count(), 0
 
     async def caller() -> None:
@@ -125,9 +126,9 @@ async def measure(admits: Decide, users: int, calls: int, commands: Callable[[],
 
 @contextlib.contextmanager
 def redis_server() -> Iterator[str]:
-    """A Redis of this run's own; its URL. Raises SystemExit when there is none."""
+    """Start a private Redis and yield its URL. Raises SystemExit when redis-server is not installed."""
     if shutil.which("redis-server") is None:
-        raise SystemExit("needs redis-server (apt-get install redis-server)")
+        raise SystemExit("this benchmark needs redis-server (apt-get install redis-server)")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "redis.sock"
         options = ["--port", "0", "--unixsocket", str(path), "--save", "", "--appendonly", "no", "--dir", folder]

@@ -1,7 +1,7 @@
-"""Gateways that share a limit, in virtual time: commands per call, calls too many, calls refused wrongly.
+"""Gateways that share a limit, in virtual time: commands per call, admitted calls above the limit, wrong refusals.
 
-The rules are the product's own (`throttler.core`); only the wire is missing: a gateway's question is answered at once.
-What is right is what one gateway that saw every arrival would decide.
+The rules are the product's own (`throttler.core`); only the network is missing, so a gateway's request is answered at
+once. The reference is the decision of a single gateway that receives every arrival.
 """
 
 import random
@@ -20,17 +20,17 @@ BEAT = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Of one run, without the time in which gateways are newcomers."""
+    """The counts of one run, without the time in which gateways have just joined."""
 
     calls: int
     commands: int
     refused: int
     wrongly: int
-    most: int  # let through in any window
+    most: int  # maximum admitted calls in any window
 
 
 class Gateway:
-    """One of several; `peers` are told when others lack something."""
+    """One of several gateways; its `peers` are recalled when it lacks quota."""
 
     def __init__(self, name: str, ledger: QuotaLedger) -> None:
         self.peers: list[Gateway] = []
@@ -41,17 +41,17 @@ class Gateway:
         self._ledger = ledger
 
     def beat(self, now: float) -> None:
-        """Once a second; one command."""
+        """Send the heartbeat, one command a second."""
         self.leases.heard(self._ledger.beat(self._name, now), now)
         self.commands += 1
 
     def sync(self, now: float) -> None:
-        """Tell what no call waits for."""
+        """Report the changes for which no call waits."""
         for account in self.leases.take_due():
             self._ask(account, 0, now)
 
     def admits(self, account: QuotaAccount, now: float) -> bool:
-        """One call while the pool is overloaded."""
+        """Decide about one call while the pool is overloaded."""
         while not self.window.fits(account, now) and self.window.may_grow(account, now):
             if self._ask(account, 1, now):
                 for peer in self.peers:
@@ -69,9 +69,9 @@ class Gateway:
 
 
 def share(limit: int, demand: float, ingress: Sequence[float], windows: int, seed: int) -> Result:
-    """`demand` times the limit as Poisson arrivals, each at a gateway chosen with `ingress` as weights.
+    """Simulate Poisson arrivals of `demand` times the limit, each at a gateway drawn with the weights `ingress`.
 
-    Beats are not counted: they are one a second and gateway, however many accounts and calls there are.
+    Heartbeats are not counted: their rate is one a second and gateway, independent of the accounts and calls.
     """
     rng, ledger = random.Random(seed), QuotaLedger(WINDOW)
     gateways = [Gateway(f"g{number}", ledger) for number in range(len(ingress))]

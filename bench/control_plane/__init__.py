@@ -1,1 +1,1 @@
-"""What a call costs between the application and the worker. See __main__."""
+"""The cost of a call between the application and the worker. See __main__."""

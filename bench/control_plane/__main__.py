@@ -1,12 +1,13 @@
-"""The control plane's cost per call: CPU of what is in between, requests per second, added time to the first token.
+"""The control plane's cost per call: CPU time, requests per second, time added to the first token.
 
     python -m bench.control_plane [--calls 400] [--callers 32] [--workers 4] [--routers]
 
-Every call sends a prompt of 8 KB and gets 64 tokens streamed. Fake workers answer at once (burst) or at 10 ms per
-token. Beside Fairlead with four tokens per message and with one: a stream per call straight to the workers and, with
---routers, public HTTP routers over HTTP workers, installed into `.cache/routers`. CPU counts what is in between:
-gateway and scheduler, or the router. Added is the time to the first token less that of the direct way. Then what asking
-the scheduler takes by itself, at 500 decisions a second, and how long gateway and scheduler take to start.
+Every call sends a prompt of 8 KB and receives a stream of 64 tokens. Fake workers answer at once (burst) or at 10 ms
+per token. Fairlead runs with four tokens per message and with one. It is compared with one stream per call straight to
+the workers and, with --routers, with public HTTP routers over HTTP workers, installed into `.cache/routers`. CPU counts
+the processes in between: gateway and scheduler, or the router. The added time is the time to the first token less that
+of the direct path. Two more tables show the time of a dispatch request at 500 decisions a second, and the start-up
+times of gateway and scheduler.
 """
 
 import argparse
@@ -23,17 +24,20 @@ from bench.machine import commit, processor
 from fairlead.v1 import inference_pb2
 
 STARTS = 5
-READY = {"global_scheduler": "listening", "gateway": "ready"}  # what each logs then; a gateway knows a worker by then
+READY = {
+    "global_scheduler": "listening",
+    "gateway": "ready",
+}  # the log message when ready; the gateway then has a worker
 RATE = Rate(per_second=500, seconds=10.0, prompt_tokens=2048)
 
 
 def main() -> None:
-    """See the module's docstring."""
+    """Run the benchmark; see the module's docstring."""
     parser = argparse.ArgumentParser(prog="python -m bench.control_plane")
     parser.add_argument("--calls", type=int, default=400)
     parser.add_argument("--callers", type=int, default=32)
     parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument("--routers", action="store_true", help="public routers as well")
+    parser.add_argument("--routers", action="store_true", help="also measure public routers")
     args = parser.parse_args()
     print(f"{processor()}; commit {commit()}; {args.calls} calls, {args.callers} callers, {args.workers} workers\n")
     print("| pace | system | calls/s | CPU ms per call | first token p50 ms | p99 ms | added p50 ms | added p99 ms |")

@@ -1,4 +1,4 @@
-"""What asking the scheduler adds to a call: the time of a decision over the wire, at a given rate."""
+"""The time that a dispatch request adds to a call: the time of a decision over the network at a given rate."""
 
 import asyncio
 import random
@@ -17,7 +17,7 @@ CLIENTS = 100
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Decisions per second, and for how long."""
+    """The number of decisions per second, and the duration in seconds."""
 
     per_second: int
     seconds: float
@@ -25,7 +25,7 @@ class Rate:
 
 
 async def latencies(stack: Stack, rate: Rate) -> list[float]:
-    """Seconds of each decision, sorted; arrivals are random, and nothing waits for what came before."""
+    """Return the seconds of each decision, sorted. Arrivals are random, and independent of earlier answers."""
     changed = asyncio.Event()
     cluster = Cluster([stack.scheduler], stack.secret, changed.set)
     running = asyncio.create_task(cluster.run())

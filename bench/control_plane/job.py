@@ -1,4 +1,4 @@
-"""The same job for every system: prompts, closed-loop callers, and what is measured."""
+"""The job that every system runs: prompts, closed-loop callers, and the measurements."""
 
 import asyncio
 import os
@@ -17,14 +17,14 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """So many calls over so many callers, each waiting for its answer before the next call."""
+    """A number of calls over concurrent callers; each caller waits for its answer before its next call."""
 
     calls: int
     callers: int
-    step_seconds: float  # per token, at the worker
+    step_seconds: float  # seconds per token at the worker
 
     def prompts(self) -> list[str]:
-        """One each; all begin alike."""
+        """Return one prompt per call; all share a prefix of SYSTEM_BYTES."""
         text = random.Random(1)
         letters = "abcdefghijklmnopqrstuvwxyz     "
         system = "".join(text.choices(letters, k=SYSTEM_BYTES))
@@ -37,7 +37,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Seconds: wall, until each call's first token, CPU of the processes in between."""
+    """Seconds of a job: wall time, time to each call's first token, CPU time of the processes in between."""
 
     wall: float
     first: list[float]
@@ -45,20 +45,20 @@ class Measured:
 
     @property
     def rate(self) -> float:
-        """Calls per second."""
+        """The number of completed calls per second."""
         return len(self.first) / self.wall
 
     def first_ms(self, part: float) -> float:
-        """A quantile of the time to the first token."""
+        """Return a quantile of the time to the first token, in milliseconds."""
         return sorted(self.first)[min(len(self.first) - 1, int(len(self.first) * part))] * 1e3
 
     def cpu_ms(self, *names: str) -> float:
-        """Per call, of those processes."""
+        """Return the CPU milliseconds per call of these processes."""
         return sum(self.cpu[name] for name in names) / len(self.first) * 1e3
 
     @property
     def median_ms(self) -> float:
-        """Of the time to the first token."""
+        """The median time to the first token, in milliseconds."""
         return statistics.median(self.first) * 1e3
 
 
@@ -66,7 +66,7 @@ Call = Callable[[str], Awaitable[float]]  # a prompt -> seconds until the first 
 
 
 async def measure(job: Job, call: Call, processes: dict[str, int]) -> Measured:
-    """Run the job; `processes`: name -> process id, of those whose CPU counts."""
+    """Run the job. `processes` maps the names of the processes whose CPU time counts to their ids."""
     prompts = job.prompts()
     await asyncio.gather(*(call(prompt) for prompt in prompts[: job.callers]))  # connections, caches
     waiting, first = list(reversed(prompts)), []
@@ -83,6 +83,6 @@ async def measure(job: Job, call: Call, processes: dict[str, int]) -> Measured:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process and of its children that have ended."""
+    """Return the user and system time of a process and of its ended children, in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / TICKS

@@ -1,4 +1,4 @@
-"""Fairlead under the job: through the gateway, and straight to the workers."""
+"""The job on Fairlead: through the gateway, and straight to the workers."""
 
 import asyncio
 import itertools
@@ -18,7 +18,7 @@ SAMPLING = common_pb2.SamplingParams(max_tokens=TOKENS, temperature=0.0, ignore_
 
 
 def start(workers: int, step_seconds: float) -> Stack:
-    """Workers with the fake engine: their steps take the time that is given, whatever is in them."""
+    """Return a stack of workers with the fake engine, whose steps take this time for any batch."""
     options = {
         "fake-step-seconds": step_seconds,
         "max-prompt-tokens": PROMPT_BYTES,
@@ -38,12 +38,12 @@ def start(workers: int, step_seconds: float) -> Stack:
 
 
 def processes(stack: Stack) -> dict[str, int]:
-    """By name; the workers as well."""
+    """Return the ids of all processes by name, including the workers."""
     return {process.name: process.pid for process in stack.processes}
 
 
 async def through_the_gateway(stack: Stack, job: Job, streaming: "inference_pb2.Streaming") -> Measured:
-    """As applications call."""
+    """Run the job through the gateway, as applications do."""
     async with grpc.aio.insecure_channel(stack.gateway) as channel:
         stub = inference_pb2_grpc.InferenceStub(channel)
 
@@ -61,7 +61,8 @@ async def through_the_gateway(stack: Stack, job: Job, streaming: "inference_pb2.
 
 
 async def straight_to_a_worker(stack: Stack, job: Job) -> Measured:
-    """Tokenize and stream, a stream per call, the workers in turn: nobody chooses, admits or accounts."""
+    """Tokenize and stream with one stream per call over the workers in turn, without dispatch, throttling or
+    accounting."""
     addresses = [f"127.0.0.1:{p.log.lines('listening')[0]['port']}" for p in stack.processes if "worker" in p.name]
     channels = [open_channel(address) for address in addresses]
     turns, metadata = itertools.cycle(channels), secret_metadata(stack.secret)

@@ -1,4 +1,4 @@
-"""How long gateway and scheduler take from the start of the process until they are ready."""
+"""The time that gateway and scheduler need from process start until they are ready."""
 
 import statistics
 import time
@@ -15,19 +15,19 @@ END_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """One start, in seconds, to a fiftieth: by the clock, and of the process's CPU."""
+    """The wall and CPU seconds of one start, with a resolution of a fiftieth of a second."""
 
     wall: float
     cpu: float
 
 
 def starts(stack: Stack, folder: Path, module: str, ready: str, repeats: int) -> list[Started]:
-    """Processes of `module` beside a stack that runs, one after the other, until each has logged `ready`."""
+    """Start processes of `module` beside a running stack, one after the other, until each has logged `ready`."""
     return [_start(stack, folder / f"{module}-{number}.log", module, ready) for number in range(repeats)]
 
 
 def median(started: list[Started]) -> Started:
-    """Of each figure by itself."""
+    """Return the median of each figure separately."""
     return Started(statistics.median(s.wall for s in started), statistics.median(s.cpu for s in started))
 
 

@@ -1,1 +1,1 @@
-"""How far one scheduler goes. See __main__."""
+"""The scaling limits of one scheduler. See __main__."""

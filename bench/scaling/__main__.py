@@ -1,16 +1,17 @@
-"""How the one scheduler scales, simulated; a table per study.
+"""Scaling of one scheduler, simulated; one table per study.
 
     python -m bench.scaling pools   --workers 8,64,256,1000 --calls 120 --users 10
     python -m bench.scaling gaps    --workers 8,64,256      --calls 100
     python -m bench.scaling divided --workers 64            --calls 120
     python -m bench.scaling users   --users 10,1000,100000,1000000
 
-pools: users who converse (a system prompt that all share, four turns), every eighth four times as busy, the load per
-worker the same in every row. gaps: eight users who want more than there is. divided: several schedulers in place of
-one. users: what one user takes in every account, and what a crowd that comes by does to those who stay.
+pools: users hold conversations (a shared system prompt, four turns). Every eighth user is four times as active, and the
+load per worker is the same in every row. gaps: eight users whose demand exceeds the capacity. divided: several
+schedulers in place of one. users: the memory per user in every account, and the effect of many one-call users on two
+permanent ones.
 
-Calls are per worker, and so are users in `pools`. CPU is of the scheduler's core; bytes are what dispatches and reports
-would carry. Every row is a process of its own.
+Calls are per worker, and so are users in `pools`. CPU time is that of the scheduler's core; bytes are the size of
+dispatches and reports on the network. Every row runs in its own process.
 """
 
 import argparse
@@ -24,10 +25,10 @@ from bench.scaling import divided, gaps, pools, users
 
 
 class Row(Protocol):
-    """One line of a table; picklable."""
+    """One picklable row of a table."""
 
     def run(self) -> str:
-        """Its text."""
+        """Return the row's text."""
 
 
 def _numbers(text: str) -> list[int]:
@@ -36,7 +37,7 @@ def _numbers(text: str) -> list[int]:
 
 def _one(option: str, text: str) -> int:
     if not text.isdecimal():
-        raise SystemExit(f"{option}: this study takes one number, got {text!r}")
+        raise SystemExit(f"{option}: this study needs one number, got {text!r}")
     return int(text)
 
 
@@ -52,14 +53,16 @@ STUDIES: dict[str, tuple[Sequence[str], Callable[[argparse.Namespace], Sequence[
 
 
 def main() -> None:
-    """One study."""
+    """Run one study and print its table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", choices=STUDIES)
     parser.add_argument("--workers", default="8,64,256,1000")
     parser.add_argument("--calls", type=int, default=120)
     parser.add_argument("--users", default="10")
     parser.add_argument("--routes", default="doubleq,preble,least-loaded")
-    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="in parallel (default: one per core)")
+    parser.add_argument(
+        "--processes", type=int, default=os.cpu_count(), help="number of parallel processes (default: one per core)"
+    )
     args = parser.parse_args()
     columns, rows_of = STUDIES[args.study]
     rows = rows_of(args)

@@ -1,4 +1,4 @@
-"""Who asks: conversations of four turns, a system prompt that all share, users in proportion to the workers."""
+"""Users with conversations of four turns and a shared system prompt; their number is proportional to the workers."""
 
 import random
 from collections.abc import Iterator
@@ -13,7 +13,8 @@ SYSTEM, QUESTION, ANSWER, TURNS = 256, 64, 64, 4
 
 @dataclass(frozen=True, slots=True)
 class Conversations:
-    """`calls` per worker, `per_minute` of them a minute, by `users` in all."""
+    """A workload of `calls` calls per worker, at `per_minute` calls a minute and worker, from `users` users in
+    total."""
 
     workers: int
     calls: int
@@ -22,7 +23,7 @@ class Conversations:
 
     @property
     def seconds(self) -> float:
-        """In which conversations begin."""
+        """The seconds within which conversations begin."""
         return self.calls / self.per_minute * 60
 
     def make(self) -> "Crowd":
@@ -31,7 +32,7 @@ class Conversations:
 
 
 class Crowd:
-    """A workload: conversations start at random times; nothing is held before it is due."""
+    """A workload of conversations that start at random times; each is created only when it is due."""
 
     def __init__(self, spec: Conversations) -> None:
         self._spec = spec

@@ -1,4 +1,4 @@
-"""One scheduler against several: by user over one pool, and cells of workers with a scheduler each."""
+"""One scheduler against several: divided by user over one pool, and by cells of workers with one scheduler each."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -28,24 +28,24 @@ Make = Callable[[ClusterSpec, int], Dispatcher]
 
 
 def by_user(spec: ClusterSpec, count: int) -> Dispatcher:
-    """See ByUser."""
+    """Make `count` schedulers for parts of the users; see ByUser."""
     return ByUser([make_dispatcher(spec) for _ in range(count)])
 
 
 def by_user_informed(spec: ClusterSpec, count: int) -> Dispatcher:
-    """See ByUserInformed."""
+    """Make `count` schedulers for parts of the users; see ByUserInformed."""
     return ByUserInformed([make_dispatcher(spec) for _ in range(count)])
 
 
 def cells(spec: ClusterSpec, count: int) -> Dispatcher:
-    """See Cells; a quantum per cell is that of all of its workers."""
+    """Make `count` cells; see Cells. The quantum per cell is the sum of its workers' quanta."""
     size = spec.workers // count
     upper = replace(spec, route_quantum_tokens=size * spec.route_quantum_tokens)
     return Cells(make_dispatcher(upper), [make_dispatcher(spec) for _ in range(count)], size)
 
 
 def one(spec: ClusterSpec, _count: int) -> Dispatcher:
-    """What the others are compared with."""
+    """Make the single scheduler with which the others are compared."""
     return make_dispatcher(spec)
 
 
@@ -63,14 +63,14 @@ KINDS: dict[str, tuple[Make, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One way to divide the work."""
+    """One way to divide the work, as a row of the table."""
 
     kind: str
     workers: int
     calls: int
 
     def run(self) -> str:
-        """Of the table."""
+        """Simulate it and return the row's text."""
         make, count = KINDS[self.kind]
         expected = self.workers * self.calls
 
@@ -87,6 +87,6 @@ class Row:
 
 
 def rows(workers: int, calls: int) -> Iterator[Row]:
-    """`calls` per worker."""
+    """Yield a row per way to divide the work; `calls` is per worker."""
     for kind in KINDS:
         yield Row(kind, workers, calls)

@@ -1,4 +1,4 @@
-"""A few users who all want more than the pool has: between them a fairness bound can be measured."""
+"""A few users whose demand exceeds the pool's capacity, so that a fairness bound can be measured between them."""
 
 import random
 from dataclasses import dataclass
@@ -12,14 +12,15 @@ PREFIX, QUESTION, ANSWER = 256, 64, 64
 
 @dataclass(frozen=True, slots=True)
 class Flood:
-    """`calls` per worker within a second; every fourth of the `users` sends three times as much as the others."""
+    """A workload of `calls` calls per worker within one second; every fourth user sends three times as much as the
+    others."""
 
     workers: int
     calls: int
     users: int
 
     def make(self) -> OpenLoop:
-        """Each user's calls share a prefix."""
+        """Make the calls; those of a user share a prefix."""
         rng, segments = random.Random(1), PromptSegments()
         prefixes = [segments.fresh(PREFIX) for _ in range(self.users)]
         weights = [3 if user % 4 == 0 else 1 for user in range(self.users)]

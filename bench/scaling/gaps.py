@@ -1,4 +1,4 @@
-"""How unequal the service of users can become who all want more than the pool has, beside what is promised."""
+"""The service gap between users whose demand exceeds the capacity, beside its bound."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ SYSTEMS = (("doubleq", "dlpm"), ("per-client-round-robin", "vtc"), ("doubleq", "
 
 
 def small_pool(route: str, policy: str) -> ClusterSpec:
-    """Small workers: so few calls keep them busy for long enough."""
+    """Return a pool of small workers, which few calls keep busy for long enough."""
     worker = WorkerSpec(
         policy=policy,
         kv_tokens=8192,
@@ -39,14 +39,14 @@ def small_pool(route: str, policy: str) -> ClusterSpec:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One system on one pool."""
+    """One system on one pool, as a row of the table."""
 
     route: str
     policy: str
     workload: Flood
 
     def run(self) -> str:
-        """Of the table."""
+        """Simulate it and return the row's text."""
         w = self.workload
         tally = PoolGap(w.workers * w.calls, w.workers)
         f = measure(small_pool(self.route, self.policy), w, tally)
@@ -59,7 +59,7 @@ class Row:
 
 
 def rows(workers: Iterable[int], calls: int) -> Iterator[Row]:
-    """`calls` per worker."""
+    """Yield a row per pool and system; `calls` is per worker."""
     for pool in workers:
         for route, policy in SYSTEMS:
             yield Row(route, policy, Flood(pool, calls, USERS))

@@ -1,4 +1,4 @@
-"""One simulated pool, and what it comes to."""
+"""Measurement of one simulated pool."""
 
 import gc
 import resource
@@ -19,7 +19,7 @@ from simulation.scheduler import make_dispatcher
 from simulation.spec import ClusterSpec, WorkerSpec
 
 DIGEST_BYTES = 8
-DISPATCH_BYTES = 120  # what a dispatch and its answer carry beside the digests
+DISPATCH_BYTES = 120  # size of a dispatch and its answer without digests
 REPORT_BYTES = 60
 WORKER = WorkerSpec(kv_tokens=50_000, decode_run=16, max_running=128)
 POOL = ClusterSpec(worker=WORKER, route_quantum_tokens=16_384, report_seconds=1.0, index_blocks=4_000_000)
@@ -28,19 +28,23 @@ DECISIONS = ("dispatch", "progressed", "ended", "accepted", "reported")
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of one run. `busiest` over the mean of calls per worker; CPU and memory are of the machine that simulated."""
+    """The results of one simulated run of a pool.
+
+    `busiest` is the largest number of calls of a worker over the mean; CPU and memory are those of the simulating
+    process.
+    """
 
     calls: int
     hit_rate: float
     busiest: float
     wait: float  # TTFT p99, seconds
-    gap: float  # the worst worker's, cost units
+    gap: float  # of the worst worker, cost units
     bound: float
     scheduler_us: float  # CPU per call
     bytes_per_call: float
-    calls_per_minute: float  # simulated, of CPU
+    calls_per_minute: float  # simulated calls per minute of CPU
     cpu: float
-    memory: int  # bytes, at the most
+    memory: int  # peak, bytes
 
 
 def measure(
@@ -49,7 +53,7 @@ def measure(
     tally: Tally,
     make: Callable[[ClusterSpec], Dispatcher] = make_dispatcher,
 ) -> Figures:
-    """Simulate `workload` on as many workers as it is made for."""
+    """Simulate `workload` on the number of workers for which it is made."""
     gc.collect()
     spec = replace(spec, workers=workload.workers)
     cluster = SimulatedCluster(spec, workload.make(), tally, make(spec))
@@ -76,7 +80,7 @@ def measure(
 
 
 def _timed(dispatcher: Dispatcher) -> list[float]:
-    """CPU seconds in the scheduler's core from now on."""
+    """Measure all later calls into the scheduler's core; return a list with the sum of CPU seconds."""
     spent = [0.0]
     for name in DECISIONS:
         setattr(dispatcher, name, partial(_clocked, getattr(dispatcher, name), spent))

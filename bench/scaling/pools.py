@@ -1,4 +1,4 @@
-"""Pools of more and more workers under one scheduler, with users in proportion."""
+"""Pools of growing size under one scheduler, with a proportional number of users."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -25,13 +25,13 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One route on one pool."""
+    """One route on one pool, as a row of the table."""
 
     route: str
     workload: Conversations
 
     def run(self) -> str:
-        """Of the table."""
+        """Simulate it and return the row's text."""
         w = self.workload
         f = measure(replace(POOL, route=self.route), w, Tally(w.workers * w.calls))
         return (
@@ -42,7 +42,7 @@ class Row:
 
 
 def rows(workers: Iterable[int], calls: int, users: int, routes: Iterable[str]) -> Iterator[Row]:
-    """`calls` and `users` per worker."""
+    """Yield a row per pool and route; `calls` and `users` are per worker."""
     for pool in workers:
         for route in routes:
             yield Row(route, Conversations(pool, calls, pool * users))

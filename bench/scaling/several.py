@@ -1,4 +1,4 @@
-"""Several schedulers in the place of one: each for a part of the users, or each for a cell of the workers."""
+"""Several schedulers in place of one: each for a part of the users, or each for a cell of the workers."""
 
 import zlib
 from collections.abc import Sequence
@@ -10,13 +10,16 @@ from serving.blocks import BlockRun
 
 
 class ByUser(Dispatcher):
-    """Over one pool, by hash of the user. What a worker says of a user's calls goes to that user's scheduler alone, its
-    load and what it evicts to all; what it caches they know by the calls that they sent there."""
+    """Schedulers over one pool, each for the users that hash to it.
+
+    A worker's reports about a user's calls reach only that user's scheduler; its load and its evictions reach all. Each
+    scheduler infers the cached blocks from its own calls.
+    """
 
     def __init__(self, schedulers: Sequence[Dispatcher]) -> None:
         self._schedulers = schedulers
-        self._members: dict[str, list[Member]] = {}  # by worker, one per scheduler
-        self._owners: dict[str, int] = {}  # of calls that have not ended
+        self._members: dict[str, list[Member]] = {}  # worker to its members, one per scheduler
+        self._owners: dict[str, int] = {}  # call id to scheduler, for calls that have not ended
 
     def dispatch(self, request: RouteRequest, now: float, source: int = 0) -> Assignment | None:
         """See Dispatcher."""
@@ -61,7 +64,7 @@ class ByUser(Dispatcher):
 
 
 class ByUserInformed(ByUser):
-    """As ByUser, but workers tell every scheduler everything: each books and indexes the others' calls as well."""
+    """Schedulers as in ByUser, but workers send all reports to all of them, so each one books and indexes all calls."""
 
     def accepted(self, member: Member, request: RouteRequest, now: float) -> None:
         """See Dispatcher."""
@@ -81,17 +84,17 @@ class ByUserInformed(ByUser):
 
 
 class Cells(Dispatcher):
-    """The same one level up: a dispatcher whose members are cells of `size` workers, then the cell's own.
+    """Two levels of schedulers: an upper one whose members are cells of `size` workers, and one scheduler per cell.
 
-    The upper one knows of a cell how many calls it has under way, whether all of its workers have requests waiting, and
-    what was sent there: nothing of single workers, and nothing of what they cache and evict.
+    The upper scheduler receives, per cell, the number of its open calls, whether all of its workers have requests
+    waiting, and the prompts sent there. It receives nothing about single workers and their cached or evicted blocks.
     """
 
     def __init__(self, upper: Dispatcher, cells: Sequence[Dispatcher], size: int) -> None:
         self._upper = upper
         self._cells = cells
         self._size = size
-        self._above: dict[int, Member] = {}  # by cell
+        self._above: dict[int, Member] = {}  # upper scheduler's member of each cell
         self._numbers: dict[str, int] = {}  # worker -> cell
         self._loads: list[dict[str, WorkerLoad]] = [{} for _ in cells]
 
@@ -115,7 +118,7 @@ class Cells(Dispatcher):
         self._upper.ended(self._above[cell], request_id, attempt, started, output_tokens)
 
     def attached(self, identity: WorkerIdentity, cached: Sequence[BlockRun], now: float) -> Member:
-        """See Dispatcher; workers come in the order of their cells."""
+        """Attach a worker; workers attach in the order of their cells. See Dispatcher."""
         cell = self._numbers[identity.worker] = len(self._numbers) // self._size
         if cell not in self._above:
             whole = WorkerIdentity(

@@ -1,4 +1,4 @@
-"""A journal that sums up: a run of a million calls leaves no more behind than one of a thousand."""
+"""A run log that only adds up: its size does not grow with the number of calls."""
 
 import sys
 from collections import Counter
@@ -10,11 +10,12 @@ from simulation.prompts import BLOCK_TOKENS
 from simulation.run_log import RunLog
 
 MILLISECONDS = 1000
-SHOWN = 1000  # calls between two looks at the progress
+SHOWN = 1000  # calls between two progress updates
 
 
 class Tally(RunLog):
-    """`expected` calls; what is kept is as large as the pool and as the number of different waits, in milliseconds."""
+    """A run log of `expected` calls; its size grows only with the pool and the number of distinct waits in
+    milliseconds."""
 
     def __init__(self, expected: int) -> None:
         super().__init__()
@@ -22,12 +23,12 @@ class Tally(RunLog):
         self.ended_calls = 0
         self.prompt_tokens = 0
         self.cached_tokens = 0
-        self.reported_blocks = 0  # cached by workers; as many are evicted in the long run
+        self.reported_blocks = 0  # blocks that workers cached; in the long run as many are evicted
         self.by_worker: Counter[str] = Counter()
         self._waits: Counter[int] = Counter()
 
     def ended(self, call: SimulatedCall) -> None:
-        """See RunLog; the call itself is forgotten."""
+        """Add the call to the sums and drop it; see RunLog."""
         self.ended_calls += 1
         self.prompt_tokens += call.prompt_tokens
         self.cached_tokens += call.cached_tokens
@@ -39,10 +40,10 @@ class Tally(RunLog):
             print(f"\r{self.ended_calls:,} of {self._expected:,} calls", end="", file=sys.stderr, flush=True)
 
     def served(self, worker: str, life: int, account: ClientAccount, now: float) -> None:
-        """See RunLog; nobody asks."""
+        """Ignore the change, which no sum needs; see RunLog."""
 
     def wait(self, percent: float) -> float:
-        """That percentile of the times to the first token, seconds."""
+        """Return that percentile of the times to the first token, in seconds; raises ValueError without any."""
         left = self._waits.total() * percent / 100
         for wait, calls in sorted(self._waits.items()):
             left -= calls
@@ -52,19 +53,21 @@ class Tally(RunLog):
 
 
 class PoolGap(Tally):
-    """Also the theorem's gap over the pool: between users who wait at every one of `workers` all the time."""
+    """A tally with the theorem's gap over the pool: between users with requests waiting at all of `workers`."""
 
     def __init__(self, expected: int, workers: int) -> None:
         super().__init__(expected)
         self._workers = workers
         self._gap = LiveGap()
-        self._known: dict[tuple[str, str], tuple[int, bool]] = {}  # worker, client -> service over weight, waits there
+        self._known: dict[
+            tuple[str, str], tuple[int, bool]
+        ] = {}  # (worker, client) to (service over weight, has waiting requests)
         self._service: Counter[str] = Counter()
         self._waits_at: Counter[str] = Counter()
 
     @property
     def pool_gap(self) -> int:
-        """Micro-units; see LiveGap."""
+        """The largest gap in micro-units of cost; see LiveGap."""
         return self._gap.worst
 
     def served(self, worker: str, life: int, account: ClientAccount, now: float) -> None:

@@ -1,8 +1,8 @@
-"""What one user takes in every account, and what a crowd that comes by once does to two users who stay.
+"""The memory per user in every account, and the effect of many one-call users on two permanent users.
 
-The two want more than the worker has all the time; one sends prompts three times as long. Between them they must
-receive the same, whatever is remembered of the others. Everything is driven directly: a scheduler with four workers, a
-worker's batcher, and a throttle.
+The demand of the two always exceeds the worker's capacity, and one of them sends prompts three times as long. Both must
+receive equal service, whatever the accounts of the other users do. All parts are driven directly: a scheduler with four
+workers, a worker's batcher, and a throttle.
 """
 
 import gc
@@ -35,22 +35,22 @@ COLUMNS = (
     "their gap",
     "its bound",
 )
-FEW = 10_000  # below, a process's memory does not tell
+FEW = 10_000  # with fewer users the process's memory is too coarse a measure
 PER_STEP = 8
 PROMPT, OUTPUT = 64, 16
-STAYING = {"short": 1, "long": 3}  # prompts, in PROMPT
+STAYING = {"short": 1, "long": 3}  # prompt length in multiples of PROMPT
 T = TypeVar("T")
 WORKER = WorkerSpec(kv_tokens=16_384, max_running=32, max_prompt_tokens=1024, max_output_tokens=256)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """So many users come by."""
+    """The results with this many one-call users, as a row of the table."""
 
     users: int
 
     def run(self) -> str:
-        """Of the table."""
+        """Measure the three parts and return the row's text."""
         scheduler, _ = _bytes(lambda: schedule(self.users), self.users)
         throttle, _ = _bytes(lambda: throttled(self.users), self.users)
         worker, crowded = _bytes(lambda: crowd(self.users), self.users)
@@ -63,7 +63,7 @@ class Row:
 
 
 def schedule(users: int) -> Dispatcher:
-    """Each user's one call is placed, accepted and ended."""
+    """Place, accept and end one call of each user."""
     dispatcher = make_dispatcher(replace(ClusterSpec(), index_blocks=10_000))
     members = [
         dispatcher.attached(WorkerIdentity(f"worker-{number}", "", "", {"model": ""}, 16, 100_000, 256), (), 0.0)
@@ -81,7 +81,7 @@ def schedule(users: int) -> Dispatcher:
 
 
 def throttled(users: int) -> object:
-    """Each user calls once within one window of OIT's."""
+    """Decide one call of each user within one window of OIT."""
     throttle = ADMISSIONS["oit"](Profiles())
     for number in range(users):
         throttle.admit(Caller("tenant", f"user {number}", "default"), False, True, number * 1e-6)
@@ -89,7 +89,8 @@ def throttled(users: int) -> object:
 
 
 class Crowd:
-    """One worker. `service` is what the two who stay have received, `gap` the most that they were apart."""
+    """One worker with the two permanent users: `service` is what they received (micro-units), `gap` their largest
+    difference."""
 
     def __init__(self) -> None:
         self.batcher: Batcher = WORKER.make_batcher()
@@ -103,11 +104,11 @@ class Crowd:
 
     @property
     def gap(self) -> int:
-        """Micro-units, over any interval: both are backlogged all the time."""
+        """The largest difference over any interval in micro-units: both users are backlogged all the time."""
         return self._most - self._least
 
     def submit(self, client: str, prompt_tokens: int, output_tokens: int) -> None:
-        """A call whose prompt nobody shares."""
+        """Submit a call with a unique prompt."""
         self._arrivals += 1
         tokens = self._segments.fresh(prompt_tokens)
         request = Request(
@@ -123,7 +124,7 @@ class Crowd:
         self.batcher.submit(request, float(self._arrivals))
 
     def step(self) -> None:
-        """The engine's, and a new call for each of the two that ended."""
+        """Run one engine step, and submit a new call for each ended call of the two permanent users."""
         plan = self.batcher.plan(float(self._arrivals))
         assert plan is not None
         tokens = StepResult(tuple(1 for piece in plan.batch.slices if piece.samples))
@@ -140,7 +141,7 @@ class Crowd:
 
 
 def crowd(users: int) -> Crowd:
-    """Passers-by come a few in each step; when all have come, a few hundred steps more."""
+    """Run a few one-call users per step, and 500 more steps after the last of them."""
     crowded = Crowd()
     for number in _spread(users):
         if number is not None:
@@ -159,7 +160,7 @@ def _spread(users: int) -> Iterator[int | None]:
 
 
 def _bytes(make: Callable[[], T], users: int) -> tuple[str, T]:
-    """What `make` leaves behind, per user."""
+    """Return the memory that the result of `make` takes per user, in bytes, and this result."""
     gc.collect()
     before = _resident()
     made = make()

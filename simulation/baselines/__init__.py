@@ -1,4 +1,4 @@
-"""Policies of the literature that no service offers: none of them has a bound. The simulator compares with them."""
+"""Baseline policies of the literature that no service offers; none has a bound. The simulator compares with them."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,22 +1,25 @@
-"""Preble, as far as the DLPM paper describes it (section 6.1): exploit a long match, else explore. Unit of fairness:
-none."""
+"""Preble, as far as the DLPM paper describes it (section 6.1): exploit a long match, or else explore.
+
+Unit of fairness: none.
+"""
 
 from global_scheduler.core.policies.base import Candidates, RoutePolicyConfig, RouteRequest
 from global_scheduler.core.policies.stateless_policy import StatelessPolicy
 
 
 class Preble(StatelessPolicy):
-    """More than half of the prompt matched: the least loaded of those with the longest match; otherwise of all.
+    """The least loaded of the workers with the longest match if this exceeds half of the prompt, or else of all
+    workers.
 
     Rebalancing: a match whose queue, per capacity, is more than 1.5 times the shortest one with this request in it is
-    passed over for the shortest.
+    skipped for the shortest.
     """
 
     def __init__(self, _config: RoutePolicyConfig) -> None:
         pass
 
     def select(self, request: RouteRequest, choice: Candidates) -> int:
-        """See Policy."""
+        """Choose a worker; see RoutePolicy."""
         queues = choice.queues
         shortest = queues.least(choice.candidates)
         if 2 * choice.matched_tokens <= request.prompt_tokens:

@@ -5,8 +5,8 @@ from cli.configuration import Configuration
 
 def test_policies_of_the_simulator_alone_are_not_recommended_to_services() -> None:
     assert Configuration("lpm", "preble").settings("none") == [
-        "no worker has the policy lpm: it exists in simulations alone",
-        "no scheduler has the policy preble: it exists in simulations alone",
+        "workers do not offer the policy lpm: only the simulator has it",
+        "the scheduler does not offer the policy preble: only the simulator has it",
     ]
 
 

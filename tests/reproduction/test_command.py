@@ -72,7 +72,9 @@ def test_one_item_does_not_replace_the_report_of_all(tmp_path: Path, capsys: pyt
     document = tmp_path / "report.md"
     document.write_text("everything")
     assert run(tmp_path, "small", "--markdown", str(document)) == 1
-    assert capsys.readouterr().err == f"reproduction: --markdown: {document} holds all items: give all, not small\n"
+    assert (
+        capsys.readouterr().err == f"reproduction: --markdown: {document} must contain all items: give all, not small\n"
+    )
     assert document.read_text() == "everything"
     assert not (tmp_path / "out").exists()
 
@@ -103,7 +105,7 @@ def test_after_ctrl_c_what_is_done_stays_and_what_is_not_is_named(
     assert "| c | p | o | yes |" in said.out
     assert (tmp_path / "out" / "small.csv").is_file()
     assert f"interrupted: 1 of 3 items are done, see {tmp_path / 'out'}; not done: late, later\n" in said.err
-    assert f"{document} is as it was" in said.err
+    assert f"{document} is unchanged" in said.err
     assert document.read_text() == "everything"
 
 

@@ -1,1 +1,1 @@
-"""Public HTTP routers under the same job, in an environment of their own: nothing of them is imported by ours."""
+"""Public HTTP routers under the same job, in their own environment: our code imports none of theirs."""

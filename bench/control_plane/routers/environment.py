@@ -1,4 +1,4 @@
-"""Installs routers into an environment of their own, starts them over fake workers, and runs the job through them."""
+"""Install routers into their own environment, start them over fake workers, and run the job through them."""
 
 import contextlib
 import json
@@ -36,7 +36,7 @@ def _litellm(programs: Path, urls: Sequence[str], port: int) -> list[str]:
     reached = [{"model": "text-completion-openai/fake", "api_base": f"{url}/v1", "api_key": "x"} for url in urls]
     models = [{"model_name": "fake", "litellm_params": parameters} for parameters in reached]
     config = Path(tempfile.mkdtemp()) / "litellm.yaml"
-    # Without keys, as the other routers are here.
+    # Without keys, like the other routers here.
     settings = {"dangerously_permit_weak_or_unset_master_key": True}
     config.write_text(json.dumps({"model_list": models, "general_settings": settings}))
     return [str(programs / "litellm"), "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
@@ -50,7 +50,7 @@ ROUTERS: dict[str, Command] = {
 
 
 def install() -> Path:
-    """The environment's Python; made once."""
+    """Create the environment once and return its Python."""
     python = FOLDER / "bin" / "python"
     if not (FOLDER / "installed").exists():
         subprocess.run([sys.executable, "-m", "venv", str(FOLDER)], check=True)
@@ -60,7 +60,7 @@ def install() -> Path:
 
 
 def run(python: Path, name: str, job: Job, workers: int) -> Measured:
-    """The job through one router."""
+    """Run the job through one router."""
     with contextlib.ExitStack() as stack:
         urls = [stack.enter_context(_worker(python, job.step_seconds)) for _ in range(workers)]
         port = _free_port()
@@ -71,14 +71,14 @@ def run(python: Path, name: str, job: Job, workers: int) -> Measured:
 
 
 def direct(python: Path, job: Job, workers: int) -> Measured:
-    """The job at a single worker's door, with the others idle: no router."""
+    """Run the job at a single worker without a router, while the other workers are idle."""
     with contextlib.ExitStack() as stack:
         urls = [stack.enter_context(_worker(python, job.step_seconds)) for _ in range(workers)]
         return load(python, urls[0], job, [])
 
 
 def load(python: Path, url: str, job: Job, pids: list[int]) -> Measured:
-    """The job over HTTP."""
+    """Run the job over HTTP in the routers' environment."""
     arguments = [url, str(job.calls), str(job.callers), str(job.step_seconds), *map(str, pids)]
     command = [str(python), str(HERE / "http_load.py"), *arguments]
     done = subprocess.run(command, check=True, capture_output=True, text=True)

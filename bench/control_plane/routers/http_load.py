@@ -1,4 +1,4 @@
-"""The job over HTTP; prints what was measured as JSON. Runs in the routers' environment."""
+"""The job over HTTP, run in the routers' environment. It prints the measurements as JSON."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from bench.control_plane.job import TOKENS, Job, measure
 
 
 async def main() -> None:
-    """Arguments: URL, calls, callers, seconds per token, the router's process ids."""
+    """Run the job. Arguments: URL, calls, callers, seconds per token, the router's process ids."""
     url, calls, callers, step_seconds, *pids = sys.argv[1:]
     job = Job(int(calls), int(callers), float(step_seconds))
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:

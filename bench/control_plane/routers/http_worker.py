@@ -1,4 +1,4 @@
-"""A worker that routers can talk to: streams TOKENS chunks of a completion. Runs in the routers' environment."""
+"""A fake worker for routers, run in the routers' environment: it streams TOKENS chunks of a completion."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ CHUNK = json.dumps({"id": "x", "object": "text_completion", "choices": [{"index"
 
 
 async def completions(request: web.Request) -> web.StreamResponse:
-    """OpenAI's shape, as server-sent events."""
+    """Stream an OpenAI-style completion as server-sent events."""
     await request.read()
     response = web.StreamResponse(headers={"content-type": "text/event-stream"})
     await response.prepare(request)
@@ -23,7 +23,7 @@ async def completions(request: web.Request) -> web.StreamResponse:
 
 
 async def answer(_request: web.Request) -> web.Response:
-    """To everything that routers ask about."""
+    """Answer every other request of a router."""
     return web.json_response({"data": [{"id": "fake"}], "model_path": "fake", "status": "ok"})
 
 
