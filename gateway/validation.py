@@ -90,7 +90,7 @@ def _check_token_ids(packed: bytes, vocab_size: int) -> None:
     _require(size > 0, "must hold at least 1 token, got 0", field)
     _require(size % TOKEN_BYTES == 0, f"must be a multiple of {TOKEN_BYTES} bytes, got {size}", field)
     largest = max(unpack_ids(packed))
-    _require(largest < vocab_size, f"ids must be below the vocabulary's {vocab_size}, got {largest}", field)
+    _require(largest < vocab_size, f"ids must be below the vocabulary size {vocab_size}, got {largest}", field)
 
 
 def _require(condition: bool, message: str, field: str) -> None:

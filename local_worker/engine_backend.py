@@ -62,13 +62,14 @@ class EngineBackend:
         ids = self._prompt_encoder.check_ids(submission.token_ids, "token_ids")
         if submission.generated_tokens >= len(ids):
             raise InvalidRequest(
-                f"must be below the {len(ids)} token ids, got {submission.generated_tokens}", "generated_tokens"
+                f"must be below the number of token ids, {len(ids)}; got {submission.generated_tokens}",
+                "generated_tokens",
             )
         if not 0 < submission.weight <= MAX_WEIGHT:
             raise InvalidRequest(f"must be above 0 and at most {MAX_WEIGHT}, got {submission.weight}", "weight")
         if submission.public_tokens > len(ids):
             raise InvalidRequest(
-                f"must be at most the {len(ids)} token ids, got {submission.public_tokens}", "public_tokens"
+                f"must be at most the number of token ids, {len(ids)}; got {submission.public_tokens}", "public_tokens"
             )
         chain = self._prompt_encoder.chain(
             submission.token_ids, model, submission.cache_scope, submission.public_tokens

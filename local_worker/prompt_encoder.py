@@ -10,7 +10,7 @@ from local_worker.tokenizer import Tokenizer
 from serving.blocks import branch_seed, chain, root_seed, unpack_digests
 from serving.prompt_size import check_characters, check_messages, check_token_ids
 
-EVERYBODY = ""  # the cache scope of public prefixes
+PUBLIC_SCOPE = ""  # cache scope of prefixes that all scopes share
 CLIPPED = 128  # number of characters of an unknown model's name that an error message shows
 
 
@@ -18,7 +18,7 @@ CLIPPED = 128  # number of characters of an unknown model's name that an error m
 class BlockChain:
     """The block chain of one prompt: `public_blocks` that all cache scopes share, then blocks of one scope."""
 
-    digests: bytes  # packed
+    digests: bytes  # packed digests of the full blocks
     public_blocks: int
     seed: int  # seed of the first block that is not public
 
@@ -59,7 +59,7 @@ class PromptEncoder:
         if not public_blocks:
             return BlockChain(chain(packed, self.block_tokens, root), 0, root)
         cut = public_blocks * self.block_tokens * TOKEN_BYTES
-        public = chain(packed[:cut], self.block_tokens, root_seed(self.secret, revised, EVERYBODY))
+        public = chain(packed[:cut], self.block_tokens, root_seed(self.secret, revised, PUBLIC_SCOPE))
         seed = branch_seed(unpack_digests(public)[-1], root)
         return BlockChain(public + chain(packed[cut:], self.block_tokens, seed), public_blocks, seed)
 
@@ -96,7 +96,7 @@ class PromptEncoder:
         if not ids:
             raise InvalidRequest("must hold at least 1 token, got 0", field)
         if max(ids) >= self.vocab_size:
-            raise InvalidRequest(f"ids must be below the vocabulary's {self.vocab_size}, got {max(ids)}", field)
+            raise InvalidRequest(f"ids must be below the vocabulary size {self.vocab_size}, got {max(ids)}", field)
         return ids
 
 

@@ -57,7 +57,7 @@ class JobTable(Generic[Owner]):
             self._end(job, now, error.outcome, message=error.message)
             return
         if displaced is not None:
-            message = f"the queue is full, and client {displaced.client!r} has most of it"
+            message = f"the queue is full, and client {displaced.client!r} has the most requests in it"
             self._end(self._jobs[displaced], now, Outcome.REJECTED_QUEUE_FULL, message=message)
 
     def abort(self, owner: Owner, request_id: str, attempt: int, now: float) -> None:

@@ -35,7 +35,7 @@ def kv_tokens(free: int, fraction: float, token_bytes: int, block_tokens: int) -
 
 
 def check_weights(parameters: int, dtype: torch.dtype, free: int) -> None:
-    """Raise OutOfMemory when the weights do not fit into `free` bytes."""
+    """Raise OutOfMemory if the weights of `parameters` parameters do not fit into `free` bytes."""
     need = parameters * dtype.itemsize
     if need > free:
         raise OutOfMemory(
@@ -44,7 +44,7 @@ def check_weights(parameters: int, dtype: torch.dtype, free: int) -> None:
 
 
 def check_kv(tokens: int, token_bytes: int, free: int) -> None:
-    """Raise OutOfMemory when a KV cache of `tokens` does not fit into `free` bytes."""
+    """Raise OutOfMemory if a KV cache of `tokens` tokens does not fit into `free` bytes."""
     need = tokens * token_bytes
     if need > free:
         raise OutOfMemory(
@@ -57,7 +57,7 @@ def _host() -> int:
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
-    raise OSError("/proc/meminfo does not say how much memory is available")
+    raise OSError("/proc/meminfo has no line MemAvailable")
 
 
 def _cgroup() -> list[int]:

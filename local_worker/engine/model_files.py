@@ -43,7 +43,7 @@ def _on_hub(model: str) -> Path | str:
     except Exception as error:  # the errors of its HTTP library are not OSErrors
         cause = error.__cause__ or error
         reason = shorten(f"{type(cause).__name__}: {cause}", LONGEST_REASON)
-        raise FileNotFoundError(f"no such folder, and neither the hub nor its cache has it ({reason})") from error
+        raise FileNotFoundError(f"no such folder, and no such model on the hub or in its cache ({reason})") from error
     return folder if _is_complete(folder) else model
 
 

@@ -114,7 +114,7 @@ class TransformersEngine:
             loaded: Any = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, output_loading_info=True)
         model, account = loaded
         if missing := sorted(account["missing_keys"]):  # transformers has initialised them at random
-            raise UnsupportedModel(f"its files lack {len(missing)} weights, {missing[0]} among them")
+            raise UnsupportedModel(f"its files lack {len(missing)} weights, for example {missing[0]}")
         return cls(model.to(device), options)
 
     def _backend(self) -> Attention:

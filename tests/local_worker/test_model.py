@@ -56,7 +56,7 @@ def test_a_cpu_caches_what_it_can_compute_not_what_its_memory_holds(folder: Path
     [
         ({"model_type": "unheard-of"}, "unheard-of"),
         ({"model_type": "t5"}, "T5Config"),
-        ({"num_hidden_layers": 2}, "lack 9 weights, model.layers.1."),
+        ({"num_hidden_layers": 2}, "lack 9 weights, for example model.layers.1."),
         ({"hidden_size": "eight"}, "hidden_size"),
         ({"hidden_size": 6}, "ignore_mismatched_sizes"),
         ({"num_attention_heads": 0}, "ZeroDivisionError"),
@@ -168,7 +168,7 @@ def ask_an_unreachable_hub(cache: Path) -> list[str]:
 
 def test_a_hub_that_cannot_be_reached_is_asked_once_and_before_the_heavy_imports(tmp_path: Path) -> None:
     reason, imported = ask_an_unreachable_hub(tmp_path)
-    assert reason.startswith("no such folder, and neither the hub nor its cache has it (ConnectError: ")
+    assert reason.startswith("no such folder, and no such model on the hub or in its cache (ConnectError: ")
     assert imported == "False"
 
 

@@ -33,7 +33,7 @@ class Vtc:
     client. So no client gains by being forgotten.
     """
 
-    balance_range_micro = None  # counters grow for ever
+    balance_range_micro = None  # counters grow without limit
 
     def __init__(self, config: QueuePolicyConfig) -> None:
         self._config = config
