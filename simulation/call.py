@@ -27,7 +27,7 @@ class SimulatedCall:
     system_tokens: int = 0
     weight: int = WEIGHT_ONE
     patience: float | None = None  # seconds until the client cancels it
-    deadline: float | None = None  # virtual time after which it is cancelled
+    deadline: float | None = None  # virtual time by which it must have ended
     read_seconds: float = 0.0  # seconds that its client needs to read one message
     outcome: Outcome | None = None  # gateway
     worker: str = ""  # gateway: worker of the last attempt

@@ -43,7 +43,7 @@ class SimulatedCluster:
         self.reachable = dict.fromkeys(names, True)  # whether the scheduler can reach the worker
         self.keeps_events: Callable[[], bool] = lambda: True
         self._workload = workload
-        self._coming = iter(workload.first())
+        self._arrivals = iter(workload.first())
         self._exhausted = False
         self._open: dict[SimulatedCall, None] = {}
 
@@ -51,10 +51,10 @@ class SimulatedCluster:
         """Run until every call has an outcome; raises AssertionError when a call or token is lost, duplicated or
         impossible."""
         for worker in self.workers.values():
-            worker.tell = self._tell
+            worker.report = self._worker_reported
             self.attach(worker)
             self._report(worker)
-        self._expect_next()
+        self._plan_next_arrival()
         with _without_collection():
             self.clock.run()
         lost = [call.number for call in self._open]
@@ -95,16 +95,16 @@ class SimulatedCluster:
         """Report to the dispatcher that the worker's stream broke."""
         self.dispatcher.lost(self.members[worker.name])
 
-    def _expect_next(self) -> None:
+    def _plan_next_arrival(self) -> None:
         """Plan one call at a time, so that a workload of a million calls is not held in memory."""
-        call = next(self._coming, None)
+        call = next(self._arrivals, None)
         if call is None:
             self._exhausted = True
             return
-        self._expect(call)
-        self.clock.at(call.arrival, self._expect_next)
+        self._plan_arrival(call)
+        self.clock.at(call.arrival, self._plan_next_arrival)
 
-    def _expect(self, call: SimulatedCall) -> None:
+    def _plan_arrival(self, call: SimulatedCall) -> None:
         self._open[call] = None
         self.clock.at(call.arrival, partial(self.gateway.arrived, call))
 
@@ -113,29 +113,29 @@ class SimulatedCluster:
         self.run_log.seconds = self.clock.now
         self.run_log.ended(call)
         for following in self._workload.ended(call):
-            self._expect(following)
+            self._plan_arrival(following)
         # Otherwise an abandoned attempt may still reach its worker and needs the prompt.
         if call.attempts <= 1 and call.outcome is not Outcome.CANCELLED:
             call.release()
 
-    def _tell(self, worker: SimulatedWorker, news: WorkerEvents) -> None:
+    def _worker_reported(self, worker: SimulatedWorker, report: WorkerEvents) -> None:
         if self.gateway.streaming[worker.name]:
-            self.clock.after(self.spec.network_seconds, partial(self.gateway.told, news.events))
-        if news.events.accepted or news.events.ended or news.cached or news.evicted:
+            self.clock.after(self.spec.network_seconds, partial(self.gateway.worker_reported, report.events))
+        if report.events.accepted or report.events.ended or report.cached or report.evicted:
             delay = self.spec.network_seconds + self.spec.event_lag_seconds
-            self.clock.after(delay, partial(self._progressed, worker, self.members[worker.name], news))
+            self.clock.after(delay, partial(self._progressed, worker, self.members[worker.name], report))
 
-    def _progressed(self, worker: SimulatedWorker, member: Member, news: WorkerEvents) -> None:
+    def _progressed(self, worker: SimulatedWorker, member: Member, report: WorkerEvents) -> None:
         if not self.reachable[worker.name]:
             return
-        for job in news.events.accepted:
+        for job in report.events.accepted:
             self.dispatcher.accepted(member, placed_request(job.owner), self.clock.now)
-        for end in news.events.ended:
+        for end in report.events.ended:
             job = end.job
             started, produced = job.started_at is not None, job.request.output_tokens
             self.dispatcher.ended(member, job.request.id, job.attempt, started, produced)
         if self.keeps_events():
-            self.dispatcher.progressed(member, runs(news.cached), pack_digests(news.evicted))
+            self.dispatcher.progressed(member, runs(report.cached), pack_digests(report.evicted))
 
     def _report(self, worker: SimulatedWorker) -> None:
         if worker.alive and self.clock.now >= worker.stalled_until and self.reachable[worker.name]:

@@ -1,4 +1,4 @@
-"""The gateway's driver under virtual time: it carries out what the calls' machines command."""
+"""The gateway's driver under virtual time: it executes the commands of the calls' machines."""
 
 import math
 from collections.abc import Callable
@@ -30,23 +30,23 @@ from throttler.core.quota import QuotaAccount
 from throttler.core.throttle import Caller, Rejected
 
 MODEL = "model"
-TENANT = "tenant"  # all clients are users of one: they share the limits of its apps
-OVERLOAD_SECONDS = 0.1  # between looks at the pool
+TENANT = "tenant"  # all clients are users of one tenant and share its apps' limits
+OVERLOAD_SECONDS = 0.1  # between two checks of the pool's overload
 
 
 @dataclass(slots=True, eq=False)
 class OpenCall:
-    """A call that has not ended, and what is known of it outside its machine."""
+    """A call that has not ended, with its state outside its machine."""
 
     call: SimulatedCall
     machine: CallMachine
-    permit: Permit | None = None  # once it is let in
-    session: SimulatedAttempt | None = None  # the attempt that is at a worker
-    tick_at: float = field(default=math.inf)  # of the earliest tick that is planned
+    permit: Permit | None = None  # None until the call is admitted
+    session: SimulatedAttempt | None = None  # the current attempt at a worker
+    tick_at: float = field(default=math.inf)  # time of the earliest planned tick
 
 
 class SimulatedGateway:
-    """`done` is called once per call, at its end."""
+    """The gateway of a simulated cluster; it calls `done` once per call, at the call's end."""
 
     def __init__(
         self,
@@ -66,35 +66,39 @@ class SimulatedGateway:
         self._decider = Decider(
             ADMISSIONS[spec.throttle](profiles), Interactions("simulation", profiles), Expectations(profiles)
         )
-        self._interaction_tokens: dict[InteractionKey, bytes] = {}  # that clients were given
-        self.streaming = dict.fromkeys(workers, True)  # whether the stream to each worker stands
+        self._interaction_tokens: dict[
+            InteractionKey, bytes
+        ] = {}  # latest token that each interaction's client received
+        self.streaming = dict.fromkeys(workers, True)  # whether the stream to each worker is open
         self._overloaded = False
-        self._looked_at = -OVERLOAD_SECONDS
+        self._overload_checked_at = -OVERLOAD_SECONDS
         self._open: dict[SimulatedCall, OpenCall] = {}
 
     def arrived(self, call: SimulatedCall) -> None:
-        """A client's call."""
+        """Start handling a client's call that arrives now."""
         opened = self._open[call] = OpenCall(call, CallMachine(self._spec.reader_seconds))
         if call.patience is not None:
-            self._clock.after(call.patience, partial(self._tell_open, call, events.CallerCancelled()))
-        self._tell(opened, events.Arrived(call.deadline))
+            self._clock.after(call.patience, partial(self._handle_if_open, call, events.CallerCancelled()))
+        self._handle(opened, events.Arrived(call.deadline))
 
-    def told(self, news: JobEvents[SimulatedAttempt]) -> None:
-        """What happened at a worker; events of older attempts are ignored."""
-        for started in news.started:
-            self._tell_of(started.job.owner, events.Started(started.job.request.cached))
-        for advance in news.tokens:
-            self._tell_of(advance.job.owner, events.Tokens(pack_ids(advance.tokens)))
-        for end in news.ended:
+    def worker_reported(self, report: JobEvents[SimulatedAttempt]) -> None:
+        """Handle a worker's events; those of older attempts are ignored."""
+        for started in report.started:
+            self._handle_for_attempt(started.job.owner, events.Started(started.job.request.cached))
+        for advance in report.tokens:
+            self._handle_for_attempt(advance.job.owner, events.Tokens(pack_ids(advance.tokens)))
+        for end in report.ended:
             completed = end.outcome is Outcome.COMPLETED
-            self._tell_of(end.job.owner, events.Completed(end.reason) if completed else events.Ended(end.outcome))
+            self._handle_for_attempt(
+                end.job.owner, events.Completed(end.reason) if completed else events.Ended(end.outcome)
+            )
 
     def lost(self, worker: SimulatedWorker) -> None:
-        """The stream to `worker` broke, or the worker stalls: its calls are placed anew."""
+        """Place the calls of `worker` again after its stream broke or it stalled."""
         for opened in [opened for opened in self._open.values() if opened.session and opened.session.worker is worker]:
             assert opened.session is not None
             self._clock.after(self._delay, partial(worker.abort, opened.session))
-            self._tell_of(opened.session, events.Lost())
+            self._handle_for_attempt(opened.session, events.Lost())
 
     def check_invariants(self) -> None:
         """Raise AssertionError when an account, a window or a call is impossible."""
@@ -102,21 +106,21 @@ class SimulatedGateway:
         for opened in self._open.values():
             opened.machine.check_invariants()
 
-    def _tell_open(self, call: SimulatedCall, event: events.Event) -> None:
-        """Tell what may come after the call's end."""
+    def _handle_if_open(self, call: SimulatedCall, event: events.Event) -> None:
+        """Handle an event that may come after the call's end."""
         opened = self._open.get(call)
         if opened is not None:
-            self._tell(opened, event)
+            self._handle(opened, event)
 
-    def _tell_of(self, session: SimulatedAttempt, event: events.Event) -> None:
+    def _handle_for_attempt(self, session: SimulatedAttempt, event: events.Event) -> None:
         opened = self._open.get(session.call)
         if opened is None or opened.session is not session:
             return
         if isinstance(event, events.Completed | events.Ended | events.Lost):
             opened.session = None
-        self._tell(opened, event)
+        self._handle(opened, event)
 
-    def _tell(self, opened: OpenCall, event: events.Event) -> None:
+    def _handle(self, opened: OpenCall, event: events.Event) -> None:
         for command in opened.machine.handle(event, self._clock.now):
             self._carry_out(opened, command)
         due = opened.machine.next_deadline()
@@ -128,16 +132,16 @@ class SimulatedGateway:
         opened = self._open.get(call)
         if opened is not None:
             opened.tick_at = math.inf
-            self._tell(opened, events.Tick())
+            self._handle(opened, events.Tick())
 
     def _carry_out(self, opened: OpenCall, command: commands.Command) -> None:
         match command:
             case commands.Send():
                 self._send(opened, command)
             case commands.Decide():
-                self._tell(opened, self._decide(opened))
+                self._handle(opened, self._decide(opened))
             case commands.Encode():
-                self._tell(opened, events.Encoded())
+                self._handle(opened, events.Encoded())
             case commands.Place():
                 opened.call.attempts = command.attempt
                 self._clock.after(self._delay, partial(self._place, opened, command))
@@ -150,7 +154,7 @@ class SimulatedGateway:
             case commands.End():
                 self._end(opened, Outcome.COMPLETED if command.error is None else command.error.outcome)
             case commands.HangUp():
-                pass  # who does not read notices nothing
+                pass  # a client that does not read notices no difference
 
     def _decide(self, opened: OpenCall) -> events.Decided | events.Failed:
         call = opened.call
@@ -172,8 +176,8 @@ class SimulatedGateway:
         return events.Decided(self._spec.tokens_per_message)
 
     def _is_overloaded(self) -> bool:
-        if self._clock.now - self._looked_at >= OVERLOAD_SECONDS:
-            self._looked_at = self._clock.now
+        if self._clock.now - self._overload_checked_at >= OVERLOAD_SECONDS:
+            self._overload_checked_at = self._clock.now
             self._overloaded = self._dispatcher.overloaded(self._clock.now).get(MODEL, False)
         return self._overloaded
 
@@ -195,11 +199,11 @@ class SimulatedGateway:
         )
         assignment = self._dispatcher.dispatch(request, self._clock.now)
         if assignment is None:
-            self._tell(opened, events.Failed(Unavailable(f"no live worker serves model {MODEL!r}")))
+            self._handle(opened, events.Failed(Unavailable(f"no live worker serves model {MODEL!r}")))
             return
         identity = assignment.member.identity
         call.worker = identity.worker
-        self._tell(opened, events.Placed(identity.instance))
+        self._handle(opened, events.Placed(identity.instance))
 
     def _submit(self, opened: OpenCall, submit: commands.Submit) -> None:
         assert opened.permit is not None
@@ -217,7 +221,7 @@ class SimulatedGateway:
         if self.streaming[session.worker.name]:
             session.worker.submit(session)
         else:
-            self._tell_of(session, events.Lost())
+            self._handle_for_attempt(session, events.Lost())
 
     def _abort(self, opened: OpenCall) -> None:
         session, opened.session = opened.session, None
@@ -233,10 +237,10 @@ class SimulatedGateway:
             self._read(opened, send)
 
     def _read(self, opened: OpenCall, send: commands.Send) -> None:
-        """The client takes a message."""
+        """Deliver a message to the client."""
         if isinstance(send.message, OutputChunk) and opened.call.outcome is None:
             self._receive(opened.call, send.message)
-        self._tell(opened, events.Written())
+        self._handle(opened, events.Written())
 
     def _receive(self, call: SimulatedCall, chunk: OutputChunk) -> None:
         expected = call.answer[call.received : call.received + chunk.tokens]
@@ -258,7 +262,7 @@ class SimulatedGateway:
 
 
 def placed_request(session: SimulatedAttempt) -> RouteRequest:
-    """What a worker tells the scheduler of a request that came to it."""
+    """Return the request as a worker reports it to the scheduler."""
     call = session.call
     return RouteRequest(
         request_id=str(call.number),

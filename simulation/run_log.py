@@ -61,13 +61,13 @@ class RunLog:
 
 
 class CountingRunLog(RunLog):
-    """A run log that calls `tell` at the end of each call, to report the progress of a run."""
+    """A run log that calls `on_ended` at the end of each call, to report the progress of a run."""
 
-    def __init__(self, tell: Callable[[], None]) -> None:
+    def __init__(self, on_ended: Callable[[], None]) -> None:
         super().__init__()
-        self._tell = tell
+        self._on_ended = on_ended
 
     def ended(self, call: SimulatedCall) -> None:
         """See RunLog."""
         super().ended(call)
-        self._tell()
+        self._on_ended()

@@ -62,20 +62,20 @@ def _lengths(path: Path) -> Lengths:
 def _requests(line: TableRow, lengths: Lengths) -> Iterator[TraceRow]:
     client, start = line.text("client"), line.number("window_start_s")
     rng = random.Random(f"{client}/{start}")
-    inputs, outputs = (_in_force(lengths[client, field], start) for field in FIELDS)
+    inputs, outputs = (_percentiles_at(lengths[client, field], start) for field in FIELDS)
     time = rng.random() * _gap(line, rng)
     while time < WINDOW:
         yield TraceRow(
             arrival=start + time,
             client=f"client-{client}",
             app="default",
-            input_tokens=max(round(_drawn(inputs, rng)), 1),
-            output_tokens=max(round(_drawn(outputs, rng)), 1),
+            input_tokens=max(round(_sample_length(inputs, rng)), 1),
+            output_tokens=max(round(_sample_length(outputs, rng)), 1),
         )
         time += _gap(line, rng)
 
 
-def _in_force(windows: Sequence[tuple[float, list[float]]], start: float) -> list[float]:
+def _percentiles_at(windows: Sequence[tuple[float, list[float]]], start: float) -> list[float]:
     """Return the percentiles of the last window that began by `start`, or else of the first window."""
     return windows[max(bisect_right([begin for begin, _ in windows], start) - 1, 0)][1]
 
@@ -92,7 +92,7 @@ def _gap(line: TableRow, rng: random.Random) -> float:
             raise line.wrong("dist", f"{other!r} is neither Gamma nor Weibull")
 
 
-def _drawn(quantiles: Sequence[float], rng: random.Random) -> float:
+def _sample_length(quantiles: Sequence[float], rng: random.Random) -> float:
     """Draw a length by inverting the distribution function, which is linear between the percentiles."""
     percent = 100 * rng.random()
     for (low, a), (high, b) in pairwise(zip(PERCENTILES, quantiles, strict=True)):

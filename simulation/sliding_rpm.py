@@ -17,7 +17,7 @@ class SlidingRpm:
     """A limit on the admitted calls of each user in any 60 seconds, for a gateway that is the only one (a Throttle)."""
 
     def __init__(self, profiles: Profiles) -> None:
-        self.window = SlidingWindow(WINDOW_SECONDS, LocalQuota())  # stays empty: there is nobody to share counts with
+        self.window = SlidingWindow(WINDOW_SECONDS, LocalQuota())  # stays empty: no other gateway shares the counts
         self._limit = profiles.limits.user_per_minute
         self._admitted: dict[str, deque[float]] = {}
 

@@ -1,4 +1,4 @@
-"""What is simulated: frozen, picklable, named after the options of the real services."""
+"""Specifications of simulated systems: frozen, picklable, with the names of the real services' options."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from throttler.core.quota import LocalQuota, Quota
 from throttler.core.registry import THROTTLES
 from throttler.core.throttle import Throttle
 
-SERVED_POLICIES, SERVED_ROUTES = tuple(POLICIES), tuple(ROUTES)  # what real workers and schedulers offer
+SERVED_POLICIES, SERVED_ROUTES = tuple(POLICIES), tuple(ROUTES)  # those that real workers and schedulers offer
 LOCAL_POLICIES: Mapping[str, Callable[[QueuePolicyConfig], QueuePolicy]] = {**POLICIES, **QUEUE_BASELINES}
 GLOBAL_POLICIES: Mapping[str, Callable[[RoutePolicyConfig], RoutePolicy]] = {**ROUTES, **ROUTE_BASELINES}
 
@@ -40,7 +40,7 @@ ADMISSIONS: Mapping[str, Callable[[Profiles], Throttle]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSpec:
-    """One worker. A subclass may know other policies, count another cost, batch in another way."""
+    """The specification of one worker, whose policies, costs and batching a subclass can extend."""
 
     policies: ClassVar = LOCAL_POLICIES
 
@@ -57,10 +57,10 @@ class WorkerSpec:
     max_waiting: int = 1_000_000
     admission: AdmissionMode = AdmissionMode.RESERVE
     strict_paper: bool = False
-    decode_run: int = 1  # decoding steps between two looks at the queue
+    decode_run: int = 1  # decoding steps per scheduling decision
 
     def check(self) -> None:
-        """Raise ValueError for what no worker would start with."""
+        """Raise ValueError for sizes or a cost function with which no worker would start."""
         self.make_cost()
         check_sizes(
             max_running=self.max_running,
@@ -70,11 +70,11 @@ class WorkerSpec:
         )
 
     def make_cost(self) -> Cost:
-        """The configured cost function; raises ValueError that says what is wrong."""
+        """Make the configured cost function; raises ValueError with the reason when its name is wrong."""
         return parse_cost(self.cost)
 
     def make_policy(self) -> QueuePolicy:
-        """A queue policy without history; raises KeyError for an unknown name."""
+        """Make a queue policy without history; raises KeyError for an unknown name."""
         most = self.kv_tokens
         if self.admission is AdmissionMode.OPTIMISTIC:
             most = self.max_running * self.max_output_tokens
@@ -90,13 +90,13 @@ class WorkerSpec:
         return self.policies[self.policy](config)
 
     def make_batcher(self) -> RunBatcher:
-        """An empty queue, batch and cache."""
+        """Make a batcher with an empty queue, batch and cache."""
         cache = PrefixCache(self.kv_tokens // self.block_tokens, self.block_tokens)
         return RunBatcher(self.make_policy(), cache, self.make_cost(), self.limits, [EOS], self.decode_run)
 
     @property
     def limits(self) -> BatchLimits:
-        """What the worker takes on."""
+        """The limits of the worker's queue and batch."""
         return BatchLimits(
             max_running=self.max_running,
             token_budget=self.token_budget,
@@ -107,13 +107,13 @@ class WorkerSpec:
         )
 
 
-# What a real worker on a GPU does where its options do not say.
+# The defaults of a real worker on a GPU.
 SERVED = WorkerSpec(max_running=SIZES["cuda"].max_running, token_budget=SIZES["cuda"].token_budget)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
-    """A pool of equal workers behind one scheduler and one gateway. Times in seconds."""
+    """A pool of equal workers behind one scheduler and one gateway; times are in seconds."""
 
     routes: ClassVar = GLOBAL_POLICIES
 
@@ -125,9 +125,9 @@ class ClusterSpec:
     index_blocks: int = 1_000_000
     throttle: str = "none"
     limits: RateLimits = field(default_factory=RateLimits)
-    network_seconds: float = 0.0005  # one way, between any two
-    event_lag_seconds: float = 0.0  # added to what workers tell the scheduler
-    report_seconds: float = 0.25  # between load reports: as stale as the scheduler's view may be
+    network_seconds: float = 0.0005  # one-way delay between any two processes
+    event_lag_seconds: float = 0.0  # extra delay of the workers' events to the scheduler
+    report_seconds: float = 0.25  # between load reports, the largest age of the scheduler's data
     stall_timeout: float = 5.0
-    tokens_per_message: int = 1  # to clients; a gateway's default is 4
-    reader_seconds: float = 60.0  # a client that leaves its last messages unread for so long is given up
+    tokens_per_message: int = 1  # per message to clients; a gateway's default is 4
+    reader_seconds: float = 60.0  # a call whose last messages stay unread for this long is aborted

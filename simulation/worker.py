@@ -47,7 +47,7 @@ class NoText:
 
 @dataclass(frozen=True, slots=True)
 class WorkerEvents:
-    """The news of a worker: events for the gateway and the scheduler, and changes of its cache for the scheduler."""
+    """A worker's report: events for the gateway and the scheduler, and changes of its cache for the scheduler."""
 
     events: JobEvents[SimulatedAttempt]
     cached: tuple[Link, ...] = ()
@@ -55,7 +55,7 @@ class WorkerEvents:
 
 
 class SimulatedWorker:
-    """A worker that passes its events to `tell`. A crash ends a life; steps planned in that life are discarded."""
+    """A worker that passes its events to `report`. A crash ends a life; steps planned in that life are discarded."""
 
     def __init__(self, name: str, spec: WorkerSpec, clock: VirtualClock, run_log: RunLog) -> None:
         self.name = name
@@ -66,7 +66,7 @@ class SimulatedWorker:
         self.stalled_until = 0.0
         self.batcher = spec.make_batcher()
         self.jobs: JobTable[SimulatedAttempt] = JobTable(self.batcher)
-        self.tell: Callable[[SimulatedWorker, WorkerEvents], None] = lambda worker, news: None
+        self.report: Callable[[SimulatedWorker, WorkerEvents], None] = lambda worker, events: None
         self.entered: Callable[[SimulatedAttempt, Request], None] = lambda session, request: None
         self.checked: Callable[[SimulatedWorker], None] = lambda worker: None
         self._clock = clock
@@ -85,11 +85,11 @@ class SimulatedWorker:
         request = self._request(session)
         job = Job(session, request, session.attempt, NoText(), self._clock.now)
         if not self.alive:
-            self.tell(self, WorkerEvents(JobEvents(ended=[JobEnded(job, Outcome.UNAVAILABLE)])))
+            self.report(self, WorkerEvents(JobEvents(ended=[JobEnded(job, Outcome.UNAVAILABLE)])))
             return
         session.answer = output_run(session.call.number, 0, session.call.output_tokens)
         self.jobs.submit(job, self._clock.now)
-        self.tell(self, WorkerEvents(self.jobs.take_events()))
+        self.report(self, WorkerEvents(self.jobs.take_events()))
         if request.deadline is not None:
             self._clock.at(request.deadline, self._expire)
         if not self._busy:
@@ -100,7 +100,7 @@ class SimulatedWorker:
             self._clock.at(self.stalled_until, self._expire)
             return
         self.jobs.expire(self._clock.now)
-        self.tell(self, WorkerEvents(self.jobs.take_events()))
+        self.report(self, WorkerEvents(self.jobs.take_events()))
 
     def _request(self, session: SimulatedAttempt) -> Request:
         call = session.call
@@ -133,7 +133,7 @@ class SimulatedWorker:
             self._clock.at(self.stalled_until, partial(self.abort, session))
             return
         self.jobs.abort(session, str(session.call.number), session.attempt, self._clock.now)
-        self.tell(self, WorkerEvents(self.jobs.take_events()))
+        self.report(self, WorkerEvents(self.jobs.take_events()))
 
     def crash(self) -> None:
         """Drop the queue, the batch and the cache, and start a new life."""
@@ -178,7 +178,7 @@ class SimulatedWorker:
         for account, _ in self.batcher.take_changed_accounts():
             self._run_log.served(self.name, life, account, self._clock.now)
         self.checked(self)
-        self.tell(self, WorkerEvents(self.jobs.take_events(), *self.batcher.cache.take_events()))
+        self.report(self, WorkerEvents(self.jobs.take_events(), *self.batcher.cache.take_events()))
         self._step()
 
     def _sample(self, request: Request, tokens: int) -> Sequence[int]:

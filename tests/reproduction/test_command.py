@@ -117,4 +117,4 @@ def test_data_that_an_item_needs_is_asked_for(tmp_path: Path, capsys: pytest.Cap
 def test_processes_are_at_least_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         run(tmp_path, "small", "--processes", "0")
-    assert "--processes: '0' is not a whole number from 1 up" in capsys.readouterr().err
+    assert "--processes: '0' is not an integer of at least 1" in capsys.readouterr().err
