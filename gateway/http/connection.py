@@ -25,6 +25,7 @@ class HttpConnection(HttpToolsProtocol):
         self._seconds = seconds
         self._head = 0  # bytes
         self._limit: asyncio.TimerHandle | None = None
+        self._lost = self.loop.create_future()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See asyncio.Protocol."""
@@ -36,6 +37,7 @@ class HttpConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self._stop_waiting()
+        self._lost.set_result(None)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -48,7 +50,7 @@ class HttpConnection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """See httptools."""
         super().on_message_begin()
-        self.scope["state"]["abort"] = self.transport.abort
+        self.scope["state"].update(abort=self.transport.abort, lost=self._lost)
         self._await_head()
 
     def on_headers_complete(self) -> None:

@@ -47,7 +47,9 @@ class Exchange:
         self._calls = [new_call(_deadline(request))]
         self._drivers: list[CallDriver] = []
         self._group = asyncio.TaskGroup()
-        self._listener: asyncio.Task[None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._pinging: asyncio.Task[None] | None = None
         self._asked: Asked | None = None
         self._answer: Answer | None = None
         self._texts: list[list[str]] = []
@@ -56,14 +58,17 @@ class Exchange:
     async def run(self) -> None:
         """Until the answer is written, or the caller is gone."""
         error: FairleadError | None = None
+        self._request.lost.add_done_callback(self._gone)
         try:
             async with self._group:
                 await self._generate(0, self._receive)
         except* FairleadError as failed:
             error = _first(failed)
         finally:
-            if self._listener is not None:
-                self._listener.cancel()
+            self._request.lost.remove_done_callback(self._gone)
+            for pending in (self._timer, self._pinging):
+                if pending is not None:
+                    pending.cancel()
         await (self._complete() if error is None else self._refuse(error))
 
     async def _generate(self, index: int, receive: Receive[CallRequest]) -> None:
@@ -91,7 +96,8 @@ class Exchange:
         first, *others = [self._call_request(asked, generation) for generation in asked.generations()]
         self._asked = asked
         self._texts = [[] for _ in range(1 + len(others))]
-        self._listener = asyncio.create_task(self._listen())
+        if asked.is_streamed:
+            self._timer = self._loop.call_later(PING_SECONDS, self._ping)
         for index, other in enumerate(others, 1):
             self._begin(index, other)
         return first
@@ -157,16 +163,12 @@ class Exchange:
             headers.append(interaction.header_of(call.interaction, call.interaction_token))
         return headers
 
-    async def _listen(self) -> None:
-        """Until the caller is gone; meanwhile keep its stream alive."""
-        gone = asyncio.ensure_future(self._request.gone())
-        try:
-            while not gone.done():
-                await asyncio.wait([gone], timeout=PING_SECONDS)
-                if self._asked is not None and self._asked.is_streamed and not gone.done():
-                    await self._stream.ping()
-        finally:
-            gone.cancel()
+    def _ping(self) -> None:
+        self._timer = self._loop.call_later(PING_SECONDS, self._ping)
+        if self._pinging is None or self._pinging.done():
+            self._pinging = asyncio.create_task(self._stream.ping())
+
+    def _gone(self, _: asyncio.Future[None]) -> None:
         for driver in self._drivers:
             driver.gone()
 

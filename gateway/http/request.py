@@ -1,5 +1,8 @@
 """One HTTP request: its headers, its body within bounds, and the way back to its caller."""
 
+import asyncio
+from collections.abc import Callable
+
 from fairlead.errors import Cancelled, FairleadError
 from gateway.credentials import Credentials
 from gateway.http.asgi import Event, Headers, Receive, Scope, Send
@@ -19,7 +22,8 @@ class HttpRequest:
         self.headers = {name.decode("latin-1"): value.decode(errors="replace") for name, value in scope["headers"]}
         self.has_begun = False  # the answer's head is sent
         self.send = send
-        self.abort = scope["state"]["abort"]
+        self.abort: Callable[[], None] = scope["state"]["abort"]
+        self.lost: asyncio.Future[None] = scope["state"]["lost"]  # done when the connection is gone
         self._receive = receive
         self._client = scope["client"]
 
@@ -46,11 +50,6 @@ class HttpRequest:
         client = self._client
         data: bytes = await bodies.arrive(f"{client[0]}:{client[1]}" if client else "", self._read)
         return data
-
-    async def gone(self) -> None:
-        """Return when the caller has closed the connection, or its answer is complete."""
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
 
     async def begin(self, status: int, headers: Headers) -> None:
         """Send the head of the answer."""

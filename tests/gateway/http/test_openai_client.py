@@ -1,0 +1,107 @@
+"""OpenAI's own client: its types, streams and errors, against a running cluster."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.http.clients import python_with, run
+from tests.gateway.http.conftest import serving
+from tests.gateway.http.http_client import HttpClient
+from tests.services import Process, Stack
+
+CLIENT = "openai==3.54.0"
+HEAD = """
+import asyncio, sys
+import openai
+
+client = openai.OpenAI(base_url=sys.argv[1], api_key="any", max_retries=0)
+messages = [{"role": "user", "content": "hello"}]
+body = {"ignore_eos": True}
+"""
+CALLS = """
+from openai.types import Completion, Model
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+
+def checked(model):
+    type(model).model_validate(model.model_dump(), strict=True)
+    return model
+
+[model] = client.models.list().data
+assert checked(model) == client.models.retrieve(model.id) and isinstance(model, Model)
+create = client.chat.completions.create
+whole = checked(create(model=model.id, messages=messages, max_tokens=6, seed=1, extra_body=body))
+assert isinstance(whole, ChatCompletion) and whole._request_id in whole.id
+text = whole.choices[0].message.content
+assert len(text) == 6 and whole.usage.completion_tokens == 6 and whole.choices[0].finish_reason == "length"
+stream = client.chat.completions.create(
+    model=model.id, messages=messages, max_tokens=6, seed=1, stream=True, stream_options={"include_usage": True},
+    extra_body=body,
+)
+*chunks, last = [checked(chunk) for chunk in stream]
+assert all(isinstance(chunk, ChatCompletionChunk) for chunk in chunks)
+assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == text
+assert chunks[0].choices[0].delta.role == "assistant" and last.usage.completion_tokens == 6
+with client.chat.completions.stream(model=model.id, messages=messages, max_tokens=6, seed=1, extra_body=body) as events:
+    assert "".join(event.delta for event in events if event.type == "content.delta") == text
+completion = checked(client.completions.create(model=model.id, prompt=["a", "b"], max_tokens=3, n=2, extra_body=body))
+assert isinstance(completion, Completion) and len(completion.choices) == 4
+pieces = client.completions.create(model=model.id, prompt=[5, 6, 7], max_tokens=3, stream=True, extra_body=body)
+assert len("".join(piece.choices[0].text for piece in pieces)) == 3  # of no reason to end yet, the types know nothing
+
+async def many():
+    async with openai.AsyncOpenAI(base_url=sys.argv[1], api_key="any") as other:
+        ask = other.chat.completions.create
+        calls = [ask(model=model.id, messages=messages, max_tokens=4, extra_body=body) for _ in range(20)]
+        assert [len(each.choices[0].message.content) for each in await asyncio.gather(*calls)] == [4] * 20
+        stream = await ask(model=model.id, messages=messages, max_tokens=2000, stream=True, extra_body=body)
+        async for _ in stream:
+            break
+        await stream.close()
+
+asyncio.run(many())
+print("done")
+"""
+ERRORS = """
+def refused(kind, **fields):
+    try:
+        client.chat.completions.create(**{"model": "tiny", "messages": messages, "max_tokens": 1} | fields)
+    except kind as error:
+        assert type(error) is kind, error
+        assert error.request_id
+        return error
+    raise AssertionError(f"{fields} are accepted")
+
+assert refused(openai.NotFoundError, model="none").code == "model_not_found"
+too_long = refused(openai.BadRequestError, max_tokens=100_000)
+assert too_long.code == "context_length_exceeded" and "maximum context length" in too_long.message
+assert refused(openai.BadRequestError, temperature=-1).param == "temperature"
+assert refused(openai.BadRequestError, tools=[{"type": "function", "function": {"name": "f"}}]).param == "tools"
+stream = client.chat.completions.create(
+    model="tiny", messages=messages, stream=True, extra_body=body, extra_headers={"x-fairlead-timeout": "1"}
+)
+try:
+    for _ in stream:
+        pass
+except openai.APIError as error:
+    assert error.code == "deadline_exceeded", error
+else:
+    raise AssertionError("an error within a stream is not seen")
+print("done")
+"""
+
+
+@pytest.fixture(scope="module")
+def python() -> Path:
+    return python_with(CLIENT)
+
+
+def test_calls_streams_and_types(python: Path, shared: tuple[Process, HttpClient]) -> None:
+    gateway, http = shared
+    assert run(python, HEAD + CALLS, f"http://127.0.0.1:{http.port}/v1") == "done\n"
+    assert gateway.logged("call ended")[-1]["outcome"] == "CANCELLED", "whoever leaves a stream cancels its call"
+
+
+def test_errors_have_their_classes(python: Path, stack: Stack) -> None:
+    stack.worker("a", served_name="tiny", fake_step_seconds=0.02)
+    _, http = serving(stack)
+    assert run(python, HEAD + ERRORS, f"http://127.0.0.1:{http.port}/v1") == "done\n"
