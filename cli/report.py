@@ -1,4 +1,4 @@
-"""A report: rows of numbers, and the charts that show them."""
+"""A report with rows of numbers, and charts that show them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""`fairlead simulate`: an operator's own workload under several policies."""
+"""`fairlead simulate`: simulate an operator's own workload under several policies."""
 
 import argparse
 from itertools import product

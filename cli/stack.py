@@ -45,7 +45,7 @@ class Stack:
         self.secret = secrets.token_hex(32)
         self.scheduler = ""  # addresses, set by `start`
         self.gateway = ""
-        self.http = ""  # where the gateway answers HTTP, if it does
+        self.http = ""  # the gateway's HTTP address, if it serves HTTP
         self._names = [f"worker-{number}" for number in range(workers)]
         self._log_dir = log_dir
         self._listen = listen

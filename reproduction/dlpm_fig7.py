@@ -178,7 +178,7 @@ def _findings(points: Mapping[Key, Point]) -> list[Finding]:
 def _against(
     points: Mapping[Key, Point], other: str, value: Callable[[Point], float]
 ) -> dict[tuple[str, int], tuple[float, float]]:
-    """DoubleQ's and another's value by case and degree, wherever both were run."""
+    """Return DoubleQ's and another scheduler's value by case and degree, where both were run."""
     return {
         (case, degree): (value(points[case, degree, "DoubleQ"]), value(point))
         for (case, degree, scheduler), point in points.items()
@@ -193,7 +193,7 @@ def _highest(ratios: Mapping[tuple[str, int], float]) -> str:
 
 
 def _below(ratios: Mapping[tuple[str, int], float], least: float) -> str:
-    """How many miss it, and which by most."""
+    """Describe the number of ratios below `least`, with the worst of them."""
     missed = {key: ratio for key, ratio in ratios.items() if ratio < least}
     worst = sorted(missed, key=lambda key: missed[key])[:3]
     named = "; ".join(f"{case}, D = {degree} ({missed[case, degree]:.2f})" for case, degree in worst)
@@ -205,7 +205,7 @@ def _gain(ratio: float, paper: float) -> str:
 
 
 def _half(paper: float) -> float:
-    """A ratio with half of the gain."""
+    """Return a ratio with half of the paper's gain."""
     return 1 + (paper - 1) / 2
 
 

@@ -122,7 +122,7 @@ def _settles(case: str, rates: Sequence[float], others: Mapping[str, float]) -> 
         f"{_series(rates)}; {', '.join(f'{name} {value:,.0f}' for name, value in others.items())}",
         rates[-1] >= 1.02 * rates[0] and not above,
         "the last at least 2 % above the first, and above each of the others",
-        f"it changes by {rates[-1] / rates[0] - 1:+.1%}; above it: {', '.join(above) or 'nobody'}",
+        f"it changes by {rates[-1] / rates[0] - 1:+.1%}; above it: {', '.join(above) or 'none'}",
     )
 
 

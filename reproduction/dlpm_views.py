@@ -131,8 +131,8 @@ def _fig9_end(ends: Mapping[str, float]) -> Finding:
         "DoubleQ first, up to 2 times as fast as VTC and Preble",
         _seconds(ends),
         not sooner and max(ends[name] for name in ("VTC", *PREBLES)) >= 1.5 * ours,
-        "nobody ends before DoubleQ, and VTC or a Preble takes at least 1.5 times as long",
-        f"before DoubleQ ends: {_seconds(sooner) or 'nobody'}; times as long take {gains}",
+        "no other ends before DoubleQ, and VTC or a Preble takes at least 1.5 times as long",
+        f"before DoubleQ ends: {_seconds(sooner) or 'none'}; times as long take {gains}",
     )
 
 
@@ -199,7 +199,7 @@ def _fig12_end(ends: Mapping[str, float]) -> Finding:
         "DLPM first",
         _seconds(ends),
         first == "DLPM",
-        "nobody ends before DLPM",
+        "no other ends before DLPM",
         f"{first} ends {ends['DLPM'] - ends[first]:.1f} s, {ends['DLPM'] / ends[first] - 1:.1%}, before it",
     )
 

@@ -66,7 +66,7 @@ def _fig8(runs: Runs) -> Report:
             wasted(rpm) > 0 < wasted(vtc) and wasted(ours) == 0,
             "RPM and VTC more than 0, FS (W+I) 0",
             f"they were spent on interactions that were cut, of which there are {len(cut(rpm))}, {len(cut(vtc))} and "
-            f"{len(cut(ours))}; VTC throttles nobody, and calls do not time out here",
+            f"{len(cut(ours))}; VTC throttles no user, and calls do not time out here",
         ),
         _throttled_users(runs),
         _delayed_users(runs),
@@ -122,8 +122,8 @@ def _delayed_users(runs: Runs) -> Finding:
         ", ".join(f"{name} {share:.1%}" for name, share in shares.items()),
         max(shares.values()) > 0 and enough,
         f"VTC at least {EARLIER_VTC / 2:.1f} and RPM {EARLIER_RPM / 2:.1f} times as many, half the paper's ratios",
-        f"{' and '.join(ratios) or 'none under FS (W+I)'}; see fairserve-variations for the benign load and for who "
-        "counts as delayed",
+        f"{' and '.join(ratios) or 'none under FS (W+I)'}; see fairserve-variations for the benign load and for the "
+        "delay threshold",
     )
 
 

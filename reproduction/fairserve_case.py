@@ -53,7 +53,7 @@ def _shares_under_rpm(rates: Rates) -> str:
     shares = []
     for app in NAMES:
         others = sum(rates[name][app] for name in OTHERS) / len(OTHERS)
-        shares.append(f"{app} {rates['RPM'][app] / others:.2f}" if others else f"{app}, nobody's")
+        shares.append(f"{app} {rates['RPM'][app] / others:.2f}" if others else f"{app}, which the others do not serve")
     return (
         f"under RPM each gets of what the others give it on average: {', '.join(shares)}; fairserve-variations has the "
         "three send one after the other"

@@ -12,7 +12,7 @@ from local_worker.core.policies.vtc import Vtc
 from local_worker.core.request import Request
 from serving.cost import charge
 
-WEIGHT_OF_OLD = 4  # of five: the prediction is a fractional moving average, not the mean of the last five
+WEIGHT_OF_OLD = 4  # of 5: the prediction is a fractional moving average, not the mean of the last five
 
 
 class SloraVtc(Vtc):

@@ -74,7 +74,8 @@ def slora(
     limit: int | None = None,
     is_revised: bool = False,
 ) -> ClusterSpec:
-    """The system behind the VTC measurements; `limit` is its RPM's, without which nothing is refused."""
+    """Return the system behind the VTC measurements; `limit` is the RPM's in calls per minute, and None refuses
+    nothing."""
     worker = SloraWorker(
         profile=profile,
         policy=policy,

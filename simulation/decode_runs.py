@@ -1,6 +1,6 @@
 """Several decoding steps per scheduling decision, as in engines that schedule only once every few steps.
 
-SGLang schedules after every tenth decoding step (DLPM section 5.1), S-LoRA likewise. The cores see such a run as one
+SGLang schedules after every tenth decoding step (DLPM section 5.1), and so does S-LoRA. The cores see such a run as one
 step in which a request generates several tokens: no request can enter before the run ends, and a request that finishes
 during the run leaves when the run ends.
 """

@@ -24,7 +24,7 @@ class Coefficients:
     `token` is per computed token, `context` per token of context read, `pair` per pair of tokens in attention.
     `prefill` is added to a step with prompts, `merge` to the step after one, `first` to the first step of all.
 
-    `tiles`, where known, replaces weights, tokens and pairs: it holds the seconds of the linear layers for up to 64
+    `tiles`, if given, replaces weights, tokens and pairs: it holds the seconds of the linear layers for up to 64
     tokens, 128, 192 and so on. Matrix products are computed in whole tiles, and tiles in whole waves over the
     processors.
     """
