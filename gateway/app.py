@@ -1,11 +1,9 @@
 """The gateway's composition root: configuration, and the objects that live as long as the process."""
 
 import asyncio
-import ipaddress
 import logging
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from redis.asyncio import Redis
 
@@ -13,6 +11,7 @@ from fairlead.v1 import throttling_pb2_grpc, traces_pb2_grpc
 from gateway.admission import Admission
 from gateway.call import Call
 from gateway.call_log import CallLog
+from gateway.config import GatewayConfig
 from gateway.driver import CallDriver, Front
 from gateway.http.application import HttpApplication
 from gateway.http.server import HttpServer
@@ -23,15 +22,13 @@ from gateway.reload import follow
 from gateway.service import InferenceService, add_inference_to_server
 from gateway.tenants import CACHE_SCOPES, Tenants
 from gateway.upstream.cluster import Cluster
-from serving.config import ConfigError, addresses, check_listeners, load, option, require
+from serving.config import ConfigError, addresses, load
 from serving.document import text_of
 from serving.environment import ServiceName
 from serving.process import Serving, configure_logging, run
 from serving.redis_access import open_redis
 from serving.rpc.channel import MAX_REQUEST_BYTES
-from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
 from serving.rpc.server import Server
-from serving.rpc.tls import Certificate
 from serving.telemetry.metrics import Metrics
 from serving.telemetry.records import GATEWAY
 from serving.telemetry.traces import TailSampler, Traces, otlp_processor
@@ -49,86 +46,7 @@ from throttler.store import LocalStore, Store
 from throttler.throttler import Throttler
 
 log = logging.getLogger(__name__)
-MIN_SECRET = 16
 SHARING = "shared-limits"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayConfig:
-    """See serving.config for where values come from."""
-
-    listen: str = option("127.0.0.1:7000", "address to listen on, host:port; port 0 picks a free one")
-    scheduler: str = option("127.0.0.1:7050", "address of the global scheduler, or of several: host:port,host:port")
-    secret: str = option("", "the cluster secret, at least 16 characters; required")
-    keys: str = option("", "YAML file of API keys; default: one tenant, no keys")
-    profiles: str = option("", "YAML file of limits, tiers and app profiles; default: the limits below for every app")
-    http_listen: str = option("", "address that answers OpenAI's HTTP API, host:port; default: none")
-    redis: str = option("", "URL of the Redis through which gateways share limits; default: this one is alone")
-    redis_password: str = option("", "its password, if the URL has none")
-    redis_ca: str = option("", "file of the authorities that may have signed its certificate, for rediss:// URLs")
-    gateways: int = option(1, "how many gateways share limits, as far as this one knows before Redis has told it")
-    tls_certificate: str = option("", "PEM file of the listener's certificate chain; default: no TLS")
-    tls_key: str = option("", "PEM file of its key")
-    internal_certificate: str = option("", "PEM file: with key and authority, mutual TLS between services")
-    internal_key: str = option("", "PEM file: the internal certificate's key")
-    internal_authority: str = option("", "PEM file: the authority of all internal certificates")
-    health_listen: str = option("", "address that answers health checks in plain text, for probes; default: none")
-    insecure: bool = option(False, "allow to listen beyond this machine without API keys")
-    cache_scope: str = option("tenant", "who shares cached prefixes with whom", choices=tuple(CACHE_SCOPES))
-    throttle: str = option("oit", "who is refused, and when", choices=tuple(THROTTLES))
-    user_per_minute: int = option(60, "calls per client and minute, enforced as the throttle says")
-    app_per_minute: int = option(600, "calls per tenant, app and minute, enforced as the throttle says")
-    max_streams_per_client: int = option(256, "most open calls of one client, before only protected ones are let in")
-    max_streams: int = option(4096, "most open calls in all")
-    request_seconds: float = option(30.0, "seconds that a request may take to arrive, once it is read")
-    reader_seconds: float = option(
-        60.0, "seconds after which a caller that reads nothing, though all is there, is given up"
-    )
-    drain_seconds: float = option(20.0, "seconds that open calls may take to finish after SIGTERM")
-    admin_secret: str = option("", "the secret that operators' calls carry; default: the cluster secret")
-    metrics: str = option("", "address of the Prometheus endpoint, host:port; default: none")
-    trace_ratio: float = option(1.0, "part, 0 to 1, of the traces exported of those that are neither failed nor slow")
-    slow_seconds: float = option(30.0, "a call that takes so many seconds has its trace exported in any case")
-    log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))
-
-    def __post_init__(self) -> None:
-        require(len(self.secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")
-        addresses(self.scheduler, "scheduler")
-        check_listeners(self)
-        positive = (
-            "user_per_minute",
-            "app_per_minute",
-            "max_streams_per_client",
-            "max_streams",
-            "drain_seconds",
-            "gateways",
-        )
-        for name in (*positive, "request_seconds", "reader_seconds", "slow_seconds"):
-            require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
-        require(
-            (self.tls_certificate == "") == (self.tls_key == ""), "tls_certificate, tls_key: give both of them, or none"
-        )
-        require(0 <= self.trace_ratio <= 1, f"trace_ratio: must be between 0 and 1, got {self.trace_ratio}")
-        require(
-            self.insecure or self.keys != "" or self.is_loopback,
-            f"listen: {self.listen} is reachable from other machines and no keys are given: anyone could use the "
-            "models; give --keys, or accept it with --insecure",
-        )
-
-    @property
-    def certificate(self) -> Certificate | None:
-        """What the listener shows; raises ConfigError."""
-        return Certificate(self.tls_certificate, self.tls_key) if self.tls_certificate else None
-
-    @property
-    def mutual_tls(self) -> MutualTls | None:
-        """What this service shows the others; raises ConfigError."""
-        return load_mutual_tls(self.internal_certificate, self.internal_key, self.internal_authority)
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether only this machine can reach the listeners."""
-        return all(is_loopback(address) for address in (self.listen, self.http_listen) if address)
 
 
 class Gateway:
@@ -258,15 +176,6 @@ class Gateway:
         self._throttler.configure(profiles)
         self._admission.configure(profiles)
         self._tenants.replace(tenants)
-
-
-def is_loopback(address: str) -> bool:
-    """Whether only this machine can reach `address`, host:port."""
-    host = address.rpartition(":")[0].strip("[]")
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def connect(

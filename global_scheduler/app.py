@@ -3,86 +3,30 @@
 import asyncio
 import logging
 import os
-import socket
-import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from fairlead.v1 import scheduler_pb2_grpc
 from global_scheduler.admin import AdminService
+from global_scheduler.config import SchedulerConfig
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Fleet
 from global_scheduler.core.policies import POLICIES, RoutePolicyConfig
-from global_scheduler.leadership import LeaderLease, Leadership, SoleLeadership
 from global_scheduler.metrics import SchedulerMetrics
 from global_scheduler.service import SchedulerService
-from serving.config import ConfigError, check_listeners, cost_function, load, option, require
+from serving.config import cost_function, load
 from serving.cost import cost_name
 from serving.environment import ServiceName
 from serving.process import Serving, configure_logging, run
-from serving.redis_access import open_redis
-from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
 from serving.rpc.server import Server
 from serving.telemetry.metrics import Metrics
 from serving.telemetry.records import SCHEDULER
 
 log = logging.getLogger(__name__)
-MIN_SECRET = 16
 # Every stream here is endless: waiting longer for their ends would only delay the exit.
 STOP_SECONDS = 0.2
 # Workers report twenty times a second. ADR 12 says why silence and a missing step have bounds of their own.
 STALL_TIMEOUT = 5.0
-# A leader that died keeps the lead for so long; meanwhile gateways place requests by themselves.
-LEASE_SECONDS = 1.5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerConfig:
-    """See serving.config for where values come from."""
-
-    listen: str = option("127.0.0.1:7050", "address to listen on, host:port; port 0 picks a free one")
-    secret: str = option("", "the cluster secret, at least 16 characters; required")
-    policy: str = option("doubleq", "how workers are chosen", choices=tuple(POLICIES))
-    quantum_tokens: int = option(
-        4096, "Q^w: service, in cost units, that a client may take from a worker before it must move on"
-    )
-    cost: str = option("weighted-tokens", "what service costs; as at the workers")
-    step_timeout: float = option(30.0, "seconds without a step, with requests, after which a worker counts as absent")
-    redis: str = option("", "URL of the Redis that holds the lease of several schedulers; default: this one is alone")
-    redis_password: str = option("", "for Redis, if not in its URL")
-    redis_ca: str = option("", "file of the authorities that Redis's TLS certificate is checked against")
-    max_index_blocks: int = option(1_000_000, "most blocks in the prefix index")
-    internal_certificate: str = option("", "PEM file: with key and authority, mutual TLS between services")
-    internal_key: str = option("", "PEM file: the internal certificate's key")
-    internal_authority: str = option("", "PEM file: the authority of all internal certificates")
-    health_listen: str = option("", "address that answers health checks in plain text, for probes; default: none")
-    admin_secret: str = option("", "the secret that operators' calls carry; default: the cluster secret")
-    metrics: str = option("", "address of the Prometheus endpoint, host:port; default: none")
-    log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))
-
-    def __post_init__(self) -> None:
-        require(len(self.secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")
-        check_listeners(self)
-        cost_function(self.cost)
-        for name in ("quantum_tokens", "step_timeout", "max_index_blocks"):
-            require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
-
-    @property
-    def mutual_tls(self) -> MutualTls | None:
-        """What this service shows the others; raises ConfigError."""
-        return load_mutual_tls(self.internal_certificate, self.internal_key, self.internal_authority)
-
-    @property
-    def leadership(self) -> Leadership:
-        """As configured; raises ConfigError."""
-        if not self.redis:
-            return SoleLeadership()
-        try:
-            redis = open_redis(self.redis, self.redis_password, self.redis_ca)
-        except ValueError as error:
-            raise ConfigError(f"redis: {error}") from error
-        return LeaderLease(redis, holder=f"{socket.gethostname()}-{uuid.uuid4().hex}", seconds=LEASE_SECONDS)
 
 
 def make_service(config: SchedulerConfig, stall_timeout: float = STALL_TIMEOUT) -> SchedulerService:

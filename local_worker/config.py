@@ -1,6 +1,5 @@
 """The worker's configuration."""
 
-import os
 from dataclasses import dataclass
 
 from local_worker.core.device_sizes import check_sizes
@@ -9,6 +8,7 @@ from local_worker.core.policies import POLICIES
 from serving.config import ConfigError, addresses, check_listeners, cost_function, option, require
 from serving.model_name import BUILT_IN
 from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
+from serving.shared_options import shared
 
 MIN_SECRET = 16
 WILDCARDS = ("", "0.0.0.0", "[::]")
@@ -26,60 +26,154 @@ POSITIVE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerConfig:
-    """See serving.config for where values come from."""
+    """The options of a worker; serving.config says where values come from."""
 
-    listen: str = option("127.0.0.1:7100", "address to listen on, host:port; port 0 picks a free one")
-    advertise: str = option("", "address that gateways reach this worker at; default: the one listened on")
-    scheduler: str = option("127.0.0.1:7050", "address of the global scheduler, or of several: host:port,host:port")
-    secret: str = option("", "the cluster secret, at least 16 characters; required")
-    name: str = option("", "stable name of this worker; default: host name and port")
+    listen: str = option(
+        "127.0.0.1:7100",
+        "Gateways reach this worker at this address. Port 0 picks a free one.",
+        unit="host:port",
+        change_when="Gateways are on other machines, or several workers share this one.",
+    )
+    advertise: str = option(
+        "",
+        "Gateways are told to use this address instead of `listen`. Without it they are told `listen`.",
+        unit="host:port",
+        change_when="The worker listens on all addresses of its machine, or behind network address translation.",
+    )
+    scheduler: str = shared("scheduler")
+    secret: str = shared("secret")
+    name: str = option(
+        "",
+        "The worker has this name in metrics, logs and `fairlead status`. Without it the name is host name and port.",
+        unit="text",
+        change_when="The name should be the same after a restart, on another port.",
+    )
     engine: str = option(
-        "transformers", "what computes: a model, or a deterministic stand-in", choices=("transformers", "fake")
+        "transformers",
+        "`transformers` computes tokens with a model; `fake` makes them up, without one.",
+        choices=("transformers", "fake"),
+        change_when="You rehearse a deployment without a model (`fake`).",
     )
-    fake_step_seconds: float = option(0.0, "seconds that a step of the fake engine takes")
+    fake_step_seconds: float = option(
+        0.0,
+        "Each step of the engine `fake` takes this time.",
+        unit="seconds",
+        change_when="A rehearsal should keep workers as busy as a model would.",
+    )
     model: str = option(
-        BUILT_IN, "the built-in model's name, a local path or a hub id; the fake engine serves several: name,name"
+        BUILT_IN,
+        "The worker serves the built-in model of this name, the model in this folder, or the one with this id at the "
+        "hub. The engine `fake` takes several names, separated by commas.",
+        unit="name, path or id",
+        change_when="You serve a model of your choice; the built-in one is for trying.",
     )
-    served_name: str = option("", "the name that requests use; default: the last part of the model's path or id")
-    device: str = option("auto", "where the model runs", choices=("auto", "cpu", "cuda"))
+    served_name: str = option(
+        "",
+        "Requests name the model like this. Without it they use the last part of the model's path or id.",
+        unit="text",
+        change_when="The name should stay when the model is replaced.",
+    )
+    device: str = option(
+        "auto",
+        "The model runs on this device; `auto` takes a GPU if there is one, else the CPU.",
+        choices=("auto", "cpu", "cuda"),
+        change_when="The GPU is for others (`cpu`), or the worker must not start without one (`cuda`).",
+    )
     dtype: str = option(
-        "auto", "of weights and KV cache; auto: float32 on the CPU, bfloat16 on CUDA", choices=("auto", *DTYPES)
+        "auto",
+        "Weights and KV cache have this number format; `auto` is float32 on a CPU and bfloat16 on a GPU.",
+        choices=("auto", *DTYPES),
+        change_when="Memory is short on a CPU (`bfloat16`), or the GPU has no bfloat16 (`float16`).",
     )
-    threads: int = option(os.cpu_count() or 1, "compute threads of the engine on the CPU")
-    batch_invariant: bool = option(False, "make a request's logits independent of the rest of the batch, at some cost")
+    threads: int | None = option(
+        None,
+        "This many threads compute on a CPU. Without it there is one for each core.",
+        unit="threads",
+        change_when="Several workers or other processes share the cores.",
+    )
+    batch_invariant: bool = option(
+        False,
+        "A request's logits do not depend on the other requests in the batch. Steps take longer.",
+        change_when="Outputs have to be reproducible to the bit.",
+    )
     kv_tokens: int | None = option(
-        None, "capacity of the KV cache in tokens; default: what memory_fraction holds, on the CPU at most 4096"
+        None,
+        "The KV cache holds this many tokens; the bound of fairness grows with it. Without it the cache has the size "
+        "that `memory_fraction` allows, on a CPU at most 4,096 tokens.",
+        unit="tokens",
+        change_when="Prompts are too long for the cache, or the bound is too wide.",
     )
     memory_fraction: float = option(
-        0.3, "part, 0 to 1, of the memory left free by the weights that the KV cache may take"
+        0.3,
+        "The KV cache takes this part of the memory that the weights leave free.",
+        unit="0 to 1",
+        change_when="The worker has a GPU to itself, where 0.9 is usual.",
     )
-    block_tokens: int = option(16, "tokens per block and KV page")
+    block_tokens: int = option(
+        16,
+        "A page of the KV cache has this many tokens. Prefixes are cached and found in whole blocks of that size.",
+        unit="tokens",
+        change_when="Prefixes are hardly longer than a block (less). All workers of a model need the same.",
+    )
     max_prompt_tokens: int | None = option(
-        None, "longest prompt accepted (L_input of the bounds); default: context or KV cache, less a block for output"
+        None,
+        "Longer prompts are refused (L_input of the bound). Without it a prompt may fill model or cache, less a block.",
+        unit="tokens",
+        change_when="Long prompts are not wanted, or the bound of fairness should be smaller.",
     )
-    max_running: int | None = option(None, "most requests in a batch; default: 32 on the CPU, 128 on CUDA")
+    max_running: int | None = option(
+        None,
+        "A batch has at most this many requests. Without it these are 32 on a CPU and 128 on a GPU.",
+        unit="requests",
+        change_when="Running calls get tokens too slowly (less), or requests wait while the KV cache has room (more).",
+    )
     token_budget: int | None = option(
         None,
-        "most tokens computed per step: longer prompts are prefilled in chunks; default: 256 on the CPU, 2048 on CUDA",
+        "A step computes at most this many tokens; longer prompts take several steps. Without it these are 256 on a "
+        "CPU and 2,048 on a GPU.",
+        unit="tokens",
+        change_when="Long prompts delay the tokens of running calls (less), or the first token comes too late (more).",
     )
     admission: str = option(
         "reserve",
-        "pages on entry: for the whole output, or as tokens come, at the price of preemptions and of a wider bound",
+        "A request gets pages for its whole output when it enters the batch (`reserve`), or as tokens come "
+        "(`optimistic`), at the price of preemptions and of a wider bound of fairness.",
         choices=tuple(AdmissionMode),
+        change_when="Callers ask for far more `max_tokens` than they use (`optimistic`).",
     )
-    max_waiting: int = option(4096, "most requests in the queue")
-    policy: str = option("dlpm", "the queue policy", choices=tuple(POLICIES))
-    quantum_tokens: int = option(512, "Q^u: service that a refill grants, in cost units")
-    cost: str = option(
-        "weighted-tokens", "what service costs: weighted-tokens[:w_e,w_q], profiled, normalized[:alpha,beta,gamma]"
+    max_waiting: int = option(
+        4096,
+        "The queue holds this many requests. When it is full, the newest request of the client with most is refused.",
+        unit="requests",
+        change_when="Callers should be refused rather than wait long (less).",
     )
-    internal_certificate: str = option("", "PEM file: with key and authority, mutual TLS between services")
-    internal_key: str = option("", "PEM file: the internal certificate's key")
-    internal_authority: str = option("", "PEM file: the authority of all internal certificates")
-    health_listen: str = option("", "address that answers health checks in plain text, for probes; default: none")
-    drain_seconds: float = option(20.0, "seconds that running requests may take to finish after SIGTERM")
-    metrics: str = option("", "address of the Prometheus endpoint, host:port; default: none")
-    log_level: str = option("info", "least severity logged", choices=("debug", "info", "warning", "error"))
+    policy: str = option(
+        "dlpm",
+        "This policy orders the queue. `dlpm`, `drr` and `vtc` have a bound of fairness, `fcfs` has none; only `dlpm` "
+        "follows cached prefixes.",
+        choices=tuple(POLICIES),
+        change_when="Requests share no prefixes (`vtc`), or there is only one user (`fcfs`).",
+    )
+    quantum_tokens: int = option(
+        512,
+        "Q^u: a refill grants a client this much service. The bound of fairness grows by twice as much.",
+        unit="cost units",
+        change_when="The hit rate is low although prefixes repeat (more), or the bound is too wide (less). "
+        "`fairlead tune` recommends a number.",
+    )
+    cost: str = shared("cost")
+    internal_certificate: str = shared("internal_certificate")
+    internal_key: str = shared("internal_key")
+    internal_authority: str = shared("internal_authority")
+    health_listen: str = shared("health_listen")
+    drain_seconds: float = option(
+        20.0,
+        "Running requests have this time to finish after SIGTERM. Gateways place the rest again.",
+        unit="seconds",
+        change_when="Requests take longer. The grace period of the pod or of the service manager has to cover it.",
+    )
+    metrics: str = shared("metrics")
+    log_level: str = shared("log_level")
 
     def __post_init__(self) -> None:
         require(len(self.secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")

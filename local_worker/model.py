@@ -1,5 +1,6 @@
 """Loading of the engine, the tokenizer and the properties of the models that a worker serves."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -71,7 +72,7 @@ def _transformers(config: WorkerConfig) -> ServedModel:
     from local_worker.engine.runner import EngineOptions, TransformersEngine
 
     log_once()
-    torch.set_num_threads(config.threads)
+    torch.set_num_threads(config.threads or os.cpu_count() or 1)
     device = config.device if config.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
     dtype = config.dtype if config.dtype != "auto" else "float32" if device == "cpu" else "bfloat16"
     try:

@@ -31,9 +31,17 @@ class ConfigError(Exception):
     """The configuration is wrong; the message names source, key and what is expected."""
 
 
-def option(default: Any, help: str, *, choices: Sequence[str] = ()) -> Any:  # noqa: A002
-    """A config field with its help text."""
-    return dataclasses.field(default=default, metadata={"help": help, "choices": tuple(choices)})
+def option(
+    default: Any,
+    help: str,  # noqa: A002
+    *,
+    choices: Sequence[str] = (),
+    unit: str = "",
+    change_when: str = "",
+) -> Any:
+    """Return a config field. `help` says what it does, `change_when` in which situation the default does not do."""
+    metadata = {"help": help, "choices": tuple(choices), "unit": unit, "change_when": change_when}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def load(cls: type[C], service: ServiceName, argv: Sequence[str], environ: Mapping[str, str], *, prog: str) -> C:

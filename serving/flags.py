@@ -61,10 +61,10 @@ def _complaint(argument: str, known: Sequence[str]) -> str:
 
 
 def _help(field: Field[Any]) -> str:
-    """Text, choices and default; where the default is none or empty, the text says what that means."""
+    """Text, unit, choices and default; where the default is none or empty, the text says what that means."""
     choices = ", ".join(field.metadata.get("choices", ()))
     default = "" if field.default in (None, "") else f"default: {_shown(field.default)}"
-    notes = "; ".join(note for note in (choices, default) if note)
+    notes = "; ".join(note for note in (field.metadata.get("unit"), choices, default) if note)
     text = str(field.metadata["help"])
     return (f"{text} ({notes})" if notes else text).replace("%", "%%")
 

@@ -10,7 +10,8 @@ from fairlead.v1 import scheduler_pb2
 from gateway.accounting import Accounting
 from gateway.metrics import CallMetrics, PlacementMetrics, StateMetrics, ThrottlingMetrics
 from gateway.upstream.placements import PlacementCounts
-from global_scheduler.app import SchedulerConfig, make_service
+from global_scheduler.app import make_service
+from global_scheduler.config import SchedulerConfig
 from global_scheduler.metrics import SchedulerMetrics
 from local_worker.metrics import WorkerMetrics
 from serving.telemetry.exposition import metric_name

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from gateway.app import GatewayConfig
+from gateway.config import GatewayConfig
 from gateway.credentials import Credentials
 from gateway.tenants import Tenants
-from global_scheduler.app import SchedulerConfig
+from global_scheduler.config import SchedulerConfig
 from local_worker.config import WorkerConfig
 from serving.config import load
 from serving.environment import PREFIX, SHARED, variable

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.app import GatewayConfig
+from gateway.config import GatewayConfig
 from serving.config import ConfigError
 
 SECRET = "sixteen letters!"

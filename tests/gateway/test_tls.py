@@ -10,7 +10,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fairlead.v1 import inference_pb2, inference_pb2_grpc
-from gateway.app import GatewayConfig
+from gateway.config import GatewayConfig
 from serving.config import ConfigError
 from serving.rpc.tls import Certificate
 from tests.services import SECRET, Process, Stack, eventually

@@ -11,7 +11,8 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from fairlead.v1 import scheduler_pb2 as pb
 from fairlead.v1 import scheduler_pb2_grpc
-from global_scheduler.app import SchedulerConfig, main, make_server, make_service
+from global_scheduler.app import main, make_server, make_service
+from global_scheduler.config import SchedulerConfig
 from serving.blocks import pack_digests
 from serving.rpc.channel import open_channel, secret_metadata
 from serving.rpc.server import Server

@@ -3,8 +3,8 @@
 import dataclasses
 import re
 
-from gateway.app import GatewayConfig
-from global_scheduler.app import SchedulerConfig
+from gateway.config import GatewayConfig
+from global_scheduler.config import SchedulerConfig
 from local_worker.config import WorkerConfig
 from serving.environment import PREFIX, READ_ELSEWHERE, SHARED, ServiceName, variable
 from tests.repo.test_text import ROOT, text_files

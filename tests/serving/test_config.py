@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.app import GatewayConfig
-from global_scheduler.app import SchedulerConfig
+from gateway.config import GatewayConfig
+from global_scheduler.config import SchedulerConfig
 from local_worker.config import WorkerConfig
 from serving.config import ConfigError, load, option, require
 from serving.environment import ServiceName

@@ -1,4 +1,7 @@
-"""The throttles by the names that configuration uses."""
+"""The throttles by the names that configuration uses.
+
+`rpm` is the baseline that OIT is compared with, and what a contract about calls per minute means.
+"""
 
 from collections.abc import Callable
 

@@ -1,0 +1,202 @@
+"""The gateway's configuration."""
+
+import ipaddress
+from dataclasses import dataclass
+
+from gateway.tenants import CACHE_SCOPES
+from serving.config import addresses, check_listeners, option, require
+from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
+from serving.rpc.tls import Certificate
+from serving.shared_options import shared
+from throttler.core.registry import THROTTLES
+
+MIN_SECRET = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayConfig:
+    """The options of the gateway; serving.config says where values come from."""
+
+    listen: str = option(
+        "127.0.0.1:7000",
+        "The gRPC API listens at this address. Port 0 picks a free one.",
+        unit="host:port",
+        change_when="Callers are on other machines. Then give API keys, and a TLS certificate, too.",
+    )
+    http_listen: str = option(
+        "",
+        "OpenAI's HTTP API listens at this address. Without it there is no HTTP API.",
+        unit="host:port",
+        change_when="Callers use an OpenAI client.",
+    )
+    scheduler: str = shared("scheduler")
+    secret: str = shared("secret")
+    keys: str = option(
+        "",
+        "This YAML file lists the API keys, each with its tenant. Without it there is one tenant and no key.",
+        unit="path",
+        change_when="Anybody but you can reach the gateway.",
+    )
+    profiles: str = option(
+        "",
+        "This YAML file holds limits, tiers and app profiles. Without it `user_per_minute` and `app_per_minute` "
+        "hold for every app.",
+        unit="path",
+        change_when="Users or apps differ in what they may use or in what their interactions need.",
+    )
+    redis: str = option(
+        "",
+        "Gateways share limits through the Redis at this URL. Without it this gateway counts by itself.",
+        unit="URL",
+        change_when="More than one gateway runs.",
+    )
+    redis_password: str = shared("redis_password")
+    redis_ca: str = shared("redis_ca")
+    gateways: int = option(
+        1,
+        "This many gateways are assumed to share the limits until Redis reports how many there are. Until then each "
+        "lets through its part of every limit.",
+        unit="gateways",
+        change_when="More than one gateway runs. Give the largest number that you scale to.",
+    )
+    tls_certificate: str = option(
+        "",
+        "This PEM file holds the certificate chain that callers see. Without it the gateway speaks no TLS.",
+        unit="path",
+        change_when="Callers reach the gateway over a network.",
+    )
+    tls_key: str = option(
+        "", "This PEM file holds the key of `tls_certificate`.", unit="path", change_when="`tls_certificate` is set."
+    )
+    internal_certificate: str = shared("internal_certificate")
+    internal_key: str = shared("internal_key")
+    internal_authority: str = shared("internal_authority")
+    health_listen: str = shared("health_listen")
+    insecure: bool = option(
+        False,
+        "The gateway may listen beyond this machine without API keys.",
+        change_when="A proxy in front of the gateway lets in only callers who may use the models.",
+    )
+    cache_scope: str = option(
+        "tenant",
+        "Cached prefixes are shared by the users of a tenant (`tenant`), by the calls of one user (`user`) or by all "
+        "callers (`deployment`).",
+        choices=tuple(CACHE_SCOPES),
+        change_when="Users of one tenant must not learn from response times what others asked (`user`), or all tenants "
+        "trust each other (`deployment`).",
+    )
+    throttle: str = option(
+        "oit",
+        "`oit` refuses calls above the limits only while workers are overloaded, and lets interactions in progress "
+        "continue; `rpm` refuses every call above the limits; `none` refuses no call.",
+        choices=tuple(THROTTLES),
+        change_when="A contract limits calls per minute however idle the workers are (`rpm`), or a proxy has limited "
+        "calls before they arrive (`none`).",
+    )
+    user_per_minute: int = option(
+        60,
+        "Each client may make this many calls per minute; `throttle` says when the limit is enforced.",
+        unit="calls per minute",
+        change_when="Users need more calls while workers are overloaded, or `fairlead tune` recommends a number.",
+    )
+    app_per_minute: int = option(
+        600,
+        "Each app of a tenant may make this many calls per minute; `throttle` says when the limit is enforced.",
+        unit="calls per minute",
+        change_when="An app has more than ten busy users.",
+    )
+    max_streams_per_client: int = option(
+        256,
+        "One client may have this many calls open. Beyond it only calls of interactions in progress are let in.",
+        unit="calls",
+        change_when="One client stands for many people, for example a backend that does not name its users.",
+    )
+    max_streams: int = option(
+        4096,
+        "All clients together may have this many calls open.",
+        unit="calls",
+        change_when="The gateway runs out of memory (less), or refuses calls although it has memory (more).",
+    )
+    request_seconds: float = option(
+        30.0,
+        "The message of a call has to arrive within this time.",
+        unit="seconds",
+        change_when="Callers send long prompts over slow links.",
+    )
+    reader_seconds: float = option(
+        60.0,
+        "A call is cancelled when its caller has read nothing for this time although there was output to read.",
+        unit="seconds",
+        change_when="Callers that pause between reads lose calls (more), or callers that never read keep too many "
+        "calls open (less).",
+    )
+    drain_seconds: float = option(
+        20.0,
+        "Open calls have this time to finish after SIGTERM.",
+        unit="seconds",
+        change_when="Calls take longer. The grace period of the pod or of the service manager has to cover it.",
+    )
+    admin_secret: str = shared("admin_secret")
+    metrics: str = shared("metrics")
+    trace_ratio: float = option(
+        1.0,
+        "This part of the traces is exported, of calls that neither failed nor were slow. Traces of failed and of slow "
+        "calls are always exported.",
+        unit="0 to 1",
+        change_when="Your trace store is too small for every call.",
+    )
+    slow_seconds: float = option(
+        30.0,
+        "A call that takes this time counts as slow, and its trace is exported whatever `trace_ratio` is.",
+        unit="seconds",
+        change_when="`trace_ratio` is below 1 and ordinary calls take longer.",
+    )
+    log_level: str = shared("log_level")
+
+    def __post_init__(self) -> None:
+        require(len(self.secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")
+        addresses(self.scheduler, "scheduler")
+        check_listeners(self)
+        positive = (
+            "user_per_minute",
+            "app_per_minute",
+            "max_streams_per_client",
+            "max_streams",
+            "drain_seconds",
+            "gateways",
+        )
+        for name in (*positive, "request_seconds", "reader_seconds", "slow_seconds"):
+            require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
+        require(
+            (self.tls_certificate == "") == (self.tls_key == ""), "tls_certificate, tls_key: give both of them, or none"
+        )
+        require(0 <= self.trace_ratio <= 1, f"trace_ratio: must be between 0 and 1, got {self.trace_ratio}")
+        require(
+            self.insecure or self.keys != "" or self.is_loopback,
+            f"listen: {self.listen} is reachable from other machines and no keys are given: anyone could use the "
+            "models; give --keys, or accept it with --insecure",
+        )
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """What the listener shows; raises ConfigError."""
+        return Certificate(self.tls_certificate, self.tls_key) if self.tls_certificate else None
+
+    @property
+    def mutual_tls(self) -> MutualTls | None:
+        """What this service shows the others; raises ConfigError."""
+        return load_mutual_tls(self.internal_certificate, self.internal_key, self.internal_authority)
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach the listeners."""
+        return all(is_loopback(address) for address in (self.listen, self.http_listen) if address)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can reach `address`, host:port."""
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

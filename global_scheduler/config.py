@@ -1,0 +1,96 @@
+"""The global scheduler's configuration."""
+
+import socket
+import uuid
+from dataclasses import dataclass
+
+from global_scheduler.core.policies import POLICIES
+from global_scheduler.leadership import LeaderLease, Leadership, SoleLeadership
+from serving.config import ConfigError, check_listeners, cost_function, option, require
+from serving.redis_access import open_redis
+from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
+from serving.shared_options import shared
+
+MIN_SECRET = 16
+# A leader that died keeps the lead for so long; meanwhile gateways place requests by themselves.
+LEASE_SECONDS = 1.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerConfig:
+    """The options of the global scheduler; serving.config says where values come from."""
+
+    listen: str = option(
+        "127.0.0.1:7050",
+        "Gateways and workers reach the scheduler at this address. Port 0 picks a free one.",
+        unit="host:port",
+        change_when="Gateways or workers are on other machines.",
+    )
+    secret: str = shared("secret")
+    policy: str = option(
+        "doubleq",
+        "This policy chooses the worker of a request. `doubleq` and `per-client-round-robin` have a bound of fairness "
+        "over all workers; only `doubleq` follows cached prefixes.",
+        choices=tuple(POLICIES),
+        change_when="You compare policies on a cluster. `fairlead simulate --route` compares them on your own trace.",
+    )
+    quantum_tokens: int = option(
+        4096,
+        "Q^w: after this much service from one worker a client's next requests go to another.",
+        unit="cost units",
+        change_when="Prefixes are computed again on many workers (more), or clients queue at one worker while others "
+        "are idle (less). `fairlead tune` recommends a number.",
+    )
+    cost: str = shared("cost")
+    step_timeout: float = option(
+        30.0,
+        "A worker that has requests but makes no step for this time gets no more of them until its next step, and "
+        "gateways place those that it has again.",
+        unit="seconds",
+        change_when="A worker's longest step comes near it, because of a large `token_budget` on a CPU, or of kernels "
+        "that are compiled when they are first needed.",
+    )
+    redis: str = option(
+        "",
+        "The Redis at this URL decides which of several schedulers leads. Without it this scheduler leads.",
+        unit="URL",
+        change_when="A second scheduler stands by.",
+    )
+    redis_password: str = shared("redis_password")
+    redis_ca: str = shared("redis_ca")
+    max_index_blocks: int = option(
+        1_000_000,
+        "The prefix index holds this many blocks, of 8 to 140 bytes. Requests do not follow prefixes that it lacks.",
+        unit="blocks",
+        change_when="The workers together cache more blocks: the sum of their `kv_tokens`, divided by `block_tokens`.",
+    )
+    internal_certificate: str = shared("internal_certificate")
+    internal_key: str = shared("internal_key")
+    internal_authority: str = shared("internal_authority")
+    health_listen: str = shared("health_listen")
+    admin_secret: str = shared("admin_secret")
+    metrics: str = shared("metrics")
+    log_level: str = shared("log_level")
+
+    def __post_init__(self) -> None:
+        require(len(self.secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")
+        check_listeners(self)
+        cost_function(self.cost)
+        for name in ("quantum_tokens", "step_timeout", "max_index_blocks"):
+            require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
+
+    @property
+    def mutual_tls(self) -> MutualTls | None:
+        """What this service shows the others; raises ConfigError."""
+        return load_mutual_tls(self.internal_certificate, self.internal_key, self.internal_authority)
+
+    @property
+    def leadership(self) -> Leadership:
+        """As configured; raises ConfigError."""
+        if not self.redis:
+            return SoleLeadership()
+        try:
+            redis = open_redis(self.redis, self.redis_password, self.redis_ca)
+        except ValueError as error:
+            raise ConfigError(f"redis: {error}") from error
+        return LeaderLease(redis, holder=f"{socket.gethostname()}-{uuid.uuid4().hex}", seconds=LEASE_SECONDS)
