@@ -206,17 +206,17 @@ class WorkerConfig:
         require(len(set(names)) == len(names), f"model: each must have a name of its own, got {','.join(names)}")
         require(
             not self.served_name or len(self._models) == 1,
-            f"served_name: names one model, and model names {len(self._models)}: {self.model}",
+            f"served_name: must not be given with several models, got {len(self._models)}: {self.model}",
         )
 
     @property
     def mutual_tls(self) -> MutualTls | None:
-        """What this service shows the others; raises ConfigError."""
+        """The certificates for mutual TLS with other services, or None; raises ConfigError for unusable files."""
         return load_mutual_tls(self.internal_certificate, self.internal_key, self.internal_authority)
 
     @property
     def schedulers(self) -> list[str]:
-        """Every scheduler's address."""
+        """The address of every scheduler to which the worker attaches."""
         return addresses(self.scheduler, "scheduler")
 
     @property
@@ -225,7 +225,7 @@ class WorkerConfig:
 
     @property
     def model_names(self) -> list[str]:
-        """What requests call the models: one, or with the fake engine several."""
+        """The names of the models in requests: one, or several with the fake engine."""
         return [self.served_name] if self.served_name else [_last_part(model) for model in self._models]
 
 

@@ -26,8 +26,8 @@ class FairExecutor:
     async def run(self, client: str, cost: int, work: Callable[[], T]) -> T:
         """Run `work` when it is `client`'s turn, and return its result or raise its error.
 
-        `cost` is in any unit, equal for all calls. If the caller is cancelled while it waits, its client is not
-        charged.
+        `cost` is in any unit, which must be the same for all calls. If the caller is cancelled while it waits, its
+        client is not charged.
         """
         turn = asyncio.Event()
         self._queue.put(client, cost, turn)

@@ -110,7 +110,7 @@ def test_the_fake_engine_serves_several_models_by_name() -> None:
         config("a,b,x/a")
     with pytest.raises(ConfigError, match="model: each model must have a name, got 'a,,b'"):
         config("a,,b")
-    with pytest.raises(ConfigError, match="served_name: names one model, and model names 2: a,b"):
+    with pytest.raises(ConfigError, match="served_name: must not be given with several models, got 2: a,b"):
         config("a,b", "served")
 
 
