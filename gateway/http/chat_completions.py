@@ -1,9 +1,10 @@
 """POST /v1/chat/completions."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
@@ -12,6 +13,7 @@ from gateway.http.api import Generation
 from gateway.http.choices import ChoicesAnswer, Form
 from gateway.http.decoding import decode
 from gateway.http.parameters import Natural, Parameters, drawn
+from gateway.validation import MAX_MESSAGES
 
 ROLES = {"developer": "system"}  # another name for it
 FORM = Form(
@@ -37,7 +39,7 @@ class Message(msgspec.Struct):
     """A message of the conversation; its author's name is ignored."""
 
     role: str
-    content: str | list[Part] | None = None
+    content: str | Annotated[list[Part], Meta(max_length=MAX_MESSAGES)] | None = None
     tool_calls: Any = None
     function_call: Any = None
 
@@ -58,7 +60,7 @@ class Message(msgspec.Struct):
 class ChatCompletionRequest(Parameters, kw_only=True):
     """Say what a chat completion is to be made of; implements Asked."""
 
-    messages: list[Message]
+    messages: Annotated[list[Message], Meta(max_length=MAX_MESSAGES)]
     max_completion_tokens: Natural | None = None
 
     @property

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from fairlead.errors import FairleadError, InvalidRequest
 from fairlead.v1 import inference_pb2
@@ -93,20 +94,22 @@ class Exchange:
     async def _receive(self) -> CallRequest:
         """Read the request, and begin the calls that it asks for beside the first."""
         asked = self._api(await self._request.body(self._bodies))
-        first, *others = [self._call_request(asked, generation) for generation in asked.generations()]
+        first, *others = asked.generations()
+        request = self._call_request(asked, first)
         self._asked = asked
         self._texts = [[] for _ in range(1 + len(others))]
         if asked.is_streamed:
             self._timer = self._loop.call_later(PING_SECONDS, self._ping)
         for index, other in enumerate(others, 1):
-            self._begin(index, other)
-        return first
+            self._begin(index, partial(self._call_request, asked, other))
+        return request
 
-    def _begin(self, index: int, request: CallRequest) -> None:
+    def _begin(self, index: int, make: Callable[[], CallRequest]) -> None:
+        """Begin a further call. Its request is made when it is asked for: of a long prompt not all copies at once."""
         self._calls.append(new_call(self._calls[0].deadline))
 
         async def receive() -> CallRequest:
-            return request
+            return make()
 
         self._group.create_task(self._generate(index, receive))
 

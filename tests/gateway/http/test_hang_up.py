@@ -25,11 +25,11 @@ def test_a_caller_that_hangs_up_cancels_its_calls(stack: Stack) -> None:
 
 def test_a_caller_that_reads_nothing_is_given_up(stack: Stack) -> None:
     stack.worker("a", kv_tokens=100_000, max_running=64)
-    gateway, http = serving(stack, reader_seconds=0.5)
-    body = {"prompt": ["x"] * 60, "max_tokens": 3000, "ignore_eos": True, "stream": True}
+    gateway, http = serving(stack, reader_seconds=0.5, throttle="none")
+    body = {"prompt": ["x"] * 16, "max_tokens": 3000, "ignore_eos": True, "stream": True}
     with http.begin(TEXT, body, x_fairlead_streaming="each_token") as stalled:
         eventually(lambda: gateway.logged("call ended"), "its calls are over")
-        eventually(lambda: len(gateway.logged("call ended")) == 60, "every one of them")
+        eventually(lambda: len(gateway.logged("call ended")) == 16, "every one of them")
         assert http.chat(max_tokens=1).status == 200, "others are served"
         assert stalled.recv(12) == b"HTTP/1.1 200"
     outcomes = [line["outcome"] for line in gateway.logged("call ended")]
@@ -50,3 +50,17 @@ def test_a_drain_lets_streams_end(stack: Stack) -> None:
             parts.append(part)
     assert b"".join(parts).endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
     assert gateway.terminate() == 0
+
+
+def test_a_stream_that_waits_is_kept_alive(stack: Stack) -> None:
+    """Takes 20 s, in which nothing happens: the time after which nobody between would take a connection for dead."""
+    stack.worker("a", fake_step_seconds=0.05, max_running=1)
+    _, http = serving(stack)
+    with http.begin(CHAT, LONG), http.begin(CHAT, {"messages": HELLO, "stream": True}) as waiting:
+        received = b""
+        while not received.endswith(b": ping\n\n\r\n"):
+            part = waiting.recv(65536)
+            assert part, received
+            received += part
+    assert received.startswith(b"HTTP/1.1 200")
+    assert b"data:" not in received

@@ -136,3 +136,29 @@ def test_slow_bodies_do_not_keep_others_out(shared: tuple[Process, HttpClient]) 
         for connection in slow:
             connection.close()
     assert gateway.peak < before + 100
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"n": 128, "messages": [{"role": "user", "content": "%s"}]}' % (b"x" * (4 * MIB - 100)),
+        b'{"messages": [%s{"role": ""}]}' % (b'{"role": ""},' * 300_000),
+        b'{"messages": [{"role": "user", "content": [%s{"type": "text"}]}]}' % (b'{"type": "text"},' * 200_000),
+        b'{"messages": [], "tools": [%s[]]}' % (b"[]," * 1_300_000),
+    ],
+    ids=["copies", "messages", "parts", "lists"],
+)
+def test_bodies_that_grow_when_they_are_read(shared: tuple[Process, HttpClient], body: bytes) -> None:
+    gateway, http = shared
+    before = gateway.resident
+    gateway.begin_peak()
+    assert http.post(CHAT, body).status == 400
+    assert gateway.peak < before + 150
+    assert http.chat().status == 200
+
+
+def test_a_pipelined_request_waits_for_the_one_before(http: HttpClient) -> None:
+    body = b'{"messages": [{"role": "user", "content": "x"}], "max_tokens": 1}'
+    answer = answer_to(http, [POST + b"content-length: %d\r\n\r\n" % len(body) + body + LAST])
+    assert answer.count(b"HTTP/1.1 200") == 2
+    assert answer.index(b'"chat.completion"') < answer.index(b"\r\n\r\n{}")
