@@ -66,7 +66,7 @@ class Worker:
         self._loop_end: asyncio.Future[None] = self._event_loop.create_future()
         limits = sizes.limits(config, model.device, model.longest)
         self._batcher = make_batcher(config, model, limits)
-        loop = EngineLoop(self._batcher, model.engine, self._hand_over, self._loop_died)
+        loop = EngineLoop(self._batcher, model.engine, self._post_events, self._loop_died)
         prompts = PromptEncoder(
             model.tokenizer,
             model.vocab_size,
@@ -158,10 +158,10 @@ class Worker:
     def _loop_died(self, error: BaseException) -> None:
         self._event_loop.call_soon_threadsafe(self._loop_end.set_exception, RuntimeError(f"engine loop: {error!r}"))
 
-    def _hand_over(self, out: StepEvents) -> None:
-        self._event_loop.call_soon_threadsafe(self._delivered, out)
+    def _post_events(self, out: StepEvents) -> None:
+        self._event_loop.call_soon_threadsafe(self._dispatch_events, out)
 
-    def _delivered(self, out: StepEvents) -> None:
+    def _dispatch_events(self, out: StepEvents) -> None:
         self._service.deliver(out)
         self._measured.delivered(out.services)
         self._snapshot.deliver(out)

@@ -57,9 +57,9 @@ class SchedulerAttachment:
     def deliver(self, out: StepEvents) -> None:
         """Queue the events of one turn of the engine loop; called on the event loop, after the snapshot's `deliver`."""
         if self._attached:  # otherwise the next snapshot contains these events
-            self._take_in(out)
+            self._queue_events(out)
 
-    def _take_in(self, out: StepEvents) -> None:
+    def _queue_events(self, out: StepEvents) -> None:
         self._services.update((service.client, service) for service in out.services)
         # Removed before they are inserted: the order is that of the latest changes.
         for digest in out.evicted:

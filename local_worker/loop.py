@@ -158,7 +158,7 @@ class EngineLoop:
             self._fail(step.plan)
             return
         self._failures = 0
-        self._clock_step()
+        self._measure_step()
         self._jobs.commit(step.plan, result, time.monotonic())
 
     def _fail(self, plan: Plan) -> None:
@@ -170,7 +170,7 @@ class EngineLoop:
         self._steps.clear()
         self.stepping_since = None
 
-    def _clock_step(self) -> None:
+    def _measure_step(self) -> None:
         """Update the average with the time since the launch of the step or the end of the previous one, whichever is
         later."""
         ended = time.monotonic()

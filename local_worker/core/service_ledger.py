@@ -67,7 +67,7 @@ class ServiceLedger:
         account.waiting -= 1
         if request.prepaid:
             account.weighted += charge(request.prepaid, request.weight)
-        self._left(account)
+        self._close_if_idle(account)
 
     def admitted(self, request: Request) -> None:
         """Record that `request` has entered the running batch for the first time, and count its prompt as service."""
@@ -127,9 +127,9 @@ class ServiceLedger:
         """Record that `request` has left the running batch."""
         account = self._account(request)
         account.running -= 1
-        self._left(account)
+        self._close_if_idle(account)
 
-    def _left(self, account: ClientAccount) -> None:
+    def _close_if_idle(self, account: ClientAccount) -> None:
         if not account.waiting and not account.running:
             self._accounts.rest(account.client)
 

@@ -12,16 +12,16 @@ class ServiceRate:
 
     def __init__(self) -> None:
         # Micro-units of service, and the seconds in which they were given; both decay with time.
-        self._gained = 0.0
+        self._service = 0.0
         self._seconds = 0.0
         self._served = 0
-        self._at = 0.0
+        self._updated_at = 0.0
         self._busy = False
 
     @property
     def micro_per_second(self) -> float:
         """The rate in micro-units per second; 0.0 until the worker has worked for `LEAST_SECONDS`."""
-        return self._gained / self._seconds if self._seconds >= LEAST_SECONDS else 0.0
+        return self._service / self._seconds if self._seconds >= LEAST_SECONDS else 0.0
 
     def observe(self, served: int, busy: bool, now: float) -> None:
         """Update the average; to be called once per step.
@@ -29,13 +29,13 @@ class ServiceRate:
         `served` is the service over weight since the start, in micro-units; `busy` says whether the worker has work
         from `now` (seconds) on.
         """
-        seconds = now - self._at if self._busy else 0.0
+        seconds = now - self._updated_at if self._busy else 0.0
         kept = math.exp(-seconds / MEMORY_SECONDS)
-        self._gained = self._gained * kept + served - self._served
+        self._service = self._service * kept + served - self._served
         self._seconds = self._seconds * kept + seconds
-        self._served, self._at, self._busy = served, now, busy
+        self._served, self._updated_at, self._busy = served, now, busy
 
     def check_invariants(self) -> None:
         """Raise AssertionError when the averaged service or time is negative."""
-        assert self._gained >= 0, f"gained {self._gained}"
+        assert self._service >= 0, f"service {self._service}"
         assert self._seconds >= 0, f"worked for {self._seconds} s"
