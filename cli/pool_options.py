@@ -63,7 +63,12 @@ def add_pool_options(parser: argparse.ArgumentParser) -> None:
     add("--cost", default=SERVED.cost, help="cost function of service (default: %(default)s)")
     add("--throttle", default="none", choices=sorted(ADMISSIONS), help="throttle of the gateway (default: %(default)s)")
     add("--decode-run", type=whole, default=1, help="decoding steps per scheduling decision (default: %(default)s)")
-    add("--out", type=Path, default=Path("simulation-results"), help="folder for CSV and SVG files")
+    add(
+        "--out",
+        type=Path,
+        default=Path("simulation-results"),
+        help="folder for CSV and SVG files (default: %(default)s)",
+    )
     add(
         "--processes",
         type=whole,

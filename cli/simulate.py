@@ -33,9 +33,17 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     add_limit_options(parser, whole, {name: str(getattr(RateLimits(), name)) for name in NAMES})
     parser.add_argument("--policy", default="dlpm", help="local policies, comma-separated (default: %(default)s)")
     parser.add_argument("--route", default="doubleq", help="global policies, comma-separated (default: %(default)s)")
-    parser.add_argument("--quantum-tokens", type=whole, default=512, help="Q^u in cost units (default: %(default)s)")
     parser.add_argument(
-        "--route-quantum-tokens", type=whole, default=4096, help="Q^w in cost units (default: %(default)s)"
+        "--quantum-tokens",
+        type=whole,
+        default=512,
+        help="quantum Q^u per client at a worker, in cost units (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--route-quantum-tokens",
+        type=whole,
+        default=4096,
+        help="quantum Q^w per client and worker at the scheduler, in cost units (default: %(default)s)",
     )
     parser.add_argument("--objective", type=objective, help="print how many workers meet it, for example p99-ttft=2s")
     parser.add_argument("--price", type=above_zero, help="price of a GPU hour; print the cost of a million tokens")

@@ -25,7 +25,7 @@ def add_sampling_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default="", help="name of the model (default: the only one that is served)")
     parser.add_argument("--system", default="", metavar="TEXT", help="system message before the prompt")
     parser.add_argument("--max-tokens", type=int, help="maximum output tokens (default: 128)")
-    parser.add_argument("--temperature", type=float, help="0 is greedy (default: 0)")
+    parser.add_argument("--temperature", type=float, help="sampling temperature, 0 is greedy (default: 0)")
     parser.add_argument("--top-k", type=int, help="sample among this many most likely tokens (default: all)")
     parser.add_argument(
         "--top-p", type=float, help="sample among the most likely tokens with this total probability (default: 1)"

@@ -20,7 +20,11 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = commands.add_parser("top", help="live view of users, balances, workers, queues and caches")
     admin.add_options(parser)
     parser.add_argument(
-        "--every", type=above_zero, default=1.0, metavar="SECONDS", help="refresh period (default: %(default)s)"
+        "--every",
+        type=above_zero,
+        default=1.0,
+        metavar="SECONDS",
+        help="refresh period in seconds (default: %(default)s)",
     )
     parser.add_argument("--frames", type=whole, help="number of frames to show (default: until Ctrl-C)")
     parser.add_argument(

@@ -41,7 +41,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     for option, symbol, quanta in (("", "Q^u", CLIENT_QUANTA), ("route-", "Q^w", WORKER_QUANTA)):
         tried = ",".join(map(str, quanta))
-        parser.add_argument(f"--{option}quantum-tokens", type=wholes, help=f"{symbol} to try (default: {tried})")
+        parser.add_argument(
+            f"--{option}quantum-tokens", type=wholes, help=f"quanta {symbol} to try, in cost units (default: {tried})"
+        )
     parser.set_defaults(run=run)
 
 

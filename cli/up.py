@@ -40,7 +40,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     parser.add_argument("--listen", default="127.0.0.1:7000", help="the gateway's address (default: %(default)s)")
     parser.add_argument(
-        "--http-listen", default="127.0.0.1:8000", help="where it answers OpenAI's HTTP API (default: %(default)s)"
+        "--http-listen",
+        default="127.0.0.1:8000",
+        help="address of the gateway's OpenAI HTTP API (default: %(default)s)",
     )
     parser.add_argument("--log-dir", type=Path, help="folder for the services' logs (default: a new temporary one)")
     for service in ("scheduler", "worker", "gateway"):

@@ -121,7 +121,7 @@ def test_table_6_judges_averages_only_on_the_authors_requests(sources: Sources) 
 
 
 def test_a_row_that_is_not_judged_says_why() -> None:
-    with pytest.raises(ValueError, match="'c' is not judged and does not say why"):
+    with pytest.raises(ValueError, match="'c' is not judged and gives no reason"):
         Finding("c", "p", "o")
     assert "| c | p | o | not judged: w | - |" in table([Finding("c", "p", "o", because="w")])
 
