@@ -13,6 +13,7 @@ from fairlead.outcomes import Outcome
 from fairlead.token_ids import TOKEN_BYTES
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
 from gateway.call import Call
+from gateway.core.session_tree import SessionTree
 from gateway.credentials import Credentials
 from gateway.open_call_limiter import OpenCallLimiter
 from gateway.prepared_request import AdmittedRequest, PreparedRequest
@@ -55,6 +56,7 @@ class Admission:
         self._profiles = profiles
         self._open_calls = open_calls
         self._cache_scope = cache_scope
+        self._sessions = SessionTree()
         # By client, as long as one of its calls has the turn or waits for it.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -168,6 +170,8 @@ class Admission:
         if request.HasField("interaction"):
             check_interaction(request.interaction)
             call.interaction = request.interaction.id
+        elif received.session is not None:
+            call.interaction = self._sessions.root(identity.client, received.session, time.monotonic())
         sampling = call.sampling = check_request(received, model)
         return model, sampling
 
@@ -187,7 +191,7 @@ class Admission:
         decision = await self._throttler.decide(
             Arrival(
                 Caller(identity.tenant, identity.client, call.app),
-                interaction.id,
+                call.interaction,
                 interaction.token,
                 last=interaction.end,
                 app_is_bound=identity.is_bound,

@@ -53,6 +53,10 @@ class Asked(Protocol):
         """Whom the request is for; empty where it does not say."""
 
     @property
+    def named_session(self) -> str:
+        """Name the session that the request is of; empty where the body does not say."""
+
+    @property
     def is_streamed(self) -> bool:
         """Whether the answer is a stream of events."""
 

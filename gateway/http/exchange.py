@@ -17,6 +17,7 @@ from gateway.http.api import Answer, Api, Asked, Generation
 from gateway.http.asgi import Headers
 from gateway.http.front import HttpFront
 from gateway.http.request import HttpRequest
+from gateway.http.session import session_of
 from gateway.http.sse import EventStream
 from gateway.request import CallRequest
 from serving.rpc.message_body_limiter import MessageBodyLimiter
@@ -123,9 +124,12 @@ class Exchange:
             app=headers.get(APP, ""),
             streaming=inference_pb2.STREAMING_EACH_TOKEN if each_token else inference_pb2.STREAMING_COALESCED,
         )
+        session = None
         if interaction.HEADER in headers:
             message.interaction.CopyFrom(interaction.parse(headers[interaction.HEADER]))
-        return CallRequest(message=message, user=asked.named_user, fills_context=True)
+        else:
+            session = session_of(headers, asked.named_session)
+        return CallRequest(message=message, user=asked.named_user, session=session, fills_context=True)
 
     async def _take(self, index: int, chunk: OutputChunk) -> None:
         assert self._asked is not None

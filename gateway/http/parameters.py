@@ -6,6 +6,7 @@ import msgspec
 
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
+from gateway.http.session import session_in
 
 MAX_CALLS = 128
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
@@ -89,6 +90,8 @@ class Parameters(Unsupported, kw_only=True):
     n: Choices | None = None
     user: str | None = None
     safety_identifier: str | None = None
+    metadata: Any = None
+    prompt_cache_key: Any = None
     max_tokens: Natural | None = None
     temperature: float | None = None
     top_p: float | None = None
@@ -107,6 +110,11 @@ class Parameters(Unsupported, kw_only=True):
     def named_user(self) -> str:
         """Whom the request is for, as its body says."""
         return self.user or self.safety_identifier or ""
+
+    @property
+    def named_session(self) -> str:
+        """Name the session that the request is of, as agents say it in its body."""
+        return session_in(self.metadata, self.prompt_cache_key)
 
     @property
     def includes_usage(self) -> bool:

@@ -57,17 +57,18 @@ class HttpClient:
 
     def get(self, path: str, **headers: str) -> Answer:
         """GET."""
-        return self.request("GET", path, b"", headers)
+        return self.request("GET", path, b"", _dashed(headers))
 
     def post(self, path: str, body: object, **headers: str) -> Answer:
         """POST, of JSON or of bytes as they are; of a header's name `_` stands for `-`."""
-        return self.request("POST", path, body if isinstance(body, bytes) else json.dumps(body).encode(), headers)
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return self.request("POST", path, data, _dashed(headers))
 
     def request(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         """Any request."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
         try:
-            connection.request(method, path, body, {name.replace("_", "-"): text for name, text in headers.items()})
+            connection.request(method, path, body, dict(headers))
             response = connection.getresponse()
             return Answer(
                 response.status, {name.lower(): text for name, text in response.getheaders()}, response.read()
@@ -83,7 +84,7 @@ class HttpClient:
         """Send a POST, and read nothing of its answer yet."""
         data = json.dumps(body).encode()
         fields = {"host": "x", "content-length": str(len(data)), **headers}
-        lines = [f"POST {path} HTTP/1.1", *(f"{name.replace('_', '-')}: {text}" for name, text in fields.items())]
+        lines = [f"POST {path} HTTP/1.1", *(f"{name}: {text}" for name, text in _dashed(fields).items())]
         connection = self.connect()
         connection.sendall("".join(f"{line}\r\n" for line in [*lines, ""]).encode() + data)
         return connection
@@ -95,3 +96,7 @@ class HttpClient:
     def complete(self, **fields: object) -> Answer:
         """A completion of a short prompt, unless `fields` say otherwise."""
         return self.post(TEXT, {"prompt": "hello", "max_tokens": 4, **fields})
+
+
+def _dashed(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.replace("_", "-"): text for name, text in headers.items()}
