@@ -113,6 +113,14 @@ async def test_without_overload_nobody_waits_and_all_is_counted(share: Share) ->
         assert not await gateways[0].admits()
 
 
+async def test_without_overload_calls_count_towards_their_app_whatever_is_held_of_their_users_limits(
+    share: Share,
+) -> None:
+    async with share(2, Profiles(limits=RateLimits(user_per_minute=10, app_per_minute=15)), LONG) as gateways:
+        assert all([await gateways[0].admits(f"u{number}", overloaded=False) for number in range(15)])
+        assert not await gateways[0].admits("another")
+
+
 @pytest.mark.parametrize(("pause", "again"), [(LONG - 1, 0), (LONG, 60)])
 async def test_the_limit_is_there_again_after_a_window_and_no_earlier(pause: float, again: int) -> None:
     now = 1000.0

@@ -32,6 +32,7 @@ class Permit(NamedTuple):
 
     arrival: Arrival
     key: InteractionKey | None  # the interaction that it counts in
+    subject: ExpectationSubject | None  # what is expected to need `norm`; None where the app is not bound to the key
     protected: bool  # it continues an interaction, and its client is within the cap on such calls
     stage: int  # its number in its interaction, from 0; 0 without one
     token: bytes  # for the interaction's next call; empty without one
@@ -71,8 +72,10 @@ class Decider:
         stage, token = 0, b""
         if key is not None:
             stage, token = self._interactions.admitted(key, given, now), self._interactions.token(key)
-        norm = self._expectations.norm(_subject(arrival, stage)) if arrival.app_is_bound else 1.0
-        return Permit(arrival, key, decision.protected, stage, token, norm)
+        if not arrival.app_is_bound:
+            return Permit(arrival, key, None, decision.protected, stage, token, norm=1.0)
+        subject = ExpectationSubject(caller.tenant, caller.app, stage)
+        return Permit(arrival, key, subject, decision.protected, stage, token, self._expectations.norm(subject))
 
     def refused(self, client: str, now: float) -> None:
         """Count the arrival of a call that something else refused before it was decided about: towards its user."""
@@ -81,8 +84,8 @@ class Decider:
     def ended(self, permit: Permit, needed: Expectation | None, now: float) -> FinishedInteraction | None:
         """Return the interaction that closes with this call, if it does. `needed`: its tokens, where it completed."""
         arrival = permit.arrival
-        if needed is not None and arrival.app_is_bound:
-            self._expectations.observed(_subject(arrival, permit.stage), arrival.caller.client, needed)
+        if needed is not None and permit.subject is not None:
+            self._expectations.observed(permit.subject, arrival.caller.client, needed)
         if permit.key is None:
             return None
         return self._interactions.finished(permit.key, end=arrival.last, now=now)
@@ -109,7 +112,3 @@ class Decider:
         self._throttle.check_invariants()
         self._interactions.check_invariants()
         self._expectations.check_invariants()
-
-
-def _subject(arrival: Arrival, stage: int) -> ExpectationSubject:
-    return ExpectationSubject(arrival.caller.tenant, arrival.caller.app, stage)

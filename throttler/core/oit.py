@@ -25,11 +25,15 @@ class Oit:
         user, app = limits = self._user(caller.client), self._app(caller)
         if overloaded and (lacking := self._lacking(caller, limits, protected, now)):
             return lacking
+        within_limit = self.window.used(user.key, now) < user.limit
         user_wait = self.window.arrived(user, now)
-        app_wait = 0.0 if user_wait else self.window.arrived(app, now)
         if protected:
             protected = not self.window.arrived(self._protected(caller.client), now)
-        if protected or not overloaded:
+        goes_on = protected or not overloaded
+        # A call that goes on though this gateway holds too little of its user's limit is one of the app's all the same.
+        is_counted = within_limit if goes_on else not user_wait
+        app_wait = self.window.arrived(app, now) if is_counted else 0.0
+        if goes_on:
             return Admitted(protected)
         if user_wait:
             what = f"user {caller.client!r} is over user_per_minute={user.limit}"
