@@ -1,4 +1,4 @@
-"""What operators may ask of the scheduler."""
+"""The operators' service of the scheduler."""
 
 from typing import Any
 
@@ -7,14 +7,14 @@ from global_scheduler.service import SchedulerService
 
 
 class AdminService(scheduler_pb2_grpc.AdminServicer):
-    """fairlead.v1.Admin."""
+    """The gRPC service fairlead.v1.Admin, for holders of the admin secret."""
 
     def __init__(self, scheduler: SchedulerService, policy: str) -> None:
         self._scheduler = scheduler
         self._policy = policy
 
     async def Status(self, request: scheduler_pb2.StatusRequest, context: Any) -> scheduler_pb2.StatusResponse:
-        """The cluster as watchers see it, with each worker's service per client."""
+        """Return the cluster's state as Watch sends it, with each worker's service per client."""
         return scheduler_pb2.StatusResponse(
             cluster=self._scheduler.state(),
             services=self._scheduler.services(),
@@ -26,13 +26,13 @@ class AdminService(scheduler_pb2_grpc.AdminServicer):
     async def DrainWorker(
         self, request: scheduler_pb2.DrainWorkerRequest, context: Any
     ) -> scheduler_pb2.DrainWorkerResponse:
-        """No requests for it from now on, whether or not it has heard of that yet."""
+        """Drain a worker: it gets no requests from now on, even before it has received the command."""
         self._scheduler.drain(request.worker)
         return scheduler_pb2.DrainWorkerResponse()
 
     async def FlushWorker(
         self, request: scheduler_pb2.FlushWorkerRequest, context: Any
     ) -> scheduler_pb2.FlushWorkerResponse:
-        """Blocks that it evicts leave the index when it says so."""
+        """Flush a worker's prefix cache; the index follows when the worker reports the evictions."""
         self._scheduler.flush(request.worker)
         return scheduler_pb2.FlushWorkerResponse()

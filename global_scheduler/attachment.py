@@ -1,4 +1,4 @@
-"""What is known of one attached worker beyond the core's needs, and what it is to be told."""
+"""One attached worker: its public view, and the commands that it is sent."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,7 +9,7 @@ from serving.wire import served_models
 
 
 class WorkerAttachment:
-    """One Attach stream; `commands` is its only writer."""
+    """One Attach stream of a worker; `commands` is the stream's only writer."""
 
     def __init__(self, hello: scheduler_pb2.Hello, member: Member) -> None:
         self.member = member
@@ -23,29 +23,29 @@ class WorkerAttachment:
 
     @property
     def worker(self) -> str:
-        """Its name."""
+        """The name of the attached worker."""
         return self.member.identity.worker
 
     def loaded(self, load: scheduler_pb2.Load) -> None:
-        """The latest stands; services per client are kept elsewhere."""
+        """Replace the load by the latest report, without the services per client, which ClientServiceTable keeps."""
         load.ClearField("services")
         self.view.load.CopyFrom(load)
         self.view.load.draining |= self._leaving
 
     def drain(self) -> None:
-        """Ask the worker to leave. It counts as draining from now on, whatever it reports until it has heard."""
+        """Send the worker the drain command, and show it as draining from now on, whatever it still reports."""
         self._leaving = self.view.load.draining = True
         self._commands.put_nowait(scheduler_pb2.WorkerCommand(drain=scheduler_pb2.DrainCommand()))
 
     def flush(self) -> None:
-        """Ask the worker to empty its prefix cache."""
+        """Send the worker the command to empty its prefix cache."""
         self._commands.put_nowait(scheduler_pb2.WorkerCommand(flush=scheduler_pb2.FlushCommand()))
 
     def close(self) -> None:
-        """End the stream after what has been said; a worker that is still there attaches again."""
+        """End the stream after the commands already queued; a live worker attaches again."""
         self._commands.put_nowait(None)
 
     async def commands(self) -> AsyncIterator[scheduler_pb2.WorkerCommand]:
-        """Until `close`."""
+        """Yield the commands for the worker until `close` is called."""
         while (command := await self._commands.get()) is not None:
             yield command

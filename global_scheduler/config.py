@@ -12,7 +12,7 @@ from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
 from serving.shared_options import shared
 
 MIN_SECRET = 16
-# A leader that died keeps the lead for so long; meanwhile gateways place requests by themselves.
+# A dead leader's lease lasts this long; until it ends, gateways place requests by themselves.
 LEASE_SECONDS = 1.5
 
 
@@ -81,12 +81,12 @@ class SchedulerConfig:
 
     @property
     def mutual_tls(self) -> MutualTls | None:
-        """What this service shows the others; raises ConfigError."""
+        """Return the certificate of this service for mutual TLS, or None; raises ConfigError."""
         return load_mutual_tls(self.internal_certificate, self.internal_key, self.internal_authority)
 
     @property
     def leadership(self) -> Leadership:
-        """As configured; raises ConfigError."""
+        """Return the configured leadership: a lease in Redis, or sole leadership; raises ConfigError."""
         if not self.redis:
             return SoleLeadership()
         try:

@@ -1,7 +1,7 @@
-"""Which of several schedulers decides: by a lease in Redis, or this one because it is alone.
+"""Leadership among several schedulers by a lease in Redis, or without rivals.
 
-Terms are numbered by fencing epochs, each higher than all before it. Two schedulers that both believe in their lease do
-no harm: gateways follow the higher epoch and ignore the other (docs/adr/0006).
+Terms are numbered by fencing epochs, each higher than all before it. If two schedulers act as leader for a moment,
+gateways follow the higher epoch and ignore the other (docs/adr/0006).
 """
 
 import asyncio
@@ -16,11 +16,11 @@ log = logging.getLogger(__name__)
 STANDBY = 0  # the epoch of a scheduler that does not lead
 LEASE_KEY = "fairlead:scheduler:lease"
 EPOCH_KEY = "fairlead:scheduler:epoch"
-RENEWALS = 6  # in the time of a lease
+RENEWALS = 6  # per lease duration
 CALL_SECONDS = 0.5
 
-# KEYS lease, epoch; ARGV holder, milliseconds, the highest epoch known to the caller. An epoch is never given twice,
-# even by a Redis that came back empty: whoever asks says what it has seen.
+# KEYS lease, epoch; ARGV holder, milliseconds, the highest epoch known to the caller. The caller sends that epoch
+# so that a Redis that lost its data never assigns an epoch twice.
 ACQUIRE = """
 local holder = redis.call('GET', KEYS[1])
 local epoch = tonumber(redis.call('GET', KEYS[2]) or '0')
@@ -37,19 +37,19 @@ RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[
 
 
 class Leadership(Protocol):
-    """`epoch` is that of the present term, or STANDBY."""
+    """The leadership of this scheduler; `epoch` is the current term's, or STANDBY."""
 
     epoch: int
 
     def heard(self, epoch: int) -> None:
-        """Somebody has seen this epoch."""
+        """Record an epoch that a gateway or another scheduler has seen."""
 
     async def run(self, changed: Callable[[], None]) -> None:
-        """Keep `epoch` true until cancelled; `changed` after each change."""
+        """Keep `epoch` current until cancelled, and call `changed` after each change."""
 
 
 class SoleLeadership:
-    """A single scheduler: it always leads. A restarted one goes on in the term that gateways have seen."""
+    """Leadership of the only scheduler, which always leads. After a restart it continues the epoch of its gateways."""
 
     def __init__(self) -> None:
         self.epoch = 1
@@ -64,9 +64,9 @@ class SoleLeadership:
 
 
 class LeaderLease:
-    """Leads while it holds the lease. While Redis cannot be asked nothing changes: whoever led goes on.
+    """Leadership by a lease in Redis. While Redis is unreachable, the current leader stays the leader.
 
-    A leader that dies is followed after `seconds` and a sixth, one that ends in order at once.
+    The lease of a leader that crashes passes on after at most 7/6 of `seconds`; one that stops in order gives it up.
     """
 
     def __init__(self, redis: Redis, holder: str, seconds: float) -> None:

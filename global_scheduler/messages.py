@@ -48,7 +48,7 @@ def accepted_from(message: scheduler_pb2.AcceptedRequest, identity: WorkerIdenti
 
 
 def identity_from(hello: scheduler_pb2.Hello) -> WorkerIdentity:
-    """Who a worker is, and what it serves."""
+    """Return the identity of the worker that says hello; raises InvalidRequest."""
     models = served_models(hello)
     for model in models:
         _check_model(model, models[0])
@@ -82,7 +82,7 @@ def _check_model(model: scheduler_pb2.ModelInfo, first: scheduler_pb2.ModelInfo)
 
 
 def load_from(message: scheduler_pb2.Load) -> WorkerLoad:
-    """How loaded a worker is."""
+    """Return the load that a worker reports."""
     return WorkerLoad(
         running=message.running,
         waiting=message.waiting,
@@ -94,13 +94,13 @@ def load_from(message: scheduler_pb2.Load) -> WorkerLoad:
 
 
 def services_from(message: scheduler_pb2.Load) -> Iterator[tuple[str, ClientService]]:
-    """Clients, and what they received. Plain values: a part of a message would keep all of it in memory."""
+    """Yield each client with its service as plain values; a submessage would keep the whole message in memory."""
     for said in message.services:
         yield said.client, ClientService(said.service, said.weighted_service, said.balance, said.waiting, said.running)
 
 
 def to_client_service(client: str, service: ClientService) -> scheduler_pb2.ClientService:
-    """As operators are told."""
+    """Return the message in which operators receive a client's service."""
     return scheduler_pb2.ClientService(
         client=client,
         service=service.service,
@@ -112,12 +112,12 @@ def to_client_service(client: str, service: ClientService) -> scheduler_pb2.Clie
 
 
 def runs_from(messages: Iterable[scheduler_pb2.BlockRun], field: str) -> list[BlockRun]:
-    """Runs of blocks."""
+    """Return the runs of blocks in `messages`; raises InvalidRequest naming `field`."""
     return [BlockRun(message.parent, packed(message.digests, field)) for message in messages]
 
 
 def packed(digests: bytes, field: str) -> bytes:
-    """`digests`, checked."""
+    """Return `digests` if their length is a multiple of a digest's; raises InvalidRequest naming `field`."""
     if len(digests) % DIGEST_BYTES:
         raise InvalidRequest(f"packed digests are a multiple of {DIGEST_BYTES} bytes, got {len(digests)}", field)
     return digests

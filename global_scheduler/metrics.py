@@ -1,4 +1,4 @@
-"""What the scheduler measures: the cluster, once a second."""
+"""Metrics of the cluster, measured once a second."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ WINDOW_SECONDS = 60.0
 
 
 class SchedulerMetrics:
-    """Gauges over the scheduler's view. Clients are no labels; how equal they are is one number."""
+    """Gauges of the scheduler's view of the cluster. Clients are no labels; their equality is one Jain index."""
 
     def __init__(self, meter: Meter, scheduler: SchedulerService) -> None:
         self._scheduler = scheduler
@@ -24,7 +24,7 @@ class SchedulerMetrics:
         self._models: set[str] = set()
         gauge = meter.create_gauge
         self._epoch = gauge(
-            "fairlead.scheduler.epoch", description="The term that this scheduler leads; 0: it stands by"
+            "fairlead.scheduler.epoch", description="Epoch that this scheduler leads; 0 while it is a standby"
         )
         self._members = gauge("fairlead.members", description="Attached workers, by model and state")
         self._overloaded = gauge("fairlead.pool.overloaded", description="1 while the model's pool is overloaded")
@@ -35,7 +35,7 @@ class SchedulerMetrics:
         )
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Set the gauges once a second until cancelled."""
         while True:
             self._set(self._scheduler.state(), self._scheduler.client_services)
             await asyncio.sleep(STATE_SECONDS)

@@ -1,4 +1,4 @@
-"""The scheduler on the wire: Dispatch, Attach, Watch."""
+"""The scheduler's gRPC service: Dispatch, Attach and Watch."""
 
 import asyncio
 import contextlib
@@ -28,17 +28,17 @@ from global_scheduler.messages import (
 )
 
 log = logging.getLogger(__name__)
-# Load changes are coalesced to this period; members that come or go are told at once.
+# Load changes are coalesced to this period; members that attach or leave are reported at once.
 WATCH_SECONDS = 0.1
-# After a Dispatch stream's end: what was on its way to a worker has arrived by then, or never will.
+# Time after the end of a Dispatch stream by which its submissions have reached a worker, or never will.
 ORPHAN_SECONDS = 2.0
-# Services told to an operator at once: he waits for them, and so does whoever is to be dispatched meanwhile.
+# Clients per message to an operator; a longer message would delay dispatches while it is built.
 MOST_SERVICES = 10_000
 CLIPPED = 128  # characters of an unknown worker's name that an error repeats
 
 
 class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
-    """fairlead.v1.Scheduler; the only place that reads clocks.
+    """The gRPC service fairlead.v1.Scheduler; the only place in the scheduler that reads clocks.
 
     Workers attach to every scheduler, gateways watch every one and ask the one that leads: a standby knows all that the
     leader knows, but for what no worker has heard of yet.
@@ -48,16 +48,16 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         self._dispatcher = dispatcher
         self._leadership = leadership
         self._cost = cost
-        self._other_costs: set[str] = set()  # that workers were seen to charge, and were warned of
+        self._other_costs: set[str] = set()  # cost functions that workers use and that were already warned of
         self.client_services = ClientServiceTable()
-        self.placed_by_others = 0  # requests that workers took while this scheduler led
+        self.placed_by_others = 0  # requests that gateways placed while this scheduler was the leader
         self.instance = uuid.uuid4().hex  # of this process, as traces and metrics name it
         self._attachments: dict[str, WorkerAttachment] = {}
         self._changed = asyncio.Event()
         self._sources = itertools.count(1)
 
     async def run(self) -> None:
-        """Keep the lead if it is ours, and give up workers that are stale, until cancelled."""
+        """Renew the leadership if this scheduler has it, and remove stale workers, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._leadership.run(self._notify))
             tasks.create_task(self._expire())
@@ -74,12 +74,12 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
     async def Dispatch(
         self, request_iterator: AsyncIterator[scheduler_pb2.DispatchBatch], context: Any
     ) -> AsyncIterator[scheduler_pb2.DispatchReplies]:
-        """All replies for a message in one message."""
+        """Answer all requests of a message in one message."""
         source = next(self._sources)
         try:
             async for batch in request_iterator:
                 replies = [self._reply(message, source) for message in batch.requests]
-                # After the requests, of which some may have been given up before they were sent.
+                # After the requests, because a gateway may withdraw a request of the same message.
                 for withdrawal in batch.withdrawals:
                     self._dispatcher.withdrawn(withdrawal.request_id, withdrawal.attempt)
                 if replies:
@@ -90,7 +90,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
     async def Attach(
         self, request_iterator: AsyncIterator[scheduler_pb2.WorkerReport], context: Any
     ) -> AsyncIterator[scheduler_pb2.WorkerCommand]:
-        """A member for as long as the stream lasts."""
+        """Keep the worker a member for as long as the stream lasts."""
         attachment: WorkerAttachment | None = None
         reader: asyncio.Task[None] | None = None
         try:
@@ -119,7 +119,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
     async def Watch(
         self, request: scheduler_pb2.WatchRequest, context: Any
     ) -> AsyncIterator[scheduler_pb2.ClusterState]:
-        """At once, and on every change."""
+        """Send the cluster's state at once, and again after every change."""
         self._leadership.heard(request.epoch)
         last: scheduler_pb2.ClusterState | None = None
         while True:
@@ -128,13 +128,13 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
             if state != last:
                 yield state
                 last = state
-            # The period also notices what only time changes: stale members, stale loads.
+            # A new state after each period also shows what only time changes: stale members and stale loads.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(WATCH_SECONDS):
                     await changed.wait()
 
     def state(self) -> scheduler_pb2.ClusterState:
-        """Live members by name, and their pools."""
+        """Return the live members by name, and their pools."""
         now = time.monotonic()
         live = [m.identity.worker for m in self._dispatcher.live(now)]
         pools = self._dispatcher.overloaded(now)
@@ -145,7 +145,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         )
 
     def services(self) -> list[scheduler_pb2.WorkerService]:
-        """Each attached worker's service per client, by name: of clients that have requests, or had some lately."""
+        """Return each attached worker's service per client, for clients that have requests or had some lately."""
         workers = {name: scheduler_pb2.WorkerService(worker=name) for name in sorted(self._attachments)}
         for client, standing in sorted(self.client_services.latest(MOST_SERVICES).items()):
             for worker, service in standing.services.items():
@@ -153,14 +153,14 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         return list(workers.values())
 
     def drain(self, worker: str) -> None:
-        """Ask `worker` to leave, and count it as leaving; raises InvalidRequest when it is not attached."""
+        """Drain `worker`; raises InvalidRequest when it is not attached."""
         attachment = self._attached(worker)
         attachment.drain()
         self._loaded(attachment)
         self._notify()
 
     def flush(self, worker: str) -> None:
-        """Ask `worker` to empty its prefix cache; raises InvalidRequest when it is not attached."""
+        """Flush the prefix cache of `worker`; raises InvalidRequest when it is not attached."""
         self._attached(worker).flush()
 
     def _attached(self, worker: str) -> WorkerAttachment:
@@ -171,7 +171,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         return attachment
 
     def _reply(self, message: scheduler_pb2.DispatchRequest, source: int) -> scheduler_pb2.DispatchReply:
-        """The worker, or why there is none. A malformed request concerns no other one."""
+        """Return the chosen worker, or the reason why there is none; a malformed request affects no other request."""
         reply = scheduler_pb2.DispatchReply(request_id=message.request_id, attempt=message.attempt)
         if self._leadership.epoch == STANDBY:
             reply.unplaced = scheduler_pb2.UNPLACED_STANDBY
@@ -208,7 +208,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         return attachment
 
     def _check_cost(self, hello: scheduler_pb2.Hello) -> None:
-        """Whoever reads service and quanta of both should know that their units differ; said once."""
+        """Log once that a worker charges by another cost function, since its cost units then differ from ours."""
         cost = hello.model.cost
         if cost and cost != self._cost and cost not in self._other_costs:
             self._other_costs.add(cost)
@@ -245,7 +245,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         for message in messages:
             try:
                 request = accepted_from(message, member.identity)
-            except InvalidRequest as error:  # no reason to lose the worker, and all its other requests
+            except InvalidRequest as error:  # must not end the stream, which carries all other requests of the worker
                 log.error("request is malformed", extra={"request_id": message.request_id, "error": error.message})
             else:
                 self._dispatcher.accepted(member, request, time.monotonic())

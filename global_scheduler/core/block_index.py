@@ -1,7 +1,7 @@
-"""Which workers are believed to hold which prefixes: routing hints, never trusted for correctness.
+"""The prefixes that each worker probably caches: routing hints, on which correctness never depends.
 
-A worker *holds* a block from its word (`cached`) until its word (`evicted`). Before, from dispatch on, the block is
-*expected*: counted per request, so that one request's withdrawal never drops what another still announces.
+A worker *holds* a block from its report `cached` until its report `evicted`. Before that, from dispatch on, the block
+is *expected*. Expectations are counted per request, so cancelling one request never drops those of another.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,15 +9,15 @@ from collections.abc import Iterator, Sequence
 from global_scheduler.core.block_tree import BlockTree, Node
 from serving.blocks import DIGEST_BYTES, BlockRun, pack_digests, unpack_digests
 
-# Nodes that announce blocks of outstanding requests are spared when the index is full; so many are passed over at most.
+# Nodes with blocks of outstanding requests are spared when the index is full; at most this many are passed over.
 MAX_SPARED = 64
 
 
 class BlockIndex:
-    """At most `max_blocks` blocks.
+    """An index of at most `max_blocks` blocks.
 
-    When full, the run that was used longest ago loses blocks from its end; those announced by outstanding requests are
-    spared. When only such are found, the newcomer is not indexed: it still runs, just without a hint for others.
+    When the index is full, the least recently used run loses blocks from its end; blocks of outstanding requests are
+    spared. If all candidates are spared, the new request is not indexed: it still runs, but gives no hint to others.
     """
 
     def __init__(self, max_blocks: int) -> None:
@@ -32,7 +32,7 @@ class BlockIndex:
         return self._tree.match(chain, eligible)
 
     def expect(self, slot: int, chain: bytes) -> bool:
-        """A request with this chain goes to `slot` (line 18); False, changing nothing, when there is no room."""
+        """Expect the blocks of `chain` at `slot` (line 18); return False and change nothing if there is no room."""
         path = self._tree.reach(None, chain)
         for node in path:
             node.expect(slot)
@@ -44,7 +44,7 @@ class BlockIndex:
         return False
 
     def withdraw(self, slot: int, chain: bytes) -> None:
-        """An expected request does not come, or not to its end: its blocks are no longer announced by it."""
+        """Undo one `expect`: the request will not compute its whole prompt at `slot`."""
         path = list(self._tree.along(chain))
         for node in path:
             node.withdraw(slot)
@@ -53,7 +53,7 @@ class BlockIndex:
         self._tree.join_upwards(next((node for node in reversed(path) if node in self._tree), None))
 
     def confirm(self, slot: int, chain: bytes) -> None:
-        """An expected request has run at `slot`: its whole chain is held there."""
+        """Record that an expected request has computed its prompt: `slot` holds its whole chain."""
         path = list(self._tree.along(chain))
         for node in path:
             node.withdraw(slot)
@@ -61,14 +61,14 @@ class BlockIndex:
         self._tree.join_upwards(path[-1] if path else None)
 
     def cached(self, slot: int, runs: Sequence[BlockRun]) -> None:
-        """`slot` says that it holds `runs`, each after its parent: news, or a snapshot after `forget`.
+        """Record the `runs` that `slot` reports as cached, parents first: changes, or a snapshot after `forget`.
 
-        A run whose parent lies within a node is left out: two requests generated the same blocks and parted later, or
-        what comes before was dropped. The next prompt that contains it brings it back.
+        A run whose parent lies inside a node is left out: two requests generated the same blocks and diverged later, or
+        the parent was dropped. The next prompt that contains the run adds it again.
         """
         ends: list[Node] = []
         pieces = list(_cut(runs))
-        # A node that others will follow, too, must keep its end.
+        # A node that several runs follow must keep its end.
         forks = len({run.parent for run in pieces}) < len(pieces)
         for run in pieces:
             parent = self._tree.ending_with(run.parent.to_bytes(DIGEST_BYTES, "little")) if run.parent else None
@@ -89,7 +89,7 @@ class BlockIndex:
                 self.evicted(slot, pack_digests(unpack_digests(run.digests)[::-1]))
 
     def evicted(self, slot: int, digests: bytes) -> None:
-        """`slot` no longer holds `digests`, ends of chains first (line 27); unknown ones are ignored."""
+        """Record that `slot` evicted `digests`, ends of chains first (line 27); unknown digests are ignored."""
         bit, position = 1 << slot, 0
         while position < len(digests):
             node = self._tree.ending_with(digests[position : position + DIGEST_BYTES])
@@ -107,7 +107,7 @@ class BlockIndex:
             self._settle(node)
 
     def forget(self, slot: int) -> None:
-        """The worker is gone; its slot may be given to another. O(nodes): workers come and go rarely."""
+        """Remove a worker, whose slot may then be reused. O(nodes); workers leave rarely."""
         for node in self._tree.nodes:
             if node.mask >> slot & 1:
                 node.forget(slot)
@@ -115,20 +115,20 @@ class BlockIndex:
                     self._tree.remove(node)
 
     def _append(self, leaf: Node, slot: int, digests: bytes) -> bool:
-        """What adding a node after `leaf` and joining the two would come to: a request's answer grows by a block."""
+        """Extend `leaf` in place, as adding a node and joining both would: the usual case of a growing answer."""
         if leaf.children or leaf.expected is not None or leaf.held != 1 << slot:
             return False
         return self._tree.append(leaf, digests)
 
     def _settle(self, node: Node) -> None:
-        """`node` lost a worker."""
+        """Join or remove `node`, which has just lost a worker."""
         if node.mask or node.children:
             self._tree.join(node)
         else:
             self._tree.remove(node)
 
     def _shrink(self) -> bool:
-        """Make the index fit; False when outstanding requests need what would have to go."""
+        """Drop blocks until the index fits; return False if outstanding requests need all that could be dropped."""
         spared = 0
         while self._tree.blocks > self._max_blocks:
             oldest = self._tree.oldest
@@ -149,7 +149,7 @@ class BlockIndex:
 
 
 def _cut(runs: Sequence[BlockRun]) -> Iterator[BlockRun]:
-    """The same blocks in runs that end wherever another one begins."""
+    """Yield the same blocks in runs that end wherever another run begins."""
     parents = {run.parent for run in runs}
     for run in runs:
         if len(run.digests) == DIGEST_BYTES:
@@ -163,7 +163,7 @@ def _cut(runs: Sequence[BlockRun]) -> Iterator[BlockRun]:
 
 
 def _common_backwards(digests: bytes, evicted: bytes, position: int) -> int:
-    """How many bytes at the end of `digests` are listed in `evicted` from `position` on, last digest first."""
+    """Return how many bytes at the end of `digests` stand in `evicted` from `position` on, last digest first."""
     size, end = 0, len(digests)
     while size < end and (
         digests[end - size - DIGEST_BYTES : end - size] == evicted[position + size : position + size + DIGEST_BYTES]

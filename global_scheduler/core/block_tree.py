@@ -1,8 +1,8 @@
-"""A radix tree over packed block digests: runs of blocks that the same workers hold (DLPM Alg. 2, `R`).
+"""A radix tree over packed block digests: its nodes are runs of blocks that the same workers hold (DLPM Alg. 2, `R`).
 
-Sets of workers are bitmasks, so that one walk answers for all workers. There is one flat dictionary from a node's
-first digest to the node instead of one per parent: a digest stands for its whole prefix. Runs are compared as slices of
-bytes.
+Sets of workers are bitmasks, so one walk gives the match of every worker. One flat dictionary maps the first digest of
+a node to the node; a dictionary per parent is not needed, because a digest identifies its whole prefix. Runs are
+compared as slices of bytes.
 """
 
 from collections import OrderedDict
@@ -12,7 +12,11 @@ from serving.blocks import DIGEST_BYTES
 
 
 class Node:
-    """A run of blocks. `mask` = the workers that hold or expect it; `expected`: requests per worker slot."""
+    """A run of consecutive blocks that the same workers hold or expect.
+
+    `held` is the bitmask of workers that cache the run, `expected` the number of requests by worker slot that will
+    compute it, and `mask` the union of both.
+    """
 
     __slots__ = ("children", "digests", "expected", "held", "mask", "parent")
 
@@ -25,17 +29,17 @@ class Node:
         self.mask = 0
 
     def hold(self, slot: int) -> None:
-        """The worker at `slot` holds the run."""
+        """Record that the worker at `slot` caches the run."""
         self.held |= 1 << slot
         self.mask |= 1 << slot
 
     def release(self, slot: int) -> None:
-        """The worker at `slot` does not hold the run any more; requests may still announce it there."""
+        """Record that the worker at `slot` no longer caches the run; requests may still compute it there."""
         self.held &= ~(1 << slot)
         self._remask()
 
     def forget(self, slot: int) -> None:
-        """The worker at `slot` is gone, and with it what was announced there."""
+        """Remove the worker at `slot` with the requests expected there."""
         if self.expected is not None:
             self.expected.pop(slot, None)
             self.expected = self.expected or None
@@ -47,32 +51,32 @@ class Node:
             self.mask |= 1 << slot
 
     def expect(self, slot: int) -> None:
-        """One more request announces the run at `slot`."""
+        """Count one more request that will compute the run at `slot`."""
         if self.expected is None:
             self.expected = {}
         self.expected[slot] = self.expected.get(slot, 0) + 1
         self.mask |= 1 << slot
 
     def withdraw(self, slot: int) -> None:
-        """One request less."""
+        """Count one request less that will compute the run at `slot`."""
         if self.expected is None or slot not in self.expected:
             return
         self.expected[slot] -= 1
         if not self.expected[slot]:
             del self.expected[slot]
             self.expected = self.expected or None
-            # Not all workers that expect the run are looked at: what everybody shares, all of them do.
+            # Clearing one bit avoids a walk over `expected`: all workers may expect a run that all clients share.
             if not self.held >> slot & 1:
                 self.mask &= ~(1 << slot)
 
 
 class BlockTree:
-    """Nodes in the order of their last use. A node without workers and without children is not kept."""
+    """The nodes of the tree in least-recently-used order. A node without workers and without children is removed."""
 
     def __init__(self) -> None:
         self.blocks = 0  # of all nodes
-        # By first digest; least recently used first. A path is touched from its end to its root, and so a node is
-        # always older than its parent, and the oldest is a leaf.
+        # By first digest, least recently used first. A path is touched from its end to its root, so a node is always
+        # older than its parent, and the oldest node is a leaf.
         self._firsts: OrderedDict[bytes, Node] = OrderedDict()
         self._lasts: dict[bytes, Node] = {}
 
@@ -83,18 +87,18 @@ class BlockTree:
 
     @property
     def oldest(self) -> Node:
-        """The leaf that was used longest ago; the tree must not be empty."""
+        """The least recently used leaf; the tree must not be empty."""
         return next(iter(self._firsts.values()))
 
     def ending_with(self, digest: bytes) -> Node | None:
-        """The node whose last block has `digest`."""
+        """Return the node whose last block has `digest`, or None."""
         return self._lasts.get(digest)
 
     def __contains__(self, node: Node) -> bool:
         return self._firsts.get(node.digests[:DIGEST_BYTES]) is node
 
     def match(self, chain: bytes, eligible: int) -> tuple[int, int]:
-        """The eligible workers with the longest match, and its blocks; all of them with 0 when nobody has any."""
+        """Return the eligible workers with the longest match and its length in blocks; all eligible ones if it is 0."""
         position, end = 0, len(chain)
         while position < end:
             node = self._firsts.get(chain[position : position + DIGEST_BYTES])
@@ -108,7 +112,7 @@ class BlockTree:
         return eligible, position // DIGEST_BYTES
 
     def reach(self, parent: Node | None, chain: bytes) -> list[Node]:
-        """The nodes of `chain` below `parent`, made and split so that one of them ends where it ends."""
+        """Return the nodes of `chain` below `parent`, created and split so that one node ends where the chain ends."""
         path: list[Node] = []
         position = 0
         while position < len(chain):
@@ -116,7 +120,7 @@ class BlockTree:
             if node is None:
                 node = self._add(Node(chain[position:], parent))
             elif node.parent is not parent:
-                break  # the same digest after another prefix: no chain of ours
+                break  # the same digest after another prefix is a collision
             elif not chain.startswith(node.digests, position):
                 node = self.split(node, _common(node.digests, chain, position))
             path.append(node)
@@ -125,7 +129,7 @@ class BlockTree:
         return path
 
     def along(self, chain: bytes) -> Iterator[Node]:
-        """The nodes that `chain` covers entirely."""
+        """Yield the nodes that `chain` covers entirely."""
         parent: Node | None = None
         position = 0
         while position < len(chain):
@@ -145,7 +149,7 @@ class BlockTree:
         return node
 
     def append(self, leaf: Node, digests: bytes) -> bool:
-        """Lengthen `leaf` by `digests`; False, changing nothing, when another node begins with them."""
+        """Append `digests` to `leaf`; return False and change nothing if another node begins with them."""
         if digests[:DIGEST_BYTES] in self._firsts:
             return False
         del self._lasts[leaf.digests[-DIGEST_BYTES:]]
@@ -156,7 +160,7 @@ class BlockTree:
         return True
 
     def split(self, lower: Node, size: int) -> Node:
-        """Cut after `size` bytes; returns the new upper part. The node itself stays the parent of its children."""
+        """Split `lower` after `size` bytes and return the new upper node; `lower` stays the parent of its children."""
         upper = Node(lower.digests[:size], lower.parent)
         upper.children, upper.held, upper.mask = 1, lower.held, lower.mask
         upper.expected = dict(lower.expected) if lower.expected else None
@@ -168,13 +172,13 @@ class BlockTree:
         return upper
 
     def join_upwards(self, node: Node | None) -> None:
-        """Join `node`, and each node before it, with its parent wherever nothing tells them apart any more."""
+        """Join `node`, and each of its ancestors, with its parent wherever both have the same workers."""
         while node is not None:
             if not self.join(node):
                 node = node.parent
 
     def join(self, node: Node) -> bool:
-        """Make one node of `node` and its parent if nothing tells them apart any more."""
+        """Join `node` with its parent if both have the same workers and no branch; return whether they were joined."""
         upper = node.parent
         if upper is None or upper.children > 1 or upper.held != node.held or upper.expected != node.expected:
             return False
@@ -185,7 +189,7 @@ class BlockTree:
         return True
 
     def trim(self, node: Node, size: int) -> None:
-        """Drop `size` bytes from a leaf's end."""
+        """Remove `size` bytes of digests from the end of a leaf."""
         if size == len(node.digests):
             self.remove(node)
             return
@@ -195,7 +199,7 @@ class BlockTree:
         self.blocks -= size // DIGEST_BYTES
 
     def remove(self, node: Node) -> None:
-        """Drop a leaf, and those before it that nobody has and that lead nowhere now."""
+        """Remove a leaf, and its ancestors that then have neither workers nor children."""
         leaf: Node | None = node
         while leaf is not None:
             del self._firsts[leaf.digests[:DIGEST_BYTES]]
@@ -208,13 +212,13 @@ class BlockTree:
             leaf = None if parent.mask or parent.children else parent
 
     def touch(self, node: Node | None) -> None:
-        """`node` and all before it are used now."""
+        """Mark `node` and all its ancestors as just used."""
         while node is not None:
             self._firsts.move_to_end(node.digests[:DIGEST_BYTES])
             node = node.parent
 
     def check_invariants(self) -> None:
-        """Raises AssertionError."""
+        """Raise AssertionError with detail when the state is impossible."""
         order = {node: place for place, node in enumerate(self._firsts.values())}
         children: dict[Node, int] = dict.fromkeys(order, 0)
         for node in order:
@@ -226,7 +230,7 @@ class BlockTree:
             assert node.digests[:DIGEST_BYTES] == first, f"{name} is kept for another node"
             assert self._lasts[node.digests[-DIGEST_BYTES:]] is node, f"{name}: its end leads elsewhere"
             assert node.children == children[node], f"{name}: {node.children} children counted, {children[node]} there"
-            assert node.mask or node.children, f"{name} is held by nobody and leads nowhere"
+            assert node.mask or node.children, f"{name} has neither workers nor children"
             announced = sum(1 << slot for slot in node.expected or ())
             assert node.mask == node.held | announced, f"{name}: mask {node.mask:b}"
         assert len(self._lasts) == len(self._firsts), f"{len(self._lasts)} ends of {len(self._firsts)} nodes"
@@ -235,7 +239,7 @@ class BlockTree:
 
 
 def _common(digests: bytes, chain: bytes, position: int) -> int:
-    """How many bytes, whole digests, `digests` and `chain` from `position` have in common."""
+    """Return how many bytes, in whole digests, `digests` and `chain` from `position` on have in common."""
     low, high = 0, min(len(digests), len(chain) - position) // DIGEST_BYTES
     while low < high:
         middle = (low + high + 1) // 2

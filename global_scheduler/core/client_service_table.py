@@ -1,4 +1,4 @@
-"""What each client received at each worker, as far as it is remembered."""
+"""The service that each client received at each worker."""
 
 from collections.abc import KeysView
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from serving.bounded_client_map import MOST_IDLE, BoundedClientMap
 
 
 class ClientService(NamedTuple):
-    """What a worker says of one client: service and balance in cost units, requests."""
+    """One client's account at one worker: service and balance in cost units, waiting and running requests."""
 
     service: float
     weighted: float
@@ -23,7 +23,10 @@ NOTHING = ClientService(0.0, 0.0, 0.0, 0, 0)
 
 @dataclass(slots=True)
 class ClientTotals:
-    """One client over all workers. `waiting` and `busy`: at how many it has requests in the queue, requests at all."""
+    """One client's service and requests over all workers.
+
+    `waiting` counts the workers where it has queued requests, `busy` those where it has any requests.
+    """
 
     services: dict[str, ClientService] = field(default_factory=dict)  # by worker
     waiting: int = 0
@@ -31,7 +34,7 @@ class ClientTotals:
 
 
 class ClientServiceTable:
-    """O(1) per service reported, however many clients and workers there are."""
+    """Service of each client by worker. A report costs O(1), independent of the number of clients and workers."""
 
     def __init__(self, most_idle: int = MOST_IDLE) -> None:
         self._clients: BoundedClientMap[str, ClientTotals] = BoundedClientMap(most_idle)
@@ -43,15 +46,15 @@ class ClientServiceTable:
 
     @property
     def waiting(self) -> KeysView[str]:
-        """Clients with requests in some worker's queue."""
+        """Clients that have requests in at least one worker's queue."""
         return self._waiting.keys()
 
     def weighted(self, client: str) -> float:
-        """Its service over weight at all workers, in cost units."""
+        """Return the client's service divided by its weight, summed over all workers, in cost units."""
         return sum(service.weighted for service in self._clients[client].services.values())
 
     def reported(self, worker: str, client: str, service: ClientService) -> None:
-        """The latest word of `worker` about `client`."""
+        """Record the latest report of `worker` about `client`."""
         standing = self._clients.get(client)
         if standing is None:
             standing = self._clients[client] = ClientTotals()
@@ -60,9 +63,9 @@ class ClientServiceTable:
         self._changed(client, standing, earlier, service)
 
     def lost(self, worker: str) -> None:
-        """The worker is gone, and what it had given with it. O(clients): workers leave rarely."""
+        """Remove a worker and the service recorded for it. O(clients); workers leave rarely."""
         for client in list(self._clients):
-            standing = self._clients.get(client)  # None: forgotten, as others became idle before
+            standing = self._clients.get(client)  # None: evicted from the map when other clients became idle
             earlier = None if standing is None else standing.services.pop(worker, None)
             if standing is None or earlier is None:
                 continue
@@ -99,7 +102,7 @@ class ClientServiceTable:
         return found
 
     def check_invariants(self) -> None:
-        """Raises AssertionError."""
+        """Raise AssertionError with detail when the state is impossible."""
         for client, standing in self._clients.items():
             services = standing.services.values()
             assert services, f"{client} is remembered for nothing"

@@ -1,11 +1,11 @@
-"""The scheduler's decisions: index, fleet and policy moved together (DLPM Alg. 2).
+"""The scheduler's decisions: keeps index, fleet and policy consistent (DLPM Alg. 2).
 
-A booking is what a decision leaves behind: a place in the worker's queue, a charge, and the blocks that are expected
-there. It ends when the worker reports the request's end, when the gateway withdraws it, or with the worker. A gateway
-that dies before it submits would leave it for ever: see `gone`.
+A decision creates a booking: one outstanding request of the worker, a charge, and the blocks that are expected there. A
+booking ends when the worker reports the request's end, when the gateway withdraws it, or when the worker is lost. If a
+gateway dies before it submits, `gone` ends the booking.
 
-A worker reports the requests that came to it. Those of which nothing is known here, because a gateway chose for itself
-or another scheduler did, are booked then: so a standby's accounts are those of the scheduler that it stands by for.
+A worker reports the requests that it received. A request without a booking was placed by a gateway or by another
+scheduler, and is booked then; so a standby has the same accounts as the leader.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,10 @@ Key = tuple[str, int]  # request id, attempt
 
 @dataclass(slots=True, eq=False)
 class Assignment:
-    """Where a request goes. `expected`: the index counts on its blocks; `source`: which stream asked, if one did."""
+    """The booking of a request at a worker.
+
+    `expected` tells whether the index expects its blocks there; `source` is the Dispatch stream that asked, if any.
+    """
 
     request: RouteRequest
     member: Member
@@ -32,19 +35,19 @@ class Assignment:
 
 
 class Dispatcher:
-    """What is said twice, or of an unknown request, changes nothing."""
+    """Place requests and follow them to their ends. Repeated events and events of unknown requests change nothing."""
 
     def __init__(self, policy: RoutePolicy, index: BlockIndex, fleet: Fleet) -> None:
         self.policy = policy
-        self.placed_by_others = 0  # requests booked because a worker had them
+        self.placed_by_others = 0  # requests that were booked when a worker reported them
         self._index = index
         self._fleet = fleet
         self._assignments: dict[Key, Assignment] = {}
-        self._unaccepted: dict[int, dict[Key, None]] = {}  # source -> its assignments that no worker has confirmed
+        self._unaccepted: dict[int, dict[Key, None]] = {}  # by source: assignments that no worker has accepted yet
         self._overload: dict[str, Overload] = {}
 
     def dispatch(self, request: RouteRequest, now: float, source: int = 0) -> Assignment | None:
-        """Alg. 2 lines 13-18, one atomic step; None when there is no candidate."""
+        """Place `request` (Alg. 2 lines 13-18, one atomic step); return None if no worker is a candidate."""
         key = (request.request_id, request.attempt)
         if key in self._assignments:
             return self._assignments[key]
@@ -59,7 +62,7 @@ class Dispatcher:
             _, blocks = self._index.match(request.digests, 1 << slot)
         member = self._fleet.at(slot)
         self._fleet.booked(member, 1)
-        # A worker of another revision will hold these tokens under other digests.
+        # A worker of another model revision caches these tokens under other digests.
         is_same = member.identity.revisions[request.model] == request.revision
         expected = is_same and self._index.expect(slot, request.digests)
         matched = blocks * member.identity.block_tokens
@@ -68,7 +71,7 @@ class Dispatcher:
         return assignment
 
     def withdrawn(self, request_id: str, attempt: int) -> None:
-        """The gateway gave the assignment up before it started. A worker that has it all the same says how it ended."""
+        """Undo an assignment that the gateway withdrew; if a worker has accepted it, that worker's report ends it."""
         key = (request_id, attempt)
         assignment = self._assignments.get(key)
         if assignment is not None and self._is_unaccepted(key, assignment):
@@ -76,12 +79,12 @@ class Dispatcher:
             self._undo(assignment)
 
     def gone(self, source: int) -> None:
-        """The stream `source` ended some time ago: what no worker has accepted since will never come to one."""
+        """Undo the assignments of a stream that ended some time ago and that no worker has accepted since."""
         for key in list(self._unaccepted.get(source, ())):
             self.withdrawn(*key)
 
     def accepted(self, member: Member, request: RouteRequest, now: float) -> None:
-        """`member` has the request; one that was placed without this scheduler is booked as if it had been here."""
+        """Record that `member` received the request; book it if another process placed it."""
         key = (request.request_id, request.attempt)
         assignment = self._assignments.get(key)
         if assignment is not None:
@@ -95,7 +98,7 @@ class Dispatcher:
             self._assignments[key] = Assignment(request, member, 0, expected=False, source=None)
 
     def ended(self, member: Member, request_id: str, attempt: int, started: bool, output_tokens: int) -> None:
-        """Lines 20-23: `member` reports the end; ignored unless the request was its own."""
+        """End a request as `member` reports it (lines 20-23); ignored unless it is assigned to `member`."""
         key = (request_id, attempt)
         assignment = self._assignments.get(key)
         if assignment is None or assignment.member is not member:
@@ -106,13 +109,13 @@ class Dispatcher:
             return
         self._fleet.booked(member, -1)
         if assignment.expected:
-            # The first token comes after the whole prompt.
+            # The first output token exists only after the whole prompt is computed.
             settle = self._index.confirm if output_tokens else self._index.withdraw
             settle(member.slot, assignment.request.digests)
         self.policy.ended(assignment.request, member.slot, output_tokens)
 
     def attached(self, identity: WorkerIdentity, cached: Sequence[BlockRun], now: float) -> Member:
-        """A worker came, with a snapshot of its blocks; an earlier member of that name is lost."""
+        """Add a worker with a snapshot of its cached blocks; an earlier member of the same name is lost."""
         earlier = self._fleet.find(identity.worker)
         if earlier is not None:
             self.lost(earlier)
@@ -121,17 +124,17 @@ class Dispatcher:
         return member
 
     def reported(self, member: Member, load: WorkerLoad, now: float) -> None:
-        """The worker's load."""
+        """Record the worker's load."""
         self._fleet.reported(member, load, now)
 
     def progressed(self, member: Member, cached: Sequence[BlockRun], evicted: bytes) -> None:
-        """Lines 25-27: the worker's cache changed. `evicted`: packed digests, the ends of chains first."""
+        """Record cache changes of a worker (lines 25-27); `evicted` are packed digests, ends of chains first."""
         if self._fleet.is_current(member):
             self._index.evicted(member.slot, evicted)
             self._index.cached(member.slot, cached)
 
     def lost(self, member: Member) -> None:
-        """The attachment ended: its bookings and blocks are dropped."""
+        """Remove a member whose attachment ended, with its bookings and blocks."""
         if not self._fleet.is_current(member):
             return
         for key in [key for key, a in self._assignments.items() if a.member is member]:
@@ -141,11 +144,11 @@ class Dispatcher:
         self._fleet.remove(member)
 
     def expired(self, now: float) -> list[Member]:
-        """The members that are stale: to be given up."""
+        """Return the stale members, which the caller must declare lost."""
         return self._fleet.stale(now)
 
     def live(self, now: float) -> list[Member]:
-        """The members that are there and make steps, by slot."""
+        """Return the members that report in time and make engine steps, by slot."""
         return self._fleet.live(now)
 
     def overloaded(self, now: float) -> dict[str, bool]:
@@ -161,7 +164,7 @@ class Dispatcher:
         return {model: overload.update(pools[model], now) for model, overload in self._overload.items()}
 
     def check_invariants(self) -> None:
-        """Raises AssertionError."""
+        """Raise AssertionError with detail when the state is impossible."""
         for part in (self.policy, self._index, self._fleet):
             part.check_invariants()
         outstanding: dict[str, int] = {}

@@ -9,12 +9,12 @@ from global_scheduler.core.outstanding_table import OutstandingTable
 
 @dataclass(frozen=True, slots=True)
 class WorkerIdentity:
-    """What a worker says once, when it attaches. The models that it serves share its KV cache and its batch."""
+    """A worker as it describes itself when it attaches. All models that it serves share its KV cache and its batch."""
 
     worker: str
     instance: str
     address: str
-    revisions: Mapping[str, str]  # of each model, by its name; workers that do not say have one in common, empty
+    revisions: Mapping[str, str]  # by model name; empty where the worker reports no revision
     block_tokens: int
     kv_tokens: int
     max_running: int
@@ -22,8 +22,11 @@ class WorkerIdentity:
 
 @dataclass(frozen=True, slots=True)
 class WorkerLoad:
-    """What a worker says continually; `kv_tokens_used` are those referenced by running requests; `stalled_seconds`:
-    since the last step, while there are requests."""
+    """A worker's load as of its latest report.
+
+    `kv_tokens_used` counts the KV cache tokens that running requests reference. `stalled_seconds` is the time since the
+    last engine step while the worker has requests.
+    """
 
     running: int = 0
     waiting: int = 0
@@ -35,7 +38,7 @@ class WorkerLoad:
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """One attachment of one worker. `slot` is its bit in masks, `outstanding` is the paper's `s_w`."""
+    """One worker while it is attached. `slot` is its bit in bitmasks; `outstanding` is the paper's `s_w`."""
 
     slot: int
     identity: WorkerIdentity
@@ -45,10 +48,10 @@ class Member:
 
 
 class Fleet:
-    """Members by name and slot; sets of them are bitmasks by slot. A member is in the pool of each of its models.
+    """The attached workers by name and slot; a set of them is a bitmask. A member is in the pool of each of its models.
 
-    A member is stale, and to be given up, once it has been silent for more than `stall_timeout` seconds. One that says
-    that its requests have made no step for `step_timeout` seconds stays, in case it recovers, but counts as absent.
+    A member is stale, and must be removed, when it has sent no report for more than `stall_timeout` seconds. A member
+    that reports no engine step for `step_timeout` seconds stays attached, since it may recover, but gets no requests.
     """
 
     def __init__(self, stall_timeout: float, step_timeout: float = 30.0) -> None:
@@ -57,13 +60,13 @@ class Fleet:
         self.queues = OutstandingTable()
         self._members: dict[str, Member] = {}
         self._by_slot: dict[int, Member] = {}
-        self._pools: dict[str, int] = {}  # model -> its members
-        self._fresh: OrderedDict[Member, None] = OrderedDict()  # longest silent first
+        self._pools: dict[str, int] = {}  # bitmask of members by model name
+        self._fresh: OrderedDict[Member, None] = OrderedDict()  # the member with the oldest report first
         self._available = 0  # fresh, not draining, making steps
-        self.waiting = 0  # members that have requests waiting, by their last word
+        self.waiting = 0  # bitmask of members whose latest report has waiting requests
 
     def attach(self, identity: WorkerIdentity, now: float) -> Member:
-        """A new member in the lowest free slot; an earlier one of that name must have been removed."""
+        """Add a worker in the lowest free slot and return it; an earlier member of that name must have been removed."""
         assert identity.worker not in self._members, f"{identity.worker} is attached already"
         slot = next(slot for slot in range(len(self._members) + 1) if slot not in self._by_slot)
         member = self._members[identity.worker] = self._by_slot[slot] = Member(slot, identity, now)
@@ -74,7 +77,7 @@ class Fleet:
         return member
 
     def remove(self, member: Member) -> None:
-        """The member's slot becomes free."""
+        """Remove a member and free its slot."""
         bit = 1 << member.slot
         del self._members[member.identity.worker], self._by_slot[member.slot]
         for model in member.identity.revisions:
@@ -87,7 +90,7 @@ class Fleet:
         self.queues.leave(member.slot)
 
     def reported(self, member: Member, load: WorkerLoad, now: float) -> None:
-        """The worker's load; nothing when the member has been removed."""
+        """Record the worker's load; a report of a removed member changes nothing."""
         if not self.is_current(member):
             return
         member.load, member.reported_at = load, now
@@ -104,34 +107,34 @@ class Fleet:
         return member.load.stalled_seconds > self._step_timeout
 
     def booked(self, member: Member, requests: int) -> None:
-        """`s_w` changes by so many requests."""
+        """Add `requests`, which may be negative, to the member's outstanding requests `s_w`."""
         member.outstanding += requests
         self.queues.add(member.slot, requests)
 
     def find(self, worker: str) -> Member | None:
-        """The member of that name."""
+        """Return the member named `worker`, or None."""
         return self._members.get(worker)
 
     def at(self, slot: int) -> Member:
-        """The member in a slot."""
+        """Return the member in `slot`, which must be taken."""
         return self._by_slot[slot]
 
     def is_current(self, member: Member) -> bool:
-        """Whether this attachment still stands; a worker that came back has another."""
+        """Return whether this attachment is still in use; a worker that attached again has a new one."""
         return self._members.get(member.identity.worker) is member
 
     def live(self, now: float) -> list[Member]:
-        """Members that are there and make steps, by slot."""
+        """Return the members that report in time and make engine steps, by slot."""
         self._expire(now)
         return sorted((m for m in self._fresh if not self._makes_no_steps(m)), key=lambda m: m.slot)
 
     def stale(self, now: float) -> list[Member]:
-        """Members that have been silent for too long, by slot."""
+        """Return the members without a report for more than `stall_timeout` seconds, by slot."""
         self._expire(now)
         return [member for _, member in sorted(self._by_slot.items()) if member not in self._fresh]
 
     def candidates(self, model: str, excluded: Collection[str], now: float) -> int:
-        """Who may take a request of `model`: live, not draining, its instance not excluded."""
+        """Return the bitmask of members that may take a request of `model`: live, not draining, not excluded."""
         self._expire(now)
         candidates = self._pools.get(model, 0) & self._available
         for slot, member in self._by_slot.items() if excluded else ():
@@ -148,7 +151,7 @@ class Fleet:
             self._available &= ~(1 << silent.slot)
 
     def check_invariants(self) -> None:
-        """Raises AssertionError."""
+        """Raise AssertionError with detail when the state is impossible."""
         self.queues.check_invariants()
         assert len(self._by_slot) == len(self._members), "a slot is given twice"
         pools: dict[str, int] = {}

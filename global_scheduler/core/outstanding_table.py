@@ -1,60 +1,60 @@
-"""Queue sizes of workers (the paper's `s_w`), with the shortest among any set of workers found without a scan."""
+"""Outstanding requests of each worker (the paper's `s_w`), with a search for the least loaded that needs no scan."""
 
-# A queue as long as the worker's capacity is so many units. Lengths up to 256 units keep their resolution, longer ones
-# a relative one of 1/128: which of two queues of thousands is shorter by one does not matter.
+# A queue as long as the worker's capacity measures UNITS. Lengths up to 256 units are exact; longer ones have a
+# relative resolution of 1/128, because a difference of one does not matter between queues of thousands.
 UNITS = 64
 EXACT_BITS = 8
-# Below so many workers, asking each is quicker than going through the levels.
+# Up to this number of workers, comparing each is faster than walking the levels.
 FEW = 8
 
 
 def level(length: int, capacity: int) -> int:
-    """`length / capacity`, quantised; monotone in it."""
+    """Return `length / capacity`, quantised; the result is monotone in the quotient."""
     units = length * UNITS // capacity
     shift = max(0, units.bit_length() - EXACT_BITS)
     return (shift << EXACT_BITS) + (units >> shift)
 
 
 class OutstandingTable:
-    """Workers by slot; sets of workers are bitmasks."""
+    """Number of outstanding requests and capacity of each worker, by slot; a set of workers is a bitmask."""
 
     def __init__(self) -> None:
         self._lengths: dict[int, int] = {}
         self._capacities: dict[int, int] = {}
         self._levels: dict[int, int] = {}
-        self._at: dict[int, int] = {}  # level -> the workers there
-        self._occupied = 0  # bit per level
+        self._at: dict[int, int] = {}  # bitmask of workers by level
+        self._occupied = 0  # one bit per level that has workers
 
     def join(self, slot: int, capacity: int) -> None:
-        """A new worker, with nothing to do; `capacity` in requests that run at once."""
+        """Add a worker without requests; `capacity` is the number of requests that it runs at once."""
         self._lengths[slot], self._capacities[slot] = 0, capacity
         self._put(slot, 0)
 
     def leave(self, slot: int) -> None:
-        """The worker is gone."""
+        """Remove a worker."""
         self._take(slot)
         del self._lengths[slot], self._capacities[slot], self._levels[slot]
 
     def length(self, slot: int) -> int:
-        """`s_w`."""
+        """Return `s_w`, the worker's outstanding requests."""
         return self._lengths[slot]
 
     def load(self, slot: int) -> tuple[int, int]:
-        """`s_w` and the capacity."""
+        """Return `s_w` and the capacity, both in requests."""
         return self._lengths[slot], self._capacities[slot]
 
     def is_full(self, slot: int) -> bool:
-        """Whether one more request would have to wait for a place in the batch."""
+        """Return whether one more request would have to wait for a place in the batch."""
         length, capacity = self.load(slot)
         return length >= capacity
 
     def outgrows(self, slot: int, other: int) -> bool:
-        """Whether the queue, per capacity, is more than 1.5 times the other's with one more request in it."""
+        """Return whether the queue over capacity exceeds 1.5 times the other's after one more request there."""
         (length, capacity), (other_length, other_capacity) = self.load(slot), self.load(other)
         return 2 * length * other_capacity > 3 * (other_length + 1) * capacity
 
     def add(self, slot: int, requests: int) -> None:
-        """The queue grows, or shrinks."""
+        """Add `requests`, which may be negative, to the worker's outstanding requests."""
         length = self._lengths[slot] = self._lengths[slot] + requests
         at = level(length, self._capacities[slot])
         if at != self._levels[slot]:
@@ -62,7 +62,7 @@ class OutstandingTable:
             self._put(slot, at)
 
     def least(self, workers: int) -> int:
-        """`argmin s_w / capacity` over `workers`, not empty; of equal ones the lowest slot."""
+        """Return `argmin s_w / capacity` over `workers`, which must not be empty; the lowest slot wins ties."""
         if workers.bit_count() <= FEW:
             return min(slots(workers), key=self._levels.__getitem__)
         occupied = self._occupied
@@ -87,7 +87,7 @@ class OutstandingTable:
             self._occupied &= ~(1 << at)
 
     def check_invariants(self) -> None:
-        """Raises AssertionError."""
+        """Raise AssertionError with detail when the state is impossible."""
         for slot, length in self._lengths.items():
             assert length >= 0, f"slot {slot}: {length} requests"
             expected = level(length, self._capacities[slot])
@@ -98,7 +98,7 @@ class OutstandingTable:
 
 
 def slots(workers: int) -> list[int]:
-    """The slots in a mask, lowest first."""
+    """Return the slots in a bitmask, lowest first."""
     found = []
     while workers:
         lowest = workers & -workers

@@ -20,7 +20,7 @@ class Overload:
         self._overloaded = False
 
     def update(self, members: Sequence[Member], now: float) -> bool:
-        """Whether the pool made of `members` is overloaded at `now`."""
+        """Return whether the pool made of `members` is overloaded at `now`, in seconds."""
         pressed = self._stays_pressed if self._overloaded else self._is_pressed
         count = sum(now - m.reported_at <= FRESH_SECONDS and pressed(m) for m in members)
         self._overloaded = count >= max(1, -(-len(members) // 10))
@@ -32,7 +32,7 @@ class Overload:
         return (load.waiting > 0 and full) or load.queue_seconds >= QUEUE_SECONDS
 
     def _stays_pressed(self, member: Member) -> bool:
-        """Without regard to waiting requests: a queue that is empty for a moment must not end the overload."""
+        """Return whether the pressure lasts, without regard to waiting requests: a queue may be empty for a moment."""
         load, identity = member.load, member.identity
         return (
             load.kv_tokens_used >= LEAVE * identity.kv_tokens

@@ -1,4 +1,4 @@
-"""How equal the service of late was, among the clients that always wanted more."""
+"""Equality of the recent service of clients that were always backlogged."""
 
 from collections.abc import Callable, Collection
 
@@ -6,27 +6,30 @@ from serving.metrics import jain_index
 
 
 class RecentFairness:
-    """Jain's index over the last full window, of clients that had requests waiting whenever it was looked at."""
+    """Jain's index over the last full window, of the clients that had requests waiting at every observation."""
 
     def __init__(self, window_seconds: float) -> None:
         self._window_seconds = window_seconds
         self._began: float | None = None
-        self._bases: dict[str, float] = {}  # of those that have been waiting since the window began
+        self._bases: dict[str, float] = {}  # service at the window's begin of clients that have been waiting since
         self.index: float | None = None  # None: fewer than two such clients in the last full window
-        self.clients = 0  # how many there were
+        self.clients = 0  # number of clients that `index` compares
 
     def observe(self, waiting: Collection[str], weighted: Callable[[str], float], now: float) -> None:
-        """To be called a few times per window. `weighted(client)`: service over weight so far, in cost units."""
+        """Observe which clients wait; call it several times per window.
+
+        `weighted(client)` returns the client's service over weight so far, in cost units; `now` is in seconds.
+        """
         self._bases = {client: base for client, base in self._bases.items() if client in waiting}
         if self._began is not None and now - self._began < self._window_seconds:
             return
-        # A worker that was replaced counts from zero again: nobody's service was negative.
+        # The service of a replaced worker starts from zero again, so a difference may be negative.
         gained = [max(0.0, weighted(client) - base) for client, base in self._bases.items()]
         self.clients = len(gained)
         self.index = jain_index(gained) if len(gained) > 1 else None
         self._began, self._bases = now, {client: weighted(client) for client in waiting}
 
     def check_invariants(self) -> None:
-        """Raises AssertionError."""
+        """Raise AssertionError with detail when the state is impossible."""
         assert self.index is None or 0 < self.index <= 1 + 1e-9, f"Jain's index is {self.index}"
         assert (self.index is None) == (self.clients < 2), f"{self.clients} clients, index {self.index}"

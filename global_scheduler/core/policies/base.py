@@ -24,41 +24,41 @@ class RouteRequest:
 
 @dataclass(frozen=True, slots=True)
 class RoutePolicyConfig:
-    """What policies are built from; `quantum_tokens` is Q^w, in cost units."""
+    """Parameters of a policy; `quantum_tokens` is Q^w, in cost units."""
 
     quantum_tokens: int
     cost: Cost
-    strict_paper: bool = False  # DoubleQ as printed, whatever queues where its prefix is
+    strict_paper: bool = False  # DoubleQ as printed: a longest match is never left because of its queue
 
 
 @dataclass(slots=True)
 class Candidates:
-    """Among whom to choose. Sets of workers are bitmasks by slot."""
+    """The workers among which a policy chooses. Sets of workers are bitmasks by slot."""
 
     candidates: int  # not empty
     longest: int  # those of them with the longest match
     matched_tokens: int
-    waiting: int  # workers that have requests waiting, by their last word
+    waiting: int  # workers whose latest report has waiting requests
     queues: OutstandingTable
 
 
 class RoutePolicy(Protocol):
-    """A policy reads queues but never writes them: the dispatcher books."""
+    """A routing policy with its accounts. It reads the outstanding requests, which only the dispatcher changes."""
 
     def select(self, request: RouteRequest, choice: Candidates) -> int:
-        """Choose a slot, and charge for it."""
+        """Choose a slot for `request` and charge the client for it."""
 
     def follow(self, request: RouteRequest, slot: int, candidates: int) -> None:
-        """Somebody else chose `slot` among `candidates`: what `select` does to the accounts."""
+        """Update the accounts as `select` does, for a request that another process placed at `slot`."""
 
     def ended(self, request: RouteRequest, slot: int, output_tokens: int) -> None:
-        """The request started at `slot` and has ended."""
+        """Charge the output of a request that started at `slot` and has ended."""
 
     def refunded(self, request: RouteRequest, slot: int) -> None:
-        """The request never started at `slot`."""
+        """Give back the charge of a request that never started at `slot`."""
 
     def forget(self, slot: int) -> None:
-        """The worker is gone."""
+        """Drop the accounts of the worker at `slot`, which was lost."""
 
     def check_invariants(self) -> None:
-        """Raises AssertionError."""
+        """Raise AssertionError with detail when the state is impossible."""

@@ -4,10 +4,10 @@
 class Credit:
     """`q_{i,w}` by worker slot, in micro-units, never above the quantum Q^w.
 
-    A round adds a quantum to every balance that is not positive; the others do without, so that no absent worker hoards
-    credit. A balance is kept as the round in which it is positive again, its *due* round, and what will be spent of the
-    quantum then: rounds cost nothing, however many, and no worker is visited for them. A worker never used has a full
-    quantum.
+    A round adds a quantum to every balance that is not positive; positive balances get none, so credit never
+    accumulates at an unused worker. A balance is stored as its *due* round, in which it becomes positive again,
+    and the part of the quantum that is spent by then. A round therefore costs O(1) and visits no worker. A worker that
+    was never used has a full quantum.
     """
 
     __slots__ = ("_by_round", "_due", "_in_debt", "_quantum", "_round", "_spent")
@@ -17,11 +17,11 @@ class Credit:
         self._round = 0
         self._due: dict[int, int] = {}
         self._spent: dict[int, int] = {}  # at the due round: 0 <= spent < quantum
-        self._by_round: dict[int, int] = {}  # due round, later than now -> the workers
+        self._by_round: dict[int, int] = {}  # bitmask of workers by due round, for rounds later than the current one
         self._in_debt = 0
 
     def available(self, candidates: int) -> int:
-        """Line 4, after as many rounds (lines 5 and 6) as one of `candidates` needs: those with a positive balance."""
+        """Return the candidates with a positive balance (line 4), after the rounds that this needs (lines 5, 6)."""
         available = candidates & ~self._in_debt
         if available:
             return available
@@ -31,7 +31,7 @@ class Credit:
         return candidates & ~self._in_debt
 
     def charge(self, slot: int, micro: int) -> None:
-        """Lines 16 and 22; a negative charge is a refund, clamped so that the balance is at most a quantum."""
+        """Charge `micro` (lines 16 and 22); a negative charge is a refund, clamped to a balance of one quantum."""
         self._unschedule(slot)
         due = max(self._round, self._due.get(slot, self._round))
         rounds, spent = divmod(self._spent.get(slot, 0) + micro, self._quantum)
@@ -44,12 +44,12 @@ class Credit:
             self._in_debt |= 1 << slot
 
     def balance(self, slot: int) -> int:
-        """`q_{i,w}`."""
+        """Return `q_{i,w}` at `slot`, in micro-units."""
         waits = max(0, self._due.get(slot, 0) - self._round)
         return self._quantum - self._spent.get(slot, 0) - waits * self._quantum
 
     def forget(self, slot: int) -> None:
-        """A slot's next owner starts with a full quantum."""
+        """Reset the balance at `slot` to a full quantum for the slot's next worker."""
         self._unschedule(slot)
         self._due.pop(slot, None)
         self._spent.pop(slot, None)
@@ -64,7 +64,7 @@ class Credit:
             self._in_debt &= ~bit
 
     def check_invariants(self) -> None:
-        """Raises AssertionError."""
+        """Raise AssertionError with detail when the state is impossible."""
         assert self._due.keys() == self._spent.keys(), "balances and due rounds of different workers"
         for slot, spent in self._spent.items():
             assert 0 <= spent < self._quantum, f"slot {slot}: {spent} spent of {self._quantum}"

@@ -14,17 +14,19 @@ KEPT_TOKENS = 16
 
 
 class DoubleQ:
-    """Accounts per (client, model). Beyond `bounded_client_map.MOST_IDLE` the one unused longest is forgotten; its
-    client finds a full quantum per worker again, which moves it about and gives it no service.
+    """DoubleQ with one account per client and model.
+
+    Beyond `bounded_client_map.MOST_IDLE` idle accounts, the least recently used one is dropped. Its client then has a
+    full quantum at every worker again, which changes where its requests go and gives it no extra service.
 
     Two misprints of SELECTWORKER are corrected after the text of section 5.2: replenish while *no* worker is
     available (line 5), and prefer the candidates with the longest match if any is available (line 8).
-    Emptiness is tested over the request's candidates only, so that nobody waits for another pool's credit.
+    Availability is tested over the request's candidates only, so that credit in another pool does not matter.
 
-    As printed, clients that never spend a quantum stay where a prefix that all share was first computed, and wait there
-    beside idle workers (docs/scaling.md). Here a longest match is left when requests wait there and its queue is more
-    than 1.5 times the shortest among those with credit. No bound changes: none depends on where a client with credit
-    goes. `strict_paper` stays.
+    As printed, clients that never spend a quantum stay at the worker that first computed a prefix that all share, and
+    wait there while other workers are idle (docs/scaling.md). Here a request leaves the longest match when requests
+    wait there and its queue exceeds 1.5 times the shortest queue among workers with credit. No bound changes, because
+    none depends on where a client with credit goes. With `strict_paper` the request stays, as printed.
     """
 
     def __init__(self, config: RoutePolicyConfig) -> None:
@@ -34,7 +36,7 @@ class DoubleQ:
         self._strict = config.strict_paper
 
     def select(self, request: RouteRequest, choice: Candidates) -> int:
-        """SELECTWORKER and the charge of line 16."""
+        """Return the slot that SELECTWORKER chooses, after the charge of line 16."""
         credit = self._credit(request)
         available = credit.available(choice.candidates)
         chosen = choice.queues.least(choice.longest & available or available)
@@ -52,41 +54,41 @@ class DoubleQ:
         return self._credits[key]
 
     def follow(self, request: RouteRequest, slot: int, candidates: int) -> None:
-        """Lines 4 to 6, then line 16."""
+        """Replenish and charge (lines 4 to 6, then line 16) for a request that another process placed."""
         credit = self._credit(request)
         credit.available(candidates)
         credit.charge(slot, self._input_charge(request))
 
     def ended(self, request: RouteRequest, slot: int, output_tokens: int) -> None:
-        """Line 22."""
+        """Charge the output tokens (line 22)."""
         credit = self._credits.get((request.client, request.model))
         if credit is not None:
             cost = self._cost.decode(output_tokens, request.prompt_tokens, 0)
             credit.charge(slot, charge(cost, request.weight))
 
     def refunded(self, request: RouteRequest, slot: int) -> None:
-        """The input's charge returns, but for a small fixed cost."""
+        """Give back the input's charge except for the cost of KEPT_TOKENS."""
         credit = self._credits.get((request.client, request.model))
         if credit is not None:
             kept = charge(self._cost.extend(min(KEPT_TOKENS, request.prompt_tokens), 0), request.weight)
             credit.charge(slot, min(0, kept - self._input_charge(request)))
 
     def forget(self, slot: int) -> None:
-        """A slot's next owner starts without debts. O(clients): workers leave rarely."""
+        """Drop all balances at `slot` before its reuse. O(clients); workers leave rarely."""
         for credit in self._credits.values():
             credit.forget(slot)
 
     def balance(self, client: str, model: str, slot: int) -> int:
-        """`q_{i,w}` in micro-units; a full quantum before the client's first request there."""
+        """Return `q_{i,w}` in micro-units, which is a full quantum before the client's first request there."""
         credit = self._credits.get((client, model))
         return self._quantum if credit is None else credit.balance(slot)
 
     def check_invariants(self) -> None:
-        """Raises AssertionError."""
+        """Raise AssertionError with detail when the state is impossible."""
         self._credits.check_invariants()
         for credit in self._credits.values():
             credit.check_invariants()
 
     def _input_charge(self, request: RouteRequest) -> int:
-        # What is a system prompt only the worker can tell.
+        # Only the worker knows which tokens are the system prompt.
         return charge(self._cost.extend(request.prompt_tokens, 0), request.weight)

@@ -5,11 +5,11 @@ from global_scheduler.core.policies.stateless_policy import StatelessPolicy
 
 
 class LeastLoaded(StatelessPolicy):
-    """`argmin s_w / capacity` over all candidates."""
+    """Choose `argmin s_w / capacity` over all candidates."""
 
     def __init__(self, _config: RoutePolicyConfig) -> None:
         pass
 
     def select(self, request: RouteRequest, choice: Candidates) -> int:
-        """See Policy."""
+        """See RoutePolicy."""
         return choice.queues.least(choice.candidates)

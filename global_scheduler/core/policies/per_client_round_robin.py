@@ -11,19 +11,19 @@ from serving.bounded_client_map import BoundedClientMap
 
 
 class PerClientRoundRobin(StatelessPolicy):
-    """The next slot after the client's last one in this pool, cyclically."""
+    """Choose the next slot after the client's last one in this pool, cyclically."""
 
     def __init__(self, _config: RoutePolicyConfig) -> None:
         self._last: BoundedClientMap[tuple[str, str], int] = BoundedClientMap()  # slot by client and model
 
     def select(self, request: RouteRequest, choice: Candidates) -> int:
-        """See Policy."""
+        """See RoutePolicy."""
         slot = following(choice.candidates, self._last.get((request.client, request.model)))
         self.follow(request, slot, choice.candidates)
         return slot
 
     def follow(self, request: RouteRequest, slot: int, candidates: int) -> None:
-        """See Policy."""
+        """See RoutePolicy."""
         key = (request.client, request.model)
         self._last[key] = slot
         self._last.rest(key)

@@ -1,22 +1,22 @@
-"""What policies without accounts share."""
+"""The base of policies without accounts."""
 
 from global_scheduler.core.policies.base import RouteRequest
 
 
 class StatelessPolicy:
-    """Nothing to follow, charge, refund or forget."""
+    """A policy that keeps no accounts: its events change nothing."""
 
     def follow(self, request: RouteRequest, slot: int, candidates: int) -> None:
-        """See Policy."""
+        """See RoutePolicy."""
 
     def ended(self, request: RouteRequest, slot: int, output_tokens: int) -> None:
-        """See Policy."""
+        """See RoutePolicy."""
 
     def refunded(self, request: RouteRequest, slot: int) -> None:
-        """See Policy."""
+        """See RoutePolicy."""
 
     def forget(self, slot: int) -> None:
-        """See Policy."""
+        """See RoutePolicy."""
 
     def check_invariants(self) -> None:
-        """See Policy."""
+        """See RoutePolicy."""
