@@ -39,6 +39,7 @@ class Call:
     usage: common_pb2.Usage = field(default_factory=common_pb2.Usage)
     timings: common_pb2.Timings = field(default_factory=common_pb2.Timings)
     finish_reason: FinishReason | None = None
+    stop_string: str = ""  # that ended the output, if one did
     outcome: Outcome | None = None
     message: str = ""
     cleanup: ExitStack = field(default_factory=ExitStack)  # undoes, at the end, what admission counted in

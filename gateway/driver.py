@@ -253,6 +253,7 @@ class CallDriver:
         if outcome is not Outcome.COMPLETED:
             return events.Ended(outcome, ended.message, ended.usage.service)
         self._call.finish_reason = FinishReason(ended.finish_reason)
+        self._call.stop_string = ended.stop_string
         return events.Completed(self._call.finish_reason, ended.usage.service, ended.text)
 
     def _merge(self, ended: worker_pb2.Ended) -> None:

@@ -68,7 +68,10 @@ class AttemptTokens(NamedTuple):
 
 
 class AttemptEnded(NamedTuple):
-    """The end of an attempt, with the `text` that was still held back; `reason` is given only for COMPLETED."""
+    """The end of an attempt, with the `text` that was still held back; `reason` is given only for COMPLETED.
+
+    `stop_string` is the one that ended the output; it is empty if none did.
+    """
 
     request_id: str
     attempt: int
@@ -76,6 +79,7 @@ class AttemptEnded(NamedTuple):
     reason: FinishReason | None = None
     message: str = ""
     text: str = ""
+    stop_string: str = ""
     prompt_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0

@@ -95,6 +95,7 @@ def _attempt_ended(end: JobEnded[Sink]) -> AttemptEnded:
         end.reason,
         end.message,
         end.text,
+        end.stop_string,
         prompt_tokens=request.prompt_tokens,
         cached_tokens=request.cached,
         output_tokens=request.output_tokens,

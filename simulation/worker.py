@@ -36,9 +36,9 @@ class SimulatedAttempt:
 class NoText:
     """The decoder of simulated outputs, which have no text; see Text."""
 
-    def push(self, tokens: Sequence[int]) -> tuple[str, bool]:
+    def push(self, tokens: Sequence[int]) -> tuple[str, str]:
         """See Text."""
-        return "", False
+        return "", ""
 
     def rest(self) -> str:
         """See Text."""

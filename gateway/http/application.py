@@ -9,11 +9,13 @@ from gateway.admission import Admission
 from gateway.call import new_id
 from gateway.call_log import note_refusal
 from gateway.http.api import Api
-from gateway.http.asgi import Headers, Receive, Scope, Send
+from gateway.http.asgi import Receive, Scope, Send
 from gateway.http.chat_completions import chat_completions
 from gateway.http.completions import completions
+from gateway.http.dialect import MESSAGES
 from gateway.http.errors import MethodNotAllowed, UnknownEndpoint
 from gateway.http.exchange import Drive, Exchange
+from gateway.http.messages import messages
 from gateway.http.models import Models
 from gateway.http.request import HttpRequest
 from gateway.upstream.members import Members
@@ -21,7 +23,11 @@ from serving.rpc.message_body_limiter import MessageBodyLimiter
 from serving.version import VERSION
 
 log = logging.getLogger(__name__)
-GENERATING: dict[str, Api] = {"/v1/chat/completions": chat_completions, "/v1/completions": completions}
+GENERATING: dict[str, Api] = {
+    "/v1/chat/completions": chat_completions,
+    "/v1/completions": completions,
+    MESSAGES: messages,
+}
 MODELS = "/v1/models"
 
 
@@ -41,13 +47,13 @@ class HttpApplication:
         try:
             await self._answer(request)
         except FairleadError as error:
-            await request.refuse(error, _named(note_refusal(error)))
+            await _refuse(request, error, note_refusal(error))
         except Exception:
             log.exception("request failed", extra={"path": request.path})
             if request.has_begun:
                 request.abort()
             else:
-                await request.refuse(Internal("internal error of the gateway; see its log"), _named(new_id()))
+                await _refuse(request, Internal("internal error of the gateway; see its log"), new_id())
 
     async def _answer(self, request: HttpRequest) -> None:
         api = GENERATING.get(request.path)
@@ -55,7 +61,7 @@ class HttpApplication:
             _check_method(request, "POST")
             await Exchange(api, request, self._admission, self._drive, self._bodies).run()
             return
-        await request.respond(200, self._look_up(request), _named(new_id()))
+        await request.respond(200, self._look_up(request), request.dialect.naming(new_id()))
 
     def _look_up(self, request: HttpRequest) -> bytes:
         """Return what GET answers; raises UnknownEndpoint and MethodNotAllowed."""
@@ -83,5 +89,5 @@ def _check_method(request: HttpRequest, method: str) -> None:
         raise MethodNotAllowed(f"{request.path[:128]} is for {method}, got {request.method}")
 
 
-def _named(request_id: str) -> Headers:
-    return [(b"x-request-id", request_id.encode())]
+async def _refuse(request: HttpRequest, error: FairleadError, request_id: str) -> None:
+    await request.refuse(error, request_id, request.dialect.naming(request_id))

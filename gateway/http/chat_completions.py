@@ -11,8 +11,11 @@ from fairlead.v1 import common_pb2
 from gateway.call import Call
 from gateway.http.api import Generation
 from gateway.http.choices import ChoicesAnswer, Form
+from gateway.http.content import Content, text_of
 from gateway.http.decoding import decode
-from gateway.http.parameters import Natural, Parameters, drawn
+from gateway.http.parameters import HARMLESS, Parameters, Unsupported
+from gateway.http.sampling import Natural, drawn
+from gateway.http.unsupported import check_supported
 from gateway.validation import MAX_MESSAGES
 
 ROLES = {"developer": "system"}  # another name for it
@@ -28,33 +31,20 @@ FORM = Form(
 )
 
 
-class Part(msgspec.Struct):
-    """A part of a message's content."""
-
-    type: str
-    text: str = ""
-
-
 class Message(msgspec.Struct):
     """A message of the conversation; its author's name is ignored."""
 
     role: str
-    content: str | Annotated[list[Part], Meta(max_length=MAX_MESSAGES)] | None = None
+    content: Content = None
     tool_calls: Any = None
     function_call: Any = None
 
     def text(self, place: str) -> str:
-        """Return the message's text, its parts on lines of their own; raises InvalidRequest for what is not text."""
+        """Return the message's text; raises InvalidRequest for what is not text."""
         for name in ("tool_calls", "function_call"):
             if getattr(self, name):
                 raise InvalidRequest("this parameter is not supported yet", f"{place}.{name}")
-        if self.content is None or isinstance(self.content, str):
-            return self.content or ""
-        for index, part in enumerate(self.content):
-            if part.type != "text":
-                field = f"{place}.content[{index}].type"
-                raise InvalidRequest(f"only parts of type 'text' are supported, got {part.type[:32]!r}", field)
-        return "\n".join(part.text for part in self.content)
+        return text_of(self.content, f"{place}.content")
 
 
 class ChatCompletionRequest(Parameters, kw_only=True):
@@ -93,5 +83,5 @@ _DECODER = msgspec.json.Decoder(ChatCompletionRequest)
 def chat_completions(body: bytes) -> ChatCompletionRequest:
     """See Api."""
     asked = decode(_DECODER, body)
-    asked.check_supported()
+    check_supported(asked, Unsupported, HARMLESS)
     return asked

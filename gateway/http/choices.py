@@ -14,7 +14,7 @@ from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason
 from gateway.call import Call
 from gateway.core.coalescer import OutputChunk
-from gateway.http.errors import error_body
+from gateway.http.dialect import OPENAI
 from gateway.http.sse import DONE, event
 
 REASONS: Mapping[FinishReason | None, bytes] = {FinishReason.STOP: b'"stop"', FinishReason.LENGTH: b'"length"'}
@@ -75,7 +75,7 @@ class ChoicesAnswer:
 
     def error(self, error: FairleadError) -> bytes:
         """See Answer."""
-        return event(error_body(error))
+        return event(OPENAI.error_body(error, ""))
 
     def whole(self, calls: Sequence[Call], texts: Sequence[str]) -> bytes:
         """See Answer."""

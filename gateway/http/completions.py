@@ -11,7 +11,9 @@ from gateway.call import Call
 from gateway.http.api import Generation
 from gateway.http.choices import ChoicesAnswer, Form
 from gateway.http.decoding import decode
-from gateway.http.parameters import MAX_CALLS, Natural, Parameters, drawn
+from gateway.http.parameters import HARMLESS, MAX_CALLS, Parameters, Unsupported
+from gateway.http.sampling import Natural, drawn
+from gateway.http.unsupported import check_supported
 
 FORM = Form(
     id="cmpl",
@@ -82,5 +84,5 @@ _DECODER = msgspec.json.Decoder(CompletionRequest)
 def completions(body: bytes) -> CompletionRequest:
     """See Api."""
     asked = decode(_DECODER, body)
-    asked.check_supported()
+    check_supported(asked, Unsupported, HARMLESS)
     return asked

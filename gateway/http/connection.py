@@ -7,7 +7,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from fairlead.errors import InvalidRequest
-from gateway.http.errors import error_body
+from gateway.http.dialect import OPENAI
 
 MAX_HEAD = 64 * 1024  # bytes: request line and headers, or trailers
 MAX_CONNECTIONS = 8192
@@ -98,7 +98,7 @@ class HttpConnection(HttpToolsProtocol):
         if self.cycle is not None:
             self.transport.abort()
             return
-        body = error_body(InvalidRequest(message))
+        body = OPENAI.error_body(InvalidRequest(message), "")
         head = b"HTTP/1.1 %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n" % (status, len(body))
         self.transport.write(head + b"connection: close\r\n\r\n" + body)
         self.transport.close()

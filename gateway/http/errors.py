@@ -1,8 +1,7 @@
-"""Errors as OpenAI's API has them: one table of status codes, and the body that clients read."""
+"""Errors over HTTP: one table of status codes, and what a client is told of an error in whatever form."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
-
-import msgspec
 
 from fairlead.errors import (
     Cancelled,
@@ -37,7 +36,7 @@ class BodyTooLarge(InvalidRequest):
 
 
 class Status(NamedTuple):
-    """What an error is over HTTP: the status, and `type` and `code` of the error's body."""
+    """Hold what an error is over HTTP: the status, and `type` and `code` of the body in OpenAI's form."""
 
     status: int
     type: str
@@ -66,15 +65,6 @@ STATUSES: dict[type[FairleadError], Status] = {
     Unavailable: Status(503, SERVER, "unavailable"),
     DeadlineExceeded: Status(504, SERVER, "deadline_exceeded"),
 }
-# Fields of the typed request, and what they are called where OpenAI's clients set them.
-PARAMETERS = {
-    "prompt.text": "prompt",
-    "prompt.token_ids.packed": "prompt",
-    "metadata.x-fairlead-user": "user",
-    "app": "x-fairlead-app",
-    "interaction.id": "x-fairlead-interaction",
-    "interaction.token": "x-fairlead-interaction",
-}
 
 
 def status_of(error: FairleadError) -> Status:
@@ -82,16 +72,16 @@ def status_of(error: FairleadError) -> Status:
     return next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
 
 
-def error_body(error: FairleadError) -> bytes:
-    """Return `error` as JSON, in OpenAI's form."""
-    status, message, parameter = status_of(error), error.message, None
-    if isinstance(error, InvalidRequest) and error.field:
-        parameter = parameter_of(error.field)
-        message = f"{parameter}: {message.removeprefix(f'{error.field}: ')}"
-    if isinstance(error, TooLong):  # by these words clients know it, and shorten what they sent
-        message = f"This request exceeds the model's maximum context length. {message}"
-    described = {"message": message, "type": status.type, "param": parameter, "code": status.code}
-    return msgspec.json.encode({"error": described})
+def describe(error: FairleadError, names: Mapping[str, str]) -> tuple[str, str]:
+    """Return the parameter that `error` is about, empty for none, and the message, which begins with it.
+
+    `names` are the parameters of fields of the typed request. Another field's parameter has its name, without prefix.
+    """
+    if not (isinstance(error, InvalidRequest) and error.field):
+        return "", error.message
+    field = error.field
+    parameter = names.get(field) or field.removeprefix("sampling.").removeprefix("prompt.chat.")
+    return parameter, f"{parameter}: {error.message.removeprefix(f'{field}: ')}"
 
 
 def error_headers(error: FairleadError) -> Headers:
@@ -103,8 +93,3 @@ def error_headers(error: FairleadError) -> Headers:
         (b"retry-after", b"%d" % -(-milliseconds // 1000)),
         (b"retry-after-ms", b"%d" % milliseconds),
     ]
-
-
-def parameter_of(field: str) -> str:
-    """Return what a field of the typed request is called in OpenAI's API."""
-    return PARAMETERS.get(field) or field.removeprefix("sampling.").removeprefix("prompt.chat.")

@@ -15,10 +15,10 @@ from gateway.driver import CallDriver, Front
 from gateway.http import interaction
 from gateway.http.api import Answer, Api, Asked, Generation
 from gateway.http.asgi import Headers
+from gateway.http.event_stream import EventStream
 from gateway.http.front import HttpFront
 from gateway.http.request import HttpRequest
 from gateway.http.session import session_of
-from gateway.http.sse import EventStream
 from gateway.request import CallRequest
 from serving.rpc.message_body_limiter import MessageBodyLimiter
 
@@ -161,11 +161,11 @@ class Exchange:
         if self._request.has_begun:
             await self._stream.close(self._writer().error(error))
         else:
-            await self._request.refuse(error, self._headers())
+            await self._request.refuse(error, self._calls[0].request_id, self._headers())
 
     def _headers(self) -> Headers:
         call = self._calls[0]
-        headers = [(b"x-request-id", call.request_id.encode())]
+        headers = self._request.dialect.naming(call.request_id)
         if call.interaction_token:
             headers.append(interaction.header_of(call.interaction, call.interaction_token))
         return headers

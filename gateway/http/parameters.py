@@ -1,20 +1,18 @@
-"""What requests of chat completions and of completions have in common: how tokens are chosen, and how they are sent."""
+"""What requests of chat completions and of completions have in common."""
 
 from typing import Annotated, Any
 
 import msgspec
 
-from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
+from gateway.http.sampling import Natural, Sampling
 from gateway.http.session import session_in
 
 MAX_CALLS = 128
-Natural = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 Choices = Annotated[int, msgspec.Meta(ge=1, le=MAX_CALLS)]
-SEEDS = 2**64
 
 
-class Unsupported(msgspec.Struct, kw_only=True):
+class Unsupported(Sampling, kw_only=True):
     """Parameters that clients know and this API does not obey."""
 
     logprobs: Any = None
@@ -43,13 +41,6 @@ class Unsupported(msgspec.Struct, kw_only=True):
     continue_final_message: Any = None
     add_generation_prompt: Any = None
     documents: Any = None
-
-    def check_supported(self) -> None:
-        """Raise InvalidRequest for a parameter that asks for something, naming it."""
-        for name in Unsupported.__struct_fields__:
-            value = getattr(self, name)
-            if value is not None and value not in HARMLESS.get(name, ()):
-                raise InvalidRequest("this parameter is not supported yet", name)
 
 
 # Values that ask for nothing but what is done anyway.
@@ -93,18 +84,7 @@ class Parameters(Unsupported, kw_only=True):
     metadata: Any = None
     prompt_cache_key: Any = None
     max_tokens: Natural | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: Annotated[int, msgspec.Meta(ge=-1, le=2**32 - 1)] | None = None
-    min_p: float | None = None
     stop: str | list[str] | None = None
-    stop_token_ids: list[Natural] | None = None
-    seed: int | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    repetition_penalty: float | None = None
-    min_tokens: Natural | None = None
-    ignore_eos: bool | None = None
 
     @property
     def named_user(self) -> str:
@@ -123,30 +103,4 @@ class Parameters(Unsupported, kw_only=True):
 
     def sampling(self) -> common_pb2.SamplingParams:
         """Return how tokens are chosen, with OpenAI's defaults."""
-        temperature = 1.0 if self.temperature is None else self.temperature
-        stop = [self.stop] if isinstance(self.stop, str) else self.stop
-        return common_pb2.SamplingParams(
-            max_tokens=self.max_tokens,
-            temperature=temperature,
-            top_p=self.top_p,
-            top_k=None if self.top_k is None else max(0, self.top_k),
-            min_p=self.min_p,
-            stop=stop or (),
-            stop_token_ids=self.stop_token_ids or (),
-            seed=None if self.seed is None else self.seed % SEEDS,
-            presence_penalty=self.presence_penalty,
-            frequency_penalty=self.frequency_penalty,
-            repetition_penalty=self.repetition_penalty,
-            min_tokens=self.min_tokens,
-            ignore_eos=self.ignore_eos,
-        )
-
-
-def drawn(sampling: common_pb2.SamplingParams, number: int) -> common_pb2.SamplingParams:
-    """Return `sampling` for choice `number` of a prompt: of a given seed, each choice draws with one of its own."""
-    if number == 0 or not sampling.HasField("seed"):
-        return sampling
-    other = common_pb2.SamplingParams()
-    other.CopyFrom(sampling)
-    other.seed = (sampling.seed + number) % SEEDS
-    return other
+        return self.parameters(self.max_tokens, [self.stop] if isinstance(self.stop, str) else self.stop)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from fairlead.errors import Cancelled, FairleadError
 from gateway.credentials import Credentials
 from gateway.http.asgi import Event, Headers, Receive, Scope, Send
-from gateway.http.errors import BodyTooLarge, error_body, error_headers, status_of
+from gateway.http.dialect import dialect_of
+from gateway.http.errors import BodyTooLarge, error_headers
 from serving.rpc.channel import MAX_REQUEST_BYTES
 from serving.rpc.message_body_limiter import MessageBodyLimiter
 
@@ -20,6 +21,7 @@ class HttpRequest:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.headers = {name.decode("latin-1"): value.decode(errors="replace") for name, value in scope["headers"]}
+        self.dialect = dialect_of(self.path)
         self.has_begun = False  # the answer's head is sent
         self.send = send
         self.abort: Callable[[], None] = scope["state"]["abort"]
@@ -62,9 +64,10 @@ class HttpRequest:
         await self.begin(status, [JSON, length, *headers])
         await self.send({"type": "http.response.body", "body": body})
 
-    async def refuse(self, error: FairleadError, headers: Headers) -> None:
-        """Send `error` as the answer."""
-        await self.respond(status_of(error).status, error_body(error), [*headers, *error_headers(error)])
+    async def refuse(self, error: FairleadError, request_id: str, headers: Headers) -> None:
+        """Send `error` as the answer to the request that is known as `request_id`."""
+        body = self.dialect.error_body(error, request_id)
+        await self.respond(self.dialect.status(error), body, [*headers, *error_headers(error)])
 
     async def _read(self) -> bytes:
         parts: list[bytes] = []

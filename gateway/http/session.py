@@ -40,22 +40,32 @@ def session_of(headers: Mapping[str, str], named: str) -> Session | None:
     return Session(name) if name else None
 
 
-def session_in(metadata: Any, prompt_cache_key: Any) -> str:
+def session_in(metadata: Any, prompt_cache_key: Any = None) -> str:
     """Return the session that fields of a body name; empty where they name none. They may hold anything."""
-    user_id = metadata.get("user_id") if isinstance(metadata, dict) else None
-    if isinstance(user_id, str) and (name := _session_of_user(user_id)):
-        return name
+    if session := _parts_of(metadata)[1]:
+        return session
     return prompt_cache_key if isinstance(prompt_cache_key, str) else ""
 
 
-def _session_of_user(user_id: str) -> str:
-    """Return the session in what Claude Code calls the user."""
+def user_in(metadata: Any) -> str:
+    """Return the user that `metadata.user_id` names, without the session that Claude Code puts there, too."""
+    return _parts_of(metadata)[0]
+
+
+def _parts_of(metadata: Any) -> tuple[str, str]:
+    """Return the user and the session in `metadata.user_id`, each empty where it is not said."""
+    user_id = metadata.get("user_id") if isinstance(metadata, dict) else None
+    if not isinstance(user_id, str):
+        return "", ""
     try:
         fields = msgspec.json.decode(user_id)
     except (msgspec.DecodeError, RecursionError):
-        return user_id.rpartition(_LEGACY_SESSION)[2] if _LEGACY_SESSION in user_id else ""
-    name = fields.get("session_id") if isinstance(fields, dict) else None
-    return name if isinstance(name, str) else ""
+        user, _, session = user_id.partition(_LEGACY_SESSION)
+        return user, session
+    if not isinstance(fields, dict):
+        return user_id, ""
+    device, session = fields.get("device_id"), fields.get("session_id")
+    return (device if isinstance(device, str) else ""), (session if isinstance(session, str) else "")
 
 
 def _usable(name: str) -> str:

@@ -51,13 +51,17 @@ class JobTokens(NamedTuple, Generic[Owner]):
 
 
 class JobEnded(NamedTuple, Generic[Owner]):
-    """The end of `job`, with the `text` that was still held back; `reason` is given only for COMPLETED."""
+    """The end of `job`, with the `text` that was still held back; `reason` is given only for COMPLETED.
+
+    `stop_string` is the one that ended the output; it is empty if none did.
+    """
 
     job: Job[Owner]
     outcome: Outcome
     reason: FinishReason | None = None
     message: str = ""
     text: str = ""
+    stop_string: str = ""
 
 
 @dataclass(slots=True)

@@ -114,12 +114,12 @@ class JobTable(Generic[Owner]):
         if job.first_token_at is None:
             job.first_token_at = now
         # A token that ends the output (end of sequence, a stop token) is reported but adds no text.
-        text, stopped = job.text.push(tokens[:-1] if finish is FinishReason.STOP else tokens)
+        text, stop = job.text.push(tokens[:-1] if finish is FinishReason.STOP else tokens)
         self._events.tokens.append(JobTokens(job, tokens, text, logprobs, request.service))
-        if stopped:
+        if stop:
             if finish is None:
                 self._batcher.abort(request)
-            self._end(job, now, Outcome.COMPLETED, FinishReason.STOP)
+            self._end(job, now, Outcome.COMPLETED, FinishReason.STOP, stop_string=stop)
         elif finish is not None:
             self._end(job, now, Outcome.COMPLETED, finish, text=job.text.rest())
 
@@ -137,6 +137,7 @@ class JobTable(Generic[Owner]):
         *,
         message: str = "",
         text: str = "",
+        stop_string: str = "",
     ) -> None:
         del self._jobs[job.request]
         owned = self._owned[job.owner]
@@ -144,7 +145,7 @@ class JobTable(Generic[Owner]):
         if not owned:
             del self._owned[job.owner]
         job.ended_at = now
-        self._events.ended.append(JobEnded(job, outcome, reason, message, text))
+        self._events.ended.append(JobEnded(job, outcome, reason, message, text, stop_string))
 
     def check_invariants(self) -> None:
         """Raise AssertionError unless both indexes hold the same jobs, and the batcher holds exactly their requests."""

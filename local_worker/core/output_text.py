@@ -19,8 +19,8 @@ class Decoder(Protocol):
 class Text(Protocol):
     """The interface between a job and the text of its output."""
 
-    def push(self, tokens: Sequence[int]) -> tuple[str, bool]:
-        """Append `tokens`; return the text that is released, and whether a stop string ends the output after it."""
+    def push(self, tokens: Sequence[int]) -> tuple[str, str]:
+        """Append `tokens`; return the text that is released, and the stop string that ends the output, if any."""
 
     def rest(self) -> str:
         """Return the text that is still held back, when the output ends without a stop string."""
@@ -39,17 +39,17 @@ class OutputText:
         for token in generated:
             self._stops.push(decoder.push(token))
 
-    def push(self, tokens: Sequence[int]) -> tuple[str, bool]:
+    def push(self, tokens: Sequence[int]) -> tuple[str, str]:
         """See Text."""
         released = ""
         for token in tokens:
-            text, stopped = self._stops.push(self._decoder.push(token))
+            text, stop = self._stops.push(self._decoder.push(token))
             released += text
-            if stopped:
-                return released, True
-        return released, False
+            if stop:
+                return released, stop
+        return released, ""
 
     def rest(self) -> str:
         """See Text."""
-        text, stopped = self._stops.push(self._decoder.flush())
-        return text if stopped else text + self._stops.flush()
+        text, stop = self._stops.push(self._decoder.flush())
+        return text if stop else text + self._stops.flush()

@@ -8,18 +8,19 @@ class StopStrings:
         self._stops = stops
         self._held = ""
 
-    def push(self, text: str) -> tuple[str, bool]:
-        """Append `text`; return the text that is released, and whether a stop string follows directly after it."""
+    def push(self, text: str) -> tuple[str, str]:
+        """Append `text`; return the text that is released and the stop string that follows it, empty for none."""
         if not self._stops:
-            return text, False
+            return text, ""
         self._held += text
-        found = [index for index in (self._held.find(stop) for stop in self._stops) if index >= 0]
+        found = [(self._held.find(stop), stop) for stop in self._stops if stop in self._held]
         if found:
-            text, self._held = self._held[: min(found)], ""
-            return text, True
+            index, stop = min(found)
+            text, self._held = self._held[:index], ""
+            return text, stop
         cut = len(self._held) - self._partial()
         text, self._held = self._held[:cut], self._held[cut:]
-        return text, False
+        return text, ""
 
     def flush(self) -> str:
         """Return the text that is still held back, when the output ends without a stop string."""

@@ -40,6 +40,7 @@ def test_an_ended_event_has_usage_and_timings() -> None:
         Outcome.COMPLETED,
         FinishReason.STOP,
         text="rest",
+        stop_string="END",
         prompt_tokens=10,
         cached_tokens=8,
         output_tokens=2,
@@ -50,7 +51,7 @@ def test_an_ended_event_has_usage_and_timings() -> None:
     message = worker_pb2.StepEvents()
     add_events(message, AttemptEvents(ended=[end, AttemptEnded("b", 1, Outcome.CANCELLED, message="gone")]))
     first, second = message.ended
-    assert (first.request_id, first.attempt, first.text) == ("a", 2, "rest")
+    assert (first.request_id, first.attempt, first.text, first.stop_string) == ("a", 2, "rest", "END")
     assert (Outcome(first.outcome), FinishReason(first.finish_reason)) == (Outcome.COMPLETED, FinishReason.STOP)
     assert first.usage == common_pb2.Usage(prompt_tokens=10, cached_tokens=8, output_tokens=2, service=1.0)
     assert first.timings.scheduled - first.timings.queued == pytest.approx(1e9, rel=1e-6)

@@ -9,6 +9,7 @@ from typing import Any
 
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
+MESSAGES = "/v1/messages"
 HELLO = [{"role": "user", "content": "hello"}]
 SECONDS = 60
 

@@ -59,7 +59,7 @@ def test_bad_requests_name_the_parameter(
     assert ("maximum context length" in answer.error["message"]) == (code == "context_length_exceeded")
 
 
-@pytest.mark.parametrize("name", Unsupported.__struct_fields__)
+@pytest.mark.parametrize("name", Unsupported.__annotations__)
 def test_known_parameters_that_are_not_obeyed_are_refused_by_name(http: HttpClient, name: str) -> None:
     for answer in (http.chat(**{name: ["something"]}), http.complete(**{name: ["something"]})):
         assert answer.status == 400

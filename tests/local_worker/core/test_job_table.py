@@ -253,6 +253,6 @@ def test_a_preempted_job_does_not_start_twice() -> None:
 def test_output_of_earlier_attempts_is_not_sent_again() -> None:
     """Text that earlier attempts held back is sent with the token that releases it; a stop string may start in it."""
     text = OutputText(ByteTokenizer().decoder(), ("END",), generated=b"so far E")
-    assert text.push(b"x") == ("Ex", False)
+    assert text.push(b"x") == ("Ex", "")
     again = OutputText(ByteTokenizer().decoder(), ("END",), generated=b"so far E")
-    assert again.push(b"ND!") == ("", True)
+    assert again.push(b"ND!") == ("", "END")

@@ -22,13 +22,15 @@ def cut(pieces: list[str], stops: tuple[str, ...]) -> str:
 
 @given(pieces=PIECES, stops=STOPS)
 def test_any_pieces_are_cut_as_the_whole_text(pieces: list[str], stops: tuple[str, ...]) -> None:
-    matcher, out, stopped = StopStrings(stops), "", False
+    matcher, out, stop = StopStrings(stops), "", ""
     for piece in pieces:
-        text, stopped = matcher.push(piece)
+        text, stop = matcher.push(piece)
         out += text
-        if stopped:
+        if stop:
+            assert stop in stops
+            assert "".join(pieces).startswith(out + stop), "it is the one that follows"
             break
-    assert out + ("" if stopped else matcher.flush()) == cut(pieces, stops)
+    assert out + ("" if stop else matcher.flush()) == cut(pieces, stops)
 
 
 @given(pieces=PIECES, stops=STOPS)
@@ -47,7 +49,7 @@ def test_text_is_held_only_while_it_may_become_a_stop_string(pieces: list[str], 
 def test_a_stop_string_across_pieces() -> None:
     matcher = StopStrings(("END",))
     assert [matcher.push(piece) for piece in ("answer E", "N", "Dmore")] == [
-        ("answer ", False),
-        ("", False),
-        ("", True),
+        ("answer ", ""),
+        ("", ""),
+        ("", "END"),
     ]

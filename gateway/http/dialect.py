@@ -1,0 +1,112 @@
+"""The dialects of the APIs: how each of them writes errors, names requests and keeps a stream alive."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from fairlead.errors import FairleadError, TooLong
+from gateway.http.asgi import Headers
+from gateway.http.errors import describe, status_of
+from gateway.http.sse import PING, named_event
+
+MESSAGES = "/v1/messages"
+# Fields of the typed request, and what they are called where clients set them. Others lose their prefix.
+HEADERS = {
+    "app": "x-fairlead-app",
+    "interaction.id": "x-fairlead-interaction",
+    "interaction.token": "x-fairlead-interaction",
+}
+OPENAI_NAMES = {
+    **HEADERS,
+    "prompt.text": "prompt",
+    "prompt.token_ids.packed": "prompt",
+    "metadata.x-fairlead-user": "user",
+}
+ANTHROPIC_NAMES = {**HEADERS, "metadata.x-fairlead-user": "metadata.user_id", "sampling.stop": "stop_sequences"}
+ANTHROPIC_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+UNAVAILABLE, OVERLOADED = 503, 529  # Anthropic's API has a status of its own for it
+
+
+class Dialect(Protocol):
+    """What an API's answers have in common, whatever was asked for."""
+
+    @property
+    def ping(self) -> bytes:
+        """What is written into a stream to keep it alive."""
+
+    def status(self, error: FairleadError) -> int:
+        """Return the HTTP status that tells of `error`."""
+
+    def error_body(self, error: FairleadError, request_id: str) -> bytes:
+        """Return `error` as JSON."""
+
+    def naming(self, request_id: str) -> Headers:
+        """Return the headers that tell the caller the id of its request."""
+
+
+class OpenAIDialect:
+    """Errors as OpenAI's APIs have them; implements Dialect. `names` are those of the typed request's fields."""
+
+    ping = PING
+
+    def __init__(self, names: Mapping[str, str] = OPENAI_NAMES) -> None:
+        self._names = names
+
+    def status(self, error: FairleadError) -> int:
+        """See Dialect."""
+        return status_of(error).status
+
+    def error_body(self, error: FairleadError, request_id: str) -> bytes:
+        """See Dialect. The request's id stands in the headers alone."""
+        status, (parameter, message) = status_of(error), describe(error, self._names)
+        if isinstance(error, TooLong):  # by these words clients know it, and shorten what they sent
+            message = f"This request exceeds the model's maximum context length. {message}"
+        described = {"message": message, "type": status.type, "param": parameter or None, "code": status.code}
+        return msgspec.json.encode({"error": described})
+
+    def naming(self, request_id: str) -> Headers:
+        """See Dialect."""
+        return [(b"x-request-id", request_id.encode())]
+
+
+class AnthropicDialect:
+    """Errors as Anthropic's API has them; implements Dialect."""
+
+    ping = named_event(b"ping", b'{"type":"ping"}')
+
+    def status(self, error: FairleadError) -> int:
+        """See Dialect."""
+        status = status_of(error).status
+        return OVERLOADED if status == UNAVAILABLE else status
+
+    def error_body(self, error: FairleadError, request_id: str) -> bytes:
+        """See Dialect."""
+        parameter, message = describe(error, ANTHROPIC_NAMES)
+        if isinstance(error, TooLong) and parameter == "prompt":  # clients know it by these words
+            message = f"prompt is too long: {message.removeprefix('prompt: ')}"
+        described = {"type": ANTHROPIC_TYPES.get(self.status(error), "invalid_request_error"), "message": message}
+        return msgspec.json.encode({"type": "error", "error": described, "request_id": request_id})
+
+    def naming(self, request_id: str) -> Headers:
+        """See Dialect."""
+        return [(b"x-request-id", request_id.encode()), (b"request-id", request_id.encode())]
+
+
+OPENAI = OpenAIDialect()
+ANTHROPIC = AnthropicDialect()
+DIALECTS: Sequence[tuple[str, Dialect]] = ((MESSAGES, ANTHROPIC),)
+
+
+def dialect_of(path: str) -> Dialect:
+    """Return the dialect of `path` and of whatever lies below it."""
+    return next((dialect for begin, dialect in DIALECTS if path == begin or path.startswith(f"{begin}/")), OPENAI)

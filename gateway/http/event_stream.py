@@ -1,0 +1,44 @@
+"""A stream of server-sent events, whose status is decided by its first byte."""
+
+from collections.abc import Callable
+
+from gateway.http.asgi import Headers
+from gateway.http.request import HttpRequest
+
+HEADERS: Headers = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),  # a proxy that gathers events defeats the purpose
+]
+
+
+class EventStream:
+    """The answer of one request; `headers` are asked for when the first event is written."""
+
+    def __init__(self, request: HttpRequest, headers: Callable[[], Headers]) -> None:
+        self._request = request
+        self._send = request.send
+        self._headers = headers
+        self._is_quiet = False  # nothing has been written since the last `ping`
+
+    async def write(self, data: bytes) -> None:
+        """Send whole events; returns when the network has taken what was sent before."""
+        self._is_quiet = False
+        if not self._request.has_begun:
+            await self._begin()
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def ping(self) -> None:
+        """Send a ping if nothing was sent since the last call: whoever is between sees that the stream lives."""
+        if self._is_quiet:
+            await self.write(self._request.dialect.ping)
+        self._is_quiet = True
+
+    async def close(self, data: bytes) -> None:
+        """Send the last events, and end the answer."""
+        if not self._request.has_begun:
+            await self._begin()
+        await self._send({"type": "http.response.body", "body": data, "more_body": False})
+
+    async def _begin(self) -> None:
+        await self._request.begin(200, [*HEADERS, *self._headers()])
