@@ -64,8 +64,8 @@ def _parts_of(metadata: Any) -> tuple[str, str]:
         return user, session
     if not isinstance(fields, dict):
         return user_id, ""
-    device, session = fields.get("device_id"), fields.get("session_id")
-    return (device if isinstance(device, str) else ""), (session if isinstance(session, str) else "")
+    device, name = fields.get("device_id"), fields.get("session_id")
+    return (device if isinstance(device, str) else ""), (name if isinstance(name, str) else "")
 
 
 def _usable(name: str) -> str:
