@@ -149,10 +149,11 @@ class WorkerConfig:
     )
     policy: str = option(
         "dlpm",
-        "This policy orders the queue. `dlpm`, `drr` and `vtc` have a bound of fairness, `fcfs` has none; only `dlpm` "
-        "follows cached prefixes.",
+        "This policy orders the queue. `dlpm`, `drr` and `vtc` have a bound of fairness, the others have none; only "
+        "`dlpm` follows cached prefixes.",
         choices=tuple(POLICIES),
-        change_when="Requests share no prefixes (`vtc`), or there is only one user (`fcfs`).",
+        change_when="Requests share no prefixes (`vtc`; `vtc-predict` where output lengths repeat), apps differ in the "
+        "tokens that they need (`wsc`), or there is only one user (`fcfs`).",
     )
     quantum_tokens: int = option(
         512,

@@ -2,8 +2,8 @@
 
 import random
 
+from local_worker.core.policies.vtc_predict import VtcOracle
 from local_worker.core.request import Request
-from simulation.baselines.vtc_predict import VtcOracle
 
 
 class VtcHalfRight(VtcOracle):

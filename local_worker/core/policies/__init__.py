@@ -1,7 +1,7 @@
-"""The queue policies by the names used in the configuration: those with a bound, and `fcfs`, the usual baseline.
+"""The queue policies by the names used in the configuration: the fair ones of the three papers, and `fcfs`.
 
-`fairlead demo` runs `fcfs` and `vtc` as the systems that DLPM is compared with. Policies of the literature without a
-bound are in simulation.baselines.
+`fairlead demo` runs `fcfs` and `vtc` as the systems that DLPM is compared with. Baselines that are not fair are in
+simulation.baselines.
 """
 
 from collections.abc import Callable
@@ -11,12 +11,16 @@ from local_worker.core.policies.drr import Drr
 from local_worker.core.policies.fcfs import Fcfs
 from local_worker.core.policies.protocol import QueuePolicy, QueuePolicyConfig, StepBudget
 from local_worker.core.policies.vtc import Vtc
+from local_worker.core.policies.vtc_predict import VtcPredict
+from local_worker.core.policies.wsc import Wsc
 
 POLICIES: dict[str, Callable[[QueuePolicyConfig], QueuePolicy]] = {
     "dlpm": Dlpm,
     "drr": Drr,
     "fcfs": Fcfs,
     "vtc": Vtc,
+    "vtc-predict": VtcPredict,
+    "wsc": Wsc,
 }
 
 __all__ = ["POLICIES", "QueuePolicy", "QueuePolicyConfig", "StepBudget"]
