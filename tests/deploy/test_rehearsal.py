@@ -77,6 +77,7 @@ def test_the_production_form_starts_and_serves(render: Render, tmp_path: Path) -
     manifests = _render(render, tmp_path, PRODUCTION, secretGenerator=secrets)
     report = _rehearse("start", manifests, tmp_path, GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=str(chain))
     assert len(report["answer"]) == 5
+    assert report["completion"], "the HTTP port answers, under the same certificate"
     assert {name.rpartition("-")[0] for name in report["scraped"]} == {
         "fairlead-gateway", "fairlead-scheduler", "fairlead-worker",
     }  # fmt: skip

@@ -27,6 +27,16 @@ def test_schemas_accept_the_manifests(
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_schemas_accept_the_ingress(
+    render_with: Render, kubernetes_validate: Path, tmp_path: Path, version: str
+) -> None:
+    path = tmp_path / "all.yaml"
+    path.write_text(yaml.safe_dump_all(render_with("ingress")))
+    done = _validate(kubernetes_validate, version, path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_schema_check_can_fail(render: Render, kubernetes_validate: Path, tmp_path: Path) -> None:
     manifests = render(EVALUATION)
     containers(manifests)[0]["nonsense"] = True

@@ -54,6 +54,8 @@ def test_services_accept_their_arguments_and_environment(render: Render, form: s
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
         assert loaded.listen == f"0.0.0.0:{ports['grpc']}"
         assert loaded.metrics == (f"0.0.0.0:{ports['metrics']}" if "metrics" in ports else "")
+        if module == "gateway":
+            assert loaded.http_listen == f"0.0.0.0:{ports['http']}"
         if module == "local_worker":
             assert loaded.advertise == f"10.0.0.1:{ports['grpc']}"
         seen.add(module)

@@ -44,6 +44,16 @@ def test_every_component_works_alone(render: Render, render_with: Render, compon
     assert manifests != render(BASE)
 
 
+@pytest.mark.parametrize(("component", "kind"), [("ingress", "Ingress"), ("http-route", "HTTPRoute")])
+def test_a_way_in_from_outside_leads_to_a_port_of_the_service(render_with: Render, component: str, kind: str) -> None:
+    manifests = copy.deepcopy(render_with(component))
+    assert misfits(manifests, given=operators_secrets(component)) == []
+    ports = named(manifests, "Service", "fairlead-gateway")["spec"]["ports"]
+    ports.remove(next(port for port in ports if port["name"] == "http"))
+    [problem] = misfits(manifests, given=operators_secrets(component))
+    assert problem.startswith(f"{kind} fairlead-gateway: no Service fairlead-gateway with port ")
+
+
 @pytest.mark.parametrize("form", OVERLAYS)
 def test_an_overlay_of_ones_own_moves_everything_to_its_namespace(render: Render, tmp_path: Path, form: str) -> None:
     (tmp_path / "kustomization.yaml").write_text(
@@ -76,7 +86,7 @@ def _break_selector(manifests: list[Manifest]) -> None:
 
 
 def _break_service_port(manifests: list[Manifest]) -> None:
-    next(m for m in manifests if m["kind"] == "Service")["spec"]["ports"][0]["targetPort"] = "http"
+    next(m for m in manifests if m["kind"] == "Service")["spec"]["ports"][0]["targetPort"] = "other"
 
 
 def _break_service_selector(manifests: list[Manifest]) -> None:

@@ -29,6 +29,8 @@ def misfits(
             target = manifest["spec"]["scaleTargetRef"]
             if (target["kind"], target["name"]) not in names:
                 found.append(f"{manifest['metadata']['name']}: no {target['kind']} {target['name']} to scale")
+        if manifest["kind"] in ("Ingress", "HTTPRoute"):
+            found += _route_misfits(manifest, manifests)
         if manifest["kind"] == "StatefulSet":
             found += _stateful_misfits(manifest, names)
     for template in pods:
@@ -72,6 +74,28 @@ def _service_misfits(service: Manifest, pods: list[Manifest]) -> Iterator[str]:
 def _stateful_misfits(manifest: Manifest, names: set[tuple[str, str]] | frozenset[tuple[str, str]]) -> Iterator[str]:
     if ("Service", manifest["spec"]["serviceName"]) not in names:
         yield f"{manifest['metadata']['name']}: no Service {manifest['spec']['serviceName']}"
+
+
+def _route_misfits(route: Manifest, manifests: list[Manifest]) -> Iterator[str]:
+    """Of a way in from outside: each of its backends must be a port of a Service."""
+    services = {
+        manifest["metadata"]["name"]: manifest["spec"]["ports"]
+        for manifest in manifests
+        if manifest["kind"] == "Service"
+    }
+    for service, port in _backends(route):
+        ports = {value for entry in services.get(service, []) for value in (entry["name"], entry["port"])}
+        if port not in ports:
+            yield f"{route['kind']} {route['metadata']['name']}: no Service {service} with port {port}"
+
+
+def _backends(route: Manifest) -> Iterator[tuple[str, str | int]]:
+    for rule in route["spec"]["rules"]:
+        for backend in rule.get("backendRefs", []):
+            yield backend["name"], backend["port"]
+        for path in rule.get("http", {}).get("paths", []):
+            service = path["backend"]["service"]
+            yield service["name"], next(iter(service["port"].values()))
 
 
 def _references(template: Manifest) -> Iterator[tuple[str, str]]:

@@ -6,6 +6,8 @@ To be run in user, mount, network and process namespaces of its own. Prints a re
 
 import asyncio
 import json
+import os
+import ssl
 import sys
 import urllib.request
 from collections.abc import Awaitable, Callable
@@ -46,15 +48,17 @@ async def week(cluster: Cluster) -> dict[str, Any]:
 
 
 async def start(cluster: Cluster) -> dict[str, Any]:
-    """Start, call over TLS, read every service's metrics, stop."""
+    """Start, call by gRPC and by HTTP over TLS, read every service's metrics, stop."""
     await cluster.start()
     async with Client("https://fairlead-gateway:7000", api_key=API_KEY) as client:
         answer = await client.generate("hello", max_tokens=5, ignore_eos=True)
+    completion = await asyncio.to_thread(_complete, "https://fairlead-gateway:8000/v1/completions")
     pods = [pod for name, workload in cluster.workloads.items() if name != "fairlead-redis" for pod in workload.pods]
     scraped = await asyncio.gather(*(asyncio.to_thread(_scrape, pod.address) for pod in pods))
     await cluster.stop()
     return {
         "answer": answer.text,
+        "completion": completion,
         "scraped": dict(zip([pod.name for pod in pods], scraped, strict=True)),
         **_ends(cluster),
     }
@@ -68,6 +72,16 @@ async def _attached(cluster: Cluster, scheduler: Pod) -> list[str]:
             scheduler_pb2.WatchRequest(), metadata=secret_metadata(secret)
         )
         return [member.worker for member in (await anext(aiter(watch))).members]
+
+
+def _complete(url: str) -> str:
+    """The text of a short completion, from a server whose authority gRPC knows."""
+    headers = {"authorization": f"Bearer {API_KEY}", "content-type": "application/json"}
+    request = urllib.request.Request(url, json.dumps({"prompt": "hello", "max_tokens": 5}).encode(), headers)
+    context = ssl.create_default_context(cafile=os.environ["GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"])
+    with urllib.request.urlopen(request, timeout=60, context=context) as response:
+        text: str = json.load(response)["choices"][0]["text"]
+    return text
 
 
 def _scrape(address: str) -> int:

@@ -1,5 +1,6 @@
 """OpenAI's own client: its types, streams and errors, against a running cluster."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,9 @@ def test_errors_have_their_classes(python: Path, stack: Stack) -> None:
     stack.worker("a", served_name="tiny", fake_step_seconds=0.02)
     _, http = serving(stack)
     assert run(python, HEAD + ERRORS, f"http://127.0.0.1:{http.port}/v1") == "done\n"
+
+
+def test_what_the_readme_shows_runs(python: Path, http: HttpClient) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", Path("README.md").read_text(), re.DOTALL)
+    [code] = [block for block in blocks if "import openai" in block]
+    assert run(python, code.replace("127.0.0.1:8000", f"127.0.0.1:{http.port}"))
