@@ -13,9 +13,9 @@ from fairlead.outcomes import Outcome
 from fairlead.token_ids import TOKEN_BYTES
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
 from gateway.call import Call
+from gateway.core.open_call_limiter import OpenCallLimiter
 from gateway.core.session_tree import SessionTree
 from gateway.credentials import Credentials
-from gateway.open_call_limiter import OpenCallLimiter
 from gateway.prepared_request import AdmittedRequest, PreparedRequest
 from gateway.request import CallRequest
 from gateway.tenants import CallerIdentity, Tenants

@@ -12,11 +12,11 @@ from gateway.admission import Admission
 from gateway.call import Call
 from gateway.call_log import CallLog
 from gateway.config import GatewayConfig
+from gateway.core.open_call_limiter import OpenCallLimiter
 from gateway.driver import CallDriver, Front
 from gateway.http.application import HttpApplication
 from gateway.http.server import HttpServer
 from gateway.metrics import CallMetrics, PlacementMetrics, StateMetrics, ThrottlingMetrics
-from gateway.open_call_limiter import OpenCallLimiter
 from gateway.operators import ThrottlingService, TracesService
 from gateway.reload import follow
 from gateway.service import InferenceService, add_inference_to_server

@@ -5,13 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from fairlead.errors import Unavailable, error_for
+from fairlead.errors import ClientLimit, QueueFull, Unavailable, error_for
 from fairlead.outcomes import Outcome
 from fairlead.token_ids import pack_ids
 from gateway.core import call_commands as commands
 from gateway.core import call_events as events
 from gateway.core.call import CallMachine
 from gateway.core.coalescer import OutputChunk
+from gateway.core.open_call_limiter import OpenCallLimiter
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.policies import RouteRequest
 from local_worker.core.job import JobEvents
@@ -40,7 +41,8 @@ class OpenCall:
 
     call: SimulatedCall
     machine: CallMachine
-    permit: Permit | None = None  # None until the call is admitted
+    permit: Permit | None = None  # None until the throttle lets the call in
+    is_counted: bool = False  # by the limiter of open calls
     session: SimulatedAttempt | None = None  # the current attempt at a worker
     tick_at: float = field(default=math.inf)  # time of the earliest planned tick
 
@@ -73,6 +75,7 @@ class SimulatedGateway:
         self._overloaded = False
         self._overload_checked_at = -OVERLOAD_SECONDS
         self._open: dict[SimulatedCall, OpenCall] = {}
+        self._limiter = OpenCallLimiter(per_client=spec.max_streams_per_client, total=spec.max_streams)
 
     def arrived(self, call: SimulatedCall) -> None:
         """Start handling a client's call that arrives now."""
@@ -103,6 +106,9 @@ class SimulatedGateway:
     def check_invariants(self) -> None:
         """Raise AssertionError when an account, a window or a call is impossible."""
         self._decider.check_invariants()
+        self._limiter.check_invariants()
+        counted = sum(opened.is_counted for opened in self._open.values())
+        assert counted == self._limiter.count, f"{counted} calls admitted, {self._limiter.count} counted"
         for opened in self._open.values():
             opened.machine.check_invariants()
 
@@ -173,6 +179,11 @@ class SimulatedGateway:
         opened.permit = decision
         if call.interaction:
             self._interaction_tokens[key] = decision.token
+        try:
+            self._limiter.open(call.client, decision.protected)
+        except (ClientLimit, QueueFull) as refusal:
+            return events.Failed(refusal)
+        opened.is_counted = True
         return events.Decided(self._spec.tokens_per_message)
 
     def _is_overloaded(self) -> bool:
@@ -258,6 +269,8 @@ class SimulatedGateway:
         del self._open[call]
         if opened.permit is not None:
             self._decider.ended(opened.permit, None, self._clock.now)
+        if opened.is_counted:
+            self._limiter.close(call.client)
         self._done(call)
 
 

@@ -34,6 +34,8 @@ class RandomLoad:
     kv_tokens: tuple[int, ...]
     quanta: tuple[int, ...]
     max_waiting: tuple[int, ...]
+    max_streams_per_client: tuple[int, ...]
+    max_streams: tuple[int, ...]
     faults: int
 
 
@@ -51,6 +53,8 @@ def calm(rng: random.Random) -> RandomLoad:
         kv_tokens=(640, 2048),
         quanta=(16, 128, 1024),
         max_waiting=(8, 1000),
+        max_streams_per_client=(2, 1000, 1000),
+        max_streams=(12, 1000, 1000),
         faults=rng.randrange(8),
     )
 
@@ -72,6 +76,8 @@ def flood(rng: random.Random) -> RandomLoad:
         kv_tokens=(160, 256),
         quanta=(16,),
         max_waiting=(64, 1000, 1000),
+        max_streams_per_client=(1000,),
+        max_streams=(1000,),
         faults=rng.randrange(3),
     )
 
@@ -104,6 +110,8 @@ def draw_spec(rng: random.Random, load: RandomLoad) -> ClusterSpec:
         index_blocks=rng.choice([32, 10_000]),
         throttle=rng.choice(["none", "none", "oit", rng.choice(sorted(ADMISSIONS))]),
         limits=limits,
+        max_streams_per_client=rng.choice(load.max_streams_per_client),
+        max_streams=rng.choice(load.max_streams),
         network_seconds=rng.choice([0.0, 0.001, 0.05]),
         event_lag_seconds=rng.choice([0.0, 0.2]),
         report_seconds=rng.choice([0.05, 0.5]),

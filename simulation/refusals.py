@@ -1,4 +1,4 @@
-"""Check that a throttle refused only calls that it may refuse."""
+"""Check that the gateway refused only calls that it may refuse."""
 
 from collections.abc import Iterable
 
@@ -11,12 +11,16 @@ from throttler.core.throttle import WINDOW_SECONDS
 def check_refusals(spec: ClusterSpec, calls: Iterable[SimulatedCall]) -> None:
     """Check the refusals among `calls`, which are in order of arrival; a stage above 0 continues an interaction.
 
-    Raises AssertionError in two cases: a call was throttled although its user, or its app, had made fewer calls in the
-    last minute than the limit; or, under OIT, a call that continues an interaction was throttled although its client
-    had not reached the cap on such calls.
+    Raises AssertionError in three cases: a call was throttled although its user, or its app, had made fewer calls in
+    the last minute than the limit; under OIT, a call that continues an interaction was throttled although its client
+    had not reached the cap on such calls; or a call was refused for its client's open calls although the client had
+    fewer calls open than the limit.
     """
     limits, arrived = spec.limits, list(calls)
     for number, call in enumerate(arrived):
+        if call.outcome is Outcome.REJECTED_CLIENT_LIMIT and not call.attempts:
+            mine = [other for other in arrived[:number] if other.client == call.client]
+            _check(call, [other for other in mine if _is_open(other, call.arrival)], spec.max_streams_per_client)
         if call.outcome not in (Outcome.THROTTLED_USER, Outcome.THROTTLED_APP):
             continue
         lately = [other for other in arrived[:number] if other.arrival > call.arrival - WINDOW_SECONDS]
@@ -31,4 +35,8 @@ def check_refusals(spec: ClusterSpec, calls: Iterable[SimulatedCall]) -> None:
 
 def _check(call: SimulatedCall, counted: list[SimulatedCall], limit: int) -> None:
     detail = f"stage {call.stage} of {call.interaction!r}" if call.interaction else "no interaction"
-    assert len(counted) >= limit, f"call {call.number} ({detail}) throttled at {len(counted)} of {limit} calls"
+    assert len(counted) >= limit, f"call {call.number} ({detail}) refused at {len(counted)} of {limit} calls"
+
+
+def _is_open(call: SimulatedCall, now: float) -> bool:
+    return call.ended_at is None or call.ended_at >= now

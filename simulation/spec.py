@@ -125,6 +125,8 @@ class ClusterSpec:
     index_blocks: int = 1_000_000
     throttle: str = "none"
     limits: RateLimits = field(default_factory=RateLimits)
+    max_streams_per_client: int = 1_000_000  # open calls, as the gateway limits them
+    max_streams: int = 1_000_000
     network_seconds: float = 0.0005  # one-way delay between any two processes
     event_lag_seconds: float = 0.0  # extra delay of the workers' events to the scheduler
     report_seconds: float = 0.25  # between load reports, the largest age of the scheduler's data

@@ -14,9 +14,9 @@ from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc, scheduler
 from gateway.admission import LONG_PROMPT, Admission
 from gateway.call import Call
 from gateway.call_log import CallLog
+from gateway.core.open_call_limiter import OpenCallLimiter
 from gateway.credentials import Credentials
 from gateway.metrics import CallMetrics
-from gateway.open_call_limiter import OpenCallLimiter
 from gateway.prepared_request import PreparedRequest
 from gateway.request import CallRequest
 from gateway.service import InferenceService, add_inference_to_server

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.errors import ClientLimit, QueueFull
-from gateway.open_call_limiter import OpenCallLimiter
+from gateway.core.open_call_limiter import OpenCallLimiter
 
 PER_CLIENT, TOTAL, RESERVE = 4, 9, 1
 STEPS = st.lists(st.tuples(st.sampled_from(["open", "protected", "close"]), st.sampled_from("abcd")), max_size=40)

@@ -6,11 +6,13 @@ import pytest
 
 from gateway.core import call
 from gateway.core.attempts import Attempts
+from gateway.core.open_call_limiter import OpenCallLimiter
 from global_scheduler.core.policies import Candidates, RouteRequest
 from global_scheduler.core.policies.doubleq import DoubleQ
 from local_worker.core.policies.dlpm import Dlpm
 from local_worker.core.policies.vtc import Vtc
 from local_worker.core.request import Request
+from simulation import gateway
 from simulation.rehearsal import rehearse
 from simulation.spec import ADMISSIONS, GLOBAL_POLICIES, LOCAL_POLICIES, _alone
 from throttler.core.oit import Oit
@@ -171,7 +173,19 @@ def test_a_call_that_is_throttled_within_its_limits(
     throttle: type[Oit], who: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(ADMISSIONS, "oit", partial(_alone, throttle))
-    complains(rf"{who} of .* throttled at \d+ of")
+    complains(rf"{who} of .* refused at \d+ of")
+
+
+class Narrow(OpenCallLimiter):
+    """Lets each client have one open call less than its limit."""
+
+    def __init__(self, *, per_client: int, total: int) -> None:
+        super().__init__(per_client=per_client - 1, total=total)
+
+
+def test_a_call_that_is_refused_although_its_client_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "OpenCallLimiter", Narrow)
+    complains(r"refused at \d+ of 2 calls")
 
 
 class Generous(Attempts):
