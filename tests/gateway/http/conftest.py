@@ -11,6 +11,10 @@ from tests.services import Process, Stack
 Serve = Callable[..., tuple[Process, HttpClient]]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.getgroup("http").addoption("--requests", type=int, default=300, help="how many the fuzzer posts")
+
+
 def serving(stack: Stack, **settings: object) -> tuple[Process, HttpClient]:
     """Start a gateway that answers HTTP, and wait until it knows every worker."""
     gateway = stack.gateway(http_listen="127.0.0.1:0", **settings)

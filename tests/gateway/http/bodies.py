@@ -1,0 +1,100 @@
+"""Requests as a fuzzer makes them: known fields with values that fit, nearly fit, or are anything at all."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from gateway.http.chat_completions import ChatCompletionRequest
+from gateway.http.completions import CompletionRequest
+from gateway.http.parameters import HARMLESS, Unsupported
+from tests.gateway.http.http_client import CHAT, HELLO, TEXT
+
+HUGE = [2**31, 2**32, 2**63, 2**64, 2**64 + 1, 10**400, -(2**63) - 1, -(10**400)]
+NUMBERS = st.integers(-2, 3) | st.floats() | st.sampled_from(HUGE)
+WORDS = st.text(st.characters(), max_size=8)  # also halves of surrogate pairs, and zeros
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | NUMBERS | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
+    max_leaves=6,
+)
+PARTS = st.fixed_dictionaries({}, optional={"type": st.sampled_from(["text", "image_url"]) | ANYTHING, "text": WORDS})
+MESSAGES = st.fixed_dictionaries(
+    {"role": st.sampled_from(["user", "assistant", "developer", "tool", "robot"]) | ANYTHING},
+    optional={"content": WORDS | st.lists(PARTS | ANYTHING, max_size=3) | ANYTHING, "tool_calls": ANYTHING},
+)
+TOKENS = st.lists(st.integers(0, 300), max_size=5)
+# Values that may fit. Those that do are small, so that few requests cost more than a few tokens.
+FITTING: Mapping[str, SearchStrategy[Any]] = {
+    "messages": st.lists(MESSAGES | ANYTHING, max_size=3),
+    "prompt": WORDS | TOKENS | st.lists(WORDS, max_size=3) | st.lists(TOKENS, max_size=3) | st.lists(ANYTHING),
+    "n": st.sampled_from([1, 2, 3, 129]),
+    "max_tokens": st.integers(0, 3) | st.just(5000),
+    "max_completion_tokens": st.integers(0, 3) | st.just(5000),
+    "stream": st.booleans(),
+    "stream_options": st.fixed_dictionaries({}, optional={"include_usage": st.booleans() | ANYTHING}),
+    "stop": WORDS | st.lists(WORDS, max_size=20),
+    "stop_token_ids": TOKENS,
+    "echo": st.booleans(),
+    "ignore_eos": st.booleans(),
+    "model": st.sampled_from(["tiny", "none"]) | WORDS,
+    "user": WORDS,
+    "prompt_cache_key": WORDS,
+    "metadata": st.fixed_dictionaries({"user_id": WORDS | WORDS.map(lambda word: json.dumps({"session_id": word}))}),
+}
+UNSUPPORTED = {name: st.sampled_from([None, *HARMLESS.get(name, ())]) for name in Unsupported.__struct_fields__}
+RATHER = st.sampled_from([None, 1, 1, 0.5])  # of the other fields, which are numbers
+KNOWN = {CHAT: ChatCompletionRequest.__struct_fields__, TEXT: CompletionRequest.__struct_fields__}
+BASE: Mapping[str, Sequence[tuple[str, Any]]] = {
+    CHAT: [("messages", HELLO), ("max_tokens", 2)],
+    TEXT: [("prompt", "hello"), ("max_tokens", 2)],
+}
+NOISE = st.sampled_from(
+    [b"", b"\xff", b"\xed\xa0\x80", b"\x00", b"\\ud800", b"[" * 5000, b'{"a":' * 5000, b"1e999", b'"']
+)
+NAMES = ["app", "interaction", "streaming", "user"]
+HEADERS = st.dictionaries(
+    st.sampled_from([f"x-fairlead-{name}" for name in NAMES])
+    | st.sampled_from(["x-session-id", "x-parent-session-id", "traceparent", "x-request-id", "authorization"]),
+    st.text(st.characters(min_codepoint=32, max_codepoint=255, exclude_characters="\x7f"), max_size=12)
+    | st.sampled_from(["a;token=AAAA", "a;end", "a;token=*", ";;", "each_token"]),
+    max_size=2,
+)
+
+
+class Posted(NamedTuple):
+    """A request to send."""
+
+    path: str
+    body: bytes
+    headers: Mapping[str, str]
+
+
+def value_of(field: str) -> SearchStrategy[Any]:
+    """Values of one field; of five, three may fit."""
+    fitting = {**UNSUPPORTED, **FITTING}.get(field, RATHER)
+    return st.integers(0, 4).flatmap(lambda kind: (NUMBERS, ANYTHING, *[fitting] * 3)[kind])
+
+
+def field_of(path: str) -> SearchStrategy[tuple[str, Any]]:
+    """A field that the path knows, and a value for it."""
+    return st.sampled_from(KNOWN[path]).flatmap(lambda name: st.tuples(st.just(name), value_of(name)))
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> Posted:
+    """Draw a request that would be answered, but for fields that are doubled or added, and sometimes broken bytes."""
+    path = draw(st.sampled_from([CHAT, TEXT]))
+    fields = [*BASE[path], *draw(st.lists(field_of(path), max_size=3))]
+    body = b"{%s}" % b",".join(f"{json.dumps(name)}:{json.dumps(value)}".encode() for name, value in fields)
+    kind = draw(st.integers(0, 19))
+    if kind == 0:
+        body = json.dumps(draw(ANYTHING)).encode()
+    elif kind == 1:
+        at = draw(st.integers(0, len(body)))
+        body = body[:at] + draw(NOISE) + body[at + draw(st.integers(0, 3)) :]
+    elif kind == 2:
+        body = draw(st.binary(max_size=40))
+    return Posted(path, body, draw(HEADERS) if kind == 3 else {})
