@@ -26,6 +26,8 @@ from serving.rpc.server import Server
 from serving.sampling_params import SamplingParams
 from serving.telemetry.traces import Traces
 from tests.gateway.scripted_worker import SECRET, ScriptedWorker
+from throttler.core.decider import Arrival, Permit
+from throttler.core.throttle import Caller
 
 MODEL = scheduler_pb2.ModelInfo(name="m")
 STATE = scheduler_pb2.ClusterState(
@@ -104,10 +106,16 @@ class Linked:
 
 
 @pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scheduler's answers are in time, however slow the machine is."""
+    monkeypatch.setattr("gateway.upstream.scheduler.DECISION_SECONDS", 120.0)
+
+
+@pytest.fixture
 async def linked() -> AsyncIterator[Linked]:
-    scheduler = ScriptedScheduler("127.0.0.1:0", STATE)
-    await scheduler.server.start()
-    linked = Linked(scheduler)
+    scripted = ScriptedScheduler("127.0.0.1:0", STATE)
+    await scripted.server.start()
+    linked = Linked(scripted)
     running = asyncio.create_task(linked.cluster.run())
     await linked.until(lambda: linked.names() == ["a", "b"])
     yield linked
@@ -115,7 +123,7 @@ async def linked() -> AsyncIterator[Linked]:
     with contextlib.suppress(asyncio.CancelledError):
         await running
     await linked.cluster.close()
-    await scheduler.server.stop(0)
+    await scripted.server.stop(0)
 
 
 def request(request_id: str = "r", excluded: tuple[str, ...] = ()) -> scheduler_pb2.DispatchRequest:
@@ -131,7 +139,7 @@ class Impatient:
             identity=CallerIdentity("ann", "default", 1.0),
             model=MODEL,
             sampling=SamplingParams(max_tokens=4),
-            in_interaction=False,
+            permit=Permit(Arrival(Caller("default", "ann", "a")), None, None, False, 0, b"", 1.0),
         )
 
     async def encode(self, admitted: AdmittedRequest, call: Call) -> PreparedRequest:
@@ -158,6 +166,7 @@ class Impatient:
         raise AssertionError("nothing is being written")
 
 
+@pytest.mark.usefixtures("patient")
 async def test_requests_of_a_tick_share_a_message_and_replies_find_their_request(linked: Linked) -> None:
     placing = [asyncio.create_task(linked.cluster.place(request(request_id))) for request_id in ("r", "s")]
     batch = await linked.scheduler.batches.get()
@@ -173,7 +182,10 @@ async def test_requests_of_a_tick_share_a_message_and_replies_find_their_request
     assert (second.worker, second.link.address) == ("a", "127.0.0.1:1")
 
 
-async def test_a_scheduler_that_hangs_holds_nobody_and_gets_its_choice_back(linked: Linked) -> None:
+async def test_a_scheduler_that_hangs_holds_nobody_and_gets_its_choice_back(
+    linked: Linked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.upstream.scheduler.DECISION_SECONDS", 0.1)
     assert (await linked.cluster.place(request())).worker == "a"
     assert (await linked.scheduler.batches.get()).requests[0].request_id == "r"
     assert (await linked.scheduler.batches.get()).withdrawals[0].request_id == "r"
@@ -186,6 +198,7 @@ async def test_a_cancelled_request_is_withdrawn(linked: Linked) -> None:
     assert (await linked.scheduler.batches.get()).withdrawals[0].request_id == "r"
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_call_that_goes_before_its_worker_was_reached_is_withdrawn(linked: Linked) -> None:
     journal = CallLog(Traces(), CallMetrics(get_meter("test")))
     driver = CallDriver(Impatient(), linked.cluster, journal, Call(request_id="r", deadline=None), 60.0)
@@ -218,6 +231,7 @@ async def test_without_the_scheduler_the_least_loaded_known_worker_is_chosen(lin
     assert linked.decided() == {Decision.NO_SCHEDULER: 3, Decision.NO_WORKER: 1}
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_scheduler_that_stands_by_leaves_the_choice_to_the_gateway(linked: Linked) -> None:
     placing = await linked.answered(unplaced=scheduler_pb2.UNPLACED_STANDBY)
     assert (await placing).worker == "a"
@@ -231,6 +245,7 @@ async def test_while_all_schedulers_stand_by_the_gateway_chooses(linked: Linked)
     assert linked.decided() == {Decision.NO_LEADER: 1}
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_malformed_request_is_refused_and_not_placed_elsewhere(
     linked: Linked, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -243,6 +258,7 @@ async def test_a_malformed_request_is_refused_and_not_placed_elsewhere(
     assert "the scheduler calls a request malformed" in caplog.text
 
 
+@pytest.mark.usefixtures("patient")
 async def test_where_the_scheduler_has_no_worker_only_one_that_it_has_not_found_yet_may_be_chosen(
     linked: Linked,
 ) -> None:

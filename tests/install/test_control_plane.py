@@ -9,6 +9,8 @@ from packaging.requirements import Requirement
 from tests.install.environment import PINS, Environment
 from tests.install.rust import rust_in
 
+pytestmark = pytest.mark.slow
+
 WORKERS_WORLD = ("torch", "transformers", "tokenizers", "numpy", "pydantic", "orjson", "cryptography")
 
 

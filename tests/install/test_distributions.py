@@ -11,6 +11,8 @@ from packaging.requirements import Requirement
 
 from tests.install.environment import ROOT
 
+pytestmark = pytest.mark.slow
+
 PACKAGES = {
     "fairlead": {"fairlead"},
     "fairlead_serving": {"serving", "throttler", "gateway", "global_scheduler", "local_worker", "simulation", "cli"},

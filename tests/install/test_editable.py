@@ -5,7 +5,11 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from tests.install.environment import IGNORED, ROOT, checked
+
+pytestmark = pytest.mark.slow
 
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_editable(sys.argv[1])"
 

@@ -11,6 +11,8 @@ APPLICATION = """
 import asyncio, sys
 import fairlead
 
+pytestmark = pytest.mark.slow
+
 async def main():
     async with fairlead.Client(sys.argv[1], user="ann") as client, client.interaction(app="agent") as interaction:
         stream = interaction.stream("hello", max_tokens=5, ignore_eos=True)

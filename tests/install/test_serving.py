@@ -8,6 +8,8 @@ import pytest
 from tests.cli.commands import Command
 from tests.install.environment import Environment
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.e2e
 def test_a_stack_runs_where_nothing_but_the_distribution_is(serving: Environment, tmp_path: Path) -> None:
