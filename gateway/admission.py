@@ -1,12 +1,10 @@
 """From a request to admitted work: who asks, is it valid, is it throttled, does it fit."""
 
-import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TypeVar
-from weakref import WeakValueDictionary
 
 from fairlead.errors import FairleadError, error_for
 from fairlead.outcomes import Outcome
@@ -32,7 +30,6 @@ from throttler.core.profiles import Expectation, Profiles
 from throttler.core.throttle import Caller, Rejected
 from throttler.throttler import Throttler
 
-LONG_PROMPT = 16 * 1024  # bytes; shorter ones are tokenized within milliseconds
 Request = TypeVar("Request")
 Receive = Callable[[], Awaitable[Request]]  # reads and parses the call's request; raises InvalidRequest
 
@@ -57,8 +54,6 @@ class Admission:
         self._open_calls = open_calls
         self._cache_scope = cache_scope
         self._sessions = SessionTree()
-        # By client, as long as one of its calls has the turn or waits for it.
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def configure(self, profiles: Profiles) -> None:
         """Apply other apps from now on."""
@@ -124,7 +119,7 @@ class Admission:
             cache_scope=self._cache_scope(identity),
             public_system=begins_publicly(request.prompt, self._profiles.app(call.app).public_system),
         )
-        encoded = await self._in_turn(to_encode, call.deadline)
+        encoded = await self._cluster.encode(to_encode, call.deadline)
         prompt_tokens = len(encoded.token_ids) // TOKEN_BYTES
         if admitted.fills_context:
             sampling = call.sampling = replace(sampling, max_tokens=max(1, capacity(model) - prompt_tokens))
@@ -177,14 +172,6 @@ class Admission:
 
     def _app(self, identity: CallerIdentity, named: str) -> str:
         return identity.app(named, self._profiles.apps)
-
-    async def _in_turn(self, request: worker_pb2.EncodeRequest, deadline: float | None) -> worker_pb2.EncodeResponse:
-        """Tokenize. A client's long prompts go one after the other: workers need not hold all of them."""
-        if request.ByteSize() <= LONG_PROMPT:
-            return await self._cluster.encode(request, deadline)
-        turn = self._turns.setdefault(request.client, asyncio.Lock())
-        async with turn:
-            return await self._cluster.encode(request, deadline)
 
     async def _decide(self, interaction: inference_pb2.Interaction, identity: CallerIdentity, call: Call) -> Permit:
         """What the throttler says; raises the FairleadError that it refuses the call with."""

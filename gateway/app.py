@@ -21,6 +21,7 @@ from gateway.operators import ThrottlingService, TracesService
 from gateway.reload import follow
 from gateway.service import InferenceService, add_inference_to_server
 from gateway.tenants import CACHE_SCOPES, Tenants
+from gateway.tokenization import Tokenization
 from gateway.upstream.cluster import Cluster
 from serving.config import ConfigError, addresses, load
 from serving.document import text_of
@@ -87,7 +88,13 @@ class Gateway:
         self._http = (
             HttpServer(
                 config.http_listen,
-                HttpApplication(self._cluster.members, self._admission, self._drive, self._server.bodies),
+                HttpApplication(
+                    self._cluster.members,
+                    self._admission,
+                    Tokenization(self._cluster, self._admission.identify, open_calls),
+                    self._drive,
+                    self._server.bodies,
+                ),
                 certificate.context() if certificate else None,
                 config.request_seconds,
             )

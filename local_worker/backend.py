@@ -17,6 +17,12 @@ class Encoder(Protocol):
         that is not served here.
         """
 
+    def decode(self, token_ids: bytes, model: str) -> str:
+        """Return the text of packed token ids; called as `encode` is.
+
+        Raises InvalidRequest for ids that are not in the vocabulary, Unavailable for a model that is not served here.
+        """
+
 
 class Backend(Encoder, Protocol):
     """The component that tokenizes prompts, schedules requests and computes them.

@@ -36,6 +36,10 @@ class EngineBackend:
         """See Backend."""
         return self._prompt_encoder.encode(prompt)
 
+    def decode(self, token_ids: bytes, model: str) -> str:
+        """See Backend."""
+        return self._prompt_encoder.decode(token_ids, model)
+
     def submit(self, sink: Sink, submission: Submission) -> None:
         """Check and queue a request; see Backend. The checks detect gateways that send invalid values."""
         self._loop.submit(self._job(sink, submission))

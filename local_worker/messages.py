@@ -28,7 +28,11 @@ def prompt_from(message: worker_pb2.EncodeRequest) -> PromptToEncode:
         case _:
             raise InvalidRequest("one of text, chat and token_ids must be given", "prompt")
     return PromptToEncode(
-        model=message.model, content=content, cache_scope=message.cache_scope, public_system=message.public_system
+        model=message.model,
+        content=content,
+        cache_scope=message.cache_scope,
+        public_system=message.public_system,
+        with_special_tokens=not message.without_special_tokens,
     )
 
 

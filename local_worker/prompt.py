@@ -8,12 +8,16 @@ Chat = tuple[tuple[str, str], ...]  # (role, content) of each message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptToEncode:
-    """A prompt for one of the models: a text, a chat, or packed token ids."""
+    """A prompt for one of the models: a text, a chat, or packed token ids.
+
+    A text is encoded with the special tokens that the model expects before or after it, unless they are not wanted.
+    """
 
     model: str
     content: str | Chat | bytes
     cache_scope: str
     public_system: bool  # the chat's first message, a system message, is shared by every cache scope
+    with_special_tokens: bool = True
 
 
 class EncodedPrompt(NamedTuple):

@@ -70,7 +70,7 @@ class PromptEncoder:
         match prompt.content:
             case str() as text:
                 self._check_characters(len(text))
-                packed = pack_ids(self.tokenizer.encode(text))
+                packed = pack_ids(self.tokenizer.encode(text, prompt.with_special_tokens))
             case bytes() as packed:
                 check_token_ids(len(packed) // TOKEN_BYTES, self.max_tokens)
             case chat:
@@ -83,6 +83,11 @@ class PromptEncoder:
         self.check_ids(packed, "prompt.token_ids")
         digests = self.chain(packed, model, prompt.cache_scope, public_tokens).digests
         return EncodedPrompt(packed, digests, system_tokens, public_tokens, self.revisions[model])
+
+    def decode(self, packed: bytes, model: str) -> str:
+        """See Encoder."""
+        self.model(model)
+        return self.tokenizer.decode(self.check_ids(packed, "token_ids"))
 
     def _check_characters(self, count: int) -> None:
         check_characters(count, self.max_tokens, self.tokenizer.longest_token)

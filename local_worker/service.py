@@ -101,7 +101,7 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
 
 
 class TokenizerService(worker_pb2_grpc.TokenizerServicer):
-    """The service that encodes prompts, and divides its time fairly among clients by the bytes of their prompts."""
+    """The service that encodes prompts and decodes tokens, and divides its time fairly among clients by their bytes."""
 
     def __init__(self, encoder: Encoder, turns: FairExecutor) -> None:
         self._encoder = encoder
@@ -113,6 +113,16 @@ class TokenizerService(worker_pb2_grpc.TokenizerServicer):
         """Encode one prompt, as worker.proto describes, outside the event loop: a long chat takes milliseconds."""
         size = max(1, request.prompt.ByteSize())
         return await self._executor.run(request.client, size, partial(self._encode, request))
+
+    async def Decode(
+        self, request: worker_pb2.DecodeRequest, context: grpc.aio.ServicerContext
+    ) -> worker_pb2.DecodeResponse:
+        """Decode tokens, as worker.proto describes, outside the event loop and in the client's turn."""
+        size = max(1, len(request.token_ids))
+        return await self._executor.run(request.client, size, partial(self._decode, request))
+
+    def _decode(self, request: worker_pb2.DecodeRequest) -> worker_pb2.DecodeResponse:
+        return worker_pb2.DecodeResponse(text=self._encoder.decode(request.token_ids, request.model))
 
     def _encode(self, request: worker_pb2.EncodeRequest) -> worker_pb2.EncodeResponse:
         return to_encode_response(self._encoder.encode(prompt_from(request)))

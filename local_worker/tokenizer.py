@@ -31,8 +31,14 @@ class Tokenizer(Protocol):
     eos_token_ids: tuple[int, ...]
     longest_token: int  # largest number of characters that one token stands for
 
-    def encode(self, text: str) -> list[int]:
-        """Return the token ids of `text`; raise InvalidRequest if there are none."""
+    def encode(self, text: str, with_special_tokens: bool = True) -> list[int]:
+        """Return the token ids of `text`; raise InvalidRequest if there are none.
+
+        Special tokens are those that the model expects before or after a text, such as the beginning of a sequence.
+        """
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of token ids, special tokens by their names; bytes that are no text become U+FFFD."""
 
     def encode_chat(self, messages: Sequence[tuple[str, str]]) -> EncodedChat:
         """Encode (role, content) pairs with the model's chat template; raise InvalidRequest if the template rejects
@@ -52,11 +58,15 @@ class ByteTokenizer:
     longest_token = 1
     eos_token_ids: tuple[int, ...] = (256,)
 
-    def encode(self, text: str) -> list[int]:
-        """See Tokenizer."""
+    def encode(self, text: str, with_special_tokens: bool = True) -> list[int]:
+        """See Tokenizer; there are no special tokens around a text."""
         if not text:
             raise InvalidRequest("must hold at least 1 token, got 0", "prompt.text")
         return list(text.encode())
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """See Tokenizer; the token that ends a sequence has no name."""
+        return bytes(token for token in ids if token < 256).decode(errors="replace")
 
     def encode_chat(self, messages: Sequence[tuple[str, str]]) -> EncodedChat:
         """See Tokenizer."""
@@ -114,13 +124,18 @@ class HuggingFaceTokenizer:
         ids.update(given if isinstance(given, list) else [given])
         return cls(tokenizer, tuple(sorted(token for token in ids if token is not None)))
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, with_special_tokens: bool = True) -> list[int]:
         """See Tokenizer."""
         with self._encoding:
-            ids: list[int] = self._tokenizer.encode(text)
+            ids: list[int] = self._tokenizer.encode(text, add_special_tokens=with_special_tokens)
         if not ids:
             raise InvalidRequest("must hold at least 1 token, got 0", "prompt.text")
         return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """See Tokenizer."""
+        text: str = self._tokenizer.decode(ids)
+        return text
 
     def encode_chat(self, messages: Sequence[tuple[str, str]]) -> EncodedChat:
         """Encode a chat; see Tokenizer. System tokens are those of the system messages' contents."""

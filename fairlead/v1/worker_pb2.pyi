@@ -116,18 +116,20 @@ class Ended(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., outcome: _Optional[_Union[_common_pb2.Outcome, str]] = ..., finish_reason: _Optional[_Union[_common_pb2.FinishReason, str]] = ..., message: _Optional[str] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping[str, _Any]]] = ..., timings: _Optional[_Union[_common_pb2.Timings, _Mapping[str, _Any]]] = ..., text: _Optional[str] = ..., stop_string: _Optional[str] = ...) -> None: ...
 
 class EncodeRequest(_message.Message):
-    __slots__ = ("prompt", "cache_scope", "public_system", "client", "model")
+    __slots__ = ("prompt", "cache_scope", "public_system", "client", "model", "without_special_tokens")
     PROMPT_FIELD_NUMBER: _ClassVar[int]
     CACHE_SCOPE_FIELD_NUMBER: _ClassVar[int]
     PUBLIC_SYSTEM_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_SPECIAL_TOKENS_FIELD_NUMBER: _ClassVar[int]
     prompt: _common_pb2.Prompt
     cache_scope: str
     public_system: bool
     client: str
     model: str
-    def __init__(self, prompt: _Optional[_Union[_common_pb2.Prompt, _Mapping[str, _Any]]] = ..., cache_scope: _Optional[str] = ..., public_system: _Optional[bool] = ..., client: _Optional[str] = ..., model: _Optional[str] = ...) -> None: ...
+    without_special_tokens: bool
+    def __init__(self, prompt: _Optional[_Union[_common_pb2.Prompt, _Mapping[str, _Any]]] = ..., cache_scope: _Optional[str] = ..., public_system: _Optional[bool] = ..., client: _Optional[str] = ..., model: _Optional[str] = ..., without_special_tokens: _Optional[bool] = ...) -> None: ...
 
 class EncodeResponse(_message.Message):
     __slots__ = ("token_ids", "digests", "system_tokens", "public_tokens", "revision")
@@ -142,3 +144,19 @@ class EncodeResponse(_message.Message):
     public_tokens: int
     revision: str
     def __init__(self, token_ids: _Optional[bytes] = ..., digests: _Optional[bytes] = ..., system_tokens: _Optional[int] = ..., public_tokens: _Optional[int] = ..., revision: _Optional[str] = ...) -> None: ...
+
+class DecodeRequest(_message.Message):
+    __slots__ = ("token_ids", "client", "model")
+    TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    token_ids: bytes
+    client: str
+    model: str
+    def __init__(self, token_ids: _Optional[bytes] = ..., client: _Optional[str] = ..., model: _Optional[str] = ...) -> None: ...
+
+class DecodeResponse(_message.Message):
+    __slots__ = ("text",)
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    def __init__(self, text: _Optional[str] = ...) -> None: ...

@@ -118,6 +118,11 @@ class TokenizerStub:
                 request_serializer=fairlead_dot_v1_dot_worker__pb2.EncodeRequest.SerializeToString,
                 response_deserializer=fairlead_dot_v1_dot_worker__pb2.EncodeResponse.FromString,
                 _registered_method=True)
+        self.Decode = channel.unary_unary(
+                '/fairlead.v1.Tokenizer/Decode',
+                request_serializer=fairlead_dot_v1_dot_worker__pb2.DecodeRequest.SerializeToString,
+                response_deserializer=fairlead_dot_v1_dot_worker__pb2.DecodeResponse.FromString,
+                _registered_method=True)
 
 
 class TokenizerServicer:
@@ -130,6 +135,13 @@ class TokenizerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Decode(self, request, context):
+        """older workers have none
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TokenizerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -137,6 +149,11 @@ def add_TokenizerServicer_to_server(servicer, server):
                     servicer.Encode,
                     request_deserializer=fairlead_dot_v1_dot_worker__pb2.EncodeRequest.FromString,
                     response_serializer=fairlead_dot_v1_dot_worker__pb2.EncodeResponse.SerializeToString,
+            ),
+            'Decode': grpc.unary_unary_rpc_method_handler(
+                    servicer.Decode,
+                    request_deserializer=fairlead_dot_v1_dot_worker__pb2.DecodeRequest.FromString,
+                    response_serializer=fairlead_dot_v1_dot_worker__pb2.DecodeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -167,6 +184,33 @@ class Tokenizer:
             '/fairlead.v1.Tokenizer/Encode',
             fairlead_dot_v1_dot_worker__pb2.EncodeRequest.SerializeToString,
             fairlead_dot_v1_dot_worker__pb2.EncodeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Decode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fairlead.v1.Tokenizer/Decode',
+            fairlead_dot_v1_dot_worker__pb2.DecodeRequest.SerializeToString,
+            fairlead_dot_v1_dot_worker__pb2.DecodeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,6 +1,7 @@
 """What is where: the paths of the HTTP front."""
 
 import logging
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
@@ -12,12 +13,14 @@ from gateway.http.api import Api
 from gateway.http.asgi import Receive, Scope, Send
 from gateway.http.chat_completions import chat_completions
 from gateway.http.completions import completions
-from gateway.http.dialect import MESSAGES
+from gateway.http.dialect import DETOKENIZE, MESSAGES
 from gateway.http.errors import MethodNotAllowed, UnknownEndpoint
 from gateway.http.exchange import Drive, Exchange
 from gateway.http.messages import messages
 from gateway.http.models import Models
 from gateway.http.request import HttpRequest
+from gateway.http.tokens import Tokens
+from gateway.tokenization import Tokenization
 from gateway.upstream.members import Members
 from serving.rpc.message_body_limiter import MessageBodyLimiter
 from serving.version import VERSION
@@ -34,12 +37,25 @@ MODELS = "/v1/models"
 class HttpApplication:
     """Answers every request of the HTTP front; an ASGI application."""
 
-    def __init__(self, members: Members, admission: Admission, drive: Drive, bodies: MessageBodyLimiter) -> None:
+    def __init__(
+        self,
+        members: Members,
+        admission: Admission,
+        tokenization: Tokenization,
+        drive: Drive,
+        bodies: MessageBodyLimiter,
+    ) -> None:
         self._members = members
         self._admission = admission
         self._drive = drive
         self._bodies = bodies
         self._models = Models(members)
+        tokens = Tokens(tokenization, bodies)
+        self._counting: dict[str, Callable[[HttpRequest], Awaitable[bytes]]] = {
+            "/tokenize": tokens.tokenize,
+            DETOKENIZE: tokens.detokenize,
+            f"{MESSAGES}/count_tokens": tokens.count,
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request. An error in it is ours: it ends this request, and nothing else."""
@@ -61,7 +77,13 @@ class HttpApplication:
             _check_method(request, "POST")
             await Exchange(api, request, self._admission, self._drive, self._bodies).run()
             return
-        await request.respond(200, self._look_up(request), request.dialect.naming(new_id()))
+        count = self._counting.get(request.path)
+        if count is not None:
+            _check_method(request, "POST")
+            body = await count(request)
+        else:
+            body = self._look_up(request)
+        await request.respond(200, body, request.dialect.naming(new_id()))
 
     def _look_up(self, request: HttpRequest) -> bytes:
         """Return what GET answers; raises UnknownEndpoint and MethodNotAllowed."""

@@ -47,6 +47,15 @@ class Message(msgspec.Struct):
         return text_of(self.content, f"{place}.content")
 
 
+def chat(messages: Sequence[Message]) -> common_pb2.Prompt:
+    """Return `messages` as a prompt; raises InvalidRequest for what is not text."""
+    turns = [
+        common_pb2.ChatMessage(role=ROLES.get(message.role, message.role), content=message.text(f"messages[{index}]"))
+        for index, message in enumerate(messages)
+    ]
+    return common_pb2.Prompt(chat=common_pb2.Chat(messages=turns))
+
+
 class ChatCompletionRequest(Parameters, kw_only=True):
     """Say what a chat completion is to be made of; implements Asked."""
 
@@ -60,16 +69,10 @@ class ChatCompletionRequest(Parameters, kw_only=True):
 
     def generations(self) -> Sequence[Generation]:
         """See Asked."""
-        messages = [
-            common_pb2.ChatMessage(
-                role=ROLES.get(message.role, message.role), content=message.text(f"messages[{index}]")
-            )
-            for index, message in enumerate(self.messages)
-        ]
         sampling = self.sampling()
         if self.max_completion_tokens is not None:
             sampling.max_tokens = self.max_completion_tokens
-        prompt = common_pb2.Prompt(chat=common_pb2.Chat(messages=messages))
+        prompt = chat(self.messages)
         return [Generation(prompt, drawn(sampling, number)) for number in range(self.n or 1)]
 
     def answer(self, call: Call) -> ChoicesAnswer:

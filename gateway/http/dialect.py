@@ -11,6 +11,7 @@ from gateway.http.errors import describe, status_of
 from gateway.http.sse import PING, named_event
 
 MESSAGES = "/v1/messages"
+DETOKENIZE = "/detokenize"
 # Fields of the typed request, and what they are called where clients set them. Others lose their prefix.
 HEADERS = {
     "app": "x-fairlead-app",
@@ -104,7 +105,8 @@ class AnthropicDialect:
 
 OPENAI = OpenAIDialect()
 ANTHROPIC = AnthropicDialect()
-DIALECTS: Sequence[tuple[str, Dialect]] = ((MESSAGES, ANTHROPIC),)
+TOKENS = OpenAIDialect({**OPENAI_NAMES, "prompt.token_ids.packed": "tokens"})
+DIALECTS: Sequence[tuple[str, Dialect]] = ((MESSAGES, ANTHROPIC), (DETOKENIZE, TOKENS))
 
 
 def dialect_of(path: str) -> Dialect:

@@ -184,10 +184,18 @@ def _usage(call: Call) -> dict[str, int]:
 
 
 _DECODER = msgspec.json.Decoder(MessagesRequest)
+_CONVERSATION = msgspec.json.Decoder(Conversation)
 
 
 def messages(body: bytes) -> MessagesRequest:
     """See Api."""
     asked = decode(_DECODER, body)
+    check_supported(asked, UnsupportedByMessages, HARMLESS)
+    return asked
+
+
+def conversation(body: bytes) -> Conversation:
+    """Return what the model is to see, of a body that asks for nothing else; raises InvalidRequest."""
+    asked = decode(_CONVERSATION, body)
     check_supported(asked, UnsupportedByMessages, HARMLESS)
     return asked

@@ -4,7 +4,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 from fairlead.errors import Internal, Unavailable
 from fairlead.v1 import scheduler_pb2, worker_pb2
@@ -17,6 +19,7 @@ from gateway.upstream.workers import WorkerLink, WorkerLinks
 from serving.rpc.mutual_tls import MutualTls
 
 log = logging.getLogger(__name__)
+LONG_PROMPT = 16 * 1024  # bytes; shorter ones are tokenized within milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ class Cluster:
         self._changed = changed
         self._stall = StallDetector(time.monotonic())
         self._overloaded: list[str] = []
+        # By client, as long as one of its calls has the turn or waits for it.
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._schedulers = SchedulerLinks(
             schedulers, secret, self.members, self._workers.connected, self._members_changed, mutual_tls
         )
@@ -71,8 +76,20 @@ class Cluster:
         await self._workers.close()
 
     async def encode(self, request: worker_pb2.EncodeRequest, deadline: float | None) -> worker_pb2.EncodeResponse:
-        """Tokenize at any worker of the model; raises InvalidRequest, DeadlineExceeded, Unavailable without any."""
-        return await self._workers.encode(self.members.serving(request.model), request, deadline)
+        """Tokenize at any worker of the model. A client's long prompts go one after the other: no worker holds all.
+
+        Raises InvalidRequest, DeadlineExceeded, and Unavailable without any worker.
+        """
+        async with self._turn(request.client, request.ByteSize()):
+            return await self._workers.encode(self.members.serving(request.model), request, deadline)
+
+    async def decode(self, request: worker_pb2.DecodeRequest) -> worker_pb2.DecodeResponse:
+        """Return the text of tokens from any worker of the model, in the client's turn as `encode`; raises the same."""
+        async with self._turn(request.client, request.ByteSize()):
+            return await self._workers.decode(self.members.serving(request.model), request)
+
+    def _turn(self, client: str, size: int) -> AbstractAsyncContextManager[None]:
+        return self._turns.setdefault(client, asyncio.Lock()) if size > LONG_PROMPT else nullcontext()
 
     async def place(self, request: scheduler_pb2.DispatchRequest) -> Placement:
         """The scheduler's choice. While none leads, the least loaded of the last known members; where the leader has no

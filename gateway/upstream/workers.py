@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import grpc
 
@@ -27,6 +28,7 @@ ENCODE_SECONDS = 30.0  # for tokenizing one prompt
 HEDGE_SECONDS = 0.5  # a worker that takes longer may be frozen, and idle: the least loaded of all
 
 
+Reply = TypeVar("Reply")
 Key = tuple[str, str]  # address and instance of a worker
 
 
@@ -88,19 +90,26 @@ class WorkerLink:
             self._writer.flush()
 
     async def encode(self, request: worker_pb2.EncodeRequest, timeout: float) -> worker_pb2.EncodeResponse:
-        """The prompt as token ids and digests; raises FairleadError as the worker does."""
-        stub = worker_pb2_grpc.TokenizerStub(self._channel)
+        """Return the prompt as token ids and digests; raises FairleadError as the worker does."""
+        return await self._tokenizer(worker_pb2_grpc.TokenizerStub(self._channel).Encode, request, timeout)
+
+    async def decode(self, request: worker_pb2.DecodeRequest, timeout: float) -> worker_pb2.DecodeResponse:
+        """Return the text of tokens; raises FairleadError as the worker does, Unavailable where it is too old."""
+        return await self._tokenizer(worker_pb2_grpc.TokenizerStub(self._channel).Decode, request, timeout)
+
+    async def _tokenizer(self, ask: Callable[..., Awaitable[Reply]], request: object, timeout: float) -> Reply:
         self.encoding += 1
         try:
-            response: worker_pb2.EncodeResponse = await stub.Encode(request, timeout=timeout, metadata=self._metadata)
+            return await ask(request, timeout=timeout, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
             reraise_cancellation()
+            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                raise Unavailable("the worker is of an older version, and cannot do that yet") from error
             if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
                 raise TooLong(f"its tokens exceed an internal message's {MAX_MESSAGE_BYTES} bytes", "prompt") from error
             raise from_call(error) from error
         finally:
             self.encoding -= 1
-        return response
 
     async def close(self) -> None:
         """Break the stream: the worker aborts what it carried."""
@@ -188,9 +197,23 @@ class WorkerLinks:
 
         `deadline`: the caller's, in loop time.
         """
+        return await self._any(members, lambda link, timeout: link.encode(request, timeout), deadline)
+
+    async def decode(
+        self, members: Collection[scheduler_pb2.Member], request: worker_pb2.DecodeRequest
+    ) -> worker_pb2.DecodeResponse:
+        """Return the text of tokens as `encode` returns tokens, within the time that one prompt may take."""
+        return await self._any(members, lambda link, timeout: link.decode(request, timeout), None)
+
+    async def _any(
+        self,
+        members: Collection[scheduler_pb2.Member],
+        ask: Callable[[WorkerLink, float], Awaitable[Reply]],
+        deadline: float | None,
+    ) -> Reply:
         limit = asyncio.get_running_loop().time() + self._encode_seconds
         end = limit if deadline is None else min(deadline, limit)
-        calls = [partial(self._encode, member, request, end) for member in sorted(members, key=self.load)]
+        calls = [partial(self._ask, member, ask, end) for member in sorted(members, key=self.load)]
         try:
             return await hedged(calls, HEDGE_SECONDS)
         except DeadlineExceeded as error:
@@ -198,11 +221,10 @@ class WorkerLinks:
                 raise
             raise Unavailable(f"no worker tokenized the prompt within {self._encode_seconds:g} s") from error
 
-    async def _encode(
-        self, member: scheduler_pb2.Member, request: worker_pb2.EncodeRequest, end: float
-    ) -> worker_pb2.EncodeResponse:
-        remaining = end - asyncio.get_running_loop().time()
-        return await self.link(member.address, member.instance).encode(request, remaining)
+    async def _ask(
+        self, member: scheduler_pb2.Member, ask: Callable[[WorkerLink, float], Awaitable[Reply]], end: float
+    ) -> Reply:
+        return await ask(self.link(member.address, member.instance), end - asyncio.get_running_loop().time())
 
     def keep(self, members: Collection[scheduler_pb2.Member]) -> None:
         """Close the links to workers that are no longer members: idle ones at once, others when they fall silent."""

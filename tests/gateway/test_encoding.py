@@ -11,7 +11,7 @@ from opentelemetry.metrics import get_meter
 from fairlead.errors import InvalidRequest, TooLong
 from fairlead.prompt import as_chat, as_prompt
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc, scheduler_pb2, worker_pb2, worker_pb2_grpc
-from gateway.admission import LONG_PROMPT, Admission
+from gateway.admission import Admission
 from gateway.call import Call
 from gateway.call_log import CallLog
 from gateway.core.open_call_limiter import OpenCallLimiter
@@ -21,7 +21,7 @@ from gateway.prepared_request import PreparedRequest
 from gateway.request import CallRequest
 from gateway.service import InferenceService, add_inference_to_server
 from gateway.tenants import CACHE_SCOPES, Tenants
-from gateway.upstream.cluster import Cluster
+from gateway.upstream.cluster import LONG_PROMPT, Cluster
 from serving.rpc.server import Server
 from serving.telemetry.traces import Traces
 from throttler.core.decider import Decider

@@ -103,6 +103,12 @@ async def test_a_prompt_is_tokenized_by_whoever_is_alive(workers: WorkerLinks, w
     assert caught.value.field == "prompt.text"
 
 
+async def test_a_worker_that_is_too_old_to_decode_is_passed_over(workers: WorkerLinks, worker: ScriptedWorker) -> None:
+    old = scheduler_pb2.Member(worker="a", address=worker.address)
+    with pytest.raises(Unavailable, match="older version"):
+        await workers.decode([old], worker_pb2.DecodeRequest(token_ids=b"1234"))
+
+
 async def test_prompts_that_are_tokenized_count_as_load(workers: WorkerLinks, worker: ScriptedWorker) -> None:
     member = scheduler_pb2.Member(worker="a", address=worker.address)
     request = worker_pb2.EncodeRequest(prompt=common_pb2.Prompt(text="good"))

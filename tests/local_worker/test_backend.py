@@ -44,6 +44,9 @@ class Echo:
         assert isinstance(prompt.content, str)
         return EncodedPrompt(prompt.content.encode(), b"", 0, 0, "r1")
 
+    def decode(self, token_ids: bytes, model: str) -> str:
+        return token_ids.decode()
+
     def submit(self, sink: Sink, submission: Submission) -> None:
         if not submission.token_ids:
             raise InvalidRequest("must hold at least 1 token, got 0", "token_ids")

@@ -31,7 +31,7 @@ class HeldTokenizer(ByteTokenizer):
         self.has_begun = threading.Event()
         self.let_go = threading.Event()
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, with_special_tokens: bool = True) -> list[int]:
         self.begun.append(len(text))
         self.has_begun.set()
         self.let_go.wait()

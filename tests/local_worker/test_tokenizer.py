@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
-from tokenizers import decoders, models, pre_tokenizers, trainers
+from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
 from local_worker.tokenizer import REPLACEMENT, ByteTokenizer, HuggingFaceDecoder, HuggingFaceTokenizer, Tokenizer
@@ -35,6 +35,22 @@ def test_pieces_make_up_the_text_and_hold_whole_characters(name: str, text: str)
     pieces = [decoder.push(token) for token in tokenizer.encode(text)]
     assert REPLACEMENT not in "".join(pieces)
     assert "".join(pieces) + decoder.flush() == text
+
+
+@by_tokenizer
+@given(text=st.text(min_size=1))
+def test_tokens_are_decoded_to_the_text_that_they_are_of(name: str, text: str) -> None:
+    tokenizer = TOKENIZERS[name]
+    assert tokenizer.decode(tokenizer.encode(text, with_special_tokens=False)) == text
+
+
+def test_special_tokens_are_added_unless_they_are_not_wanted() -> None:
+    backend = Backend(models.WordLevel({"<s>": 0, "tide": 1}, unk_token="<s>"))
+    backend.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    tokenizer = HuggingFaceTokenizer(PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>"), (0,))
+    assert tokenizer.encode("tide") == [0, 1]
+    assert tokenizer.encode("tide", with_special_tokens=False) == [1]
+    assert tokenizer.decode([0, 1]) == "<s> tide"
 
 
 @by_tokenizer

@@ -35,6 +35,9 @@ with client.messages.stream(**body, system="Be brief.", extra_body=extra) as str
     message = checked(stream.get_final_message())
     assert message.content[0].text == text and message.usage.output_tokens == 6 and message.stop_reason == "max_tokens"
 
+counted = client.messages.count_tokens(model="tiny", messages=body["messages"], system="Be brief.")
+assert counted.input_tokens == whole.usage.input_tokens + whole.usage.cache_read_input_tokens
+
 async def many():
     async with anthropic.AsyncAnthropic(base_url=sys.argv[1], api_key="any") as other:
         messages = await asyncio.gather(*[other.messages.create(**body, extra_body=extra) for _ in range(10)])

@@ -1,0 +1,113 @@
+"""POST /tokenize and /detokenize, as vLLM has them, and /v1/messages/count_tokens, as Anthropic has it."""
+
+from typing import Annotated, Any
+
+import msgspec
+
+from fairlead.errors import InvalidRequest
+from fairlead.token_ids import pack_ids
+from fairlead.v1 import common_pb2, worker_pb2
+from gateway.http.chat_completions import Message, chat
+from gateway.http.decoding import decode
+from gateway.http.messages import conversation
+from gateway.http.request import HttpRequest
+from gateway.http.sampling import Natural
+from gateway.http.unsupported import check_supported
+from gateway.tokenization import Tokenization
+from gateway.validation import MAX_MESSAGES
+from serving.rpc.message_body_limiter import MessageBodyLimiter
+
+
+class UnsupportedByTokenize(msgspec.Struct, kw_only=True):
+    """Parameters that clients know and /tokenize does not obey."""
+
+    return_token_strs: Any = None
+    add_generation_prompt: Any = None
+    continue_final_message: Any = None
+    chat_template: Any = None
+    chat_template_kwargs: Any = None
+    tools: Any = None
+
+
+# Values that ask for nothing but what is done anyway.
+HARMLESS: dict[str, tuple[Any, ...]] = {
+    "return_token_strs": (False,),
+    "add_generation_prompt": (True,),
+    "continue_final_message": (False,),
+    "chat_template_kwargs": ({},),
+    "tools": ([],),
+}
+
+
+class TokenizeRequest(UnsupportedByTokenize, kw_only=True):
+    """Hold a prompt, or the messages of a chat; unknown fields are ignored."""
+
+    model: str = ""
+    prompt: str | None = None
+    messages: Annotated[list[Message], msgspec.Meta(max_length=MAX_MESSAGES)] | None = None
+    add_special_tokens: bool | None = None
+
+    def to_encode(self) -> worker_pb2.EncodeRequest:
+        """Return the request to a worker; raises InvalidRequest."""
+        if (self.prompt is None) == (self.messages is None):
+            raise InvalidRequest("exactly one of prompt and messages must be given", "prompt")
+        if self.messages is None:
+            prompt = common_pb2.Prompt(text=self.prompt)
+        elif self.add_special_tokens:
+            raise InvalidRequest("the chat template alone adds special tokens to a chat", "add_special_tokens")
+        else:
+            prompt = chat(self.messages)
+        return worker_pb2.EncodeRequest(
+            model=self.model, prompt=prompt, without_special_tokens=self.add_special_tokens is False
+        )
+
+
+class DetokenizeRequest(msgspec.Struct, kw_only=True):
+    """Hold tokens; unknown fields are ignored."""
+
+    tokens: list[Natural]
+    model: str = ""
+
+
+_TOKENIZE = msgspec.json.Decoder(TokenizeRequest)
+_DETOKENIZE = msgspec.json.Decoder(DetokenizeRequest)
+
+
+class Tokens:
+    """Answers requests about tokens; each method returns the answer's body and raises FairleadError."""
+
+    def __init__(self, tokenization: Tokenization, bodies: MessageBodyLimiter) -> None:
+        self._tokenization = tokenization
+        self._bodies = bodies
+
+    async def tokenize(self, request: HttpRequest) -> bytes:
+        """Return a prompt's token ids."""
+
+        async def receive() -> worker_pb2.EncodeRequest:
+            asked = decode(_TOKENIZE, await request.body(self._bodies))
+            check_supported(asked, UnsupportedByTokenize, HARMLESS)
+            return asked.to_encode()
+
+        ids, model = await self._tokenization.encode(receive, request.credentials)
+        return msgspec.json.encode(
+            {"count": len(ids), "max_model_len": model.max_model_tokens, "tokens": ids, "token_strs": None}
+        )
+
+    async def detokenize(self, request: HttpRequest) -> bytes:
+        """Return the text of token ids."""
+
+        async def receive() -> worker_pb2.DecodeRequest:
+            asked = decode(_DETOKENIZE, await request.body(self._bodies))
+            return worker_pb2.DecodeRequest(model=asked.model, token_ids=pack_ids(asked.tokens))
+
+        return msgspec.json.encode({"prompt": await self._tokenization.decode(receive, request.credentials)})
+
+    async def count(self, request: HttpRequest) -> bytes:
+        """Return how many tokens a conversation of Anthropic's API has."""
+
+        async def receive() -> worker_pb2.EncodeRequest:
+            asked = conversation(await request.body(self._bodies))
+            return worker_pb2.EncodeRequest(model=asked.model, prompt=asked.prompt())
+
+        ids, _ = await self._tokenization.encode(receive, request.credentials)
+        return msgspec.json.encode({"input_tokens": len(ids)})
