@@ -24,7 +24,7 @@ from serving.names import MAX_NAME
 from serving.sampling_params import SamplingParams
 from serving.telemetry.records import CHAT, TEXT_COMPLETION
 from serving.telemetry.spans import remote
-from throttler.core.decider import Arrival, Permit
+from throttler.core.decider import Arrival, LimitStatus, Permit
 from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.profiles import Expectation, Profiles
 from throttler.core.throttle import Caller, Rejected
@@ -62,6 +62,10 @@ class Admission:
     def identify(self, credentials: Credentials) -> CallerIdentity:
         """Who calls; raises Unauthenticated or PermissionDenied."""
         return self._tenants.identify(credentials, time.monotonic())
+
+    def limit_status(self, client: str) -> LimitStatus | None:
+        """Return how much of its limit a client has now; None where nothing limits it."""
+        return self._throttler.limit_status(client)
 
     async def end_interaction(
         self, receive: Receive[inference_pb2.EndInteractionRequest], credentials: Credentials

@@ -34,6 +34,9 @@ class SlidingRpm:
         times.append(now)
         return Admitted(protected)
 
+    def user_account(self, client: str) -> None:
+        """See Throttle; nobody asks: in the simulator callers are not told their limits."""
+
     def refused(self, client: str, now: float) -> None:
         """See Throttle; only admitted calls count."""
 

@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from throttler.core.decider import Arrival, Decider, Permit
+from throttler.core.decider import Arrival, Decider, LimitStatus, Permit
 from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.interactions import FinishedInteraction
 from throttler.core.profiles import Expectation, Profiles
@@ -43,6 +43,10 @@ class Throttler:
         while isinstance(decision := self._decider.decide(arrival, self._clock()), QuotaAccount):
             await self._store.lease(decision)
         return decision
+
+    def limit_status(self, client: str) -> LimitStatus | None:
+        """Return how much of its limit a client has now; see Decider."""
+        return self._decider.limit_status(client, self._clock())
 
     def refused(self, client: str) -> None:
         """Count a call that was refused before it was decided about; see Decider."""

@@ -17,6 +17,7 @@ from gateway.http.api import Answer, Api, Asked, Generation
 from gateway.http.asgi import Headers
 from gateway.http.event_stream import EventStream
 from gateway.http.front import HttpFront
+from gateway.http.limit_headers import limit_headers
 from gateway.http.request import HttpRequest
 from gateway.http.session import session_of
 from gateway.request import CallRequest
@@ -168,6 +169,8 @@ class Exchange:
         headers = self._request.dialect.naming(call.request_id)
         if call.interaction_token:
             headers.append(interaction.header_of(call.interaction, call.interaction_token))
+        if call.client:
+            headers += limit_headers(self._admission.limit_status(call.client))
         return headers
 
     def _ping(self) -> None:

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from fairlead.outcomes import Outcome
 from tests.throttler.test_throttles import NaiveOit
-from throttler.core.decider import Arrival, Decider, Permit
+from throttler.core.decider import Arrival, Decider, LimitStatus, Permit
 from throttler.core.expectations import Expectations, ExpectationSubject
 from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.interactions import FinishedInteraction, Interactions
@@ -20,7 +20,9 @@ from throttler.core.oit import Oit
 from throttler.core.profiles import AppProfile, Expectation, Profiles, RateLimits
 from throttler.core.quota import LocalQuota, Quota, QuotaAccount
 from throttler.core.quota_ledger import QuotaLedger
+from throttler.core.rpm import Rpm
 from throttler.core.throttle import Caller, Rejected
+from throttler.core.unlimited import Unlimited
 
 LIMITS = RateLimits(user_per_minute=3, app_per_minute=5, kappa=2, max_calls=3, idle_ttl=20.0, max_age=50.0)
 PRIOR, REFERENCE = 100.0, 50.0
@@ -226,6 +228,13 @@ class DeciderMachine(RuleBasedStateMachine):
         assert self.closed == self.model.closed
 
     @invariant()
+    def limits_are_told_as_they_are(self) -> None:
+        for client in ("t/u", "t/v"):
+            times = [when for name, when in self.model.oit.users if name == client and when > self.now - 60]
+            reset = times[-1] + 60 - self.now if times else 0
+            assert self.decider.limit_status(client, self.now) == LimitStatus(3, max(0, 3 - len(times)), reset)
+
+    @invariant()
     def nothing_is_impossible(self) -> None:
         self.decider.check_invariants()
 
@@ -269,6 +278,27 @@ def decider(limits: RateLimits = LIMITS) -> Decider:
 def permit_of(decision: Permit | Rejected | QuotaAccount) -> Permit:
     assert isinstance(decision, Permit)
     return decision
+
+
+def test_limits_of_each_minute_of_the_clock_are_told_as_they_are() -> None:
+    profiles = Profiles(limits=LIMITS)
+    d = Decider(Rpm(profiles, LocalQuota()), Interactions("s", profiles), Expectations(profiles))
+    assert d.limit_status("t/u", 70.0) == LimitStatus(limit=3, remaining=3, reset=0.0)
+    for _ in range(5):
+        d.decide(CALL, 70.0)
+    assert d.limit_status("t/u", 71.0) == LimitStatus(limit=3, remaining=0, reset=49.0)
+    assert d.limit_status("t/v", 71.0) == LimitStatus(limit=3, remaining=3, reset=0.0)
+    assert d.limit_status("t/u", 120.0) == LimitStatus(limit=3, remaining=3, reset=0.0)
+
+
+def test_a_limit_that_was_lowered_leaves_nothing_and_none_is_told_where_there_is_none() -> None:
+    d, profiles = decider(), Profiles(limits=RateLimits(user_per_minute=1))
+    for _ in range(3):
+        d.decide(CALL, 0.0)
+    d.configure(profiles)
+    assert d.limit_status("t/u", 10.0) == LimitStatus(limit=1, remaining=0, reset=50.0)
+    unlimited = Decider(Unlimited(), Interactions("s", profiles), Expectations(profiles))
+    assert unlimited.limit_status("t/u", 10.0) is None
 
 
 def test_a_call_that_is_withdrawn_opens_no_interaction_and_ends_none() -> None:

@@ -16,6 +16,9 @@ def test_agrees_with_counting_every_arrival(arrivals: list[tuple[str, int]], lim
         recent = [when for name, when in history if name == key and when > now - 60]
         wait = window.arrived(QuotaAccount(key, limit), float(now))
         window.check_invariants()
+        for name in "abc":  # when none of its arrivals is left, and not before
+            last = max((when for who, when in history if who == name), default=-60)
+            assert window.reset(name, float(now)) == max(0, last + 60 - now)
         assert (wait > 0) == (len(recent) > limit)
         if wait:  # after `wait` there is room for one more, half a second sooner there is not
             assert len([when for when in recent if when > now + wait - 60]) < limit

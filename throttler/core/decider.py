@@ -39,6 +39,17 @@ class Permit(NamedTuple):
     norm: float  # tokens that it is expected to need, weighted, over those of the reference: a factor of its weight
 
 
+class LimitStatus(NamedTuple):
+    """What a client has of its limit: of `limit` calls in a window it has `remaining` at this gateway.
+
+    `reset` are the seconds until it has all of them again, unless it calls before.
+    """
+
+    limit: int
+    remaining: int
+    reset: float
+
+
 class Decider:
     """Decides once per arriving call, by a throttle, and counts the call in its interaction."""
 
@@ -76,6 +87,15 @@ class Decider:
             return Permit(arrival, key, None, decision.protected, stage, token, norm=1.0)
         subject = ExpectationSubject(caller.tenant, caller.app, stage)
         return Permit(arrival, key, subject, decision.protected, stage, token, self._expectations.norm(subject))
+
+    def limit_status(self, client: str, now: float) -> LimitStatus | None:
+        """Return how much of its limit a client has; None where nothing limits it. Nothing is counted."""
+        account = self._throttle.user_account(client)
+        if account is None:
+            return None
+        window = self._throttle.window
+        remaining = max(0, account.limit - window.used(account.key, now))
+        return LimitStatus(account.limit, remaining, window.reset(account.key, now))
 
     def refused(self, client: str, now: float) -> None:
         """Count the arrival of a call that something else refused before it was decided about: towards its user."""

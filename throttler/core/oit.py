@@ -22,7 +22,7 @@ class Oit:
 
     def admit(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Decision:
         """See Throttle."""
-        user, app = limits = self._user(caller.client), self._app(caller)
+        user, app = limits = self.user_account(caller.client), self._app(caller)
         if overloaded and (lacking := self._lacking(caller, limits, protected, now)):
             return lacking
         within_limit = self.window.used(user.key, now) < user.limit
@@ -43,9 +43,13 @@ class Oit:
             return _rejected(Outcome.THROTTLED_APP, what, app_wait)
         return Admitted(protected)
 
+    def user_account(self, client: str) -> QuotaAccount:
+        """See Throttle."""
+        return QuotaAccount("user:" + client, self._profiles.limits.user_per_minute)
+
     def refused(self, client: str, now: float) -> None:
         """See Throttle."""
-        self.window.arrived(self._user(client), now)
+        self.window.arrived(self.user_account(client), now)
 
     def configure(self, profiles: Profiles) -> None:
         """See Throttle."""
@@ -69,9 +73,6 @@ class Oit:
             if not self.window.fits(account, now):
                 return account if self.window.may_grow(account, now) else None
         return None
-
-    def _user(self, client: str) -> QuotaAccount:
-        return QuotaAccount("user:" + client, self._profiles.limits.user_per_minute)
 
     def _app(self, caller: Caller) -> QuotaAccount:
         return QuotaAccount(f"app:{caller.tenant}/{caller.app}", self._profiles.app(caller.app).per_minute)

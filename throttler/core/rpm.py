@@ -35,9 +35,13 @@ class Rpm:
             return Rejected(Outcome.THROTTLED_APP, wait, message)
         return Admitted(protected)
 
+    def user_account(self, client: str) -> QuotaAccount:
+        """See Throttle."""
+        return QuotaAccount("user:" + client, self._profiles.limits.user_per_minute)
+
     def refused(self, client: str, now: float) -> None:
         """See Throttle."""
-        self.window.arrived(self._user(client), now)
+        self.window.arrived(self.user_account(client), now)
 
     def configure(self, profiles: Profiles) -> None:
         """See Throttle."""
@@ -49,7 +53,4 @@ class Rpm:
 
     def _accounts(self, caller: Caller) -> tuple[QuotaAccount, QuotaAccount]:
         app = QuotaAccount(f"app:{caller.tenant}/{caller.app}", self._profiles.app(caller.app).per_minute)
-        return self._user(caller.client), app
-
-    def _user(self, client: str) -> QuotaAccount:
-        return QuotaAccount("user:" + client, self._profiles.limits.user_per_minute)
+        return self.user_account(caller.client), app

@@ -53,6 +53,9 @@ class Throttle(Protocol):
         `protected`: the call continues an interaction in progress. `overloaded`: the model's pool is.
         """
 
+    def user_account(self, client: str) -> QuotaAccount | None:
+        """Return what the client's calls are counted in; None where nothing limits them."""
+
     def refused(self, client: str, now: float) -> None:
         """Count the arrival of a call that something else refused before this was asked: towards its user alone."""
 

@@ -16,6 +16,9 @@ class Unlimited:
         """See Throttle."""
         return Admitted(protected)
 
+    def user_account(self, client: str) -> None:
+        """See Throttle; there are no limits."""
+
     def refused(self, client: str, now: float) -> None:
         """See Throttle; nothing is counted."""
 

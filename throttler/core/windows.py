@@ -28,6 +28,9 @@ class Window(Protocol):
     def used(self, key: str, now: float) -> int:
         """Arrivals counted in the window that ends now, at most the limit."""
 
+    def reset(self, key: str, now: float) -> float:
+        """Return the seconds until no arrival that is counted now counts any more; 0 where none is."""
+
     def accounts(self) -> list[QuotaAccount]:
         """Everything that has arrivals counted."""
 
@@ -78,6 +81,10 @@ class SlidingWindow:
         while times and times[0] <= start:
             times.popleft()
         return len(times)
+
+    def reset(self, key: str, now: float) -> float:
+        """See Window."""
+        return self._arrivals[key][-1] + self.seconds - now if self.used(key, now) else 0.0
 
     def accounts(self) -> list[QuotaAccount]:
         """See Window."""
@@ -132,6 +139,10 @@ class FixedWindow:
             self._window = window
             self._counts.clear()
         return self._counts.get(key, (0, 0))[0]
+
+    def reset(self, key: str, now: float) -> float:
+        """See Window."""
+        return (self._window + 1) * self.seconds - now if self.used(key, now) else 0.0
 
     def accounts(self) -> list[QuotaAccount]:
         """See Window."""

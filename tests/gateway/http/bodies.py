@@ -9,8 +9,10 @@ from hypothesis.strategies import SearchStrategy
 
 from gateway.http.chat_completions import ChatCompletionRequest
 from gateway.http.completions import CompletionRequest
+from gateway.http.messages import HARMLESS as HARMLESS_MESSAGES
+from gateway.http.messages import MessagesRequest, UnsupportedByMessages
 from gateway.http.parameters import HARMLESS, Unsupported
-from tests.gateway.http.http_client import CHAT, HELLO, TEXT
+from tests.gateway.http.http_client import CHAT, HELLO, MESSAGES, TEXT
 
 HUGE = [2**31, 2**32, 2**63, 2**64, 2**64 + 1, 10**400, -(2**63) - 1, -(10**400)]
 NUMBERS = st.integers(-2, 3) | st.floats() | st.sampled_from(HUGE)
@@ -21,20 +23,22 @@ ANYTHING = st.recursive(
     max_leaves=6,
 )
 PARTS = st.fixed_dictionaries({}, optional={"type": st.sampled_from(["text", "image_url"]) | ANYTHING, "text": WORDS})
-MESSAGES = st.fixed_dictionaries(
+TURNS = st.fixed_dictionaries(
     {"role": st.sampled_from(["user", "assistant", "developer", "tool", "robot"]) | ANYTHING},
     optional={"content": WORDS | st.lists(PARTS | ANYTHING, max_size=3) | ANYTHING, "tool_calls": ANYTHING},
 )
 TOKENS = st.lists(st.integers(0, 300), max_size=5)
 # Values that may fit. Those that do are small, so that few requests cost more than a few tokens.
 FITTING: Mapping[str, SearchStrategy[Any]] = {
-    "messages": st.lists(MESSAGES | ANYTHING, max_size=3),
+    "messages": st.lists(TURNS | ANYTHING, max_size=3),
     "prompt": WORDS | TOKENS | st.lists(WORDS, max_size=3) | st.lists(TOKENS, max_size=3) | st.lists(ANYTHING),
     "n": st.sampled_from([1, 2, 3, 129]),
     "max_tokens": st.integers(0, 3) | st.just(5000),
     "max_completion_tokens": st.integers(0, 3) | st.just(5000),
     "stream": st.booleans(),
     "stream_options": st.fixed_dictionaries({}, optional={"include_usage": st.booleans() | ANYTHING}),
+    "system": WORDS | st.lists(PARTS, max_size=2),
+    "stop_sequences": st.lists(WORDS, max_size=3),
     "stop": WORDS | st.lists(WORDS, max_size=20),
     "stop_token_ids": TOKENS,
     "echo": st.booleans(),
@@ -44,12 +48,21 @@ FITTING: Mapping[str, SearchStrategy[Any]] = {
     "prompt_cache_key": WORDS,
     "metadata": st.fixed_dictionaries({"user_id": WORDS | WORDS.map(lambda word: json.dumps({"session_id": word}))}),
 }
-UNSUPPORTED = {name: st.sampled_from([None, *HARMLESS.get(name, ())]) for name in Unsupported.__struct_fields__}
+UNSUPPORTED = {
+    name: st.sampled_from([None, *harmless.get(name, ())])
+    for kind, harmless in ((UnsupportedByMessages, HARMLESS_MESSAGES), (Unsupported, HARMLESS))
+    for name in kind.__annotations__
+}
 RATHER = st.sampled_from([None, 1, 1, 0.5])  # of the other fields, which are numbers
-KNOWN = {CHAT: ChatCompletionRequest.__struct_fields__, TEXT: CompletionRequest.__struct_fields__}
+KNOWN = {
+    CHAT: ChatCompletionRequest.__struct_fields__,
+    TEXT: CompletionRequest.__struct_fields__,
+    MESSAGES: MessagesRequest.__struct_fields__,
+}
 BASE: Mapping[str, Sequence[tuple[str, Any]]] = {
     CHAT: [("messages", HELLO), ("max_tokens", 2)],
     TEXT: [("prompt", "hello"), ("max_tokens", 2)],
+    MESSAGES: [("messages", HELLO), ("max_tokens", 2)],
 }
 NOISE = st.sampled_from(
     [b"", b"\xff", b"\xed\xa0\x80", b"\x00", b"\\ud800", b"[" * 5000, b'{"a":' * 5000, b"1e999", b'"']
@@ -86,7 +99,7 @@ def field_of(path: str) -> SearchStrategy[tuple[str, Any]]:
 @st.composite
 def requests(draw: st.DrawFn) -> Posted:
     """Draw a request that would be answered, but for fields that are doubled or added, and sometimes broken bytes."""
-    path = draw(st.sampled_from([CHAT, TEXT]))
+    path = draw(st.sampled_from(sorted(KNOWN)))
     fields = [*BASE[path], *draw(st.lists(field_of(path), max_size=3))]
     body = b"{%s}" % b",".join(f"{json.dumps(name)}:{json.dumps(value)}".encode() for name, value in fields)
     kind = draw(st.integers(0, 19))

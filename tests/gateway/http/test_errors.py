@@ -9,7 +9,7 @@ from fairlead.errors import ERRORS
 from gateway.http.errors import STATUSES
 from gateway.http.parameters import Unsupported
 from tests.gateway.http.conftest import serving
-from tests.gateway.http.http_client import CHAT, HELLO, TEXT, HttpClient
+from tests.gateway.http.http_client import CHAT, HELLO, MESSAGES, TEXT, HttpClient
 from tests.services import Stack, eventually
 
 DEEP = b'{"never_heard_of": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
@@ -156,6 +156,26 @@ def test_who_is_throttled_is_told_when_to_come_back(stack: Stack) -> None:
     milliseconds = int(refused.headers["retry-after-ms"])
     assert 0 < milliseconds <= 60_000
     assert int(refused.headers["retry-after"]) == -(-milliseconds // 1000)
+
+
+LIMIT, REMAINING, RESET = (f"x-ratelimit-{figure}-requests" for figure in ("limit", "remaining", "reset"))
+
+
+def test_an_answer_tells_what_remains_of_the_users_limit(stack: Stack) -> None:
+    """The throttle is `oit`: nothing is overloaded, so that calls go on when nothing remains."""
+    stack.worker("a")
+    _, http = serving(stack, user_per_minute=3)
+    answers = [http.chat(max_tokens=1, stream=stream) for stream in (False, True, True, False)]
+    answers.append(http.post(MESSAGES, {"messages": HELLO, "max_tokens": 1}))
+    answers.append(http.chat(max_tokens=-1))
+    assert [answer.status for answer in answers] == [200, 200, 200, 200, 200, 400]
+    assert [answer.headers[REMAINING] for answer in answers] == ["2", "1", "0", "0", "0", "0"]
+    assert {answer.headers[LIMIT] for answer in answers} == {"3"}
+    assert all(0 < float(answer.headers[RESET].removesuffix("s")) <= 60 for answer in answers)
+
+
+def test_without_a_throttle_no_limit_is_told(http: HttpClient) -> None:
+    assert not {LIMIT, REMAINING, RESET} & http.chat().headers.keys()
 
 
 def test_a_deadline(stack: Stack) -> None:

@@ -11,16 +11,29 @@ from hypothesis import HealthCheck, given, settings
 
 from gateway.http.errors import STATUSES
 from tests.gateway.http.bodies import Posted, requests
-from tests.gateway.http.http_client import HttpClient
+from tests.gateway.http.http_client import MESSAGES, Answer, HttpClient
+from tests.gateway.http.test_messages import error_of, events_of
 from tests.services import Process
 
 REFUSALS = {(status.status, status.type, status.code) for status in STATUSES.values() if 400 <= status.status < 499}
 
 
+def check_message(answer: Answer) -> None:
+    if answer.status != 200:
+        assert answer.status in {status for status, _, _ in REFUSALS}, answer.body
+        assert error_of(answer)["message"]
+    elif answer.headers["content-type"] == "application/json":
+        assert answer.json["stop_reason"]
+    else:
+        assert events_of(answer)[-1] == {"type": "message_stop"}
+
+
 def post(http: HttpClient, posted: Posted) -> int:
     """The status of the answer, which must have the form that the API gives it."""
     answer = http.request("POST", posted.path, posted.body, posted.headers)
-    if answer.status != 200:
+    if posted.path == MESSAGES:
+        check_message(answer)
+    elif answer.status != 200:
         error = answer.error
         assert (answer.status, error["type"], error["code"]) in REFUSALS, answer.body
         assert error["message"]
