@@ -1,4 +1,4 @@
-"""The block chain: one identity for prefixes, used by cache, queue, scheduler and wire.
+"""The block chain: prefixes have the same digests in the cache, the queue, the scheduler and on the wire.
 
 Token ids are cut into blocks of `block_tokens`; block k's digest is `xxh3_64(ids of block k, seed = digest of k - 1)`,
 so equal digests mean equal whole prefixes. Only full blocks count. Ids are packed as in
@@ -18,24 +18,24 @@ DIGEST_BYTES = 8
 
 
 class BlockRun(NamedTuple):
-    """Blocks that follow each other in a chain."""
+    """A sequence of consecutive blocks of one chain."""
 
-    parent: int  # digest of the block before the first; 0: the first begins a chain
+    parent: int  # digest of the block before the first one; 0: the first block begins a chain
     digests: bytes  # packed
 
 
 def root_seed(secret: str, model: str, scope: str) -> int:
-    """The seed of a chain's first block: chains of other deployments, models or scopes never meet."""
+    """Return the seed of a chain's first block; it separates the chains of deployments, models and cache scopes."""
     return xxhash.xxh3_64_intdigest("\0".join((secret, model, scope)).encode())
 
 
 def branch_seed(digest: int, seed: int) -> int:
-    """The seed of a chain that goes on from block `digest` of another in a scope of its own, whose root is `seed`."""
+    """Return the seed of a chain that continues block `digest` of another scope's chain in the scope of root `seed`."""
     return xxhash.xxh3_64_intdigest(digest.to_bytes(DIGEST_BYTES, "little"), seed)
 
 
 def chain(packed_ids: bytes, block_tokens: int, seed: int) -> bytes:
-    """The packed digests of the full blocks of `packed_ids`."""
+    """Return the packed digests of the full blocks of `packed_ids`."""
     size = block_tokens * TOKEN_BYTES
     digests: array[int] = array("Q")
     for start in range(0, len(packed_ids) - size + 1, size):
@@ -45,19 +45,19 @@ def chain(packed_ids: bytes, block_tokens: int, seed: int) -> bytes:
 
 
 def pack_digests(digests: Sequence[int]) -> bytes:
-    """Digests as little-endian uint64."""
+    """Pack digests as little-endian uint64."""
     return struct.pack(f"<{len(digests)}Q", *digests)
 
 
 def unpack_digests(packed: bytes) -> tuple[int, ...]:
-    """The digests of `pack_digests`; raises ValueError when the length is no multiple of eight."""
+    """Return the digests that `pack_digests` packed; raise ValueError if the length is not a multiple of 8 bytes."""
     if len(packed) % DIGEST_BYTES:
         raise ValueError(f"packed digests must be a multiple of {DIGEST_BYTES} bytes, got {len(packed)}")
     return struct.unpack(f"<{len(packed) // DIGEST_BYTES}Q", packed)
 
 
 def runs(links: Iterable[tuple[int, int]]) -> list[BlockRun]:
-    """(digest, its parent's or 0) pairs as runs; consecutive pairs that follow each other share one."""
+    """Group (digest, parent's digest or 0) pairs into runs; a pair whose parent is the pair before it joins its run."""
     starts: list[tuple[int, list[int]]] = []
     last = 0
     for digest, parent in links:

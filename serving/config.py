@@ -20,7 +20,7 @@ from serving.environment import ServiceName, variables
 from serving.flags import flag, parse_flags
 
 C = TypeVar("C")
-MOST = 2**31 - 1  # of any number: what protobuf fields, arrays and Redis hold without a thought
+MOST = 2**31 - 1  # largest number in any configuration: protobuf fields, arrays and Redis can all hold it
 MAX_PORT = 65_535
 LISTENERS = ("listen", "http_listen", "metrics", "health_listen")
 _WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -28,7 +28,7 @@ _EXPECTED = {bool: "true or false", int: "a whole number", float: "a number", st
 
 
 class ConfigError(Exception):
-    """The configuration is wrong; the message names source, key and what is expected."""
+    """The configuration is wrong; the message names the source, the key and the expected value."""
 
 
 def option(
@@ -39,7 +39,7 @@ def option(
     unit: str = "",
     change_when: str = "",
 ) -> Any:
-    """Return a config field. `help` says what it does, `change_when` in which situation the default does not do."""
+    """Return a config field. `help` describes it; `change_when` names the situation in which its default is wrong."""
     metadata = {"help": help, "choices": tuple(choices), "unit": unit, "change_when": change_when}
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -71,7 +71,7 @@ def require(condition: bool, message: str) -> None:
 
 
 def addresses(text: str, name: str) -> list[str]:
-    """The addresses in `host:port,host:port`; raises ConfigError for the option `name`."""
+    """Return the addresses in `host:port,host:port`; raise ConfigError, which names the option `name`."""
     found = [part.strip() for part in text.split(",")]
     for address in found:
         host, _, port = address.rpartition(":")
@@ -80,7 +80,7 @@ def addresses(text: str, name: str) -> list[str]:
 
 
 def check_listeners(config: object) -> None:
-    """Raise ConfigError unless each of LISTENERS that `config` has ends in a port."""
+    """Raise ConfigError unless the value of each option in LISTENERS that `config` has ends in a port."""
     for name in LISTENERS:
         text: str = getattr(config, name, "")
         is_address = ":" in text and _is_port(text.rpartition(":")[2])
@@ -92,7 +92,7 @@ def _is_port(text: str) -> bool:
 
 
 def cost_function(text: str) -> NamedCost:
-    """What the option `cost` names; raises ConfigError."""
+    """Return the cost function that the option `cost` names; raise ConfigError if there is none."""
     try:
         return parse_cost(text)
     except ValueError as error:
@@ -100,7 +100,7 @@ def cost_function(text: str) -> NamedCost:
 
 
 def _read(path: Path, fields: Mapping[str, dataclasses.Field[Any]]) -> list[tuple[str, Any, str]]:
-    """Keys, values and where they stand."""
+    """Return the keys and values of a YAML file, each with its place in the file."""
     try:
         node = yaml_nodes.compose(path.read_text(), str(path))
     except (OSError, UnicodeDecodeError) as error:
@@ -124,13 +124,13 @@ def _read(path: Path, fields: Mapping[str, dataclasses.Field[Any]]) -> list[tupl
 
 
 def _kind(hint: Any) -> type:
-    """One of str, int, float, bool: a field's type, `| None` left out."""
+    """Return the type of a field without `| None`: str, int, float or bool."""
     kind: type = get_args(hint)[0] if isinstance(hint, types.UnionType) else hint
     return kind
 
 
 def _checked(value: Any, kind: type, field: dataclasses.Field[Any], where: str) -> Any:
-    """`value` (from YAML, or text) as `kind`, and one of the field's choices."""
+    """Convert `value` (from YAML, or a string) to `kind`; raise ConfigError unless it is among the field's choices."""
     found = _convert(value, kind, where)
     choices = field.metadata["choices"]
     require(not choices or found in choices, f"{where}: must be one of {', '.join(choices)}, got {found!r}")

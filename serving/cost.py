@@ -1,7 +1,7 @@
-"""What service costs, in integer micro-units (floats drift and break closed forms).
+"""Cost functions for service, in integer micro-units (sums of floats drift, and closed forms would not match them).
 
-A cost function gives the numerator only; `charge` divides once by the request's weight, which is its share (tier)
-times its norm, frozen when the request enters, in thousandths.
+A cost function gives only the numerator. `charge` divides it once by the request's weight in thousandths. The weight
+is the share (tier) times the norm, and does not change after the request has entered.
 """
 
 from dataclasses import astuple, dataclass, fields
@@ -9,26 +9,26 @@ from typing import Protocol
 
 MICRO = 1_000_000
 WEIGHT_ONE = 1_000
-MAX_WEIGHT = 1_000_000  # of a request, and so of a share
+MAX_WEIGHT = 1_000_000  # largest weight of a request, and therefore largest share
 MOST_PER_TOKEN = 1_000
 
 
 class Cost(Protocol):
-    """Cost of processing tokens, in micro-units; decoding costs no less per token the longer an output is."""
+    """Cost of processing tokens, in micro-units. The cost per decoded token never falls as the output grows."""
 
     def extend(self, tokens: int, system_tokens: int) -> int:
-        """Cost of computing `tokens` prompt tokens that no cache held, `system_tokens` of them of system messages.
+        """Return the cost of computing `tokens` prompt tokens that were not cached; 0 tokens cost 0.
 
-        No tokens cost nothing.
+        `system_tokens` of them belong to system messages.
         """
 
     def decode(self, tokens: int, prompt_tokens: int, output_tokens: int) -> int:
-        """Cost of generating `tokens` more after `output_tokens`, for a prompt of `prompt_tokens`."""
+        """Return the cost of generating `tokens` more tokens after `output_tokens`, for a prompt of `prompt_tokens`."""
 
 
 @dataclass(frozen=True, slots=True)
 class WeightedTokens:
-    """`w_e * n_e + w_q * n_q` (DLPM section 3; VTC section 3.1), default 1 and 2 as in both papers."""
+    """The cost `w_e * n_e + w_q * n_q` (DLPM section 3; VTC section 3.1); the defaults 1 and 2 are both papers'."""
 
     w_e: int = 1
     w_q: int = 2
@@ -44,10 +44,10 @@ class WeightedTokens:
 
 @dataclass(frozen=True, slots=True)
 class Profiled:
-    """`h(n_p, n_q) = 2.1 n_p + n_q + 0.04 n_p n_q + 0.032 n_q^2 + 11.46` (VTC Appendix B.2).
+    """The cost `h(n_p, n_q) = 2.1 n_p + n_q + 0.04 n_p n_q + 0.032 n_q^2 + 11.46` (VTC Appendix B.2).
 
-    The constant is charged with the prompt. Of the prompt, the linear term counts what no cache held, and the product,
-    which is attention, all.
+    The constant is charged with the prompt. The linear term counts the prompt tokens that were not cached. The product
+    stands for attention and counts all prompt tokens.
     """
 
     def extend(self, tokens: int, system_tokens: int) -> int:
@@ -55,16 +55,17 @@ class Profiled:
         return 2_100_000 * tokens + 11_460_000 if tokens else 0
 
     def decode(self, tokens: int, prompt_tokens: int, output_tokens: int) -> int:
-        """See Cost: `h(n_p, n_q + tokens) - h(n_p, n_q)`."""
+        """See Cost; the result is `h(n_p, n_q + tokens) - h(n_p, n_q)`."""
         after = output_tokens + tokens
         return tokens * (MICRO + 40_000 * prompt_tokens) + 32_000 * (after**2 - output_tokens**2)
 
 
 @dataclass(frozen=True, slots=True)
 class Normalized:
-    """`alpha L_I + beta L_S + gamma L_O` (FairServe section 4.3), default 1, 2, 1: input, system and output tokens.
+    """The cost `alpha L_I + beta L_S + gamma L_O` of input, system and output tokens (FairServe section 4.3).
 
-    What the application normally needs is the request's norm, a part of its weight.
+    The defaults are 1, 2 and 1. The tokens that the application normally needs are the request's norm, a factor of its
+    weight.
     """
 
     alpha: int = 1
@@ -89,7 +90,7 @@ COSTS: dict[str, type[NamedCost]] = {
 
 
 def parse_cost(text: str) -> NamedCost:
-    """`normalized` or, with numbers for its own, `normalized:1,3,1`; raises ValueError that says what is wrong."""
+    """Parse `normalized` or, with other factors, `normalized:1,3,1`; raise ValueError, which names the mistake."""
     name, colon, numbers = text.partition(":")
     if name not in COSTS:
         raise ValueError(f"must be one of {', '.join(COSTS)}, got {name!r}")
@@ -104,22 +105,22 @@ def parse_cost(text: str) -> NamedCost:
 
 
 def cost_name(cost: NamedCost) -> str:
-    """What `parse_cost` makes `cost` of, with all its numbers: costs are equal if their names are."""
+    """Return the text from which `parse_cost` makes `cost`, with all factors: equal names mean equal costs."""
     name = next(name for name, made in COSTS.items() if made is type(cost))
     numbers = ",".join(map(str, astuple(cost)))
     return f"{name}:{numbers}" if numbers else name
 
 
 def within_limits(weight: float) -> float:
-    """The weight nearest to `weight` that every service takes."""
+    """Return the weight nearest to `weight` that every service accepts."""
     return min(max(weight, 1 / WEIGHT_ONE), MAX_WEIGHT)
 
 
 def weight_thousandths(weight: float) -> int:
-    """A weight (share x norm, > 0) as the integer that `charge` divides by, at least one thousandth."""
+    """Return a weight (share x norm, > 0) in thousandths, at least 1: the integer by which `charge` divides."""
     return max(1, round(weight * WEIGHT_ONE))
 
 
 def charge(micro: int, weight: int) -> int:
-    """`micro` micro-units of service as seen by an account of `weight` thousandths."""
+    """Return what `micro` micro-units of service cost an account of `weight` thousandths, in micro-units."""
     return micro * WEIGHT_ONE // weight

@@ -1,4 +1,4 @@
-"""YAML files that people write: every complaint names file, line and key."""
+"""Configuration in YAML files; every error message names the file, the line and the key."""
 
 import math
 from pathlib import Path
@@ -12,9 +12,9 @@ from serving.names import normalized
 
 
 class ConfigEntry:
-    """A value and where it stands. Whatever asks for something else than there is raises ConfigError.
+    """A value of a YAML file with its place. A method that expects another type of value raises ConfigError.
 
-    No number may be above serving.config.MOST.
+    No number may exceed serving.config.MOST.
     """
 
     def __init__(self, node: yaml.Node, file: str, path: str) -> None:
@@ -23,21 +23,21 @@ class ConfigEntry:
         self._path = path
 
     def complaint(self, message: str) -> ConfigError:
-        """To be raised: `message`, with the place before it."""
+        """Return a ConfigError for the caller to raise: `message` after the place of this value."""
         where = f"{self._file}:{self._node.start_mark.line + 1}"
         return ConfigError(f"{where}: {self._path}: {message}" if self._path else f"{where}: {message}")
 
     def fields(self, *known: str) -> dict[str, "ConfigEntry"]:
-        """The values of a mapping that has none but the `known` keys."""
+        """Return the values of a mapping; raise ConfigError for a key that is not among `known`."""
         values = self.named()
         for key, entry in values.items():
             if key not in known:
-                # The key's own line, which is the value's or one before.
+                # The line of the value; the key is on this line or the one before.
                 raise entry.complaint(f"unknown key {key!r}; known keys: {', '.join(known)}")
         return values
 
     def named(self) -> dict[str, "ConfigEntry"]:
-        """The values of a mapping whose keys are names."""
+        """Return the values of a mapping by key; raise ConfigError for a key given twice."""
         if not isinstance(self._node, yaml.MappingNode):
             raise self.complaint(f"expected a mapping, got {self._shown()}")
         values: dict[str, ConfigEntry] = {}
@@ -50,48 +50,48 @@ class ConfigEntry:
         return values
 
     def entries(self) -> list["ConfigEntry"]:
-        """The values of a list."""
+        """Return the values of a list."""
         if not isinstance(self._node, yaml.SequenceNode):
             raise self.complaint(f"expected a list, got {self._shown()}")
         return [ConfigEntry(node, self._file, f"{self._path}[{i}]") for i, node in enumerate(self._node.value)]
 
     def text(self) -> str:
-        """A string that is not empty."""
+        """Return a string that is not empty."""
         value = self._value()
         if not isinstance(value, str) or not value:
             raise self.complaint(f"expected a text, got {self._shown()}")
         return value
 
     def name(self) -> str:
-        """A text that can be a name, in its one spelling."""
+        """Return a string that is a valid name, normalized as in serving.names."""
         try:
             return normalized(self.text())
         except ValueError as error:
             raise self.complaint(str(error)) from error
 
     def flag(self) -> bool:
-        """A truth value."""
+        """Return a Boolean value."""
         value = self._value()
         if not isinstance(value, bool):
             raise self.complaint(f"expected true or false, got {self._shown()}")
         return value
 
     def count(self) -> int:
-        """A whole number above 0."""
+        """Return an integer above 0."""
         value = self._value()
         if type(value) is not int or value <= 0:
             raise self.complaint(f"expected a whole number > 0, got {self._shown()}")
         return int(self._at_most(MOST, value))
 
     def amount(self) -> float:
-        """A number, 0 or more."""
+        """Return a finite number of at least 0."""
         value = self._value()
         if type(value) not in (int, float) or not 0 <= value < math.inf:
             raise self.complaint(f"expected a number >= 0, got {self._shown()}")
         return float(self._at_most(MOST, value))
 
     def positive(self, most: int = MOST) -> float:
-        """A number above 0."""
+        """Return a finite number above 0 and not above `most`."""
         value = self._value()
         if type(value) not in (int, float) or not 0 < value < math.inf:
             raise self.complaint(f"expected a number > 0, got {self._shown()}")
@@ -117,7 +117,7 @@ class ConfigEntry:
 
 
 def read(text: str, file: str) -> ConfigEntry:
-    """The document `text`, called `file` in complaints; raises ConfigError unless it is YAML and not empty."""
+    """Parse the document `text`; error messages call it `file`. Raise ConfigError unless it is YAML and not empty."""
     try:
         node = yaml_nodes.compose(text, file)
     except ValueError as error:
@@ -128,7 +128,7 @@ def read(text: str, file: str) -> ConfigEntry:
 
 
 def text_of(path: str) -> str:
-    """The file's content; raises ConfigError."""
+    """Return the file's content; raise ConfigError if it cannot be read or is not UTF-8."""
     try:
         return Path(path).read_text()
     except (OSError, UnicodeDecodeError) as error:

@@ -1,8 +1,8 @@
-"""Which environment variables configure a service.
+"""Environment variables that configure a service.
 
-FAIRLEAD_<SERVICE>_<OPTION> sets an option of one service, FAIRLEAD_<OPTION> one of SHARED in every service that has it.
-All services may be given one environment: each leaves the variables of the others to them. Whatever else begins with
-FAIRLEAD_ is refused, so that no setting is lost to a wrong name.
+FAIRLEAD_<SERVICE>_<OPTION> sets an option of one service. FAIRLEAD_<OPTION> sets an option in SHARED for every service
+that has it. All services may run with the same environment: each ignores the variables of the other services. Any other
+variable that begins with FAIRLEAD_ is an error, so that a misspelled setting is not silently lost.
 """
 
 import difflib
@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from enum import StrEnum
 
 PREFIX = "FAIRLEAD_"
-# Options that mean the same in every service that has them. A service's own variable wins over the plain one.
+# Options with the same meaning in every service that has them. FAIRLEAD_<SERVICE>_<OPTION> overrides FAIRLEAD_<OPTION>.
 SHARED = (
     "secret",
     "admin_secret",
@@ -25,9 +25,9 @@ SHARED = (
     "cost",
     "log_level",
 )
-# Read by the SDK, by the `fairlead` command and by the built-in model's cache.
+# Variables that the SDK, the `fairlead` command and the cache of the built-in model read.
 READ_ELSEWHERE = frozenset({"FAIRLEAD_API_KEY", "FAIRLEAD_CACHE", "FAIRLEAD_REFERENCE", "FAIRLEAD_TRACES"})
-# What Kubernetes and Docker put into a container's environment for a Service, or a link, whose name is `fairlead-...`.
+# Variables that Kubernetes sets in a container for a Service named `fairlead-...`, and Docker for such a link.
 _LINK = re.compile(
     r"FAIRLEAD(_\w+)?_"
     r"(SERVICE_HOST=|SERVICE_PORT(_\w+)?=\d|PORT=\w+://|PORT_\d+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?=|NAME=/|ENV_\w+=)"
@@ -35,7 +35,7 @@ _LINK = re.compile(
 
 
 class ServiceName(StrEnum):
-    """The services, as the names of variables have them."""
+    """Names of the services, as they occur in the names of variables."""
 
     GATEWAY = "GATEWAY"
     SCHEDULER = "SCHEDULER"
@@ -43,14 +43,14 @@ class ServiceName(StrEnum):
 
 
 def variable(service: ServiceName, option: str) -> str:
-    """The variable that sets `option` of `service` and of no other."""
+    """Return the variable that sets `option` of `service` and of no other service."""
     return f"{PREFIX}{service}_{option.upper()}"
 
 
 def variables(service: ServiceName, options: Collection[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """The variable in `environ` that sets each of `options`; options that none sets are left out.
+    """Return, for each of `options`, the variable in `environ` that sets it; leave out options without a variable.
 
-    Raises ValueError for variables that nobody reads.
+    Raise ValueError for variables with our prefix that have no meaning.
     """
     given = {name for name, text in environ.items() if name.startswith(PREFIX) and not _LINK.match(f"{name}={text}")}
     plain = {PREFIX + option.upper(): option for option in SHARED}
@@ -66,15 +66,15 @@ def variables(service: ServiceName, options: Collection[str], environ: Mapping[s
         )
     return {
         option: name
-        for names in (plain, own)  # the service's own last: it wins
+        for names in (plain, own)  # the service's own variables come last: they override the plain ones
         for name, option in names.items()
         if name in given and option in options
     }
 
 
 def _with_nearest(name: str, service: ServiceName, own: Mapping[str, str], known: Collection[str]) -> str:
-    """The name of an unknown variable, with the known one that it resembles most, if there is any."""
-    # The option alone is compared, too: a plain name of an option that is not shared misses only the service.
+    """Return the name of an unknown variable, followed by the most similar known one, if there is any."""
+    # Options are also compared without the service: FAIRLEAD_LISTEN lacks only the service's name.
     comparable = {option.upper(): own_name for own_name, option in own.items()}
     prefix = variable(service, "")
     if not name.startswith(prefix):

@@ -1,4 +1,4 @@
-"""A service's command line: `--<option> VALUE`, and `--<option>` or `--no-<option>` for what is on or off."""
+"""A service's command line: `--<option> VALUE`, and `--<option>` or `--no-<option>` for a Boolean option."""
 
 import argparse
 import difflib
@@ -11,24 +11,24 @@ from serving.environment import PREFIX, SHARED, ServiceName, variable
 
 
 class _Parser(argparse.ArgumentParser):
-    """Complains by ValueError: the usage that argparse prints before each complaint has more lines than a screen."""
+    """An argument parser that raises ValueError, because the usage that argparse prints is longer than a screen."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise ValueError."""
+        """Raise ValueError with `message`."""
         raise ValueError(message)
 
 
 def flag(option: str) -> str:
-    """What sets `option` on the command line."""
+    """Return the command-line flag of `option`."""
     return "--" + option.replace("_", "-")
 
 
 def parse_flags(
     fields: Sequence[Field[Any]], kinds: Mapping[str, type], argv: Sequence[str], service: ServiceName, prog: str
 ) -> dict[str, Any]:
-    """What `argv` gives, as text or bool, by option; `config` is one of them.
+    """Return the options that `argv` sets, as strings or Booleans by name; `config` is one of them.
 
-    Raises ValueError, or SystemExit for `--help`.
+    Raise ValueError for a wrong argument, or SystemExit for `--help`.
     """
     parser = _Parser(prog=prog, allow_abbrev=False, epilog=_epilog(service))
     parser.add_argument("--config", metavar="FILE", help="YAML file with any of these options as keys")
@@ -45,7 +45,7 @@ def parse_flags(
 
 
 def _check_alone(on: str, argv: Iterable[str]) -> None:
-    """Raise ValueError where a value follows the flag `on`, or the one that is its opposite."""
+    """Raise ValueError if a value follows the Boolean flag `on` or its `--no-` form."""
     off = on.replace("--", "--no-", 1)
     words = [word for argument in argv for word in argument.split("=", 1)]
     for first, second in itertools.pairwise(words):
@@ -54,14 +54,14 @@ def _check_alone(on: str, argv: Iterable[str]) -> None:
 
 
 def _complaint(argument: str, known: Sequence[str]) -> str:
-    """One line about an argument that no option takes."""
+    """Return an error message of one line for an unknown argument."""
     name = argument.partition("=")[0]
     close = difflib.get_close_matches(name, known, n=1)
     return f"{name}: no such option; nearest: {close[0]}" if close else f"{name}: no such option; see --help"
 
 
 def _help(field: Field[Any]) -> str:
-    """Text, unit, choices and default; where the default is none or empty, the text says what that means."""
+    """Return the help text with unit, choices and default. The text itself explains a default that is None or empty."""
     choices = ", ".join(field.metadata.get("choices", ()))
     default = "" if field.default in (None, "") else f"default: {_shown(field.default)}"
     notes = "; ".join(note for note in (field.metadata.get("unit"), choices, default) if note)

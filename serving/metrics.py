@@ -1,13 +1,13 @@
-"""How fair and how fast a run was: figures over recorded service and latencies."""
+"""Statistics of fairness and latency over recorded values."""
 
 import math
 from collections.abc import Sequence
 
 
 def jain_index(values: Sequence[float]) -> float:
-    """Jain's fairness index, in (0, 1]: 1 when all get the same, 1/n when one gets all.
+    """Return Jain's fairness index, in (0, 1]: 1 if all values are equal, 1/n if one of n values is all of the sum.
 
-    Raises ValueError for no values or a negative one; 1 when all are zero (nobody got more than another).
+    Return 1 if all values are 0. Raise ValueError if there are no values or one is negative.
     """
     if not values or min(values) < 0:
         raise ValueError(f"needs at least one value and none negative, got {list(values)!r}")
@@ -19,7 +19,10 @@ def jain_index(values: Sequence[float]) -> float:
 
 
 def percentile(values: Sequence[float], q: float) -> float:
-    """The q-th percentile (0..100), interpolated linearly between ranks; raises ValueError for no values or a bad q."""
+    """Return the q-th percentile, interpolated linearly between ranks.
+
+    Raise ValueError if there are no values or `q` is not between 0 and 100.
+    """
     if not values or not 0 <= q <= 100:
         raise ValueError(f"needs at least one value and 0 <= q <= 100, got {len(values)} values, q={q}")
     ordered = sorted(values)

@@ -1,4 +1,4 @@
-"""What the option `model` may name: the built-in model, a folder, or an id on the hub."""
+"""Values of the option `model`: the built-in model, a folder, or an id on the Hugging Face hub."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ BUILT_IN = "smollm2-135m-instruct"
 
 
 def check(model: str) -> None:
-    """Raise FileNotFoundError for what cannot be a model, as far as names and folders show it."""
+    """Raise FileNotFoundError if `model` cannot be a model. Only the name and the folder's file names are checked."""
     folder = Path(model)
     if model == BUILT_IN:
         return
@@ -22,5 +22,5 @@ def check(model: str) -> None:
 
 
 def weights(folder: Path) -> list[Path]:
-    """The files with a model's weights, sorted."""
+    """Return the files with a model's weights, sorted by path."""
     return sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")])

@@ -1,25 +1,25 @@
-"""Names of tenants, users and apps: whatever looks the same is the same name.
+"""Names of tenants, users and apps: spellings that look the same are the same name.
 
-A name is a key of accounts and limits: a second spelling of it would be a second client, with a share of its own.
+Service and limits are counted by name: a second spelling of a name would be a second client with a second share.
 """
 
 import re
 import unicodedata
 
 MAX_NAME = 128  # characters
-# Printable by their category, and yet nothing is to be seen of them: Unicode's Default_Ignorable_Code_Point without its
-# format characters, and the blank Braille pattern.
+# Characters of a printable category that are invisible: Unicode's Default_Ignorable_Code_Point without its format
+# characters, and the blank Braille pattern.
 _UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
 
 
 def normalized(name: str) -> str:
-    """The one spelling of `name`: Unicode's form NFC, without white space around it.
+    """Return the normalized spelling of `name`: Unicode's form NFC without surrounding white space.
 
-    Raises ValueError, which shows the name escaped, for what is still ambiguous: control and format characters, bidi
-    marks among them, white space other than the plain space, other characters that cannot be seen, nothing at all.
-    Letters of different scripts that look alike stay different names.
+    Raise ValueError, which shows the name escaped, if the result is empty, too long or still ambiguous: if it holds
+    control or format characters (such as bidi marks), white space other than the plain space, or other invisible
+    characters. Names whose letters look alike but belong to different scripts stay different.
     """
     spelled = unicodedata.normalize("NFC", name).strip()
     if len(spelled) > MAX_NAME:

@@ -1,4 +1,4 @@
-"""What every service process does the same way: structured logs, uvloop, a clean end on SIGTERM."""
+"""Start and end of every service process: structured logs, uvloop, a clean exit on SIGTERM."""
 
 import asyncio
 import gc
@@ -14,16 +14,16 @@ from serving.config import ConfigError
 
 STARTING = "starting"
 GRPC = "grpc._cython.cygrpc"  # the logger of gRPC's core
-NOT_UTF_8 = "Invalid encoding"  # how it begins to complain of metadata
+NOT_UTF_8 = "Invalid encoding"  # the beginning of its message about metadata that is not UTF-8
 QUIET_SECONDS = 60.0
 log = logging.getLogger(__name__)
 Serving = Callable[[asyncio.Event], Awaitable[None]]
-# Attributes of every LogRecord; what else a record has came by `extra=` and is logged as fields.
+# Attributes of every LogRecord. A record's other attributes come from `extra=` and are logged as fields.
 _STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line; `extra=` fields stand beside the message."""
+    """Formats a log record as one line with a JSON object, whose keys include the fields of `extra=`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """See logging.Formatter."""
@@ -41,9 +41,10 @@ class JsonFormatter(logging.Formatter):
 
 
 class LogRedaction(logging.Filter):
-    """gRPC logs metadata that is not UTF-8 as it came, with a traceback, and an API key may be in it.
+    """Removes metadata, which may hold an API key, from gRPC's log records about metadata that is not UTF-8.
 
-    One line in QUIET_SECONDS stays, without the metadata, and with `more`: how many were left out since the last one.
+    gRPC logs such metadata verbatim, with a traceback. One record in QUIET_SECONDS passes without them; its field
+    `more` is the number of records that were dropped since the previous one.
     """
 
     def __init__(self) -> None:
@@ -65,7 +66,7 @@ class LogRedaction(logging.Filter):
 
 
 def configure_logging(level: str) -> None:
-    """Structured logs on standard error."""
+    """Log records of `level` and above as JSON lines on standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(LogRedaction())
     handler.setFormatter(JsonFormatter())
@@ -73,14 +74,14 @@ def configure_logging(level: str) -> None:
 
 
 def log_step(step: str) -> None:
-    """Say, before it begins, what the process does next on its way to be ready; `fairlead up` shows it."""
+    """Log the next step of the process's start before it begins; `fairlead up` shows it."""
     log.info(STARTING, extra={"step": step})
 
 
 def run(prepare: Callable[[], Serving]) -> int:
-    """Prepare a service and serve until it returns; SIGTERM and SIGINT set the event that it is given.
+    """Prepare a service and run it until it returns; SIGTERM and SIGINT set the event that is passed to it.
 
-    Returns the exit status: 0, or 2 with one line on standard error when preparing or serving raised ConfigError.
+    Return the exit status: 0, or 2 after one line on standard error if preparing or serving raised ConfigError.
     """
 
     async def main(serve: Serving) -> None:
@@ -88,7 +89,7 @@ def run(prepare: Callable[[], Serving]) -> int:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        # Start-up objects live for ever: keep them out of collections, which would otherwise stop the loop for long.
+        # Objects made at start live as long as the process: frozen, they do not lengthen the collector's pauses.
         gc.collect()
         gc.freeze()
         await serve(stop)

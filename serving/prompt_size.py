@@ -1,9 +1,9 @@
-"""Prompts that can never be served, told by their size: nothing is spent on tokenizing them.
+"""Checks that refuse a prompt which is certainly too long, before it is tokenized.
 
-Token ids are counted. Each message of a chat makes a token at least: templates write its role, or what parts it from
-the next. Text makes at least one token per `longest_token` characters, which is the longest entry of the vocabulary
-(0: not known). So nothing is refused that could be served, but for text that means nothing to the model: what its
-template or tokenizer drops (white space around a message), or takes together as one unknown token.
+Token ids are counted. Each message of a chat makes at least one token, because templates write its role or a separator.
+Text makes at least one token per `longest_token` characters, the length of the longest entry of the vocabulary (0: not
+known). A prompt that could be served is therefore refused only if it is mostly text without meaning to the model: text
+that the template or tokenizer drops (white space around a message), or that becomes one unknown token.
 """
 
 from fairlead.errors import TooLong
@@ -12,28 +12,31 @@ from fairlead.v1 import common_pb2
 
 
 def check_size(prompt: common_pb2.Prompt, max_tokens: int, longest_token: int) -> None:
-    """Raise TooLong for a prompt that has more than `max_tokens` tokens, whatever they are."""
+    """Raise TooLong for a prompt that certainly has more than `max_tokens` tokens."""
     chat = prompt.chat.messages
     check_token_ids(len(prompt.token_ids.packed) // TOKEN_BYTES, max_tokens)
-    check_messages(len(chat), max_tokens)  # before each of them is looked at
+    check_messages(len(chat), max_tokens)  # before the loop over them
     characters = len(prompt.text) + sum(len(message.content) for message in chat)
     check_characters(characters, max_tokens, longest_token)
 
 
 def check_token_ids(count: int, max_tokens: int) -> None:
-    """Raise TooLong for `count` token ids."""
+    """Raise TooLong if `count` token ids are more than `max_tokens`."""
     if count > max_tokens:
         raise TooLong(f"at most {max_tokens} prompt tokens, got {count}", "prompt")
 
 
 def check_messages(count: int, max_tokens: int) -> None:
-    """Raise TooLong for a chat of `count` messages."""
+    """Raise TooLong if a chat of `count` messages certainly has more than `max_tokens` tokens."""
     if count > max_tokens:
         raise TooLong(f"at most {max_tokens} prompt tokens, which no chat of {count} messages makes", "prompt")
 
 
 def check_characters(count: int, max_tokens: int, longest_token: int) -> None:
-    """Raise TooLong for text of `count` characters, where a token stands for `longest_token` of them at most."""
+    """Raise TooLong if `count` characters certainly make more than `max_tokens` tokens.
+
+    `longest_token` is the largest number of characters that one token stands for.
+    """
     most = max_tokens * longest_token
     if 0 < most < count:
         raise TooLong(

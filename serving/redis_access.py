@@ -1,4 +1,4 @@
-"""How services reach Redis."""
+"""The services' Redis client."""
 
 from typing import Any
 
@@ -10,9 +10,9 @@ CONNECT_SECONDS = 0.25
 
 
 def open_redis(url: str, password: str, ca: str) -> Redis:
-    """A client for `url`: redis://, rediss:// (TLS, certificates checked against the file `ca`) or unix://.
+    """Return a client for `url`: redis://, rediss:// (TLS, certificates checked against the file `ca`) or unix://.
 
-    Raises ValueError for a URL that is none. Nothing is sent yet, and nothing is ever tried twice behind our back.
+    Raise ValueError if `url` is not such a URL. No connection is opened yet, and the client never retries a command.
     """
     options: dict[str, Any] = {"ssl_ca_certs": ca} if ca else {}
     if password:

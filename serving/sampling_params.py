@@ -1,4 +1,4 @@
-"""How tokens are chosen: the parameters, their limits, one place that checks them."""
+"""Sampling parameters, their limits and the checks of them."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ MAX_STOP_STRINGS = 16
 MAX_STOP_CHARACTERS = 256
 MAX_STOP_TOKENS = 64
 MAX_TEMPERATURE = 100.0
-# Below it the most likely token is taken: logits over a smaller number overflow.
+# Below this temperature sampling is greedy, because logits divided by a smaller number overflow.
 LEAST_TEMPERATURE = 1e-3
 MAX_PENALTY = 2.0
 MAX_REPETITION_PENALTY = 10.0
@@ -18,7 +18,10 @@ MAX_LOGPROBS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
-    """Sampling parameters with every default resolved; raises InvalidRequest naming field, limit and value."""
+    """Sampling parameters with every default resolved.
+
+    A value beyond its limit raises InvalidRequest, which names the field, the limit and the value.
+    """
 
     max_tokens: int = 128
     min_tokens: int = 0
@@ -33,11 +36,11 @@ class SamplingParams:
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
-    logprobs: int | None = None  # how many alternatives to report beside the chosen token; None: nothing
+    logprobs: int | None = None  # number of alternatives to report beside the chosen token; None: no report
 
     @property
     def is_greedy(self) -> bool:
-        """Whether the most likely token is always taken."""
+        """Whether the most likely token is always chosen."""
         return self.temperature < LEAST_TEMPERATURE
 
     @property
@@ -47,7 +50,7 @@ class SamplingParams:
 
     @property
     def is_truncated(self) -> bool:
-        """Whether unlikely tokens are left out."""
+        """Whether unlikely tokens are excluded from sampling."""
         return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
 
     def __post_init__(self) -> None:
@@ -73,7 +76,7 @@ class SamplingParams:
 
 
 def _within(field: str, value: float, low: float, high: float | None) -> None:
-    # Written so that NaN fails too.
+    # The condition is written so that NaN fails it.
     if not (low <= value and (high is None or value <= high)):
         limit = f"at least {low}" if high is None else f"between {low} and {high}"
         raise InvalidRequest(f"must be {limit}, got {value}", f"sampling.{field}")

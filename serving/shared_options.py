@@ -1,4 +1,4 @@
-"""Options that several services have, each written once: default, help, unit and when to change it."""
+"""Options that several services have: default, help text, unit and the situation in which to change them."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -11,28 +11,30 @@ _OPTIONS: Mapping[str, Callable[[], Any]] = {
     "secret": partial(
         option,
         "",
-        "Services show this secret to each other. It is required and has at least 16 characters.",
+        "Services authenticate to each other with this secret. It is required and has at least 16 characters.",
         unit="text",
-        change_when="Always. Every service of a cluster needs the same.",
+        change_when="Always. Every service of a cluster needs the same secret.",
     ),
     "admin_secret": partial(
         option,
         "",
         "Operators' calls (`fairlead status`, `drain`) carry this secret. Without it they carry the cluster secret.",
         unit="text",
-        change_when="Operators should not know the secret that services show to each other.",
+        change_when="Operators should not have the secret with which services authenticate to each other.",
     ),
     "scheduler": partial(
         option,
         "127.0.0.1:7050",
-        "The global scheduler listens at this address. Several, of which one leads, are separated by commas.",
+        "The global scheduler listens at this address. Addresses of several schedulers, of which one leads, are "
+        "separated by commas.",
         unit="host:port",
-        change_when="The scheduler runs on another machine, or several run.",
+        change_when="The scheduler runs on another machine, or there are several schedulers.",
     ),
     "internal_certificate": partial(
         option,
         "",
-        "This PEM file holds the certificate that this service shows to the others. Without it they speak no TLS.",
+        "This PEM file holds the certificate that this service presents to the others. Without it services communicate "
+        "without TLS.",
         unit="path",
         change_when=_MUTUAL_TLS,
     ),
@@ -42,7 +44,7 @@ _OPTIONS: Mapping[str, Callable[[], Any]] = {
     "internal_authority": partial(
         option,
         "",
-        "This PEM file holds the authority that signed the internal certificates of all services.",
+        "This PEM file holds the certificate of the authority that signed the internal certificates of all services.",
         unit="path",
         change_when=_MUTUAL_TLS,
     ),
@@ -51,49 +53,49 @@ _OPTIONS: Mapping[str, Callable[[], Any]] = {
         "",
         "This address answers gRPC health checks without TLS. Without it only `listen` answers them.",
         unit="host:port",
-        change_when="`listen` speaks TLS and probes cannot, such as those of a kubelet.",
+        change_when="`listen` uses TLS and the probes do not support it, such as those of a kubelet.",
     ),
     "metrics": partial(
         option,
         "",
-        "The Prometheus endpoint listens at this address. Without it there is none.",
+        "The Prometheus endpoint listens at this address. Without it there is no endpoint.",
         unit="host:port",
         change_when="Prometheus scrapes this service.",
     ),
     "redis_password": partial(
         option,
         "",
-        "Redis is given this password. Without it the password in the URL is used, if there is one.",
+        "This service sends this password to Redis. Without it the password in the URL is used, if there is one.",
         unit="text",
-        change_when="Redis asks for a password, and the URL is no secret.",
+        change_when="Redis requires a password, and the URL is not kept secret.",
     ),
     "redis_ca": partial(
         option,
         "",
-        "This PEM file holds the authorities that may have signed the certificate of Redis, for `rediss://` URLs. "
-        "Without it the authorities that the system trusts may have signed it.",
+        "This PEM file holds the authorities that are trusted to sign the certificate of Redis, for `rediss://` URLs. "
+        "Without it the system's trusted authorities are used.",
         unit="path",
-        change_when="Redis has a certificate of your own authority.",
+        change_when="Your own authority signed the certificate of Redis.",
     ),
     "cost": partial(
         option,
         "weighted-tokens",
         "Service is measured by this cost function: `weighted-tokens[:w_e,w_q]`, `profiled` or "
-        "`normalized[:alpha,beta,gamma]`. Scheduler and workers need the same.",
+        "`normalized[:alpha,beta,gamma]`. The scheduler and the workers need the same value.",
         unit="name[:numbers]",
-        change_when="A profile of your model says what tokens cost (`profiled`), or apps differ in what a call "
-        "normally needs (`normalized`).",
+        change_when="You have measured what tokens of your model cost (`profiled`), or apps differ in the tokens that "
+        "a call normally needs (`normalized`).",
     ),
     "log_level": partial(
         option,
         "info",
         "Messages of this severity and above are logged.",
         choices=("debug", "info", "warning", "error"),
-        change_when="You look for a fault (`debug`), or logs cost too much (`warning`).",
+        change_when="You search for the cause of a fault (`debug`), or logs cost too much (`warning`).",
     ),
 }
 
 
 def shared(name: str) -> Any:
-    """Return a new config field for the option `name`; raises KeyError unless it is one of those above."""
+    """Return a new config field for the option `name`; raise KeyError if this module has no such option."""
     return _OPTIONS[name]()

@@ -1,4 +1,4 @@
-"""Conversions between generated messages and the pure types."""
+"""Conversions between protobuf messages and this project's own types."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -15,7 +15,7 @@ _SCALARS = tuple(field.name for field in common_pb2.SamplingParams.DESCRIPTOR.fi
 
 
 def parsed(parse: Callable[[bytes], M], data: bytes) -> M:
-    """`data` as a message; raises InvalidRequest, where gRPC would answer UNKNOWN and log a traceback."""
+    """Parse `data` as a message; raise InvalidRequest, where gRPC itself would answer UNKNOWN and log a traceback."""
     try:
         return parse(data)
     except DecodeError as error:
@@ -23,12 +23,15 @@ def parsed(parse: Callable[[bytes], M], data: bytes) -> M:
 
 
 def served_models(worker: scheduler_pb2.Hello | scheduler_pb2.Member) -> Sequence[scheduler_pb2.ModelInfo]:
-    """Return every model that `worker` serves; of one whose version knows of one model only, that one."""
+    """Return every model that `worker` serves; a worker of an older version reports only one, in `model`."""
     return worker.models or [worker.model]
 
 
 def sampling_from_proto(message: common_pb2.SamplingParams, default_max_tokens: int | None = None) -> SamplingParams:
-    """Absent fields take Sampling's defaults, or `max_tokens` the one given here; raises InvalidRequest."""
+    """Return the parameters in `message`; absent fields take the defaults of SamplingParams.
+
+    `default_max_tokens`, if given, replaces the default of `max_tokens`. Raise InvalidRequest for a bad value.
+    """
     given = {name: getattr(message, name) for name in _SCALARS if message.HasField(name)}
     if default_max_tokens is not None:
         given.setdefault("max_tokens", default_max_tokens)
@@ -36,7 +39,7 @@ def sampling_from_proto(message: common_pb2.SamplingParams, default_max_tokens: 
 
 
 def sampling_to_proto(sampling: SamplingParams) -> common_pb2.SamplingParams:
-    """Every field that has a value set, so that the receiver resolves nothing."""
+    """Return a message in which every field that has a value is set, so that the receiver needs no defaults."""
     return common_pb2.SamplingParams(
         **{name: getattr(sampling, name) for name in _SCALARS},
         stop=sampling.stop,

@@ -1,10 +1,10 @@
-"""Whether an address can be listened on."""
+"""A check whether an address is free to listen on."""
 
 import socket
 
 
 def check_free(address: str) -> None:
-    """Raise OSError when none of what `address`, host:port, stands for can be bound now."""
+    """Raise OSError if no socket address to which `address`, host:port, resolves can be bound now."""
     host, _, port = address.rpartition(":")
     failures = []
     for family, kind, protocol, _, found in socket.getaddrinfo(

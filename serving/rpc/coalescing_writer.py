@@ -1,4 +1,4 @@
-"""What waits to be written to one stream: it goes out as one message, if that is not large."""
+"""A writer that sends everything that waits for one stream as one message, unless that would be too large."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -7,15 +7,16 @@ from typing import Generic, TypeVar
 from google.protobuf.message import Message
 
 M = TypeVar("M", bound=Message)
-# No single item comes near to it. A message beyond serving.rpc.channel.MAX_MESSAGE_BYTES would break the stream, and
-# with it everything that the stream carries.
+# Every single item is far smaller. A message larger than fairlead.rpc.channel.MAX_MESSAGE_BYTES would break the stream
+# and end every call that it carries.
 PART_BYTES = 4 * 1024 * 1024
 
 
 class CoalescingWriter(Generic[M]):
-    """Callers change `pending` and call `flush`; `messages` is the stream's only writer (two writers would kill it).
+    """The only writer of a stream (two writers would break it): callers change `pending` and then call `flush`.
 
-    One message carries what came in one loop tick or, when the stream is slower, while the last one was being written.
+    One message carries the items of one loop tick or, if the stream is slower, the items that were added while the
+    previous message was written.
     """
 
     def __init__(self, kind: Callable[[], M]) -> None:
@@ -25,16 +26,16 @@ class CoalescingWriter(Generic[M]):
         self._closed = False
 
     def flush(self) -> None:
-        """Send `pending` at the end of this loop tick, or when the stream's flow control allows."""
+        """Send `pending` at the end of this loop tick, or later when the stream's flow control allows it."""
         self._ready.set()
 
     def close(self) -> None:
-        """End `messages`; what is pending is lost with the stream."""
+        """End `messages`; items that are still pending are lost."""
         self._closed = True
         self._ready.set()
 
     async def messages(self) -> AsyncIterator[M]:
-        """The request iterator of one call."""
+        """Yield the messages to write: the request iterator of one call."""
         while True:
             await self._ready.wait()
             if self._closed:
@@ -46,7 +47,7 @@ class CoalescingWriter(Generic[M]):
 
 
 def parts(message: M, kind: Callable[[], M]) -> Iterator[M]:
-    """`message`, whose fields are all lists of messages, in order and in as few parts as PART_BYTES allows.
+    """Split `message`, whose fields are all lists of messages, into consecutive parts of at most PART_BYTES each.
 
     An item that is larger is a part of its own.
     """

@@ -1,4 +1,4 @@
-"""How many may be inside at once, whoever they are."""
+"""A limit on the number of concurrent operations, shared fairly between sources."""
 
 from collections import Counter
 
@@ -8,9 +8,10 @@ RETRY_SECONDS = 1.0
 
 
 class ConcurrencyLimiter:
-    """Places for `total` in all. A source may have no more of them than are left.
+    """Limits all sources together to `total` places, and each source to the number of places that are still free.
 
-    Dynamic thresholds (Choudhury and Hahne 1998): k sources that take all they can get leave 1 / (k + 1) of the room.
+    Dynamic thresholds (Choudhury and Hahne 1998): k sources that take all they can leave 1 / (k + 1) of the places
+    free. `what` describes the holders of places in error messages.
     """
 
     def __init__(self, total: int, what: str) -> None:
@@ -20,7 +21,7 @@ class ConcurrencyLimiter:
         self._count = 0
 
     def enter(self, source: str) -> None:
-        """Count one in; raises QueueFull."""
+        """Take a place for `source`; raise QueueFull if it may not have one."""
         if self._inside[source] >= self._total - self._count:
             message = f"{self._count} {self._what}, {self._inside[source]} of them of this connection"
             raise QueueFull(f"{message}; at most {self._total}", RETRY_SECONDS)
@@ -28,13 +29,13 @@ class ConcurrencyLimiter:
         self._count += 1
 
     def leave(self, source: str) -> None:
-        """Undo one `enter`."""
+        """Release one place of `source`."""
         self._count -= 1
         self._inside[source] -= 1
         if not self._inside[source]:
             del self._inside[source]
 
     def check_invariants(self) -> None:
-        """Raise AssertionError unless the counts agree and no source is kept that has nobody inside."""
+        """Raise AssertionError unless the counts agree and every remembered source holds a place."""
         assert self._count == self._inside.total() <= self._total, f"{self._count} of {self._total}: {self._inside}"
         assert all(count > 0 for count in self._inside.values()), f"sources without anybody: {self._inside}"

@@ -1,4 +1,4 @@
-"""How a method's messages come in, and how its errors go out."""
+"""Conversion of a method's incoming messages and of its errors."""
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -11,11 +11,11 @@ from fairlead.errors import FairleadError, InvalidRequest
 from fairlead.rpc.status import to_status
 from serving.wire import parsed
 
-Receive = Callable[[grpc.aio.ServicerContext], Awaitable[Any]]  # the next message's bytes, or grpc.aio.EOF
+Receive = Callable[[grpc.aio.ServicerContext], Awaitable[Any]]  # returns the next message's bytes, or grpc.aio.EOF
 
 
 async def only(receive: Receive, context: grpc.aio.ServicerContext) -> bytes:
-    """The message of a call that carries one; raises InvalidRequest when there is none."""
+    """Return the bytes of a unary call's message; raise InvalidRequest if the call carries none."""
     data = await receive(context)
     if data is grpc.aio.EOF:
         raise InvalidRequest("the call carries one message, got none")
@@ -23,9 +23,9 @@ async def only(receive: Receive, context: grpc.aio.ServicerContext) -> bytes:
 
 
 def incoming(handler: grpc.RpcMethodHandler, receive: Receive) -> grpc.RpcMethodHandler:
-    """`handler`, with messages that `receive` reads; a FairleadError that it raises ends the call as its status.
+    """Return `handler` with messages that `receive` reads; a FairleadError that it raises ends the call as a status.
 
-    For gRPC every method then takes a stream: nothing of a message is read before `receive` does.
+    To gRPC every method then takes a stream, so that no message is read before `receive` reads it.
     """
     method = handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
 
@@ -57,6 +57,6 @@ def incoming(handler: grpc.RpcMethodHandler, receive: Receive) -> grpc.RpcMethod
 
     if not handler.response_streaming:
         return grpc.stream_unary_rpc_method_handler(answer, None, handler.response_serializer)
-    # A method that writes its responses itself is a coroutine.
+    # A method that writes its responses through the context is a coroutine, not an asynchronous generator.
     responding = answer if inspect.iscoroutinefunction(method) else stream
     return grpc.stream_stream_rpc_method_handler(responding, None, handler.response_serializer)

@@ -1,4 +1,4 @@
-"""Messages that are arriving: how many at a time, and how long each of them may take."""
+"""Limits on messages that are arriving: their number, and the time that each may take."""
 
 import asyncio
 from collections import Counter, deque
@@ -11,9 +11,9 @@ import grpc
 from fairlead.errors import QueueFull
 from serving.rpc.concurrency_limiter import ConcurrencyLimiter
 
-WAITING = 1000
+WAITING = 1000  # messages that may wait for a place
 SECONDS = 30.0
-EACH = 1 / 4  # of the places: for one connection
+EACH = 1 / 4  # largest part of the places for one connection
 
 
 @dataclass(slots=True, eq=False)
@@ -24,12 +24,12 @@ class _Arrival:
 
 
 class MessageBodyLimiter:
-    """Bounds what may be held of messages that never end.
+    """Bounds the memory that messages take while they arrive, also messages that never end.
 
-    Once a message is read, the whole of it is taken, however slowly it comes, and before that next to nothing. So
-    `places` are read at a time. Others wait, and connections take turns. A message has `seconds` to arrive; whoever has
-    waited `patience` seconds for a place takes one from the connection that has most of them, that of its oldest
-    message, if this has had as long.
+    gRPC buffers almost nothing of a message before it is read, but all of it from then on, however slowly it arrives.
+    At most `places` messages are therefore read at a time. Others wait, and connections take turns. A message must
+    arrive within `seconds`. When a message has waited `patience` seconds for a place, the connection with the most
+    places loses its oldest message, if that has been arriving for at least `patience` seconds.
     """
 
     def __init__(self, places: int, seconds: float, patience: float) -> None:
@@ -37,17 +37,17 @@ class MessageBodyLimiter:
         self._each = round(EACH * places)
         self._seconds = seconds
         self._patience = patience
-        self._arriving: list[_Arrival] = []  # the oldest first
+        self._arriving: list[_Arrival] = []  # oldest first
         self._held: Counter[str] = Counter()  # places, by connection
-        self._queues: dict[str, deque[asyncio.Future[None]]] = {}  # by connection, whose turn it is first
+        self._queues: dict[str, deque[asyncio.Future[None]]] = {}  # by connection; the one with the next turn first
         self._room = ConcurrencyLimiter(WAITING, "messages wait to be read")
 
     async def receive(self, context: grpc.aio.ServicerContext) -> Any:
-        """The next message's bytes, or grpc.aio.EOF; raises QueueFull for one that does not arrive in time."""
+        """Return the next message's bytes, or grpc.aio.EOF; raise QueueFull if it does not arrive in time."""
         return await self.arrive(context.peer(), context.read)
 
     async def arrive(self, connection: str, read: Callable[[], Awaitable[Any]]) -> Any:
-        """Return what `read` reads from `connection`, in its turn; raises QueueFull when that does not come in time."""
+        """Wait for a place, then return the result of `read`; raise QueueFull if it does not arrive in time."""
         await self._enter(connection)
         arrival = _Arrival(connection, asyncio.get_running_loop().time(), asyncio.timeout(self._seconds))
         self._arriving.append(arrival)
@@ -63,7 +63,7 @@ class MessageBodyLimiter:
         raise error
 
     async def _enter(self, connection: str) -> None:
-        """Take a place, when there is one."""
+        """Take a place; wait until there is one."""
         if not self._queues and self._may_enter(connection):
             self._held[connection] += 1
             return
@@ -95,7 +95,7 @@ class MessageBodyLimiter:
         self._admit()
 
     def _admit(self) -> None:
-        """Give what places there are to connections in turn."""
+        """Give the free places to connections in turn."""
         while connection := next((each for each in self._queues if self._may_enter(each)), None):
             queue = self._queues.pop(connection)
             self._held[connection] += 1
@@ -120,7 +120,7 @@ class MessageBodyLimiter:
             max(slow, key=lambda arrival: self._held[arrival.connection]).limit.reschedule(now)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError when places and turns disagree."""
+        """Raise AssertionError if places and waiting connections contradict each other."""
         self._room.check_invariants()
         assert self._held.total() <= self._places, f"{self._held.total()} of {self._places} places held"
         assert all(0 < held <= self._each for held in self._held.values()), f"places: {self._held}"

@@ -1,7 +1,7 @@
-"""Mutual TLS between services: both ends show a certificate of the cluster's own authority.
+"""Mutual TLS between services: both ends present a certificate of the cluster's own authority.
 
-Pods come and go with their addresses, so certificates do not name them: all name MEMBER, and who holds one is a member.
-What a member may do the cluster secret still decides.
+Addresses of pods change, so certificates do not name them. Every certificate names MEMBER, and a process that holds one
+is a member. Authorization still depends on the cluster secret.
 """
 
 from pathlib import Path
@@ -14,10 +14,10 @@ MEMBER = "fairlead.internal"  # a DNS name in every internal certificate
 
 
 class MutualTls:
-    """A service's certificate and key, and the authority that all others' are checked against."""
+    """A service's certificate and key, and the authority against which other services' certificates are checked."""
 
     def __init__(self, certificate: str, key: str, authority: str) -> None:
-        """From PEM files; raises ConfigError."""
+        """Read PEM files; raise ConfigError if one cannot be read."""
         try:
             self._certificate, self._key = Path(certificate).read_bytes(), Path(key).read_bytes()
             self._authority = Path(authority).read_bytes()
@@ -25,17 +25,17 @@ class MutualTls:
             raise ConfigError(f"internal TLS: {error}") from error
 
     def server(self) -> grpc.ServerCredentials:
-        """Refuses whoever shows no certificate of the authority."""
+        """Return server credentials that refuse a client without a certificate of the authority."""
         pair = (self._key, self._certificate)
         return grpc.ssl_server_credentials([pair], root_certificates=self._authority, require_client_auth=True)
 
     def channel(self) -> grpc.ChannelCredentials:
-        """Refuses a server that is no member."""
+        """Return channel credentials that refuse a server without a certificate of the authority."""
         return grpc.ssl_channel_credentials(self._authority, self._key, self._certificate)
 
 
 def load_mutual_tls(certificate: str, key: str, authority: str) -> MutualTls | None:
-    """As configured: all three files, or none; raises ConfigError."""
+    """Return the credentials in the three files, or None if no file is given; raise ConfigError if only some are."""
     given = [bool(file) for file in (certificate, key, authority)]
     if any(given) and not all(given):
         raise ConfigError("internal_certificate, internal_key, internal_authority: give all of them, or none")

@@ -1,4 +1,4 @@
-"""Who may call which method: decided by the metadata alone, before anything of a message is read."""
+"""Authorization of internal calls by their metadata alone, before any part of a message is read."""
 
 import hmac
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -15,10 +15,10 @@ from serving.rpc.concurrency_limiter import ConcurrencyLimiter
 from serving.rpc.incoming import Receive, incoming
 from serving.rpc.message_body_limiter import SECONDS, MessageBodyLimiter
 
-OPEN = (health.SERVICE_NAME, reflection.SERVICE_NAME)  # services that nobody needs a secret or a key for
-OPEN_BYTES = 4096  # of their requests, which are names
-OPEN_ARRIVING = 8
-OPEN_PATIENCE = 0.1  # seconds; a probe may have no more than one
+OPEN = (health.SERVICE_NAME, reflection.SERVICE_NAME)  # services that need neither a secret nor a key
+OPEN_BYTES = 4096  # largest request to them; their requests are names
+OPEN_ARRIVING = 8  # messages to them that arrive at a time
+OPEN_PATIENCE = 0.1  # seconds; short, because probes often have a deadline of 1 second
 OPEN_STREAMS = 1000
 Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler | None]]
 REFUSAL = to_status(
@@ -27,7 +27,7 @@ REFUSAL = to_status(
 
 
 def is_secret(metadata: Iterable[tuple[str, str | bytes]], secret: str) -> bool:
-    """Whether a call carries `secret`; compared in constant time."""
+    """Return whether a call carries `secret`; the comparison takes constant time."""
     given = dict(metadata).get(SECRET_METADATA, "")
     return isinstance(given, str) and hmac.compare_digest(given.encode(), secret.encode())
 
@@ -44,10 +44,10 @@ REFUSE = grpc.stream_stream_rpc_method_handler(_refuse)
 
 
 class SecretInterceptor(grpc.aio.ServerInterceptor):
-    """Refuses who does not carry the secret of the service that is called. `secrets`: by the service's full name.
+    """Refuses calls that do not carry the secret of their service. `secrets` maps a service's full name to its secret.
 
-    What anybody may send to the open services, health and reflection, is bounded: messages on their way, their size,
-    and streams. Services that are neither ask for themselves who calls.
+    The open services, health and reflection, accept calls without a secret; their arriving messages, message sizes and
+    streams are limited. A service that is neither open nor in `secrets` authenticates its callers itself.
     """
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
@@ -58,7 +58,7 @@ class SecretInterceptor(grpc.aio.ServerInterceptor):
     async def intercept_service(
         self, continuation: Continuation, details: grpc.HandlerCallDetails
     ) -> grpc.RpcMethodHandler | None:
-        """Runs once per call."""
+        """Return the handler for one call: the method's own, a limited one, or one that refuses the call."""
         handler = await continuation(details)
         if handler is None:
             return None
@@ -77,7 +77,7 @@ class SecretInterceptor(grpc.aio.ServerInterceptor):
         return data
 
     def _stream(self) -> Receive:
-        """For one call."""
+        """Return a receiver for one call, which counts the call's stream from its first message on."""
         has_entered = False
 
         async def receive(context: grpc.aio.ServicerContext) -> Any:
@@ -93,5 +93,5 @@ class SecretInterceptor(grpc.aio.ServerInterceptor):
 
 
 def service_of(method: str) -> str:
-    """The full name of the service in a method's path: /package.Service/Method."""
+    """Return the full name of the service in a method's path /package.Service/Method."""
     return method.rpartition("/")[0].removeprefix("/")

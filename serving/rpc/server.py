@@ -1,4 +1,4 @@
-"""One way to serve: health, reflection, message limits, and secrets on the methods that need one."""
+"""The gRPC server of every service: health, reflection, message limits, and secrets of internal services."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,18 +15,18 @@ from serving.rpc.channel import SERVER_OPTIONS
 from serving.rpc.message_body_limiter import SECONDS, MessageBodyLimiter
 from serving.rpc.secret_interceptor import SecretInterceptor
 
-# The health service's name that says SERVING while the process runs, ready or not: what liveness probes ask.
+# The health service answers SERVING for this name while the process runs, ready or not; it is for liveness probes.
 LIVENESS = "live"
-ARRIVING = 32  # messages at a time: of the largest requests 128 MiB
-PATIENCE = 1.0  # seconds
+ARRIVING = 32  # messages that arrive at a time; at the largest request size they take 128 MiB
+PATIENCE = 1.0  # seconds; see MessageBodyLimiter
 
 
 class Server:
-    """A gRPC server with health and reflection, which are open to everybody.
+    """A gRPC server with health and reflection, which need no secret.
 
-    `bodies` is where messages arrive of services without a secret, each within `request_seconds`. With
-    `credentials` the listener speaks TLS, and `health_listen`, an address, answers health checks in plain text, for
-    probes that speak none.
+    `bodies` limits the arriving messages of services without a secret; each must arrive within `request_seconds`. With
+    `credentials` the listener uses TLS. `health_listen`, an address, answers health checks in plain text for probes
+    that do not support TLS.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Server:
         credentials: grpc.ServerCredentials | None = None,
         health_listen: str = "",
     ) -> None:
-        # Of an option given twice, gRPC takes the first.
+        # gRPC uses the first value of an option that is given twice.
         options = [("grpc.max_receive_message_length", max_request_bytes), *SERVER_OPTIONS]
         self.bodies = MessageBodyLimiter(ARRIVING, request_seconds, PATIENCE)
         self._secrets: dict[str, str] = {}
@@ -56,7 +56,7 @@ class Server:
     def add(self, register: Callable[[Any, Any], None], servicer: object, name: str, secret: str = "") -> None:
         """Serve `servicer`; `register` is the generated add_…_to_server, `name` the full service name.
 
-        `secret` is what its calls carry; without one the service asks for itself who calls.
+        Calls must carry `secret`; without one the service authenticates its callers itself.
         """
         register(servicer, self.grpc)
         if secret:
@@ -64,7 +64,7 @@ class Server:
         self._names.append(name)
 
     async def start(self) -> None:
-        """Listen; health says NOT_SERVING until `set_ready(True)`."""
+        """Listen; the health service answers NOT_SERVING until `set_ready(True)`."""
         for server in self._servers:
             health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         reflection.enable_server_reflection([*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME], self.grpc)
@@ -73,25 +73,25 @@ class Server:
         await asyncio.gather(*(server.start() for server in self._servers))
 
     async def set_ready(self, ready: bool) -> None:
-        """What probes and load balancers see, for every service and for the server as a whole."""
+        """Set the health that probes and load balancers see, for every service and for the whole server."""
         for name in ("", *self._names):
             await self.set_health(name, ready)
 
     async def set_health(self, name: str, healthy: bool) -> None:
-        """What the health service says of `name`."""
+        """Set the answer of the health service for `name`."""
         kind = health_pb2.HealthCheckResponse
         await self._health.set(name, kind.SERVING if healthy else kind.NOT_SERVING)
 
     async def stop(self, grace: float) -> None:
-        """Stop accepting at once; cancel what still runs after `grace` seconds."""
+        """Stop accepting calls at once; cancel the calls that still run after `grace` seconds."""
         await self._health.enter_graceful_shutdown()
         await asyncio.gather(*(server.stop(grace) for server in self._servers))
 
 
 def _bind(server: grpc.aio.Server, option: str, address: str, credentials: grpc.ServerCredentials | None) -> int:
-    """Listen on `address`, which `option` names; returns the port. Raises ConfigError."""
+    """Bind `server` to `address`, the value of `option`, and return the port; raise ConfigError if that fails."""
     try:
-        # gRPC does not say why it cannot listen, and writes lines of its own to standard error.
+        # gRPC gives no reason when it cannot listen, and writes lines of its own to standard error.
         check_free(address)
         port = server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
     except (OSError, UnicodeError, RuntimeError) as error:

@@ -1,4 +1,4 @@
-"""TLS for a public listener, from PEM files that may be replaced while it runs."""
+"""TLS for a public listener, from PEM files that may be replaced while the process runs."""
 
 import logging
 import ssl
@@ -12,21 +12,21 @@ log = logging.getLogger(__name__)
 
 
 class Certificate:
-    """A certificate chain and its key. Raises ConfigError unless they can be read and belong together."""
+    """A certificate chain and its key; raises ConfigError unless both files can be read and belong together."""
 
     def __init__(self, chain: str, key: str) -> None:
         self._chain, self._key = Path(chain), Path(key)
         self._loaded = self._stamp()
         self._initial = self._load()
-        self._served = self._loaded  # of the files, by the context
+        self._served = self._loaded  # stamp of the files that `context` serves
         self._renewal: ssl.SSLContext | None = None
 
     def credentials(self) -> grpc.ServerCredentials:
-        """For a gRPC server; new connections get what the files hold by then."""
+        """Return credentials for a gRPC server; a new connection uses the current content of the files."""
         return grpc.dynamic_ssl_server_credentials(self._initial, self._renewed)
 
     def context(self) -> ssl.SSLContext:
-        """Return the context of a server that is not gRPC; new connections get what the files hold by then."""
+        """Return a context for a server other than gRPC; a new connection uses the current content of the files."""
         context = self._context()
         context.sni_callback = self._renew  # called at every handshake
         return context
@@ -51,7 +51,10 @@ class Certificate:
         return context
 
     def _renewed(self) -> grpc.ServerCertificateConfiguration | None:
-        """Called at every handshake: None while nothing has changed, or what has changed is no use."""
+        """Return the new configuration; None if the files have not changed or cannot be used.
+
+        gRPC calls it at every handshake.
+        """
         try:
             stamp = self._stamp()
             if stamp == self._loaded:

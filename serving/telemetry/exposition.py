@@ -1,6 +1,6 @@
-"""Metrics as OpenMetrics text (openmetrics.io, version 1.0.0), named as OpenTelemetry's compatibility rules say.
+"""Metrics as OpenMetrics text (openmetrics.io, version 1.0.0), named by OpenTelemetry's compatibility rules.
 
-Dots become underscores, the unit is a suffix, counters end in `_total`; exemplars point from a bucket to a trace.
+Dots become underscores, the unit is a suffix, counters end in `_total`. An exemplar links a bucket to a trace.
 """
 
 import math
@@ -25,7 +25,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
 def exposition(data: MetricsData) -> str:
-    """Everything that was collected, ordered by name."""
+    """Return all collected metrics as text, ordered by name."""
     lines: list[str] = []
     for group in data.resource_metrics:
         lines += ["# TYPE target info", f"target_info{_labels(group.resource.attributes)} 1"]
@@ -36,7 +36,7 @@ def exposition(data: MetricsData) -> str:
 
 
 def metric_name(name: str, unit: str) -> str:
-    """The family's name in Prometheus: without the suffixes that the kind of metric adds."""
+    """Return the family's name in Prometheus, without suffixes such as `_total` that depend on the kind of metric."""
     plain = re.sub(r"[^a-zA-Z0-9_]", "_", name)
     suffix = _UNITS.get(unit, "")
     return plain if not suffix or plain.endswith(suffix) else f"{plain}_{suffix}"
@@ -79,7 +79,7 @@ def _histogram(name: str, point: HistogramDataPoint) -> Iterator[str]:
 
 
 def _by_bucket(bounds: Sequence[float], exemplars: Sequence[Exemplar]) -> dict[int, str]:
-    """The latest exemplar of each bucket that has one."""
+    """Return the latest exemplar of each bucket that has one, as text by the bucket's index."""
     found: dict[int, str] = {}
     for exemplar in sorted(exemplars, key=lambda exemplar: exemplar.time_unix_nano):
         if exemplar.trace_id:

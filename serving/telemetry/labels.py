@@ -1,17 +1,17 @@
-"""Labels whose values others choose, with a cap: every distinct value is a time series for ever."""
+"""A cap on label values that callers or operators choose: each distinct value makes a permanent time series."""
 
 OTHER = "other"
 
 
 class CappedLabel:
-    """The first `most` values stand for themselves, later ones for `other`."""
+    """A label that keeps its first `most` distinct values and replaces later ones by `other`."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._known: set[str] = set()  # only counted and looked up
+        self._known: set[str] = set()  # never iterated: its order is not deterministic
 
     def value(self, given: str) -> str:
-        """What to use as the label."""
+        """Return the label's value for `given`."""
         if given not in self._known:
             if len(self._known) >= self._most:
                 return OTHER

@@ -1,4 +1,4 @@
-"""A process's metrics: OpenTelemetry instruments, read by Prometheus, pushed over OTLP, or neither."""
+"""A process's metrics: OpenTelemetry instruments that Prometheus scrapes, or that are pushed over OTLP."""
 
 import asyncio
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOIN
 
 
 class Metrics:
-    """`meter` makes instruments; they cost nothing when nobody reads them.
+    """The metrics of one process; `meter` makes instruments, which cost nothing if there is no reader.
 
-    `listen`: address of the Prometheus endpoint, empty for none. The standard OTEL_* variables configure pushing.
-    `instance`: by which other services know this process, so that its metrics join the spans that a gateway exports
-    for it; empty: OpenTelemetry's own.
+    `listen` is the address of the Prometheus endpoint, empty for none. The standard OTEL_* variables configure pushing.
+    `instance` is the id of this process in other services, so that its metrics can be joined with the spans that a
+    gateway exports for it; if it is empty, OpenTelemetry's own id is used.
     """
 
     def __init__(self, service: str, listen: str, environ: Mapping[str, str], instance: str = "") -> None:
@@ -36,21 +36,21 @@ class Metrics:
 
     @property
     def are_read(self) -> bool:
-        """Whether it makes sense to measure at all."""
+        """Whether the metrics have a reader, so that measuring has a purpose."""
         return self._sdk is not None
 
     async def start(self) -> None:
-        """Answer Prometheus from now on; raises ConfigError when the address cannot be had."""
+        """Start the Prometheus endpoint; raise ConfigError if it cannot listen on its address."""
         if self._server is not None:
             await self._server.start()
 
     @property
     def port(self) -> int | None:
-        """Of the Prometheus endpoint."""
+        """The port of the Prometheus endpoint; None if there is no endpoint."""
         return self._server.port if self._server is not None else None
 
     async def shutdown(self) -> None:
-        """Push what is left, and stop."""
+        """Stop the endpoint and push the remaining measurements."""
         if self._server is not None:
             await self._server.stop()
         if self._sdk is not None:

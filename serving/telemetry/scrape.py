@@ -1,4 +1,4 @@
-"""The HTTP that Prometheus speaks, and no more: GET /metrics."""
+"""A minimal HTTP server for Prometheus: GET /metrics only."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ MAX_REQUEST_BYTES = 16 * 1024
 
 
 class ScrapeServer:
-    """Answers with what `expose` says, on the event loop; one request per connection."""
+    """An HTTP server on the event loop that answers with the result of `expose`, one request per connection."""
 
     def __init__(self, listen: str, expose: Callable[[], str]) -> None:
         self._listen = listen
@@ -22,7 +22,7 @@ class ScrapeServer:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Listen; raises ConfigError."""
+        """Listen; raise ConfigError if that is not possible."""
         host, _, port = self._listen.rpartition(":")
         try:
             self._server = await asyncio.start_server(
@@ -33,7 +33,7 @@ class ScrapeServer:
 
     @property
     def port(self) -> int | None:
-        """Where it listens, once started."""
+        """The port on which the server listens; None before `start`."""
         return self._server.sockets[0].getsockname()[1] if self._server and self._server.sockets else None
 
     async def stop(self) -> None:

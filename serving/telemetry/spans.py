@@ -1,7 +1,8 @@
-"""Records as spans: finished ReadableSpans with their real times. Nothing is created while a call runs.
+"""Conversion of records to spans: finished ReadableSpans with their real times. No span is made while a call runs.
 
-One trace per interaction, with ids that every gateway derives alike; below the interaction one span per call, below it
-one per phase. Names and attributes follow the GenAI semantic conventions; prompts and outputs never enter.
+There is one trace per interaction; all gateways derive the same ids for it. Below the interaction there is one span per
+call, and below each call one per phase. Names and attributes follow the GenAI semantic conventions. Prompts and outputs
+are never exported.
 """
 
 import hashlib
@@ -17,7 +18,7 @@ from fairlead.outcomes import Outcome
 from serving.telemetry.records import GATEWAY, CallRecord, InteractionRecord, Phase, phases
 from serving.telemetry.resources import resource
 
-# At most so long: a later version's may go on, and is kept with every call that is remembered.
+# Later versions may append fields. Their length is limited because each remembered call keeps its traceparent.
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.{0,64})?")
 _NO_STATUS = Status()
 _SCOPE = InstrumentationScope("fairlead")
@@ -27,7 +28,10 @@ Attributes = dict[str, str | int | float | tuple[str, ...]]
 
 
 def parent(call: CallRecord) -> SpanContext | None:
-    """The caller's span, with the caller's word whether it is sampled; else the root of an interaction in progress."""
+    """Return the caller's span with its sampling flag, or else the root span of an interaction in progress.
+
+    Return None if there is neither.
+    """
     above = remote(call.traceparent)
     if above is None and call.interaction and call.is_rooted:
         return _root(call.client, call.app, call.interaction)
@@ -35,7 +39,7 @@ def parent(call: CallRecord) -> SpanContext | None:
 
 
 def remote(traceparent: str) -> SpanContext | None:
-    """What a W3C traceparent stands for, None when it is none."""
+    """Return the span context of a W3C traceparent, or None if it is not valid."""
     match = _TRACEPARENT.fullmatch(traceparent)
     if match is None or not int(match[1], 16) or not int(match[2], 16):
         return None
@@ -43,18 +47,18 @@ def remote(traceparent: str) -> SpanContext | None:
 
 
 def trace_id(call: CallRecord) -> int:
-    """The call's trace: the caller's, the interaction's, or its own."""
+    """Return the id of the call's trace: the caller's, the interaction's, or its own."""
     above = parent(call)
     return above.trace_id if above else _derived("trace", 16, call.client, call.app, call.request_id)
 
 
 def call_context(call: CallRecord) -> SpanContext:
-    """The call's own span; the same whenever it is asked for."""
+    """Return the context of the call's own span; equal records give equal contexts."""
     return _context(trace_id(call), _derived("span", 8, call.client, call.app, call.request_id))
 
 
 def call_spans(call: CallRecord) -> list[ReadableSpan]:
-    """The call's span, and below it one span per phase that it reached; together they tile the call."""
+    """Return the call's span and its child spans, one per phase that it reached; the phases cover the call."""
     context = call_context(call)
     completed = call.outcome is Outcome.COMPLETED
     status = Status(StatusCode.OK) if completed else Status(StatusCode.ERROR, call.outcome.name)
@@ -66,7 +70,7 @@ def call_spans(call: CallRecord) -> list[ReadableSpan]:
 
 
 def interaction_span(interaction: InteractionRecord) -> ReadableSpan:
-    """The root span of an interaction's calls."""
+    """Return the root span of an interaction's calls."""
     attributes: Attributes = {
         "gen_ai.conversation.id": interaction.interaction,
         "fairlead.client": interaction.client,
@@ -159,7 +163,7 @@ def _root(client: str, app: str, interaction: str) -> SpanContext:
 
 
 def _derived(purpose: str, size: int, *parts: str) -> int:
-    """An id that every gateway derives alike."""
+    """Derive an id of `size` bytes from `parts`; all gateways derive the same one."""
     return int.from_bytes(hashlib.sha256("\0".join((purpose, *parts)).encode()).digest()[:size], "big")
 
 

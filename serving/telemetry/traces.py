@@ -1,8 +1,8 @@
-"""Which traces are kept: the newest in memory, and of those what is exported.
+"""Tail sampling: the newest traces stay in memory, and some of them are exported.
 
-Decided after each call's end, so that an interaction with a throttled, failed or slow call is always exported, whole as
-far as this gateway saw it; of the others a fixed part, the same at every gateway. A call that is not exported costs one
-entry in a bounded table.
+The decision is made after the end of each call. An interaction with a throttled, failed or slow call is always
+exported, with all its calls at this gateway. Of the other interactions a fixed part is exported, the same at every
+gateway. A call that is not exported costs one entry in a bounded table.
 """
 
 from collections import OrderedDict, deque
@@ -17,46 +17,49 @@ from fairlead.outcomes import Outcome
 from serving.telemetry.records import CallRecord, InteractionRecord
 from serving.telemetry.spans import call_spans, interaction_span, parent, trace_id
 
-MOST_CALLS = 64  # remembered per interaction
+MOST_CALLS = 64  # calls that are remembered per interaction
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _WHOLE = 1 << 64
 
 
 @dataclass(frozen=True, slots=True)
 class TailSampler:
-    """What is exported of the traces that nothing is wrong with, and what counts as slow."""
+    """The rule that selects traces for export.
+
+    `ratio` is the part of unremarkable traces that is exported; a call that takes `slow_seconds` or more is remarkable.
+    """
 
     ratio: float = 1.0
     slow_seconds: float = 30.0
 
     def is_remarkable(self, call: CallRecord) -> bool:
-        """Whether the call's trace has to be kept."""
+        """Return whether the call did not complete or was slow, so that its trace has to be exported."""
         return call.outcome is not Outcome.COMPLETED or call.seconds >= self.slow_seconds
 
     def is_chosen(self, call: CallRecord) -> bool:
-        """By the caller's decision where it made one; else by the trace's id."""
+        """Return the sampling decision of the caller if it made one, otherwise the decision by the trace's id."""
         above = parent(call)
         if above is not None and above.is_remote:
             return above.trace_flags.sampled
         return self.chooses(trace_id(call))
 
     def chooses(self, trace: int) -> bool:
-        """As TraceIdRatioBased does: the same at every gateway."""
+        """Return whether `trace` is sampled; every gateway decides the same, as OpenTelemetry's TraceIdRatioBased."""
         return trace % _WHOLE < round(self.ratio * _WHOLE)
 
 
 @dataclass(slots=True)
 class InteractionTrace:
-    """One interaction's calls here, oldest first; the last `held` of them are not exported."""
+    """The calls of one interaction at this gateway, oldest first; the last `held` of them are not yet exported."""
 
     calls: deque[CallRecord] = field(default_factory=lambda: deque(maxlen=MOST_CALLS))
     held: int = 0
     kept: bool = False
-    rooted: bool = False  # its interaction's span is exported: what comes later joins it
+    rooted: bool = False  # the interaction's span is exported and must not be exported again
 
 
 class Traces:
-    """The newest `most` traces. Without a processor nothing is exported."""
+    """The newest `most` traces, in memory; without a processor nothing is exported."""
 
     def __init__(
         self,
@@ -70,7 +73,7 @@ class Traces:
         self._traces: OrderedDict[tuple[str, str, str], InteractionTrace] = OrderedDict()
 
     def call(self, call: CallRecord) -> None:
-        """A call has ended. Those of nobody known are not remembered: anybody can make as many as he likes."""
+        """Record a call that has ended. Unauthenticated calls are ignored: their number has no limit."""
         if not call.client:
             return
         trace = self._traces.setdefault(call.trace_name, InteractionTrace())
@@ -86,7 +89,10 @@ class Traces:
             self._export(trace, self._processor)
 
     def interaction(self, interaction: InteractionRecord) -> None:
-        """An interaction whose root span is ours has closed. Where a late call opened it again, its root is there."""
+        """Record the end of an interaction whose root span is ours.
+
+        The root span is not exported again if a late call had opened the interaction again.
+        """
         if self._processor is None:
             return
         span = interaction_span(interaction)
@@ -100,16 +106,16 @@ class Traces:
             trace.rooted = kept
 
     def find(self, name: str) -> list[CallRecord]:
-        """The remembered calls of interactions with this id, and calls whose id, ours or the caller's, it is.
+        """Return the remembered calls of interactions with the id `name`, and calls with this id, ours or the caller's.
 
-        Callers choose interactions' ids and their own: whoever uses another's adds to what is found and hides nothing.
-        The calls of one trace are together, oldest first.
+        Callers choose ids of interactions and of calls. A caller that uses another's id adds calls to the result, but
+        cannot hide any. The calls of one trace are together, oldest first.
         """
         calls = ((key, call) for (_, _, key), trace in self._traces.items() for call in trace.calls)
         return [call for key, call in calls if name in (key, call.request_id, call.caller_request_id)]
 
     def shutdown(self) -> None:
-        """Export what is left, and stop; blocks as long as the exporter's time-out allows."""
+        """Export the remaining spans and stop; block for at most the exporter's timeout."""
         if self._processor is not None:
             self._processor.shutdown()
 
@@ -121,7 +127,7 @@ class Traces:
 
 
 def otlp_processor(environ: Mapping[str, str]) -> SpanProcessor | None:
-    """OTLP/gRPC as the standard OTEL_* variables say; None unless an endpoint is set.
+    """Return an OTLP/gRPC exporter configured by the standard OTEL_* variables; None unless an endpoint is set.
 
     `environ` decides whether to export; the SDK reads the exporter's details from the process's environment.
     """
@@ -129,6 +135,6 @@ def otlp_processor(environ: Mapping[str, str]) -> SpanProcessor | None:
     endpoint = next((environ[name] for name in _ENDPOINTS if environ.get(name)), "")
     if disabled or not endpoint:
         return None
-    # Several hundred calls a second for as long as a slow collector takes; the SDK's own default holds 300 calls.
+    # Enough for several hundred calls per second while a collector is slow; the SDK's own default holds 300 calls.
     queue = int(environ.get("OTEL_BSP_MAX_QUEUE_SIZE", 1 << 16))
     return BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint), max_queue_size=queue)
