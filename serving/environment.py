@@ -74,7 +74,7 @@ def variables(service: ServiceName, options: Collection[str], environ: Mapping[s
 
 def _with_nearest(name: str, service: ServiceName, own: Mapping[str, str], known: Collection[str]) -> str:
     """Return the name of an unknown variable, followed by the most similar known one, if there is any."""
-    # Options are also compared without the service: FAIRLEAD_LISTEN lacks only the service's name.
+    # Options are also compared without the service: a common mistake is to leave out only the service's name.
     comparable = {option.upper(): own_name for own_name, option in own.items()}
     prefix = variable(service, "")
     if not name.startswith(prefix):

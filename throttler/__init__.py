@@ -1,1 +1,1 @@
-"""Throttling, as a library: who is refused under overload, and which calls are protected."""
+"""Throttling, as a library: which calls are refused under overload, and which calls are protected."""

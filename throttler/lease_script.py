@@ -3,12 +3,12 @@
 All keys carry one hash tag, so that in a cluster they live on one node.
 """
 
-GATEWAYS = "{fairlead}:gateways"  # sorted set: gateway -> its last beat
-JOINED = "{fairlead}:joined"  # sorted set: gateway -> its first beat
-EPOCH = "{fairlead}:epoch"  # set once: another value means that everything was lost
+GATEWAYS = "{fairlead}:gateways"  # sorted set: gateway -> time of its last heartbeat
+JOINED = "{fairlead}:joined"  # sorted set: gateway -> time of its first heartbeat
+EPOCH = "{fairlead}:epoch"  # set once: a different value means that Redis has lost all data
 RECALLS = "{fairlead}:recalls"  # channel: "<gateway> <limit> <account>"
 ACCOUNT = "{fairlead}:account:"  # hash: gateway -> "capacity:used:at"
-RECALLED = "{fairlead}:recalled:"  # set while a recall is too recent for another
+RECALLED = "{fairlead}:recalled:"  # set while the last recall is too recent for another one
 
 CLOCK = """
 local clock = redis.call('TIME')

@@ -6,18 +6,18 @@ reference_tokens: 1000                                   # weighted tokens of a 
 tiers: {gold: 4, free: 1}                                # shares, that is 1 / E_i of FairServe
 apps:
   agent:
-    per_minute: 1200                                     # of each tenant
+    per_minute: 1200                                     # for each tenant
     max_calls: 30
-    expected: {input: 800, system: 300, output: 120}     # of stages that are not listed
+    expected: {input: 800, system: 300, output: 120}     # for stages that are not listed
     stages:
       0: {input: 1500, system: 300, output: 50}
-    public_system: |-                                    # |- is the text without a line's end after it
+    public_system: |-                                    # |- removes the newline at the end
       You are a helpful agent.
 
 Chats whose first message is the system message `public_system`, word for word, share its cached prefix across tenants.
-A request's weight is its tier's share times its norm. The norm is 1 unless the key alone says which app the request is
-of (a key of one app, or of none); it can fall to half of the smallest prior over the reference. A worker's fairness
-bound widens when a request comes whose weight is smaller than that of any before.
+A request's weight is its tier's share times its norm. The norm is 1 unless the API key alone determines the request's
+app (a key with one app or none). The norm can fall to half of the smallest prior divided by `reference_tokens`. A
+worker's fairness bound grows when a request arrives whose weight is smaller than all weights before.
 """
 
 from dataclasses import fields
@@ -28,11 +28,14 @@ from serving.names import normalized
 from throttler.core.profiles import AppProfile, Expectation, Profiles, RateLimits, TokenWeights
 
 SECONDS = ("idle_ttl", "max_age")
-MAX_DIGITS = 9  # of a stage's number
+MAX_DIGITS = 9  # in the number of a stage
 
 
 def parse(text: str, file: str, defaults: RateLimits) -> Profiles:
-    """The profiles that `text` describes, over `defaults`; raises ConfigError that names file, line and key."""
+    """Parse profiles; limits that `text` does not set take their value from `defaults`.
+
+    Raise ConfigError, which names the file, the line and the key.
+    """
     top = read(text, file).fields("limits", "weights", "reference_tokens", "tiers", "apps")
     limits = _limits(top["limits"], defaults) if "limits" in top else defaults
     apps = {name: _app(entry, limits) for name, entry in _apps(top).items()}

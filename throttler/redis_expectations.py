@@ -1,4 +1,4 @@
-"""What gateways have learned of apps, told to each other through Redis every few seconds."""
+"""Exchange of learned expectations between gateways, through Redis, every few seconds."""
 
 import asyncio
 import json
@@ -14,22 +14,22 @@ from throttler.core.expectations import CLIENTS, Expectations, ExpectationSubjec
 
 log = logging.getLogger(__name__)
 EXCHANGE_SECONDS = 10.0
-FORGET_SECONDS = 60  # what a gateway that is gone had learned
+FORGET_SECONDS = 60  # lifetime of the medians of a gateway that has stopped
 LEARNED = "{fairlead}:learned:"  # string: a gateway's view as JSON
 
 
 async def exchange(redis: Redis, name: str, expectations: Expectations) -> None:
-    """Tell what the gateway `name` has seen, and hear from all others; raises RedisError."""
+    """Publish the medians of the gateway `name` and read those of all others; raise RedisError."""
     view = [[*subject, *learned] for subject, learned in expectations.learned().items()]
     await redis.set(LEARNED + name, json.dumps(view), ex=FORGET_SECONDS)
-    gateways: Any = await redis.zrange(script.GATEWAYS, 0, -1)  # the client's types leave it open
+    gateways: Any = await redis.zrange(script.GATEWAYS, 0, -1)  # the client library leaves the type open
     others = [LEARNED.encode() + gateway for gateway in gateways if gateway != name.encode()]
     views = await redis.mget(others) if others else []
     expectations.heard(_view(view) for view in views if view is not None)
 
 
 def _view(text: bytes | str) -> dict[ExpectationSubject, LearnedMedian]:
-    """What another gateway wrote; nothing where it is none of ours, or of another version."""
+    """Parse the medians that another gateway published; return none if they are malformed or of another version."""
     try:
         view = {
             ExpectationSubject(tenant, app, stage): LearnedMedian(weight, clients)
@@ -44,7 +44,7 @@ def _view(text: bytes | str) -> dict[ExpectationSubject, LearnedMedian]:
 
 
 async def exchange_for_ever(redis: Redis, name: str, expectations: Expectations) -> None:
-    """Until cancelled; without Redis what was last heard stays."""
+    """Exchange expectations until cancelled; while Redis is unreachable, the last received medians stay in use."""
     while True:
         await asyncio.sleep(EXCHANGE_SECONDS)
         try:

@@ -1,8 +1,8 @@
 """Limits shared by gateways through Redis, without a round trip per request; see `throttler.core.leased_quota`.
 
-One loop does all the talking: what came up since the last exchange goes out as one pipeline. When Redis does not answer
-in time, the gateway counts by itself at once and says so; when it answers again, gateways first report what they
-counted and then, after SETTLE_SECONDS, lease as before.
+One loop sends all commands: everything that is due since the last exchange goes out as one pipeline. When Redis does
+not answer in time, the gateway at once counts by itself (degraded) and logs an error. When Redis answers again,
+gateways first report the arrivals that they counted and then, after SETTLE_SECONDS, use leases as before.
 """
 
 import asyncio
@@ -25,21 +25,21 @@ from throttler.redis_expectations import exchange_for_ever
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-Waiting = tuple[QuotaAccount, asyncio.Future[None]]  # calls that want more of an account
+Waiting = tuple[QuotaAccount, asyncio.Future[None]]  # the future is done when more of the account was requested
 ANSWER_SECONDS = 0.25  # a call waits no longer than this for a lease
-SYNC_SECONDS = 0.2  # between reports that no call waits for
-BEAT_SECONDS = 1.0
-SETTLE_SECONDS = 3.0  # in which all gateways notice that Redis is back, and report
-RECALL_SECONDS = 0.02  # until gateways that were asked to give back have done so
-MAX_DIGITS = 19  # of a limit
+SYNC_SECONDS = 0.2  # between reports for which no call waits
+BEAT_SECONDS = 1.0  # between heartbeats
+SETTLE_SECONDS = 3.0  # time in which all gateways reach Redis again and report their counts
+RECALL_SECONDS = 0.02  # time in which other gateways give back capacity after a recall
+MAX_DIGITS = 19  # in a limit
 CLIPPED = 128  # characters of a message that the log repeats
-REPORTS = 1000  # accounts per pipeline, when everything is reported
+REPORTS = 1000  # accounts per pipeline when all accounts are reported
 
 
 class RedisStore:
-    """One gateway's link to the shared state: its leases, and the expectations that gateways tell each other.
+    """One gateway's link to the shared state: its leases, and the expectations that gateways exchange.
 
-    `window` is where its arrivals are counted.
+    `window` counts the arrivals at this gateway.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class RedisStore:
         answer_seconds: float = ANSWER_SECONDS,
     ) -> None:
         self.name = secrets.token_hex(8)
-        self.commands = 0  # sent to Redis so far
+        self.commands = 0  # number of commands sent to Redis so far
         self.changed = asyncio.Event()
         self._redis = redis
         self._leases = leases
@@ -67,25 +67,25 @@ class RedisStore:
         self._answer_seconds = answer_seconds
         self._wake = asyncio.Event()
         self._wanted: dict[str, Waiting] = {}
-        self._asked: dict[str, Waiting | None] = {}  # in the exchange that is under way
-        self._recalled: dict[str, Waiting] = {}  # wanted, but wait until others gave back
+        self._asked: dict[str, Waiting | None] = {}  # accounts in the current exchange
+        self._recalled: dict[str, Waiting] = {}  # wanted accounts that wait until other gateways have given back
         self._beat_at = 0.0
-        self._settled_at: float | None = None  # when the shared state may be relied on again
+        self._settled_at: float | None = None  # when leases may be used again
         self._epoch: bytes | None = None
-        self._scripts: tuple[str, str] | None = None  # digests of BEAT and ASK, once this Redis knows them
+        self._scripts: tuple[str, str] | None = None  # digests of BEAT and ASK, after they were loaded into Redis
 
     @property
     def degraded(self) -> bool:
-        """Whether this gateway counts by itself now."""
+        """Whether this gateway now counts by itself, without the shared state."""
         return self._leases.degraded
 
     @property
     def gateways(self) -> int:
-        """How many gateways share the limits, as last heard."""
+        """The number of gateways that share the limits, as Redis last reported it."""
         return self._leases.gateways
 
     async def lease(self, account: QuotaAccount) -> None:
-        """Return when more of `account` has been asked for, whatever the answer, or cannot be asked for."""
+        """Request more of `account`; return after any answer, or at once while degraded."""
         if self._leases.degraded:
             return
         key = account.key
@@ -136,11 +136,11 @@ class RedisStore:
         self._epoch = epoch
 
     async def _recover(self) -> None:
-        """Report what was counted without Redis, once; lease again when the others have had time to do the same."""
+        """Report once what was counted without Redis; use leases again after SETTLE_SECONDS."""
         now = time.monotonic()
         if self._settled_at is None:
             counted = [(account, self._window.used(account.key, now)) for account in self._window.accounts()]
-            is_new = self._epoch is None and not counted  # nobody waits for what it would report
+            is_new = self._epoch is None and not counted  # there is nothing to report
             self._settled_at = now if is_new else now + self._settle_seconds
             reports = [self._leases.ask(a, used, 0, now) for a, used in counted if self._leases.misjudged(a, used)]
             for start in range(0, len(reports), REPORTS):
@@ -196,7 +196,7 @@ class RedisStore:
         return [LeaseReply(capacity, bool(recalled)) for capacity, recalled in await self._in_time(pipeline.execute())]
 
     async def _give_back(self) -> None:
-        """Listen to what other gateways lack."""
+        """Receive recalls, by which other gateways ask for unused capacity, until cancelled."""
         while True:
             try:
                 async with self._redis.pubsub(ignore_subscribe_messages=True) as pubsub:
@@ -228,7 +228,7 @@ class RedisStore:
         self._wanted, self._recalled = {}, {}
 
     async def _in_time(self, answer: Awaitable[T]) -> T:
-        """What `answer` says; raises TimeoutError after `answer_seconds`, this process's own pauses excepted."""
+        """Return the result of `answer`; raise TimeoutError after `answer_seconds`, pauses of this process excepted."""
         loop, task = asyncio.get_running_loop(), asyncio.ensure_future(answer)
         try:
             while True:
@@ -250,6 +250,6 @@ def _release(waiting: dict[str, Waiting]) -> None:
 
 
 def _look_at(task: asyncio.Future[Any]) -> None:
-    """Whatever becomes of an answer that nobody waits for any more is of no interest."""
+    """Retrieve the exception of an abandoned task, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()

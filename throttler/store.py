@@ -1,4 +1,4 @@
-"""Where a gateway asks for more of a limit."""
+"""The interface through which a gateway requests more of a shared limit."""
 
 import asyncio
 from typing import Protocol
@@ -7,27 +7,27 @@ from throttler.core.quota import QuotaAccount
 
 
 class Store(Protocol):
-    """Where limits are shared. `changed` is set whenever `degraded` changes."""
+    """The place where gateways share limits. `changed` is set whenever `degraded` changes."""
 
     changed: asyncio.Event
 
     @property
     def degraded(self) -> bool:
-        """Whether this gateway counts by itself now, since the others cannot be reached."""
+        """Whether this gateway now counts by itself, because the shared state is unreachable."""
 
     @property
     def gateways(self) -> int:
-        """How many gateways share the limits."""
+        """The number of gateways that share the limits."""
 
     async def lease(self, account: QuotaAccount) -> None:
-        """Return when more of `account` has been asked for, whatever the answer, or cannot be asked for."""
+        """Request more of `account`; return after any answer, or at once while degraded."""
 
     async def run(self) -> None:
-        """Keep in touch with the others until cancelled, then let go of them."""
+        """Exchange counts with the shared state until cancelled, then disconnect."""
 
 
 class LocalStore:
-    """The only gateway: it has every limit to itself (`throttler.core.quota.Whole`) and nobody to ask."""
+    """The store of a single gateway, which has every limit to itself (`throttler.core.quota.LocalQuota`)."""
 
     degraded = False
     gateways = 1

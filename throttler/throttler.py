@@ -1,6 +1,6 @@
-"""What a service asks about each call that arrives: the decisions of `throttler.core.decider`, by this process's clock.
+"""The throttler of a service: the decisions of `throttler.core.decider`, with this process's clock.
 
-Any service can be the caller; the gateway is one. It hands in where limits are shared, a LocalStore or a RedisStore.
+Any service can use it; the gateway does. The service passes a LocalStore or a RedisStore, which shares the limits.
 """
 
 import asyncio
@@ -19,7 +19,10 @@ EXPIRY_SECONDS = 5.0
 
 
 class Throttler:
-    """Decides about calls; `closed` is told of each interaction that is over. `clock`: seconds, never going back."""
+    """Decides about arriving calls.
+
+    `closed` is called with each closed interaction; `clock` returns seconds of a monotonic clock.
+    """
 
     def __init__(
         self,
@@ -35,11 +38,11 @@ class Throttler:
         self._synchronize()
 
     def configure(self, profiles: Profiles) -> None:
-        """Apply other profiles from now on; counts, interactions and what was learned stay."""
+        """Apply new profiles from now on; counts, interactions and learned expectations stay."""
         self._decider.configure(profiles)
 
     async def decide(self, arrival: Arrival) -> Permit | Rejected:
-        """Decide about a call; wait for more of a limit only where the call would otherwise be refused."""
+        """Decide about a call; wait for more of a limit only if the call would otherwise be refused."""
         while isinstance(decision := self._decider.decide(arrival, self._clock()), QuotaAccount):
             await self._store.lease(decision)
         return decision
@@ -49,23 +52,23 @@ class Throttler:
         return self._decider.limit_status(client, self._clock())
 
     def refused(self, client: str) -> None:
-        """Count a call that was refused before it was decided about; see Decider."""
+        """Count a call that was refused before `decide`; see Decider."""
         self._decider.refused(client, self._clock())
 
     def ended(self, permit: Permit, needed: Expectation | None = None) -> None:
-        """Settle a permit whose call has ended; `needed`: the tokens of the call, where it completed."""
+        """Settle a permit whose call has ended; `needed` are the tokens of the call, or None if it did not complete."""
         self._tell(self._decider.ended(permit, needed, self._clock()))
 
     def withdrawn(self, permit: Permit) -> None:
-        """Settle a permit whose call was refused after all; see Decider."""
+        """Settle a permit whose call was refused later; see Decider."""
         self._tell(self._decider.withdrawn(permit, self._clock()))
 
     def end_interaction(self, key: InteractionKey, token: bytes) -> None:
-        """Take the caller's word that an interaction is over."""
+        """End an interaction on the caller's request; see Decider."""
         self._tell(self._decider.end_interaction(key, token, self._clock()))
 
     async def run(self) -> None:
-        """Close the interactions whose time is over, and keep in touch with the other gateways, until cancelled."""
+        """Close expired interactions and run the store until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._store.run())
             tasks.create_task(self._expire())
@@ -73,7 +76,7 @@ class Throttler:
     async def _expire(self) -> None:
         while True:
             await asyncio.sleep(EXPIRY_SECONDS)
-            self._synchronize()  # the wall clock may have been set since
+            self._synchronize()  # the wall clock may have been set meanwhile
             for closed in self._decider.expired(self._clock()):
                 self._closed(closed)
 

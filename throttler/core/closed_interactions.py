@@ -1,33 +1,35 @@
-"""What is remembered of closed interactions, so that their older tokens are worthless: a bounded amount per client."""
+"""A bounded memory of closed interactions per client, which makes their older tokens invalid."""
 
 from dataclasses import dataclass, field
 
 from throttler.core.interaction_tokens import InteractionKey, TokenClaim
 
-MOST = 256  # remembered per client
+MOST = 256  # closed interactions that are remembered per client
 
 
 @dataclass(slots=True, eq=False)
 class _Client:
-    closed: dict[InteractionKey, TokenClaim] = field(
-        default_factory=dict
-    )  # key -> its last token's; oldest closure first
-    floor: float = float("-inf")  # tokens of interactions opened until then prove nothing any more
-    until: float = 0.0  # when all tokens of what is here are too old
+    closed: dict[InteractionKey, TokenClaim] = field(default_factory=dict)  # claim of the last token; oldest first
+    floor: float = float("-inf")  # tokens of interactions opened at or before this time are invalid
+    until: float = 0.0  # time at which the tokens of all these interactions have expired
 
 
 class ClosedInteractions:
-    """Per client the newest closures; of older ones only that whatever opened before the last of them is over.
+    """The newest MOST closures of each client; of older closures only the latest opening time is kept, the floor.
 
-    A client that closes more than MOST interactions within max_age may so lose the protection of an old interaction
-    that goes on at another gateway: it errs against protection, never for it.
+    Every interaction that opened at or before the floor counts as closed. A client that closes more than MOST
+    interactions within max_age can therefore lose the protection of an old interaction that continues at another
+    gateway. The error is always against protection.
     """
 
     def __init__(self) -> None:
-        self._clients: dict[str, _Client] = {}  # the one whose last closure is longest ago first
+        self._clients: dict[str, _Client] = {}  # the client whose last closure is longest ago comes first
 
     def add(self, key: InteractionKey, last: TokenClaim, until: float) -> None:
-        """`key` closed, and its last token claims `last`; `until`: when that is too old anyway. Never decreasing."""
+        """Record that `key` closed; `last` is the claim of its last token.
+
+        `until` is the time at which this token expires; it never decreases from call to call.
+        """
         client = self._clients[key.client] = self._clients.pop(key.client, _Client())
         client.closed.pop(key, None)
         client.closed[key] = last
@@ -37,7 +39,7 @@ class ClosedInteractions:
             client.floor = max(client.floor, client.closed.pop(oldest).opened)
 
     def outlived_by(self, key: InteractionKey, claim: TokenClaim) -> bool:
-        """Whether a token's claim is of an interaction that went on after what is known of its end."""
+        """Return whether `claim` is of an interaction that is not known as closed, or continued after its closure."""
         client = self._clients.get(key.client)
         if client is None:
             return True
@@ -45,7 +47,7 @@ class ClosedInteractions:
         return claim.opened > client.floor and (last is None or claim.stage > last.stage)
 
     def forget(self, now: float) -> None:
-        """Drop the clients whose last closure is out of date."""
+        """Remove the clients whose tokens have all expired."""
         while self._clients:
             name, client = next(iter(self._clients.items()))
             if client.until > now:
@@ -53,7 +55,7 @@ class ClosedInteractions:
             del self._clients[name]
 
     def check_invariants(self) -> None:
-        """Raise AssertionError when too much of a client is remembered, or in the wrong order."""
+        """Raise AssertionError if a client has too many closures, or clients are in the wrong order."""
         last = float("-inf")
         for name, client in self._clients.items():
             assert 0 < len(client.closed) <= MOST, f"{name}: {len(client.closed)} closures"

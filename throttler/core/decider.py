@@ -1,9 +1,8 @@
-"""What is decided of an arriving call: whether it goes on, which interaction it continues, and what it weighs.
+"""The decision about an arriving call: whether it is admitted, which interaction it continues, and its norm.
 
-Times are `now`, in seconds of one clock that never goes back, such as time.monotonic(). A wall clock would not do: set
-back it would keep every window full, set ahead it would empty them and end interactions that are in progress. Only
-tokens carry Unix time, since other gateways read them: it is `now` plus an offset that the caller measures now and
-then (`synchronize`).
+`now` is in seconds of a monotonic clock, such as time.monotonic(). A wall clock would be wrong: set back it would keep
+every window full; set ahead it would empty the windows and close interactions in progress. Only tokens carry Unix time,
+because other gateways read them. Unix time is `now` plus an offset that the caller measures regularly (`synchronize`).
 """
 
 from typing import NamedTuple
@@ -17,26 +16,26 @@ from throttler.core.throttle import Admitted, Caller, Rejected, Throttle
 
 
 class Arrival(NamedTuple):
-    """A call that asks to be let in: all that the decision about it depends on, but for the time."""
+    """An arriving call: everything on which the decision about it depends, except the time."""
 
     caller: Caller
-    interaction: str = ""  # its id; empty: the call belongs to none
-    token: bytes = b""  # what the caller was given with the interaction's last call
-    last: bool = False  # the caller says that it is the interaction's last call
-    app_is_bound: bool = False  # the key alone says which app it is of; otherwise its norm is 1
-    overloaded: bool = False  # the pool of the model that it asks for is overloaded
+    interaction: str = ""  # id; empty: the call belongs to no interaction
+    token: bytes = b""  # the token that the caller received with the interaction's previous call
+    last: bool = False  # the caller declares the call to be the interaction's last one
+    app_is_bound: bool = False  # the API key alone determines the app; otherwise the norm is 1
+    overloaded: bool = False  # the pool of the requested model is overloaded
 
 
 class Permit(NamedTuple):
-    """The call goes on. `Decider.ended` or `Decider.withdrawn` is told of each permit once."""
+    """The record of an admitted call. Each permit is settled once, by `Decider.ended` or `Decider.withdrawn`."""
 
     arrival: Arrival
-    key: InteractionKey | None  # the interaction that it counts in
+    key: InteractionKey | None  # the interaction to which the call belongs
     subject: ExpectationSubject | None  # what is expected to need `norm`; None where the app is not bound to the key
     protected: bool  # it continues an interaction, and its client is within the cap on such calls
-    stage: int  # its number in its interaction, from 0; 0 without one
-    token: bytes  # for the interaction's next call; empty without one
-    norm: float  # tokens that it is expected to need, weighted, over those of the reference: a factor of its weight
+    stage: int  # the call's number in its interaction, from 0; 0 without an interaction
+    token: bytes  # for the interaction's next call; empty without an interaction
+    norm: float  # expected weighted tokens divided by `reference_tokens`: a factor of the request's weight
 
 
 class LimitStatus(NamedTuple):
@@ -51,7 +50,7 @@ class LimitStatus(NamedTuple):
 
 
 class Decider:
-    """Decides once per arriving call, by a throttle, and counts the call in its interaction."""
+    """Decides once about each arriving call, with a throttle, and counts the call in its interaction."""
 
     def __init__(self, throttle: Throttle, interactions: Interactions, expectations: Expectations) -> None:
         self._throttle = throttle
@@ -59,20 +58,20 @@ class Decider:
         self._expectations = expectations
 
     def configure(self, profiles: Profiles) -> None:
-        """Apply other profiles from now on; counts, interactions and what was learned stay."""
+        """Apply new profiles from now on; counts, interactions and learned expectations stay."""
         self._throttle.configure(profiles)
         self._interactions.configure(profiles)
         self._expectations.configure(profiles)
 
     def synchronize(self, unix_offset: float) -> None:
-        """Take it that Unix time is `now + unix_offset`, in seconds."""
+        """Set the offset of Unix time: Unix time is `now + unix_offset`, in seconds."""
         self._interactions.synchronize(unix_offset)
 
     def decide(self, arrival: Arrival, now: float) -> Permit | Rejected | QuotaAccount:
         """Decide about a call, and count it.
 
-        An Account: neither has been done yet. The caller asks the other gateways for more of this limit, by which the
-        call would be refused, and then decides again.
+        A QuotaAccount as the result means that the call is neither decided nor counted yet: this limit would refuse it.
+        The caller requests more of this limit from the other gateways and then calls `decide` again.
         """
         caller, interaction, given = arrival.caller, arrival.interaction, arrival.token
         key = InteractionKey(caller.client, caller.app, interaction) if interaction else None
@@ -98,11 +97,14 @@ class Decider:
         return LimitStatus(account.limit, remaining, window.reset(account.key, now))
 
     def refused(self, client: str, now: float) -> None:
-        """Count the arrival of a call that something else refused before it was decided about: towards its user."""
+        """Count the arrival of a call that was refused before `decide`; it counts only towards its user's limit."""
         self._throttle.refused(client, now)
 
     def ended(self, permit: Permit, needed: Expectation | None, now: float) -> FinishedInteraction | None:
-        """Return the interaction that closes with this call, if it does. `needed`: its tokens, where it completed."""
+        """Settle the permit of a call that has ended; return the interaction that closes with it, if one does.
+
+        `needed` are the tokens of the call, or None if it did not complete.
+        """
         arrival = permit.arrival
         if needed is not None and permit.subject is not None:
             self._expectations.observed(permit.subject, arrival.caller.client, needed)
@@ -111,20 +113,20 @@ class Decider:
         return self._interactions.finished(permit.key, end=arrival.last, now=now)
 
     def withdrawn(self, permit: Permit, now: float) -> FinishedInteraction | None:
-        """Take back the permit of a call that something else refused: it neither opens an interaction nor ends one.
+        """Settle the permit of a call that was refused later: the call neither opens nor ends an interaction.
 
-        As an arrival it stays counted. Returns the interaction that closes with it, if another call was to end that.
+        Its arrival stays counted. Return the interaction that closes with it, if an earlier call declared its end.
         """
         if permit.key is None:
             return None
         return self._interactions.withdrawn(permit.key, permit.stage, now)
 
     def end_interaction(self, key: InteractionKey, token: bytes, now: float) -> FinishedInteraction | None:
-        """Take the caller's word that an interaction is over; return it, unless a call in flight is still to end it."""
+        """End an interaction on the caller's request; return it if it closes now, without calls in flight."""
         return self._interactions.ended(key, token, now)
 
     def expired(self, now: float) -> list[FinishedInteraction]:
-        """Close and return the interactions whose time is over; call it every few seconds."""
+        """Close and return the expired interactions; to be called every few seconds."""
         return self._interactions.expired(now)
 
     def check_invariants(self) -> None:

@@ -1,11 +1,12 @@
-"""What apps' calls normally need, learned from what they needed (FairServe section 4.3, equation 2).
+"""Tokens that apps' calls normally need, learned from completed calls (FairServe section 4.3, equation 2).
 
-- Learned for each tenant by itself, so that no tenant's calls change what another's are expected to need.
-- Per (tenant, app, stage) the median of per-client medians: a client moves it no further by calling more often.
-- An app whose calls are light comes down to what they need, whatever its profile says: to half of the deployment's
-  smallest prior at least, the smallest weight that fairness bounds have to be stated for.
-- An app whose calls are heavy rises to what they need, but to no more than twice its prior: others pay for weight, so
-  the operator's word bounds it.
+- Each tenant has its own expectations, so that no tenant's calls change the expectations of another tenant.
+- The value of (tenant, app, stage) is the median of the clients' medians: a client that calls more often does not
+  change it more.
+- The expectation of an app with light calls falls to what they need, whatever its profile says, but not below half of
+  the deployment's smallest prior. This is the smallest weight for which fairness bounds must hold.
+- The expectation of an app with heavy calls rises to what they need, but to at most twice its prior: a larger weight is
+  at the expense of other apps, so the operator's prior limits it.
 """
 
 from bisect import bisect_left, insort
@@ -17,14 +18,14 @@ from typing import NamedTuple
 
 from throttler.core.profiles import Expectation, Profiles
 
-SAMPLES = 15  # newest calls of a client
-CLIENTS = 256  # of an app and stage, those seen last
+SAMPLES = 15  # newest calls per client
+CLIENTS = 256  # most recent clients per app and stage
 LEAST = 0.5  # times the smallest prior of all apps and stages
 MOST = 2.0  # times the subject's own prior
 
 
 class ExpectationSubject(NamedTuple):
-    """What is expected something of."""
+    """The key of an expectation: a tenant, an app and a stage."""
 
     tenant: str
     app: str
@@ -32,7 +33,7 @@ class ExpectationSubject(NamedTuple):
 
 
 class LearnedMedian(NamedTuple):
-    """One gateway's view of a subject: the median, in weighted tokens, over so many clients."""
+    """One gateway's median of a subject, in weighted tokens, and the number of clients behind it."""
 
     weight: float
     clients: int
@@ -40,7 +41,7 @@ class LearnedMedian(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Seen:
-    samples: dict[str, deque[float]] = field(default_factory=dict)  # by client, the one seen longest ago first
+    samples: dict[str, deque[float]] = field(default_factory=dict)  # by client; the least recent client comes first
     medians: list[float] = field(default_factory=list)  # of the clients, sorted
 
     def add(self, client: str, weight: float) -> None:
@@ -60,7 +61,10 @@ class _Seen:
 
 
 class Expectations:
-    """Norms of calls: what their app and stage normally needs over `reference_tokens`; 1 where there is no prior."""
+    """Norms of calls: tokens that their app and stage normally need, divided by `reference_tokens`.
+
+    The norm is 1 if there is no prior.
+    """
 
     def __init__(self, profiles: Profiles) -> None:
         self._profiles = profiles
@@ -69,13 +73,13 @@ class Expectations:
         self._elsewhere: dict[ExpectationSubject, list[LearnedMedian]] = {}
 
     def configure(self, profiles: Profiles) -> None:
-        """Other priors from now on; what was learned of apps and stages that still have one stays."""
+        """Apply new priors; learned medians stay for apps and stages that still have a prior."""
         self._profiles = profiles
         self._least = _least(profiles)
         self._seen = {subject: seen for subject, seen in self._seen.items() if self._prior(subject) is not None}
 
     def norm(self, subject: ExpectationSubject) -> float:
-        """`w_{a,j} / w_ref`, dimensionless."""
+        """Return the dimensionless norm `w_{a,j} / w_ref` of `subject`."""
         prior = self._prior(subject)
         if prior is None:
             return 1.0
@@ -84,23 +88,23 @@ class Expectations:
         return weight / self._profiles.reference_tokens
 
     def observed(self, subject: ExpectationSubject, client: str, tokens: Expectation) -> None:
-        """A call of `client` completed that needed `tokens`."""
+        """Record that a call of `client` completed and needed `tokens`."""
         if self._prior(subject) is not None:
             self._seen.setdefault(subject, _Seen()).add(client, self._profiles.weights.weigh(tokens))
 
     def learned(self) -> dict[ExpectationSubject, LearnedMedian]:
-        """What this gateway has seen, for the others."""
+        """Return the medians of this gateway, for the other gateways."""
         return {subject: LearnedMedian(median(seen.medians), len(seen.medians)) for subject, seen in self._seen.items()}
 
     def heard(self, views: Iterable[Mapping[ExpectationSubject, LearnedMedian]]) -> None:
-        """What the other gateways have seen; replaces what was heard before."""
+        """Replace the medians of the other gateways by `views`."""
         self._elsewhere = {}
         for view in views:
             for subject, learned in view.items():
                 self._elsewhere.setdefault(subject, []).append(learned)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError when medians are out of step with the samples, or too many."""
+        """Raise AssertionError if medians do not match the samples, or there are too many clients."""
         for subject, seen in self._seen.items():
             assert 0 < len(seen.samples) <= CLIENTS, f"{subject}: {len(seen.samples)} clients"
             assert seen.medians == sorted(map(median, seen.samples.values())), f"{subject}: {seen.medians}"
@@ -118,13 +122,13 @@ class Expectations:
 
 
 def _least(profiles: Profiles) -> float:
-    """The smallest weight that anything learned may have."""
+    """Return the smallest weight that a learned expectation may have."""
     priors = [prior for app in profiles.apps.values() for prior in (app.expected, *app.stages.values()) if prior]
     return LEAST * min(map(profiles.weights.weigh, priors), default=0.0)
 
 
 def _weighted_median(views: list[LearnedMedian]) -> float:
-    """The median of as many values as there are clients, each that of its gateway."""
+    """Return the median over all clients, each counted with the median of its gateway."""
     half, below = sum(view.clients for view in views) / 2, 0
     for view in sorted(views):
         below += view.clients

@@ -1,7 +1,7 @@
-"""Signed interaction tokens: an interaction that one gateway opened is known to every gateway by its token.
+"""Signed interaction tokens, by which every gateway recognizes an interaction that another gateway opened.
 
-A token carries when the interaction opened and how many of its calls were admitted, signed (HMAC-SHA256 with the
-cluster secret) together with client, app and id, which travel in the request.
+A token holds the time when the interaction opened and the number of its calls that were admitted. The signature
+(HMAC-SHA256 with the cluster secret) also covers client, app and id, which are in the request.
 """
 
 import hashlib
@@ -9,12 +9,12 @@ import hmac
 import struct
 from typing import NamedTuple
 
-_CLAIM = struct.Struct(">QI")  # opened in Unix microseconds, stage
+_CLAIM = struct.Struct(">QI")  # opening time in Unix microseconds, stage
 MICROS = 1_000_000
 
 
 class InteractionKey(NamedTuple):
-    """What an interaction belongs to, and its name there."""
+    """The identity of an interaction: its client, its app, and its id for this client and app."""
 
     client: str
     app: str
@@ -22,14 +22,14 @@ class InteractionKey(NamedTuple):
 
 
 class TokenClaim(NamedTuple):
-    """What a token says."""
+    """The content of a token without its signature."""
 
     opened: float  # Unix seconds, to the microsecond
-    stage: int  # of the next call
+    stage: int  # stage of the next call
 
 
 def to_microsecond(seconds: float) -> float:
-    """Return `seconds` as a claim can say it: to the microsecond."""
+    """Return `seconds` rounded to a microsecond, the precision of a claim."""
     return round(seconds * MICROS) / MICROS
 
 
@@ -43,12 +43,12 @@ class TokenSigner:
         self._secret = hmac.digest(secret.encode(), b"fairlead interaction token", "sha256")
 
     def sign(self, key: InteractionKey, claim: TokenClaim) -> bytes:
-        """The token for the interaction's next call."""
+        """Return the token for the interaction's next call."""
         packed = _CLAIM.pack(round(claim.opened * MICROS), claim.stage)
         return packed + self._mac(key, packed)
 
     def verify(self, key: InteractionKey, token: bytes) -> TokenClaim | None:
-        """What `token` claims, or None when it was not signed here for this interaction."""
+        """Return the claim of `token`, or None if its signature is not valid for this interaction."""
         packed, mac = token[: _CLAIM.size], token[_CLAIM.size :]
         if len(packed) < _CLAIM.size or not hmac.compare_digest(mac, self._mac(key, packed)):
             return None
@@ -59,5 +59,5 @@ class TokenSigner:
         mac = hmac.new(self._secret, packed, hashlib.sha256)
         for part in key:
             data = part.encode()
-            mac.update(len(data).to_bytes(4, "big") + data)  # lengths, so that no two keys read the same
+            mac.update(len(data).to_bytes(4, "big") + data)  # lengths make the encoding of a key unique
         return mac.digest()

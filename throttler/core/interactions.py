@@ -1,13 +1,13 @@
 """Interactions in progress: several calls that serve one purpose of a user (FairServe section 4.2).
 
-An interaction opens with its first admitted call and closes on its last call, after `idle_ttl`, at `max_age`, after
-its app's `max_calls`, or when its client opens more than it may. Its clocks stop while a call is in flight: `opened`
-moves forward by the time spent so. A gateway that did not open it learns of it from its token; a token that is forged,
-or of another client, app, id or cluster, counts as none. Times are seconds of one clock that never goes back; those in
-tokens are Unix seconds, since gateways compare them.
+An interaction opens with its first admitted call. It closes on the call that is declared the last, after `idle_ttl`, at
+`max_age`, after its app's `max_calls`, or when its client opens more interactions than it may. Its clocks stop while a
+call is in flight: `opened` moves forward by this time. A gateway that did not open an interaction recognizes it by its
+token; a token that is forged, or of another client, app, id or cluster, is ignored. Times are seconds of a monotonic
+clock. Times in tokens are Unix seconds, because gateways compare them.
 
-A token can be replayed at gateways that did not see what became of it. That gains protected calls, whose number per
-client and window is capped for all gateways together (`throttler.core.oit`).
+A token can be replayed at gateways where its interaction has not closed. This gains protected calls, whose number per
+client and window is capped over all gateways (`throttler.core.oit`).
 """
 
 import enum
@@ -21,31 +21,31 @@ from throttler.core.profiles import Profiles
 
 
 class Close(enum.Enum):
-    """Why an interaction closed."""
+    """The reason why an interaction closed."""
 
-    END = "end"  # the caller said so
+    END = "end"  # the caller ended it
     IDLE = "idle"
     AGE = "age"
     CALLS = "calls"
-    CROWDED = "crowded"  # its client opened more than it may
+    CROWDED = "crowded"  # its client opened more interactions than it may
 
 
 @dataclass(slots=True, eq=False)
 class InteractionState:
-    """A record that only Interactions changes."""
+    """The state of an open interaction; only Interactions changes it."""
 
     key: InteractionKey
     opened: float  # moves forward with the time spent in flight
-    calls: int = 0  # admitted, at any gateway: the stage of the next one
-    withdrawn: int = 0  # of these
+    calls: int = 0  # admitted calls at all gateways, which is the stage of the next call
+    withdrawn: int = 0  # withdrawn calls among `calls`
     in_flight: int = 0
-    active: float = 0.0  # when the number in flight last became zero, or one
+    active: float = 0.0  # when `in_flight` last became zero, or one
     ending: bool = False  # the caller ended it while other calls were in flight
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedInteraction:
-    """An interaction that is over."""
+    """An interaction that has closed, with its number of calls and the reason."""
 
     key: InteractionKey
     calls: int
@@ -53,42 +53,42 @@ class FinishedInteraction:
 
 
 class Interactions:
-    """All interactions that this gateway knows; `secret` is the cluster's."""
+    """The open interactions at this gateway; `secret` is the cluster's."""
 
     def __init__(self, secret: str, profiles: Profiles) -> None:
         self._signer = TokenSigner(secret)
         self._profiles = profiles
         self._busy: dict[InteractionKey, InteractionState] = {}
         self._idle: dict[str, dict[InteractionKey, InteractionState]] = {}  # by client, longest idle first
-        self._deadlines: list[tuple[float, int, InteractionState]] = []  # a heap; of some that are idle no more
+        self._deadlines: list[tuple[float, int, InteractionState]] = []  # a heap; some entries are no longer idle
         self._numbers = count()
-        self._unreported: list[FinishedInteraction] = []  # found over by a call, before `expired` came by
+        self._unreported: list[FinishedInteraction] = []  # closed by a call since the last `expired`
         self._closures = ClosedInteractions()
-        self._unix_offset = 0.0  # Unix time less `now`
+        self._unix_offset = 0.0  # Unix time minus `now`
 
     def configure(self, profiles: Profiles) -> None:
-        """Other limits from now on."""
+        """Apply new limits from now on."""
         self._profiles = profiles
 
     def synchronize(self, unix_offset: float) -> None:
-        """Take it that Unix time is `now + unix_offset`, in seconds; interactions that are known here do not notice."""
+        """Set the offset of Unix time: Unix time is `now + unix_offset`, in seconds; open interactions stay."""
         self._unix_offset = unix_offset
 
     def continues(self, key: InteractionKey, token: bytes, now: float) -> bool:
-        """Whether a call that arrives now continues an interaction in progress; changes nothing."""
+        """Return whether a call that arrives now continues an interaction in progress; change nothing."""
         busy, idle = self._busy.get(key), self._idle.get(key.client, {}).get(key)
         if busy is not None:
             return not busy.ending and self._over(busy, now) is None
         if idle is not None and self._over(idle, now) is None:
             return True
         claim = self._claim(key, token, now)
-        return claim is not None and (idle is None or claim.stage > idle.calls)  # over here, but went on elsewhere
+        return claim is not None and (idle is None or claim.stage > idle.calls)  # closed here, but continued elsewhere
 
     def admitted(self, key: InteractionKey, token: bytes, now: float) -> int:
-        """A call was admitted: open or continue its interaction; returns its stage, 0 for the first call."""
+        """Open or continue the interaction of an admitted call; return the call's stage, 0 for the first call."""
         found = self._busy.get(key) or self._resume(key, now) or self._open(key, token, now)
         claim = self._claim(key, token, now)
-        if claim is not None:  # other gateways may have admitted calls since
+        if claim is not None:  # other gateways may have admitted calls meanwhile
             found.calls = max(found.calls, claim.stage)
         if not found.in_flight:
             found.active = now
@@ -98,29 +98,36 @@ class Interactions:
         return found.calls - 1
 
     def token(self, key: InteractionKey) -> bytes:
-        """The token for the next call of an interaction with a call in flight; raises KeyError without one."""
+        """Return the token for the next call of an interaction; raise KeyError unless a call of it is in flight."""
         return self._signer.sign(key, self._claim_for(self._busy[key]))
 
     def finished(self, key: InteractionKey, *, end: bool, now: float) -> FinishedInteraction | None:
-        """An admitted call ended in any way; `end`: it was to be the last. Raises KeyError for a call not admitted."""
+        """Record the end of an admitted call; return its interaction if it closes. `end` declares the last call.
+
+        Raise KeyError for a call that was not admitted.
+        """
         found = self._busy[key]
         found.ending = found.ending or end
         return self._left(found, now)
 
     def withdrawn(self, key: InteractionKey, stage: int, now: float) -> FinishedInteraction | None:
-        """An admitted call was refused after all: it is no call of the interaction, which without others never opened.
+        """Record that an admitted call was refused later and does not count as a call of its interaction.
 
-        Raises KeyError for a call not admitted.
+        An interaction without other calls never opened. Return the interaction if it closes. Raise KeyError for a call
+        that was not admitted.
         """
         found = self._busy[key]
         if stage == found.calls - 1:
             found.calls = stage
-        else:  # a token already says what comes after it
+        else:  # a later call or its token already has the next stage
             found.withdrawn += 1
         return self._left(found, now)
 
     def ended(self, key: InteractionKey, token: bytes, now: float) -> FinishedInteraction | None:
-        """No further call will come; with calls in flight it closes with the last of them. Unknown ones are ignored."""
+        """End an interaction on the caller's request; return it if it closes now.
+
+        With calls in flight it closes with the last of them. An unknown interaction is ignored.
+        """
         busy = self._busy.get(key)
         if busy is not None:
             busy.ending = True
@@ -130,7 +137,7 @@ class Interactions:
         return self._close(self._resume(key, now) or self._open(key, token, now), Close.END, now)
 
     def expired(self, now: float) -> list[FinishedInteraction]:
-        """Close and return the interactions whose time is over; call it every few seconds."""
+        """Close and return the expired interactions; to be called every few seconds."""
         self._closures.forget(now)
         while self._deadlines and (self._deadlines[0][0] <= now or not self._is_idle(self._deadlines[0][2])):
             _, _, found = heapq.heappop(self._deadlines)
@@ -142,7 +149,7 @@ class Interactions:
 
     def check_invariants(self) -> None:
         """Raise AssertionError with detail when the records contradict each other."""
-        due = {found for _, _, found in self._deadlines}  # only looked up
+        due = {found for _, _, found in self._deadlines}  # never iterated: its order is not deterministic
         for client, idle in self._idle.items():
             assert 0 < len(idle) <= self._profiles.limits.max_interactions, f"{client}: {len(idle)} idle interactions"
             for key, found in idle.items():
@@ -155,7 +162,7 @@ class Interactions:
         self._closures.check_invariants()
 
     def _left(self, found: InteractionState, now: float) -> FinishedInteraction | None:
-        """Note that a call is in flight no more."""
+        """Count a call in flight down; return its interaction if it closes."""
         found.in_flight -= 1
         if found.in_flight:
             return None
@@ -191,7 +198,7 @@ class Interactions:
             self._unreported.append(self._close(longest, Close.CROWDED, now))
 
     def _wake(self, key: InteractionKey) -> InteractionState | None:
-        """Take `key` out of those that are idle."""
+        """Remove `key` from the idle interactions."""
         idle = self._idle.get(key.client, {})
         found = idle.pop(key, None)
         if found is not None and not idle:
@@ -216,7 +223,7 @@ class Interactions:
         return InteractionState(key, claim.opened - self._unix_offset, claim.stage)
 
     def _claim_for(self, found: InteractionState) -> TokenClaim:
-        """What a token for the interaction's next call says."""
+        """Return the claim of the token for the interaction's next call."""
         return TokenClaim(to_microsecond(found.opened + self._unix_offset), found.calls)
 
     def _claim(self, key: InteractionKey, token: bytes, now: float) -> TokenClaim | None:
@@ -228,6 +235,6 @@ class Interactions:
         return claim if self._closures.outlived_by(key, claim) else None
 
     def _close(self, found: InteractionState, reason: Close, now: float) -> FinishedInteraction:
-        # From then on max_age makes its tokens worthless everywhere.
+        # After max_age every gateway rejects its tokens.
         self._closures.add(found.key, self._claim_for(found), now + self._profiles.limits.max_age)
         return FinishedInteraction(found.key, found.calls, reason)

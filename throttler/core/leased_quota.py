@@ -1,34 +1,36 @@
 """One gateway's part of limits that all gateways share.
 
-A lease is capacity, not a number of calls: who holds `n` of a limit lets at most `n` arrivals through in any window.
-What all gateways hold never exceeds the limit, so neither does what they let through, in a true sliding window, however
-skewed the traffic is; and under steady traffic nobody needs to ask again.
+A lease is capacity, not a number of calls: a gateway that holds `n` of a limit admits at most `n` arrivals in any
+window. All gateways together never hold more than the limit, so they never admit more than the limit in a true sliding
+window, however skewed the traffic is. Under steady traffic no gateway has to request again.
 
-- Of each limit a gateway has `limit / 2R` without asking (R gateways), so rarely used accounts never cost a call.
-- Beyond that it asks, and gets `max(1, remaining / 2R)` more (`throttler.core.quota_ledger`). A refusal is remembered,
-  twice as long each time in a row.
-- When nothing is left, the others are asked to give back what they have not used, but for some reserve.
-- Arrivals that were let through beyond a lease, because nothing was overloaded, are reported in batches.
-- A lease is valid for one window after it was asked for and counts at the ledger for two: what was let through at its
-  very end has left the window by then.
-- Without the shared state each gateway counts up to `limit / R` by itself: degraded.
+- A gateway may use `limit / 2R` of each limit without a request (R gateways), so rarely used accounts cost no round
+  trip.
+- Beyond that it requests more and receives `max(1, remaining / 2R)` (`throttler.core.quota_ledger`). After a refusal it
+  waits before the next request; each further refusal in a row doubles the wait.
+- When nothing is left, the other gateways are asked to give back unused capacity, except a reserve.
+- Arrivals that were admitted beyond a lease, because no pool was overloaded, are reported in batches.
+- A lease is valid for one window after its request and counts at the ledger for two windows: arrivals admitted at its
+  end have then left the window.
+- Without the shared state each gateway admits up to `limit / R` by itself: it is degraded.
 """
 
 from dataclasses import dataclass
 
 from throttler.core.quota import QuotaAccount
 
-RECALL_AGAIN = 1 / 128  # of a window: others are asked to give back no more often
-MOST_PATIENCE = 1 / 4  # of a window: how long a refusal is remembered at most
-# In windows. What was given before something changed is used for one window at most, and seen in the one after it.
-JOINING = 3  # the ledger reserves a newcomer's part after one
-LEAVING = 2  # it shares out the part of one that left at once
-FORGETTING = 4 + 1 / 60  # it drops an entry after two, by another clock
+RECALL_AGAIN = 1 / 128  # of a window: the shortest time between two recalls of one account
+MOST_PATIENCE = 1 / 4  # of a window: the longest wait after refusals
+# Durations in windows. A lease granted before a change can be used for one more window, and its arrivals count in the
+# window after that.
+JOINING = 3  # the ledger reserves a new gateway's part after one window
+LEAVING = 2  # the ledger distributes the part of a gateway that left at once
+FORGETTING = 4 + 1 / 60  # the ledger drops an entry after two windows of its own clock
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRequest:
-    """What a gateway tells the ledger about one account, and whether it wants `more` (1) or nothing (0)."""
+    """A gateway's report to the ledger about one account; `more` is 1 if the gateway requests more, otherwise 0."""
 
     account: QuotaAccount
     held: int
@@ -38,7 +40,10 @@ class LeaseRequest:
 
 @dataclass(frozen=True, slots=True)
 class LeaseReply:
-    """What it holds from now on; `recalled`: others were just asked to give back, so another try may get more."""
+    """The gateway's capacity from now on.
+
+    `recalled` means that other gateways were just asked to give back, so another request may receive more.
+    """
 
     capacity: int
     recalled: bool
@@ -47,7 +52,7 @@ class LeaseReply:
 @dataclass(slots=True)
 class _Lease:
     capacity: int
-    reported: int  # arrivals that the ledger knows of
+    reported: int  # arrivals that were reported to the ledger
     refusals: int  # in a row
     valid_until: float
     refused_until: float
@@ -55,15 +60,18 @@ class _Lease:
 
 
 class LeasedQuota:
-    """The Quota of one of several gateways. Starts degraded; `gateways`: how many there are until it is heard."""
+    """The quota of one of several gateways, which starts degraded.
+
+    `gateways` is the assumed number of gateways until `heard` is called.
+    """
 
     def __init__(self, seconds: float, gateways: int = 1) -> None:
         self.degraded = True
         self.gateways = gateways
         self._seconds = seconds
         self._joined = 0.0
-        self._most = gateways, 0.0  # the most gateways heard of lately, and until when they count
-        self._leases: dict[str, _Lease] = {}  # the longest unanswered one first
+        self._most = gateways, 0.0  # the recent maximum of gateways, and the time until which it counts
+        self._leases: dict[str, _Lease] = {}  # the lease whose last answer is oldest comes first
         self._due: dict[str, QuotaAccount] = {}
 
     def allowance(self, account: QuotaAccount, now: float) -> int:
@@ -96,16 +104,16 @@ class LeasedQuota:
             self._due[account.key] = account
 
     def take_due(self) -> list[QuotaAccount]:
-        """The accounts of which the ledger should hear soon; each is returned once."""
+        """Return the accounts that should be reported to the ledger soon; each is returned once."""
         due, self._due = list(self._due.values()), {}
         return due
 
     def ask(self, account: QuotaAccount, used: int, more: int, now: float) -> LeaseRequest:
-        """What to tell the ledger now; `used`: arrivals counted here in the window."""
+        """Return the request to the ledger; `used` is the number of arrivals counted here in the window."""
         return LeaseRequest(account, 0 if self.degraded else self.allowance(account, now), used, more)
 
     def answered(self, ask: LeaseRequest, answer: LeaseReply, asked_at: float, now: float) -> None:
-        """The ledger's answer; answers of one account come in the order in which they were given."""
+        """Apply the ledger's answer; the answers about one account must come in the order in which they were given."""
         if self.degraded:
             return
         self._forget(now)
@@ -124,12 +132,12 @@ class LeasedQuota:
         )
 
     def recalled(self, account: QuotaAccount, used: int, now: float) -> bool:
-        """Others need of `account` what is not used here: at once no more than that. True: the ledger should hear."""
+        """Give back unused capacity of `account`, which other gateways need; return whether to report to the ledger."""
         allowance, lease = self.allowance(account, now), self._leases.get(account.key)
         is_held = lease is not None and now < lease.valid_until
         if self.degraded or (is_held and allowance <= used):
             return False
-        kept = (allowance - used) // 2 if used else 0  # not to need it again at once
+        kept = (allowance - used) // 2 if used else 0  # a reserve, so that the gateway does not request again at once
         capacity, forget_at = min(allowance, used + kept), now + FORGETTING * self._seconds
         valid_until = lease.valid_until if lease is not None and is_held else now + self._seconds
         self._leases.pop(account.key, None)
@@ -138,25 +146,25 @@ class LeasedQuota:
         return True
 
     def heard(self, gateways: int, now: float) -> None:
-        """How many gateways there are, every second or so. When some leave, others take over only after a while."""
+        """Set the number of gateways, about once a second. A smaller number takes effect after LEAVING windows."""
         self._forget(now)
         self.gateways = gateways
         if gateways >= self._most[0] or now >= self._most[1]:
             self._most = gateways, now + LEAVING * self._seconds
 
     def degrade(self) -> None:
-        """The shared state is out of reach: what is held there is not known any more."""
+        """Count without the shared state from now on: it is unreachable, and leases are no longer valid."""
         self.degraded = True
         self._due.clear()
         for lease in self._leases.values():
             lease.capacity = 0
 
     def misjudged(self, account: QuotaAccount, used: int) -> bool:
-        """Whether the ledger would expect less than the `used` that was counted here while degraded."""
+        """Return whether the ledger would assume fewer arrivals than the `used` counted here while degraded."""
         return account.key in self._leases or used > account.limit // (2 * self._most[0])
 
     def restore(self, now: float) -> None:
-        """The shared state is back, or heard of for the first time."""
+        """Use leases from now on: the shared state is reachable again, or for the first time."""
         self.degraded = False
         self._joined = now
 
@@ -170,7 +178,7 @@ class LeasedQuota:
             last = lease.forget_at
 
     def _unasked(self, limit: int, now: float) -> int:
-        """A gateway that has just joined has nothing without asking: others may hold it still."""
+        """Return the capacity without a request; 0 for a gateway that joined recently, as others may still hold it."""
         return limit // (2 * self._most[0]) if now >= self._joined + JOINING * self._seconds else 0
 
     def _forget(self, now: float) -> None:

@@ -1,9 +1,9 @@
 """Overload and interaction-driven throttling: FairServe section 4.2, Alg. 1 lines 11-25.
 
-Where the paper is silent: a limit on an app is counted for each tenant by itself, so that no tenant spends another's
-part; an arrival beyond its user's limit does not count towards its app, so that one abuser cannot throttle the app's
-other users of its tenant; and an interaction protects at most kappa * T_user calls per client and window,
-so that endless, replayed or shared interactions gain nothing beyond that.
+The paper leaves three points open. The limit of an app is counted separately for each tenant, so that no tenant uses up
+another's part. An arrival beyond its user's limit does not count towards the app, so that one abuser cannot throttle
+the app's other users of the same tenant. Interactions protect at most kappa * T_user calls per client and window, so
+that endless, replayed or shared interactions gain nothing beyond that.
 """
 
 from fairlead.outcomes import Outcome
@@ -14,7 +14,7 @@ from throttler.core.windows import SlidingWindow
 
 
 class Oit:
-    """Refuses only while the pool is overloaded, and never a call that an interaction in progress protects."""
+    """A throttle that refuses calls only while the pool is overloaded, and never a protected call."""
 
     def __init__(self, profiles: Profiles, quota: Quota, seconds: float = WINDOW_SECONDS) -> None:
         self.window = SlidingWindow(seconds, quota)
@@ -62,7 +62,7 @@ class Oit:
     def _lacking(
         self, caller: Caller, limits: tuple[QuotaAccount, QuotaAccount], protected: bool, now: float
     ) -> QuotaAccount | None:
-        """The account by which the call would be refused now, if more of it may be had."""
+        """Return the account whose limit would refuse the call now, if more of the limit can be requested."""
         if protected:
             cap = self._protected(caller.client)
             if self.window.fits(cap, now):

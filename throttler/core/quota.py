@@ -1,33 +1,36 @@
-"""How much of a limit this gateway may use by itself."""
+"""The part of a limit that one gateway may use by itself."""
 
 from typing import NamedTuple, Protocol
 
 
 class QuotaAccount(NamedTuple):
-    """What arrivals are counted in: a key and the most arrivals that all gateways together may let through."""
+    """A counter of arrivals: its key, and the number of arrivals that all gateways together may admit per window."""
 
     key: str
     limit: int
 
 
 class Quota(Protocol):
-    """Asked before each decision, told after each arrival; `now` in seconds, never decreasing."""
+    """The allowance of one gateway, read before each decision and updated after each arrival.
+
+    `now` is in seconds and never decreases.
+    """
 
     def allowance(self, account: QuotaAccount, now: float) -> int:
-        """The most arrivals per window that this gateway may let through."""
+        """Return how many arrivals per window this gateway may admit."""
 
     def may_grow(self, account: QuotaAccount, used: int, now: float) -> bool:
-        """Whether asking for more of the limit could help; `used`: arrivals counted here in the window."""
+        """Return whether a request for more of the limit could succeed; `used` arrivals are counted in the window."""
 
     def counted(self, account: QuotaAccount, used: int, now: float) -> None:
-        """An arrival was counted, within the allowance or not."""
+        """Record that an arrival was counted, within the allowance or not; `used` includes it."""
 
     def check_invariants(self) -> None:
         """Raise AssertionError with detail when the state is impossible."""
 
 
 class LocalQuota:
-    """The only gateway: every limit is all its own."""
+    """The quota of a single gateway, which may use every limit alone."""
 
     def allowance(self, account: QuotaAccount, now: float) -> int:
         """See Quota."""
@@ -38,7 +41,7 @@ class LocalQuota:
         return False
 
     def counted(self, account: QuotaAccount, used: int, now: float) -> None:
-        """See Quota; nobody needs to know."""
+        """See Quota; there is nothing to record."""
 
     def check_invariants(self) -> None:
-        """See Quota; nothing can be wrong."""
+        """See Quota; there is no state."""

@@ -1,8 +1,8 @@
-"""Who holds how much of each limit: the rules that `throttler/lease_script.py` runs inside Redis, in Python.
+"""The capacity of each limit that each gateway holds: the rules of `throttler/lease_script.py`, in Python.
 
-A gateway that is older than a window and holds nothing by name counts as holding `limit / 2R`, which it may use without
-asking; R are those gateways. While gateways come or go, this is no less than what it believes. Times are of one clock,
-the ledger's, in any unit.
+A gateway that joined more than a window ago and has no entry for an account counts as holding `limit / 2R` of it, which
+it may use without a request; R is the number of such gateways. While gateways join or leave, this is never less than
+the part that the gateway itself assumes. All times are of the ledger's clock, in any unit.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class _Entry:
 
 
 class QuotaLedger:
-    """The shared state of gateways whose windows last `window`."""
+    """The shared state of gateways; `window` is the duration of their windows."""
 
     def __init__(self, window: float) -> None:
         self._window = window
@@ -28,7 +28,7 @@ class QuotaLedger:
         self._recalled: dict[str, float] = {}
 
     def beat(self, gateway: str, now: float) -> int:
-        """`gateway` is alive; returns how many were within the last window."""
+        """Record a heartbeat of `gateway`; return the number of gateways with one in the last window."""
         self._beats[gateway] = now
         self._joined.setdefault(gateway, now)
         for name in [name for name, at in self._beats.items() if at + self._window <= now]:
@@ -36,9 +36,9 @@ class QuotaLedger:
         return len(self._beats)
 
     def ask(self, gateway: str, ask: LeaseRequest, gateways: int, now: float) -> LeaseReply:
-        """Note what the gateway holds and used, and give it more if it wants and there is; see `room` below.
+        """Record what the gateway holds and used; grant more if it requests more and capacity is left.
 
-        `gateways`: how many it believes there are.
+        `gateways` is the number of gateways that the gateway assumes.
         """
         limit, window = ask.account.limit, self._window
         entries = self._entries.setdefault(ask.account.key, {})
@@ -70,7 +70,7 @@ class QuotaLedger:
         return LeaseReply(capacity, recalled)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError when an entry is impossible."""
+        """Raise AssertionError if an entry has a negative capacity or use."""
         for key, entries in self._entries.items():
             for gateway, entry in entries.items():
                 assert entry.capacity >= 0, f"{key}: {gateway} holds {entry.capacity}"

@@ -1,6 +1,6 @@
-"""The throttles by the names that configuration uses.
+"""The throttles by their names in the configuration.
 
-`rpm` is the baseline that OIT is compared with, and what a contract about calls per minute means.
+`rpm` is the baseline of comparisons with OIT; it also implements a contract about calls per minute.
 """
 
 from collections.abc import Callable

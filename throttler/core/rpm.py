@@ -1,7 +1,7 @@
-"""Requests per minute: the baseline that FairServe section 3 argues against.
+"""A limit on calls per minute: the baseline that FairServe section 3 argues against.
 
-Fixed windows, always on, blind to load and to interactions. Refused calls count towards nobody's limit but the
-user's, as under OIT.
+It uses fixed windows, is always enforced, and ignores load and interactions. As under OIT, a refused call counts only
+towards its user's limit.
 """
 
 from fairlead.outcomes import Outcome
@@ -12,7 +12,7 @@ from throttler.core.windows import FixedWindow
 
 
 class Rpm:
-    """At most so many calls per user and per app in each minute of the clock."""
+    """A throttle that limits the calls of each user and of each app in every minute of the clock."""
 
     def __init__(self, profiles: Profiles, quota: Quota, seconds: float = WINDOW_SECONDS) -> None:
         self.window = FixedWindow(seconds, quota)

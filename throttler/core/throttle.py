@@ -1,4 +1,4 @@
-"""What every throttle answers, and the question."""
+"""The interface of throttles: the caller, the decision, and the methods."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -12,7 +12,7 @@ WINDOW_SECONDS = 60.0
 
 
 class Caller(NamedTuple):
-    """Whose call it is. `client` is the tenant or one of its users; no `tenant` holds a '/'."""
+    """The tenant, client and app of a call. `client` is the tenant or tenant/user; no `tenant` contains a '/'."""
 
     tenant: str
     client: str
@@ -21,46 +21,50 @@ class Caller(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The call may go on; `protected` = it continues an interaction, and its client is within the cap on such calls."""
+    """The decision that the call is admitted.
+
+    `protected` means that it continues an interaction, and its client is within the cap on protected calls.
+    """
 
     protected: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """The call is refused: `outcome` says by which check, `message` names the limit and its value."""
+    """The decision that the call is refused by the check `outcome`; `message` names the limit and its value."""
 
     outcome: Outcome
     retry_after: float  # seconds, > 0
     message: str
 
 
-# An Account: nothing is decided or counted yet. The call would be refused, but more of this limit may be had from the
-# other gateways; when that has been asked for, the question is put again.
+# A QuotaAccount means that the call is neither decided nor counted yet. This limit would refuse it, but the other
+# gateways may give more of the limit; after the request to them, `admit` is called again.
 Decision = Admitted | Rejected | QuotaAccount
 
 
 class Throttle(Protocol):
-    """Decides once per arriving call; `now` in seconds, never decreasing."""
+    """A rule that decides once about each arriving call; `now` is in seconds and never decreases."""
 
     @property
     def window(self) -> Window:
-        """Where its arrivals are counted."""
+        """The window that counts the arrivals."""
 
     def admit(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Decision:
-        """Decide, and count the arrival.
+        """Decide about a call, and count its arrival.
 
-        `protected`: the call continues an interaction in progress. `overloaded`: the model's pool is.
+        `protected` means that the call continues an interaction in progress; `overloaded` that its model's pool is
+        overloaded.
         """
 
     def user_account(self, client: str) -> QuotaAccount | None:
         """Return what the client's calls are counted in; None where nothing limits them."""
 
     def refused(self, client: str, now: float) -> None:
-        """Count the arrival of a call that something else refused before this was asked: towards its user alone."""
+        """Count the arrival of a call that was refused before `admit`; it counts only towards its user's limit."""
 
     def configure(self, profiles: Profiles) -> None:
-        """Other limits from now on; what was counted stays counted."""
+        """Apply new limits from now on; counted arrivals stay counted."""
 
     def check_invariants(self) -> None:
         """Raise AssertionError with detail when the state is impossible."""

@@ -7,7 +7,7 @@ from throttler.core.windows import SlidingWindow
 
 
 class Unlimited:
-    """Admits every call and counts none."""
+    """A throttle that admits every call and counts no arrivals."""
 
     def __init__(self) -> None:
         self.window = SlidingWindow(WINDOW_SECONDS, LocalQuota())

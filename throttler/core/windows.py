@@ -1,8 +1,8 @@
-"""Arrivals per account, in sliding windows and in fixed ones.
+"""Counters of arrivals per account, in sliding and in fixed windows.
 
-A window must only tell whether an account has had so many arrivals within the last `seconds`; its newest `limit` times
-answer that exactly, so a flooder costs no more memory than the limit. Accounts are held in order of their last
-arrival, and those whose last arrival left the window are forgotten.
+A sliding window only has to determine whether an account had `limit` arrivals within the last `seconds`. The times of
+its newest `limit` arrivals suffice for that, so a flood of calls costs no more memory than the limit. Accounts are kept
+in order of their last arrival; an account whose last arrival has left the window is removed.
 """
 
 from collections import deque
@@ -10,36 +10,36 @@ from typing import Protocol
 
 from throttler.core.quota import Quota, QuotaAccount
 
-ASK_AGAIN = 1 / 16  # of a window: what a caller is told who has no place here at all
+ASK_AGAIN = 1 / 16  # of a window: the wait of a refused call when this gateway's allowance is 0
 
 
 class Window(Protocol):
-    """Counts arrivals against what the quota allows this gateway."""
+    """A counter of arrivals that compares them with the quota's allowance for this gateway."""
 
     def fits(self, account: QuotaAccount, now: float) -> bool:
-        """Whether an arrival now would be within the allowance; counts nothing."""
+        """Return whether an arrival now would be within the allowance; count nothing."""
 
     def may_grow(self, account: QuotaAccount, now: float) -> bool:
-        """Whether more of the limit may be had elsewhere."""
+        """Return whether a request for more of the limit could succeed; see Quota."""
 
     def arrived(self, account: QuotaAccount, now: float) -> float:
-        """Count an arrival; 0 when it is within the allowance, else the seconds until another one would be."""
+        """Count an arrival; return 0 if it is within the allowance, else the seconds until another one would be."""
 
     def used(self, key: str, now: float) -> int:
-        """Arrivals counted in the window that ends now, at most the limit."""
+        """Return the number of arrivals in the window that ends now, at most the limit."""
 
     def reset(self, key: str, now: float) -> float:
         """Return the seconds until no arrival that is counted now counts any more; 0 where none is."""
 
     def accounts(self) -> list[QuotaAccount]:
-        """Everything that has arrivals counted."""
+        """Return all accounts that have counted arrivals."""
 
     def check_invariants(self) -> None:
         """Raise AssertionError with detail when the state is impossible."""
 
 
 class SlidingWindow:
-    """The last `seconds` before each arrival; every arrival counts, also those over the allowance."""
+    """A window over the last `seconds` before each arrival; arrivals beyond the allowance count too."""
 
     def __init__(self, seconds: float, quota: Quota) -> None:
         self.seconds = seconds
@@ -91,7 +91,7 @@ class SlidingWindow:
         return [QuotaAccount(key, times.maxlen or 0) for key, times in self._arrivals.items()]
 
     def check_invariants(self) -> None:
-        """Times are bounded and ordered, and keys ordered by last arrival."""
+        """Raise AssertionError unless times are bounded and ordered, and keys are ordered by last arrival."""
         last = float("-inf")
         for key, times in self._arrivals.items():
             assert times.maxlen, f"{key}: an unbounded list of times"
@@ -109,7 +109,7 @@ class SlidingWindow:
 
 
 class FixedWindow:
-    """Each `seconds` of the clock, counted from nothing."""
+    """Consecutive windows of `seconds` of the clock, each of which starts its count at 0."""
 
     def __init__(self, seconds: float, quota: Quota) -> None:
         self.seconds = seconds
@@ -149,6 +149,6 @@ class FixedWindow:
         return [QuotaAccount(key, limit) for key, (_, limit) in self._counts.items()]
 
     def check_invariants(self) -> None:
-        """Counts are positive and within the limit."""
+        """Raise AssertionError unless counts are positive and within the limit."""
         for key, (count, limit) in self._counts.items():
             assert 0 < count <= limit, f"{key}: {count} arrivals counted, limit {limit}"
