@@ -3,7 +3,7 @@
     async with fairlead.Client() as client:
         completion = await client.chat([{"role": "user", "content": "Hello"}])
 
-Names are loaded on first use, so that `import fairlead` costs a service nothing that it does not need.
+Names are loaded on first use, so that `import fairlead` does not load modules that a service does not need.
 """
 
 from importlib import import_module

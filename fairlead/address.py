@@ -1,4 +1,4 @@
-"""Where a gateway is, as applications write it."""
+"""Parsing of a gateway's address as applications write it."""
 
 import ipaddress
 import re
@@ -13,9 +13,9 @@ _HOST_NAME = re.compile(r"[\w.-]+")
 
 
 def gateway_target(address: str) -> str:
-    """`address` as `open_channel` takes it: host:port, behind https:// for TLS; without a port DEFAULT_PORT.
+    """Return `address` in the form for `open_channel`: host:port, with https:// before it for TLS.
 
-    An IPv6 address stands in brackets. Raises InvalidRequest.
+    The port defaults to DEFAULT_PORT. An IPv6 address must be in brackets. Raise InvalidRequest for a bad address.
     """
     scheme, _, rest = address.rpartition("://")
     try:

@@ -13,14 +13,14 @@ T = TypeVar("T")
 
 
 class Background:
-    """An event loop in a thread of its own, where the asynchronous SDK runs. Safe to use from several threads."""
+    """An event loop in a separate thread, which runs the asynchronous SDK and is safe to use from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._is_closed = False
         self._stopped = asyncio.Event()
         begun: concurrent.futures.Future[asyncio.AbstractEventLoop] = concurrent.futures.Future()
-        # asyncio.run, because at its end it cancels what still runs: nobody waits for ever for a loop that has ended.
+        # At its end asyncio.run cancels the remaining tasks, so no caller waits for ever for a loop that has ended.
         self._thread = threading.Thread(
             target=lambda: asyncio.run(self._serve(begun)), name="fairlead-client", daemon=True
         )
@@ -28,7 +28,7 @@ class Background:
         self._loop = begun.result()
 
     def call(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Await `function(...)` there; an interrupt here cancels it there. Raises Closed after `close`."""
+        """Await `function(...)` in the loop; an interrupt in this thread cancels it. Raise Closed after `close`."""
 
         async def awaited() -> T:
             return await function(*args, **kwargs)
@@ -46,13 +46,13 @@ class Background:
             raise
 
     def post(self, function: Callable[[], None]) -> None:
-        """Call `function` there, soon; waits for nothing, so that even the interpreter's end may come in between."""
+        """Schedule `function` in the loop and return at once, so that it may be called while the interpreter exits."""
         with self._lock:
             if not self._is_closed:
                 self._loop.call_soon_threadsafe(function)
 
     def close(self) -> None:
-        """End the loop with all that runs in it, and wait for its thread."""
+        """Cancel all tasks of the loop, end it, and wait for its thread."""
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True

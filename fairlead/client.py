@@ -33,12 +33,12 @@ R = TypeVar("R")
 
 
 class Client:
-    """A gateway as an application sees it. Use it as a context manager, or `close` it.
+    """A client of one gateway; use it as a context manager, or `close` it.
 
-    `address` is host or host:port, or https://host:port for a gateway with TLS. `api_key` is by default that of the
-    environment, FAIRLEAD_API_KEY. It connects when the first call is made, and serves any event loop, one after the
-    other too. Calls take the keyword arguments that CallOptions documents, and `app`, which is by default the client's;
-    they raise a FairleadError when they do not complete.
+    `address` is host or host:port, or https://host:port for a gateway with TLS. `api_key` is by default the value of
+    the environment variable FAIRLEAD_API_KEY. The client connects when the first call is made. It can be used in any
+    event loop, also in several one after the other. Calls take the keyword arguments that CallOptions documents, and
+    `app`, which is by default the client's. A call that does not complete raises a FairleadError.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Client:
         self._retries = retries
         key = os.environ.get(API_KEY, "") if api_key is None else api_key
         if not (key.isascii() and key.isprintable()):
-            raise InvalidRequest("must be printable ASCII", "api_key")  # what it is, nobody else is to read
+            raise InvalidRequest("must be printable ASCII", "api_key")  # the message must not repeat the key
         if not (user.isascii() and user.isprintable()):
             raise InvalidRequest(f"must be printable ASCII, got {user!r}", "user")
         self._metadata = [("authorization", f"Bearer {key}")] if key else []
@@ -71,33 +71,33 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Cancel what is in progress and disconnect; later calls raise Closed."""
+        """Cancel the calls in progress and disconnect; later calls raise Closed."""
         await self._connections.close()
 
     async def generate(
         self, prompt: str | Sequence[int], *, app: str = "", **options: Unpack[CallOptions]
     ) -> Completion:
-        """Complete a text or token ids."""
+        """Complete a text or a sequence of token ids, and return the whole output."""
         return await self.stream(prompt, app=app, **options).wait()
 
     async def chat(self, messages: Sequence[Message], *, app: str = "", **options: Unpack[CallOptions]) -> Completion:
-        """Answer a conversation: messages are mappings with `role` and `content`, or such pairs."""
+        """Answer a conversation; a message is a mapping with `role` and `content`, or a pair of both."""
         return await self.stream_chat(messages, app=app, **options).wait()
 
     def stream(self, prompt: str | Sequence[int], *, app: str = "", **options: Unpack[CallOptions]) -> Stream:
-        """`generate`, chunk by chunk."""
+        """Complete a text or a sequence of token ids; the returned stream yields the output in chunks."""
         return self.start(as_prompt(prompt), app=app, **options)
 
     def stream_chat(self, messages: Sequence[Message], *, app: str = "", **options: Unpack[CallOptions]) -> Stream:
-        """`chat`, chunk by chunk."""
+        """Answer a conversation; the returned stream yields the output in chunks."""
         return self.start(as_chat(messages), app=app, **options)
 
     def interaction(self, *, app: str = "") -> Interaction:
-        """Calls that belong together; an asynchronous context manager that ends itself."""
+        """Return an interaction, a group of calls; it is an asynchronous context manager and ends on exit."""
         return Interaction(self, app or self._app)
 
     async def models(self) -> list[inference_pb2.Model]:
-        """The models served now."""
+        """Return the models that the gateway now serves."""
         stub, request = self._connections.stub(), inference_pb2.ListModelsRequest()
         response: inference_pb2.ListModelsResponse = await self._answer(
             stub.ListModels(request, timeout=CONTROL_SECONDS, metadata=self._metadata)
@@ -117,7 +117,7 @@ class Client:
         on_accepted: Callable[[inference_pb2.Accepted], None] = lambda _: None,
         **sampling: Unpack[SamplingOptions],
     ) -> Stream:
-        """Make the call that the other methods prepare; `parent`: the W3C traceparent, if not the current span's."""
+        """Start a call with a prepared prompt; `parent` is its W3C traceparent, by default that of the current span."""
         streaming = inference_pb2.STREAMING_EACH_TOKEN if each_token else inference_pb2.STREAMING_COALESCED
         request = inference_pb2.GenerateRequest(
             model=model or "",
@@ -127,7 +127,7 @@ class Client:
             interaction=interaction,
             streaming=streaming,
         )
-        # Our own id of the call, with which it is found even if no response, and so no id of the gateway's, has come.
+        # The client's own id finds the call in the gateway's log even if no response, with the gateway's id, arrived.
         request_id = secrets.token_hex(8)
         metadata = [*self._metadata, (REQUEST_ID_METADATA, request_id)]
         if parent := parent or current_traceparent():
@@ -139,7 +139,7 @@ class Client:
         return Stream(Responses(make, partial(self._failure, request_id), self._retries, timeout), on_accepted)
 
     async def end(self, app: str, interaction: inference_pb2.Interaction) -> None:
-        """Tell the gateway that no further call of `interaction` will come."""
+        """End `interaction` at the gateway: no further call of it will follow."""
         stub, request = self._connections.stub(), inference_pb2.EndInteractionRequest(app=app, interaction=interaction)
         await self._answer(stub.EndInteraction(request, timeout=CONTROL_SECONDS, metadata=self._metadata))
 
@@ -154,7 +154,7 @@ class Client:
             raise self._failure("", error) from error
 
     def _failure(self, request_id: str, error: grpc.aio.AioRpcError) -> FairleadError:
-        """What a failed call stands for; `request_id` names it if it was made, and the gateway's id did not come."""
+        """Return the error of a failed call; it carries `request_id` if the call was sent without a gateway's id."""
         never_made = unreachable(error, self._connections.target)
         if never_made is not None:
             return never_made

@@ -1,4 +1,4 @@
-"""What a call gives back."""
+"""Results of a call: chunks, completions, usage and timings."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """When the call passed each point, Unix nanoseconds; 0 = never reached (see common.proto)."""
+    """The times at which the call reached each point, in Unix nanoseconds; 0: never reached (see common.proto)."""
 
     received: int
     admitted: int
@@ -29,18 +29,21 @@ class Timings:
 
     @property
     def time_to_first_token(self) -> float:
-        """Seconds from the call's arrival at the gateway to its first token at the worker."""
+        """The seconds from the call's arrival at the gateway to its first token at the worker."""
         return (self.first_token - self.received) / 1e9
 
     @property
     def duration(self) -> float:
-        """Seconds from the call's arrival at the gateway to its last token at the worker."""
+        """The seconds from the call's arrival at the gateway to its last token at the worker."""
         return (self.finished - self.received) / 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprobs:
-    """The model's own log-probability of an output token, and of the most likely ones at its place, best first."""
+    """The model's log-probability of an output token, and those of the most likely tokens at its position.
+
+    `top` holds pairs of token id and log-probability, the most likely token first.
+    """
 
     logprob: float
     top: tuple[tuple[int, float], ...]
@@ -48,7 +51,7 @@ class TokenLogprobs:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some more output, as it came; `logprobs` one per token when asked for."""
+    """The next part of the output; `logprobs` has one entry per token if they were requested."""
 
     text: str
     token_ids: tuple[int, ...]
@@ -57,7 +60,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A call that completed."""
+    """The result of a call that completed, with the whole output."""
 
     text: str
     token_ids: tuple[int, ...]
@@ -68,4 +71,4 @@ class Completion:
     request_id: str
     model: str
     worker: str
-    app: str  # what the call counted as: `default` where the gateway does not know the one it named
+    app: str  # the app for which the call was counted: `default` if the gateway has no app of the given name

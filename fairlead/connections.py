@@ -1,4 +1,4 @@
-"""A client's way to its gateway."""
+"""The channels of a client to its gateway."""
 
 import asyncio
 
@@ -10,9 +10,10 @@ from fairlead.v1 import inference_pb2_grpc
 
 
 class Connections:
-    """One channel per event loop, opened when a call first needs it.
+    """The channels of a client, one per event loop, each opened by the first call that needs it.
 
-    A channel belongs to the loop that it was opened in; a client may be made before any runs, and outlive several.
+    A channel belongs to the loop in which it was opened. A client can be created before any loop runs, and can be used
+    in several loops one after the other.
     """
 
     def __init__(self, target: str) -> None:
@@ -22,7 +23,7 @@ class Connections:
         self._stubs: dict[asyncio.AbstractEventLoop, inference_pb2_grpc.InferenceStub] = {}
 
     def stub(self) -> inference_pb2_grpc.InferenceStub:
-        """The gateway, for calls in the running loop; raises Closed."""
+        """Return the gateway's stub for the running loop; raise Closed after `close`."""
         if self._is_closed:
             raise Closed("the client is closed")
         loop = asyncio.get_running_loop()
@@ -33,7 +34,7 @@ class Connections:
         return self._stubs[loop]
 
     async def close(self) -> None:
-        """Cancel the calls in progress in the running loop, and open no channel any more."""
+        """Cancel the calls in progress in the running loop; no channel is opened afterwards."""
         self._is_closed = True
         own = self._channels.pop(asyncio.get_running_loop(), None)
         self._channels.clear()

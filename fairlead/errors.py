@@ -1,7 +1,7 @@
-"""One error tree for both ends of the wire.
+"""The errors of services and of the SDK, one class for each outcome.
 
-A service raises these; `fairlead.rpc.status` turns them into a gRPC status with rich details; the SDK turns the status
-back into the same class. Each class fixes its outcome, so an error can never be counted as something else.
+A service raises such an error; `fairlead.rpc.status` converts it to a gRPC status with rich details; the SDK converts
+the status back to the same class. Each class has a fixed outcome, so an error is always counted under that outcome.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ MOST_LISTED = 10
 
 
 class FairleadError(Exception):
-    """A request that did not complete.
+    """The base of all errors: a request did not complete.
 
-    `request_id` names it to whoever operates the gateway; empty when no request was made.
+    `request_id` identifies the request in the gateway's logs and traces; it is empty if no request was sent.
     """
 
     outcome: ClassVar[Outcome] = Outcome.INTERNAL
@@ -30,7 +30,7 @@ class FairleadError(Exception):
 
 
 class InvalidRequest(FairleadError):
-    """A field of the request is not acceptable; `field` is its path in the request message."""
+    """A field of the request is invalid; `field` is its path in the request message."""
 
     outcome = Outcome.REJECTED_INVALID
 
@@ -46,7 +46,7 @@ class TooLong(InvalidRequest):
 
 
 class Retryable(FairleadError):
-    """Refused for now; try again after `retry_after` seconds."""
+    """The request is refused for now and may be repeated after `retry_after` seconds."""
 
     def __init__(self, message: str, retry_after: float) -> None:
         super().__init__(message)
@@ -54,59 +54,59 @@ class Retryable(FairleadError):
 
 
 class ThrottledUser(Retryable):
-    """The pool is overloaded and the user is over its limit of arrivals."""
+    """The pool is overloaded and the user has exceeded its limit of arrivals."""
 
     outcome = Outcome.THROTTLED_USER
 
 
 class ThrottledApp(Retryable):
-    """The pool is overloaded and the app is over its limit of arrivals."""
+    """The pool is overloaded and the app has exceeded its limit of arrivals."""
 
     outcome = Outcome.THROTTLED_APP
 
 
 class QueueFull(Retryable):
-    """The queue holds as many requests as it may."""
+    """The queue is full: it holds the largest allowed number of requests."""
 
     outcome = Outcome.REJECTED_QUEUE_FULL
 
 
 class ClientLimit(Retryable):
-    """This client has as many requests in the system as it may."""
+    """This client has the largest allowed number of requests in the system."""
 
     outcome = Outcome.REJECTED_CLIENT_LIMIT
 
 
 class Unauthenticated(FairleadError):
-    """No valid API key."""
+    """The call carries no valid API key or secret."""
 
     outcome = Outcome.UNAUTHENTICATED
 
 
 class PermissionDenied(FairleadError):
-    """The key is valid but may not do this."""
+    """The API key is valid but does not permit this call."""
 
     outcome = Outcome.PERMISSION_DENIED
 
 
 class Cancelled(FairleadError):
-    """The caller went away or cancelled."""
+    """The caller cancelled the call or disconnected."""
 
     outcome = Outcome.CANCELLED
 
 
 class Closed(Cancelled):
-    """The client, or the interaction, that was to make the call is closed."""
+    """The client or the interaction is closed, so the call was not made or did not complete."""
 
 
 class DeadlineExceeded(FairleadError):
-    """The call's deadline passed."""
+    """The call did not complete before its deadline."""
 
     outcome = Outcome.DEADLINE_EXCEEDED
 
 
 class Unavailable(Retryable):
-    """No worker or service could take the request."""
+    """No worker or service could accept the request."""
 
     outcome = Outcome.UNAVAILABLE
 
@@ -115,7 +115,7 @@ class Unavailable(Retryable):
 
 
 class Internal(FairleadError):
-    """A defect or a failed forward pass on our side."""
+    """The service failed, through a defect or a failed forward pass."""
 
     outcome = Outcome.INTERNAL
 
@@ -140,7 +140,7 @@ ERRORS: dict[Outcome, type[FairleadError]] = {
 
 
 def error_for(outcome: Outcome, message: str, *, field: str = "", retry_after: float = 1.0) -> FairleadError:
-    """The error class that stands for `outcome`, built with what it takes."""
+    """Return an error of the class for `outcome`; arguments that the class does not take are ignored."""
     cls = ERRORS[outcome]
     if issubclass(cls, Retryable):
         return cls(message, retry_after)
@@ -152,6 +152,6 @@ def error_for(outcome: Outcome, message: str, *, field: str = "", retry_after: f
 
 
 def listed(names: Sequence[str]) -> str:
-    """`names` as a message tells them: of a long list the first, and how many more."""
+    """Return `names` as text for a message; of a long list the first MOST_LISTED and the number of the others."""
     more = len(names) - MOST_LISTED
     return ", ".join(names[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "") if names else "none"

@@ -1,4 +1,4 @@
-"""Calls that serve one purpose of a user: numbered, kept together by the gateway's token, ended at the end."""
+"""Interactions: several calls that serve one purpose of a user, connected by stage numbers and the gateway's token."""
 
 import contextlib
 import uuid
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class Interaction:
-    """Made by `Client.interaction`. Calls may run in parallel; each takes the next stage number.
+    """An interaction with one gateway; `Client.interaction` creates it.
 
-    Once its first call is admitted, the gateway throttles none of the others. On exit the gateway is told that the
-    interaction is over; if that cannot be said, the gateway's idle time ends it. Later calls raise Closed. Calls take
-    the keyword arguments that CallOptions documents.
+    Calls may run in parallel; each takes the next stage number. After the first call is admitted, the gateway does not
+    throttle the others. On exit the client ends the interaction at the gateway; if that fails, it ends after the
+    gateway's idle time. Later calls raise Closed. Calls take the keyword arguments that CallOptions documents.
     """
 
     def __init__(self, client: "Client", app: str) -> None:
@@ -78,7 +78,7 @@ class Interaction:
         )
 
     def _accepted(self, message: inference_pb2.Accepted) -> None:
-        """Keep the token that the next call carries."""
+        """Store the token that the next call carries."""
         self._token = message.interaction_token or self._token
 
     def _place(self) -> inference_pb2.Interaction:

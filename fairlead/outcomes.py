@@ -1,21 +1,21 @@
-"""The closed vocabulary of how a request ends (design: one outcome per request, never log-and-drop).
+"""The closed set of outcomes of a request; each request ends with exactly one of them.
 
-Values equal those of `fairlead.v1.Outcome` and `fairlead.v1.FinishReason`, so that no translation table exists;
-pure modules use these and never import generated code.
+Values equal those of `fairlead.v1.Outcome` and `fairlead.v1.FinishReason`, so no conversion is needed. Pure modules use
+these enumerations and never import generated code.
 """
 
 import enum
 
 
 class _Named(enum.IntEnum):
-    """A number on the wire, a name wherever it is printed."""
+    """An enumeration that is a number on the wire and is printed as its name."""
 
     def __str__(self) -> str:
         return self.name
 
 
 class Outcome(_Named):
-    """Exactly one per request; low-cardinality, fit for a metric label."""
+    """The way in which a request ended. There are few values, so it can be a metric label."""
 
     COMPLETED = 1
     THROTTLED_USER = 2
@@ -33,7 +33,7 @@ class Outcome(_Named):
 
 
 class FinishReason(_Named):
-    """Why a completed generation stopped."""
+    """The reason why a completed generation stopped."""
 
     STOP = 1
     LENGTH = 2

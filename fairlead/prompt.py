@@ -1,4 +1,4 @@
-"""Prompts and sampling parameters as applications write them."""
+"""Conversion of prompts and sampling parameters from the application's values to messages."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,14 +14,14 @@ LARGEST = {FieldDescriptor.TYPE_UINT32: 2**32 - 1, FieldDescriptor.TYPE_UINT64: 
 
 
 def as_prompt(prompt: str | Sequence[int]) -> common_pb2.Prompt:
-    """Text, or the token ids themselves."""
+    """Convert a text or a sequence of token ids."""
     if isinstance(prompt, str):
         return common_pb2.Prompt(text=prompt)
     return common_pb2.Prompt(token_ids=common_pb2.TokenIds(packed=pack_ids(prompt)))
 
 
 def as_chat(messages: Sequence[Message]) -> common_pb2.Prompt:
-    """Messages as mappings with `role` and `content`, or as pairs; raises InvalidRequest for anything else."""
+    """Convert messages, each a mapping with `role` and `content` or a pair; raise InvalidRequest for anything else."""
     chat = common_pb2.Chat()
     for index, message in enumerate(messages):
         pair = (message.get("role"), message.get("content")) if isinstance(message, Mapping) else message
@@ -32,9 +32,9 @@ def as_chat(messages: Sequence[Message]) -> common_pb2.Prompt:
 
 
 def as_sampling(options: SamplingOptions) -> common_pb2.SamplingParams:
-    """Options by their names in common.proto, None like absent; one stop string may stand alone.
+    """Convert options, named as in common.proto; None means absent, and `stop` may be a single string.
 
-    Raises TypeError for a name that does not exist, InvalidRequest for a value that does not fit its field.
+    Raise TypeError for an unknown name, InvalidRequest for a value that does not fit its field.
     """
     message = common_pb2.SamplingParams()
     for name, value in options.items():
@@ -49,7 +49,7 @@ def as_sampling(options: SamplingOptions) -> common_pb2.SamplingParams:
                 setattr(message, name, value)
         except (TypeError, ValueError) as error:
             largest = LARGEST.get(message.DESCRIPTOR.fields_by_name[name].type)
-            is_range = isinstance(error, ValueError) and largest is not None  # protobuf does not say the range
+            is_range = isinstance(error, ValueError) and largest is not None  # protobuf does not name the range
             problem = f"must be between 0 and {largest}" if is_range else str(error)
             raise InvalidRequest(f"{problem}, got {value!r}", f"sampling.{name}") from error
     return message

@@ -1,4 +1,4 @@
-"""One call at the gateway, made again while it is refused and may be."""
+"""The responses of one call, which is repeated while it is refused and retries are allowed."""
 
 import asyncio
 import contextlib
@@ -14,10 +14,10 @@ from fairlead.v1 import inference_pb2
 
 
 class Responses:
-    """Iterated once, what the gateway answers. A refusal is waited out, as long as nothing was received.
+    """The gateway's responses to one call, to be iterated once. A refused call is repeated if no response was received.
 
-    `make` begins a gRPC call that may take so many seconds; `failure` is the error that a failed one stands for;
-    `timeout` is in seconds, for the call with all its retries.
+    `make` begins a gRPC call with a timeout in seconds; `failure` returns the error for a failed gRPC call; `timeout`
+    is the limit for the call with all its retries, in seconds.
     """
 
     def __init__(
@@ -35,13 +35,13 @@ class Responses:
         self._cancelled = asyncio.Event()
 
     def cancel(self) -> None:
-        """End the call, from any task of its loop; does nothing after its end."""
+        """Cancel the call, from any task of its loop; do nothing after its end."""
         self._cancelled.set()
         if self._call is not None:
             self._call.cancel()
 
     async def __aiter__(self) -> AsyncIterator[inference_pb2.GenerateResponse]:
-        """Raises the FairleadError of a call that does not complete, Cancelled after `cancel`."""
+        """Yield the responses; raise the FairleadError of a call that does not complete, Cancelled after `cancel`."""
         deadline = None if self._timeout is None else time.monotonic() + self._timeout
         retried, received = 0, False
         try:

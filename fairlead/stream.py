@@ -13,10 +13,11 @@ from fairlead.v1 import inference_pb2
 
 
 class Stream:
-    """Iterate for the chunks. `completion` is there afterwards, `accepted` as soon as a worker has begun.
+    """One call in progress: an asynchronous iterator of chunks.
 
-    The call is made when the iteration begins, and cancelled when that is left before its end: by `break`, by an
-    exception, by `cancel` or `aclose`, or at the end of an `async with` block.
+    `accepted` is set as soon as a worker has started; `completion` is available after the iteration. The call is made
+    when the iteration begins. It is cancelled if the iteration stops early: by `break`, by an exception, by `cancel` or
+    `aclose`, or at the end of an `async with` block.
     """
 
     def __init__(self, responses: Responses, on_accepted: Callable[[inference_pb2.Accepted], None]) -> None:
@@ -38,7 +39,7 @@ class Stream:
         await self.aclose()
 
     async def __aiter__(self) -> AsyncIterator[Chunk]:
-        """Raises the FairleadError of a call that does not complete, Cancelled when it was left before."""
+        """Yield the chunks; raise the FairleadError of a call that does not complete, Cancelled if it was cancelled."""
         try:
             async for response in self._events:
                 match response.WhichOneof("event"):
@@ -58,26 +59,26 @@ class Stream:
                 error.request_id = self.accepted.request_id
             raise
         finally:
-            # The generator of a loop that is left is closed as soon as nothing refers to it.
+            # Python closes the generator of an abandoned loop as soon as there is no reference to it.
             self.cancel()
 
     def cancel(self) -> None:
-        """End the call, from any task of its loop: whoever iterates gets Cancelled. Does nothing after its end."""
+        """Cancel the call, from any task of its loop: the iteration raises Cancelled. Do nothing after its end."""
         self._responses.cancel()
 
     async def aclose(self) -> None:
-        """`cancel`, by the name that asynchronous generators have for it."""
+        """Cancel the call; asynchronous generators have a method of this name."""
         self.cancel()
 
     async def wait(self) -> Completion:
-        """The completion, after everything that is still to come."""
+        """Read the rest of the output and return the completion."""
         async for _ in self:
             pass
         return self.completion
 
     @property
     def completion(self) -> Completion:
-        """The whole call; raises Internal before its end."""
+        """The result of the whole call; raises Internal before its end."""
         accepted, finished = self.accepted, self._finished
         if accepted is None or finished is None:
             raise Internal("the stream has not ended, or ended without saying how")

@@ -18,7 +18,7 @@ from fairlead.v1 import inference_pb2
 
 
 class SyncClient:
-    """Client, blocking. Safe to use from several threads."""
+    """A client like Client with blocking methods. It is safe to use from several threads."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Interactions, for applications without an event loop."""
+"""Interactions for applications without an event loop."""
 
 import contextlib
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from fairlead.sync_stream import SyncStream
 
 
 class SyncInteraction:
-    """Interaction, blocking. Made by `SyncClient.interaction`."""
+    """An interaction like Interaction with blocking methods, which `SyncClient.interaction` creates."""
 
     def __init__(self, background: Background, interaction: Interaction) -> None:
         self._background = background

@@ -1,4 +1,4 @@
-"""A call in progress, for applications without an event loop."""
+"""A call in progress for applications without an event loop."""
 
 from collections.abc import Iterator
 from types import TracebackType
@@ -11,7 +11,10 @@ from fairlead.v1 import inference_pb2
 
 
 class SyncStream(Iterator[Chunk]):
-    """Stream, blocking: the call is cancelled when a loop over it is left before its end, or by `close`."""
+    """One call in progress: a blocking iterator of chunks, otherwise like Stream.
+
+    The call is cancelled if a loop over it stops early, and by `close`.
+    """
 
     def __init__(self, background: Background, stream: Stream) -> None:
         self._background = background
@@ -41,11 +44,11 @@ class SyncStream(Iterator[Chunk]):
         return chunk
 
     def close(self) -> None:
-        """End the call, from any thread: whoever iterates gets Cancelled. Does nothing after its end."""
+        """Cancel the call, from any thread: the iteration raises Cancelled. Do nothing after its end."""
         self._background.post(self._stream.cancel)
 
     def wait(self) -> Completion:
-        """The completion, after everything that is still to come."""
+        """Read the rest of the output and return the completion."""
         for _ in self:
             pass
         return self.completion

@@ -1,4 +1,4 @@
-"""The application's own trace, where it keeps one: with OpenTelemetry's API, which the extra `tracing` installs."""
+"""Spans in the application's own trace, made with OpenTelemetry's API, which the extra `tracing` installs."""
 
 try:
     from opentelemetry import trace
@@ -10,7 +10,7 @@ else:
 
 
 class InteractionSpan:
-    """The span of one interaction, a child of what the application is doing when it is made."""
+    """The span of one interaction, a child of the application's current span."""
 
     def __init__(self, interaction: str, app: str) -> None:
         self._span: trace.Span | None = None
@@ -20,17 +20,17 @@ class InteractionSpan:
 
     @property
     def traceparent(self) -> str:
-        """The span as a W3C header; empty without a trace."""
+        """The span as a W3C traceparent header; empty without OpenTelemetry."""
         return "" if self._span is None else _traceparent(self._span)
 
     def end(self) -> None:
-        """The interaction is over now."""
+        """End the span at the current time."""
         if self._span is not None:
             self._span.end()
 
 
 def current_traceparent() -> str:
-    """The application's current span as a W3C header; empty without one."""
+    """Return the application's current span as a W3C traceparent header; empty without a span."""
     return _traceparent(trace.get_current_span()) if KEEPS_TRACES else ""
 
 

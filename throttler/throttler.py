@@ -19,7 +19,7 @@ EXPIRY_SECONDS = 5.0
 
 
 class Throttler:
-    """Decides about arriving calls.
+    """The decisions about arriving calls, with this process's clock.
 
     `closed` is called with each closed interaction; `clock` returns seconds of a monotonic clock.
     """

@@ -1,1 +1,1 @@
-"""gRPC as both ends use it: channels and statuses."""
+"""gRPC channels and statuses, for the SDK and for services."""

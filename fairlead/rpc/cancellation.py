@@ -1,13 +1,13 @@
-"""A cancelled task stays cancelled."""
+"""Protection of a task's cancellation against errors of gRPC calls."""
 
 import asyncio
 
 
 def reraise_cancellation() -> None:
-    """Raise CancelledError when the current task is being cancelled; to be called on every AioRpcError.
+    """Raise CancelledError if the current task is being cancelled; to be called on every AioRpcError.
 
-    grpc.aio can answer a cancelled `await` with the call's own error, if that comes in the same moment. A loop that
-    takes it for an error of the peer and tries again would never end.
+    A cancelled `await` of grpc.aio can raise the call's own error if both happen at the same moment. A loop that treats
+    this as an error of the peer and tries again would never end.
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():

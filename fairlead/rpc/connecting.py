@@ -1,11 +1,11 @@
-"""Calls that never reached a server, in words for whoever made them."""
+"""Error messages for calls that never reached a server."""
 
 import grpc
 
 from fairlead.errors import Unavailable
 
-_NEVER_CONNECTED = ("failed to connect to all addresses", "errors resolving ")  # how gRPC begins to say so
-# By what gRPC says among other things; the first that is found is meant.
+_NEVER_CONNECTED = ("failed to connect to all addresses", "errors resolving ")  # how gRPC's message begins
+# Reasons by a part of gRPC's message; the first part that the message contains decides.
 _REASONS = {
     "Connection refused": "connection refused; is `fairlead up` running?",
     "WRONG_VERSION_NUMBER": "speaks no TLS; without https:// before the address it is called in plain text",
@@ -19,7 +19,7 @@ _REASONS = {
 
 
 def unreachable(call: grpc.RpcError, address: str) -> Unavailable | None:
-    """The error of a failed call that never reached `address`; None for one that may have."""
+    """Return the error of a failed call that never reached `address`, or None if it may have reached it."""
     details = call.details() or ""
     if call.code() is not grpc.StatusCode.UNAVAILABLE or not details.startswith(_NEVER_CONNECTED):
         return None

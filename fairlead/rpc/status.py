@@ -1,4 +1,4 @@
-"""Errors as rich gRPC statuses (google.rpc.Status in the trailers) and back."""
+"""Conversion of errors to rich gRPC statuses (google.rpc.Status in the trailers) and back."""
 
 import grpc
 from google.protobuf import any_pb2, duration_pb2
@@ -11,8 +11,8 @@ from fairlead.outcomes import Outcome
 
 DOMAIN = "fairlead"
 REQUEST_ID_METADATA = "x-request-id"
-# Of a message, which travels three times, once with three bytes for each that is not ASCII: more metadata than 8 KiB
-# may not arrive, and the caller then sees another error, for which calls are tried again.
+# Largest message of an error, in bytes. The metadata hold it three times, once with three bytes for each byte that is
+# not ASCII. Metadata above 8 KiB may not arrive; the caller would then receive another error, for which it retries.
 MAX_MESSAGE = 1000
 
 CODES: dict[Outcome, grpc.StatusCode] = {
@@ -29,14 +29,14 @@ CODES: dict[Outcome, grpc.StatusCode] = {
     Outcome.UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
     Outcome.INTERNAL: grpc.StatusCode.INTERNAL,
 }
-# For statuses without our details: a proxy's, grpc's own, another version's.
+# Outcomes for statuses without our details, such as those of a proxy, of gRPC itself or of another version.
 OUTCOMES: dict[grpc.StatusCode, Outcome] = {
     grpc.StatusCode.RESOURCE_EXHAUSTED: Outcome.REJECTED_QUEUE_FULL,
     grpc.StatusCode.INVALID_ARGUMENT: Outcome.REJECTED_INVALID,
     grpc.StatusCode.NOT_FOUND: Outcome.REJECTED_INVALID,
     grpc.StatusCode.UNAUTHENTICATED: Outcome.UNAUTHENTICATED,
     grpc.StatusCode.PERMISSION_DENIED: Outcome.PERMISSION_DENIED,
-    # Whoever cancels a call itself knows that; from the other end it says that a server or a proxy is going away.
+    # The SDK handles its own cancellations elsewhere; from the peer this status means that a server or a proxy stops.
     grpc.StatusCode.CANCELLED: Outcome.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED: Outcome.DEADLINE_EXCEEDED,
     grpc.StatusCode.UNAVAILABLE: Outcome.UNAVAILABLE,
@@ -55,14 +55,14 @@ def _clipped(message: str) -> str:
 
 
 def request_id_metadata(request_id: str) -> tuple[tuple[str, str], ...]:
-    """The trailing metadata of a call that has an id."""
+    """Return the trailing metadata with the id of a call."""
     return ((REQUEST_ID_METADATA, request_id),)
 
 
 def to_status(error: FairleadError, request_id: str = "") -> grpc.Status:
-    """`error` for `context.abort_with_status`: ErrorInfo always, RetryInfo and BadRequest where they apply.
+    """Convert `error` for `context.abort_with_status`, with ErrorInfo and, where they apply, RetryInfo and BadRequest.
 
-    Of a message longer than MAX_MESSAGE bytes the beginning. `request_id` goes into the trailing metadata.
+    A message longer than MAX_MESSAGE bytes is cut. `request_id` goes into the trailing metadata.
     """
     message = _clipped(error.message)
     details = [_any(error_details_pb2.ErrorInfo(reason=error.outcome.name, domain=DOMAIN))]
@@ -77,12 +77,12 @@ def to_status(error: FairleadError, request_id: str = "") -> grpc.Status:
     status = rpc_status.to_status(status_pb2.Status(code=code, message=message, details=details))
     if not request_id:
         return status
-    # What abort_with_status is given replaces the trailing metadata that was set before.
+    # abort_with_status replaces the trailing metadata that was set before.
     return status._replace(trailing_metadata=(*status.trailing_metadata, *request_id_metadata(request_id)))
 
 
 def from_call(call: grpc.RpcError) -> FairleadError:
-    """The error a failed call stands for; understands statuses without our details too."""
+    """Return the error for a failed call; a status without our details is converted by its code."""
     outcome = OUTCOMES.get(call.code(), Outcome.INTERNAL)
     message, field, retry_after = call.details() or call.code().name, "", 1.0
     status = rpc_status.from_call(call)
