@@ -22,6 +22,7 @@ class Job:
     calls: int
     callers: int
     step_seconds: float  # seconds per token at the worker
+    tokens: int = TOKENS  # of each answer
 
     def prompts(self) -> list[str]:
         """Return one prompt per call; all share a prefix of SYSTEM_BYTES."""

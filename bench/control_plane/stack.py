@@ -9,12 +9,10 @@ from pathlib import Path
 
 import grpc
 
-from bench.control_plane.job import PROMPT_BYTES, TOKENS, Job, Measured, measure
+from bench.control_plane.job import PROMPT_BYTES, Job, Measured, measure
 from cli.stack import Stack
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc, worker_pb2, worker_pb2_grpc
 from serving.rpc.channel import open_channel, secret_metadata
-
-SAMPLING = common_pb2.SamplingParams(max_tokens=TOKENS, temperature=0.0, ignore_eos=True)
 
 
 def start(workers: int, step_seconds: float) -> Stack:
@@ -34,6 +32,7 @@ def start(workers: int, step_seconds: float) -> Stack:
         engine="fake",
         worker_args=worker_args,
         gateway_args=["--throttle", "none", "--max-streams-per-client", "1024"],
+        http_listen="127.0.0.1:0",
     )
 
 
@@ -42,14 +41,19 @@ def processes(stack: Stack) -> dict[str, int]:
     return {process.name: process.pid for process in stack.processes}
 
 
+def sampling(job: Job) -> common_pb2.SamplingParams:
+    """Return parameters by which every call generates as many tokens as the job says."""
+    return common_pb2.SamplingParams(max_tokens=job.tokens, temperature=0.0, ignore_eos=True)
+
+
 async def through_the_gateway(stack: Stack, job: Job, streaming: "inference_pb2.Streaming") -> Measured:
-    """Run the job through the gateway, as applications do."""
+    """Run the job through the gateway over gRPC, as applications do."""
     async with grpc.aio.insecure_channel(stack.gateway) as channel:
         stub = inference_pb2_grpc.InferenceStub(channel)
 
         async def call(prompt: str) -> float:
             request = inference_pb2.GenerateRequest(
-                prompt=common_pb2.Prompt(text=prompt), sampling=SAMPLING, streaming=streaming
+                prompt=common_pb2.Prompt(text=prompt), sampling=sampling(job), streaming=streaming
             )
             began, first = time.perf_counter(), 0.0
             async for response in stub.Generate(request):
@@ -73,7 +77,12 @@ async def straight_to_a_worker(stack: Stack, job: Job) -> Measured:
             worker_pb2.EncodeRequest(prompt=common_pb2.Prompt(text=prompt)), metadata=metadata
         )
         submit = worker_pb2.Submit(
-            request_id=str(began), attempt=1, client="x", token_ids=encoded.token_ids, sampling=SAMPLING, weight=1.0
+            request_id=str(began),
+            attempt=1,
+            client="x",
+            token_ids=encoded.token_ids,
+            sampling=sampling(job),
+            weight=1.0,
         )
         done = asyncio.Event()
 
