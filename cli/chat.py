@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
         def ask(messages: Messages) -> Iterator[Chunk]:
             return patiently(address, lambda: interaction.stream_chat(messages, **options))
 
-        conversation = Conversation(ask, args.system)
+        conversation = ChatHistory(ask, args.system)
         if sys.stdin.isatty() and sys.stdout.isatty():
             print(f"{options['model']} at {address}; Ctrl-C stops an answer, Ctrl-D ends")
             _talk(conversation)
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-class Conversation:
+class ChatHistory:
     """The messages of a conversation, without those that got no answer."""
 
     def __init__(self, ask: Callable[[Messages], Iterator[Chunk]], system: str) -> None:
@@ -74,7 +74,7 @@ class Conversation:
         self._messages = [*asked, ("assistant", answer)]
 
 
-def _talk(conversation: Conversation) -> None:
+def _talk(conversation: ChatHistory) -> None:
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 - its import gives `input` line editing and history
     unanswered = ""
