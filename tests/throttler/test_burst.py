@@ -40,7 +40,9 @@ def test_a_burst_of_twenty_times_the_limit(tmp_path: Path, limit: int, commands_
     assert [line[2] for line in lines] == ["False"] * 4, "Redis was there all the time"
     admitted, commands = sum(int(line[0]) for line in lines), sum(int(line[1]) for line in lines)
     assert admitted <= limit
-    assert limit - admitted <= calls / 1000, "refused wrongly"
+    # Which gateway asks for the last arrivals depends on the operating system's scheduler: when the burst ends, each of
+    # the other gateways may still hold one arrival that it was leased.
+    assert limit - admitted < len(SHARES), "refused wrongly"
     assert commands <= commands_per_call * calls
 
 
