@@ -19,7 +19,7 @@ from gateway.http.exchange import Drive, Exchange
 from gateway.http.messages import messages
 from gateway.http.models import Models
 from gateway.http.request import HttpRequest
-from gateway.http.tokens import Tokens
+from gateway.http.tokens import TokenEndpoints
 from gateway.tokenization import Tokenization
 from gateway.upstream.members import Members
 from serving.rpc.message_body_limiter import MessageBodyLimiter
@@ -50,7 +50,7 @@ class HttpApplication:
         self._drive = drive
         self._bodies = bodies
         self._models = Models(members)
-        tokens = Tokens(tokenization, bodies)
+        tokens = TokenEndpoints(tokenization, bodies)
         self._counting: dict[str, Callable[[HttpRequest], Awaitable[bytes]]] = {
             "/tokenize": tokens.tokenize,
             DETOKENIZE: tokens.detokenize,

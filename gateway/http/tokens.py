@@ -73,7 +73,7 @@ _TOKENIZE = msgspec.json.Decoder(TokenizeRequest)
 _DETOKENIZE = msgspec.json.Decoder(DetokenizeRequest)
 
 
-class Tokens:
+class TokenEndpoints:
     """Answers requests about tokens; each method returns the answer's body and raises FairleadError."""
 
     def __init__(self, tokenization: Tokenization, bodies: MessageBodyLimiter) -> None:
