@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-fast attack simulate-faults lint format protos build clean
+.PHONY: help setup demo up test test-fast attack simulate-faults mutate lint format protos build clean
 # One process of tests for each core, up to four, that computes with one thread. The tests start hundreds of services, which
 # find their code compiled.
 PYTEST = env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist worksteal
 SEEDS ?= 1000
+SAMPLE ?= 30
 ATTACKS ?= --rounds 1000 --fuzzed 1000000 --calls 100000 --users 10000 --frames 20000
 
 help: ## show this list
@@ -43,6 +44,14 @@ attack: setup ## attack real processes for hours, or as long as ATTACKS says, an
 
 simulate-faults: setup ## break SEEDS=1000 small simulated systems at random and check every promise
 	$(BIN)/python -m simulation.rehearsal --seeds $(SEEDS)
+
+build/mutate-venv: constraints/mutate.txt
+	$(PYTHON) -m venv --clear $@
+	$@/bin/pip install --quiet --no-deps --requirement constraints/mutate.txt
+	@touch $@
+
+mutate: setup build/mutate-venv ## see whether tests notice wrong changes of cores: CORE="call dlpm", SAMPLE=30 of each (docs/mutation.md)
+	build/mutate-venv/bin/python tests/mutation/run.py --sample $(SAMPLE) $(if $(LIMIT),--seconds $(LIMIT)) $(CORE)
 
 lint: setup ## check style, formatting, types, import contracts and that the generated protos are current
 	$(BIN)/ruff check

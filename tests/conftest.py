@@ -7,7 +7,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc as metrics_rpc
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as rpc
 
@@ -23,6 +23,10 @@ from tests.services import SECRET, Process, StartService
 # How fast an example runs says something about the machine and its other load, nothing about the code.
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-machine")
+# `make mutate` asks whether a test fails, not for the simplest example.
+settings.register_profile(
+    "mutation", settings.get_profile("any-machine"), database=None, phases=[Phase.explicit, Phase.generate]
+)
 
 # Fixtures that start services: tests that use them are marked `e2e`, and need not say so themselves.
 STARTING_SERVICES = {

@@ -1,0 +1,24 @@
+"""What `make mutate` reads names files and lines that exist."""
+
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+MUTATION = ROOT / "tests/mutation"
+
+
+def test_cores_name_modules_and_tests_that_exist() -> None:
+    cores = tomllib.loads((MUTATION / "cores.toml").read_text())
+    named = [path for core in cores.values() for path in core["modules"] + [f"tests/{test}" for test in core["tests"]]]
+    assert [path for path in named if not (ROOT / path).is_file()] == []
+
+
+def test_equivalent_mutants_are_of_lines_that_exist_and_have_a_reason() -> None:
+    entries = tomllib.loads((MUTATION / "equivalent.toml").read_text()).get("mutant", [])
+    gone = [
+        entry
+        for entry in entries
+        if entry["line"] not in " ".join(map(str.strip, (ROOT / entry["module"]).read_text().splitlines()))
+        or not entry["reason"]
+    ]
+    assert gone == []
