@@ -70,8 +70,8 @@ class OpenAIDialect:
     def error_body(self, error: FairleadError, request_id: str) -> bytes:
         """See Dialect. The request's id stands in the headers alone."""
         status, (parameter, message) = status_of(error), describe(error, self._names)
-        if isinstance(error, TooLong):  # by these words clients know it, and shorten what they sent
-            message = f"This request exceeds the model's maximum context length. {message}"
+        if isinstance(error, TooLong):  # by these words LiteLLM and LangChain know it, and shorten what they sent
+            message = f"This model's maximum context length is exceeded ({status.code}). {message}"
         described = {"message": message, "type": status.type, "param": parameter or None, "code": status.code}
         return msgspec.json.encode({"error": described})
 

@@ -6,24 +6,34 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parents[3] / ".cache" / "clients"
+from tests.lock import CACHE, exclusively
 
 
 def python_with(requirement: str) -> Path:
     """The Python of an environment that has `requirement`, as name==version; skips where the index lacks it."""
-    environment = FOLDER / requirement.replace("==", "-")
-    python = environment / "bin" / "python"
-    ready = environment / "ready"
-    if ready.exists():
-        return python
+    environment = CACHE / "clients" / requirement.replace("==", "-")
+    with exclusively():
+        if not (environment / "ready").exists():
+            _install(requirement, environment)
+    return environment / "bin" / "python"
+
+
+def _install(requirement: str, environment: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--clear", environment], check=True)
-    command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", requirement]
+    command = [
+        environment / "bin" / "python",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        requirement,
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     if "No matching distribution" in done.stderr:
         pytest.skip(f"the package index has no {requirement}")
     assert done.returncode == 0, done.stderr
-    ready.touch()
-    return python
+    (environment / "ready").touch()
 
 
 def run(python: Path, program: str, *arguments: str) -> str:

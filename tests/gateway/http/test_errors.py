@@ -56,7 +56,7 @@ def test_bad_requests_name_the_parameter(
     assert answer.error["type"] == "invalid_request_error"
     assert answer.headers["content-type"] == "application/json"
     assert len(answer.headers["x-request-id"]) == 16
-    assert ("maximum context length" in answer.error["message"]) == (code == "context_length_exceeded")
+    assert ("This model's maximum context length is" in answer.error["message"]) == (code == "context_length_exceeded")
 
 
 @pytest.mark.parametrize("name", Unsupported.__annotations__)

@@ -1,14 +1,15 @@
 """OpenAI's own client: its types, streams and errors, against a running cluster."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.gateway.http.clients import python_with, run
 from tests.gateway.http.conftest import serving
-from tests.gateway.http.http_client import HttpClient
-from tests.services import Process, Stack
+from tests.gateway.http.http_client import TEXT, HttpClient
+from tests.services import Process, Stack, eventually
 
 CLIENT = "openai==3.54.0"
 HEAD = """
@@ -91,6 +92,12 @@ print("done")
 """
 
 
+RETRIES = """
+patient = client.with_options(max_retries=20)
+print(len(patient.completions.create(model="tiny", prompt="hello", max_tokens=3, extra_body=body).choices[0].text))
+"""
+
+
 @pytest.fixture(scope="module")
 def python() -> Path:
     return python_with(CLIENT)
@@ -106,6 +113,17 @@ def test_errors_have_their_classes(python: Path, stack: Stack) -> None:
     stack.worker("a", served_name="tiny", fake_step_seconds=0.02)
     _, http = serving(stack)
     assert run(python, HEAD + ERRORS, f"http://127.0.0.1:{http.port}/v1") == "done\n"
+
+
+def test_it_comes_again_when_it_is_told_to(python: Path, stack: Stack) -> None:
+    stack.worker("a", served_name="tiny", fake_step_seconds=0.02)
+    gateway, http = serving(stack, max_streams_per_client=1)
+    with ThreadPoolExecutor() as threads:
+        with http.begin(TEXT, {"prompt": "hello", "max_tokens": 4000, "ignore_eos": True}):
+            eventually(lambda: stack.requests() == 1, "the client's one place is taken")
+            answer = threads.submit(run, python, HEAD + RETRIES, f"http://127.0.0.1:{http.port}/v1")
+            eventually(lambda: "CLIENT_LIMIT" in gateway.log, "the client is refused")
+        assert answer.result() == "3\n"
 
 
 def test_what_the_readme_shows_runs(python: Path, http: HttpClient) -> None:

@@ -1,0 +1,54 @@
+"""LangChain's models of OpenAI, against a running cluster."""
+
+import pytest
+
+from tests.gateway.http.clients import python_with, run
+from tests.gateway.http.http_client import HttpClient
+
+pytestmark = pytest.mark.e2e
+
+CLIENT = "langchain-openai==1.7.3"
+PROGRAM = """
+import asyncio, sys
+import langchain_core.exceptions, openai
+from langchain_openai import ChatOpenAI, OpenAI
+
+where = {"model": "tiny", "base_url": sys.argv[1], "api_key": "any", "max_retries": 0}
+chat = ChatOpenAI(**where, max_tokens=6, seed=1, extra_body={"ignore_eos": True})
+whole = chat.invoke("hello")
+assert len(whole.content) == 6 and whole.response_metadata["finish_reason"] == "length"
+assert whole.usage_metadata["output_tokens"] == 6
+pieces = list(chat.stream("hello", stream_usage=True))
+assert "".join(piece.content for piece in pieces) == whole.content
+assert [piece.usage_metadata["output_tokens"] for piece in pieces if piece.usage_metadata] == [6]
+assert [len(each.content) for each in chat.batch(["a", "b", "c"])] == [6, 6, 6]
+assert len(OpenAI(**where, max_tokens=4, extra_body={"ignore_eos": True}).invoke("hello")) == 4
+
+async def later():
+    assert (await chat.ainvoke("hello")).content == whole.content
+    assert "".join([piece.content async for piece in chat.astream("hello")]) == whole.content
+
+asyncio.run(later())
+
+def refused(model, kind=openai.BadRequestError):
+    try:
+        model.invoke("hello")
+    except kind as error:
+        return error
+    raise AssertionError("it is answered")
+
+def add(a: int, b: int) -> int:
+    "Add."
+    return a + b
+
+assert refused(chat.bind_tools([add])).param == "tools"
+schema = {"title": "A", "type": "object", "properties": {}}
+assert refused(chat.with_structured_output(schema)).param == "response_format"
+assert refused(chat.bind(logprobs=True)).param == "logprobs"
+refused(chat.bind(max_tokens=100_000), langchain_core.exceptions.ContextOverflowError)
+print("done")
+"""
+
+
+def test_calls_streams_and_what_is_refused(http: HttpClient) -> None:
+    assert run(python_with(CLIENT), PROGRAM, f"http://127.0.0.1:{http.port}/v1") == "done\n"
