@@ -1,1 +1,1 @@
-"""The gateway: the public door; from an API call to a worker and back, whatever breaks in between."""
+"""The gateway: the public service that sends each API call to a worker and returns its output, despite failures."""

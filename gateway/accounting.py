@@ -1,9 +1,10 @@
-"""What became of interactions, by app, and which tokens were computed for nothing (FairServe section 5.1).
+"""Results of interactions by app, and the tokens that were computed in vain (FairServe section 5.1).
 
-A call outside any interaction is an interaction of one call. One that closes is judged by its newest failure that no
-later call made good: *served* without one; *throttled* when a limit refused a call in its middle; *cancelled* when the
-caller went away; *invalid* when a call could not be served as it was made; *broken* otherwise. What was computed for
-throttled and broken ones is wasted: the user has no answer, and it is not the caller's fault.
+A call outside any interaction is an interaction of one call. The result of a closed interaction depends on its newest
+failure that no later call made good: *served* without such a failure; *throttled* if a limit refused a call after the
+first; *cancelled* if the caller cancelled or disconnected; *invalid* if a call could not be served as it was made;
+*broken* otherwise. Tokens computed for throttled and broken interactions are wasted: the user has no answer, and the
+caller is not at fault.
 """
 
 from dataclasses import dataclass, field
@@ -24,21 +25,21 @@ CALLERS_FAULTS = (Outcome.REJECTED_INVALID, Outcome.REJECTED_TOO_LONG, Outcome.P
 
 @dataclass(slots=True)
 class AppOutcomes:
-    """Interactions of one app that are over, by what became of them, and tokens."""
+    """Numbers of closed interactions of one app by result, and numbers of tokens."""
 
     served: int = 0
     throttled: int = 0
     broken: int = 0
     invalid: int = 0
     cancelled: int = 0
-    refused: int = 0  # calls that would have opened one, and were not let in
-    tokens: int = 0  # computed, cached prompts not counted
+    refused: int = 0  # calls that would have opened an interaction but were refused
+    tokens: int = 0  # computed tokens; cached prompt tokens do not count
     wasted_tokens: int = 0
 
 
 @dataclass(slots=True)
 class _Open:
-    started: int  # when its first call came, Unix nanoseconds
+    started: int  # arrival of its first call, Unix nanoseconds
     tokens: int = 0
     failure: Outcome | None = None
     failed_at: int = 0
@@ -46,13 +47,16 @@ class _Open:
 
 @dataclass(slots=True)
 class Accounting:
-    """Told of each call once, before what it closes."""
+    """The results of interactions at this gateway, by app.
+
+    Each call is recorded once, before the closure of its interaction.
+    """
 
     apps: dict[str, AppOutcomes] = field(default_factory=dict)
     _open: dict[InteractionKey, _Open] = field(default_factory=dict)
 
     def ended(self, call: Call) -> None:
-        """A call has its outcome. What nobody known called counts for no app."""
+        """Record a call that has its outcome. Unauthenticated calls do not count for any app."""
         assert call.outcome is not None
         if not call.client:
             return
@@ -75,11 +79,14 @@ class Accounting:
             interaction.failure = None
 
     def in_progress(self, key: InteractionKey) -> bool:
-        """Whether a call of the interaction was admitted here, and it has not closed."""
+        """Return whether a call of the interaction was admitted here and the interaction has not closed."""
         return key in self._open
 
     def closed(self, interaction: FinishedInteraction) -> int | None:
-        """An interaction is over. Returns when its first call came here, Unix nanoseconds; None: none did."""
+        """Record a closed interaction; return the arrival of its first call here, in Unix nanoseconds.
+
+        Return None if no call of it was admitted here.
+        """
         known = self._open.pop(interaction.key, None)
         if known is None:
             return None
@@ -103,6 +110,6 @@ def _judge(app: AppOutcomes, failure: Outcome | None, tokens: int) -> None:
 
 
 def computed_tokens(call: Call) -> int:
-    """Tokens that a worker computed for the call; without any output it is not known to have begun."""
+    """Return the tokens that a worker computed for the call; 0 without output, as the worker may not have started."""
     usage = call.usage
     return usage.prompt_tokens - usage.cached_tokens + usage.output_tokens if usage.output_tokens else 0

@@ -1,4 +1,4 @@
-"""From a request to admitted work: who asks, is it valid, is it throttled, does it fit."""
+"""Admission of calls: authentication, validation, throttling, tokenization and the check of the length."""
 
 import secrets
 import time
@@ -35,7 +35,7 @@ Receive = Callable[[], Awaitable[Request]]  # reads and parses the call's reques
 
 
 class Admission:
-    """Everything between a call's arrival and its dispatch."""
+    """The steps between a call's arrival and its dispatch."""
 
     def __init__(
         self,
@@ -56,11 +56,11 @@ class Admission:
         self._sessions = SessionTree()
 
     def configure(self, profiles: Profiles) -> None:
-        """Apply other apps from now on."""
+        """Apply new app profiles from now on."""
         self._profiles = profiles
 
     def identify(self, credentials: Credentials) -> CallerIdentity:
-        """Who calls; raises Unauthenticated or PermissionDenied."""
+        """Return the identity of the caller; raise Unauthenticated or PermissionDenied."""
         return self._tenants.identify(credentials, time.monotonic())
 
     def limit_status(self, client: str) -> LimitStatus | None:
@@ -70,7 +70,7 @@ class Admission:
     async def end_interaction(
         self, receive: Receive[inference_pb2.EndInteractionRequest], credentials: Credentials
     ) -> None:
-        """The caller's word that an interaction is over; raises Unauthenticated, PermissionDenied or InvalidRequest."""
+        """End an interaction on its caller's request; raise Unauthenticated, PermissionDenied or InvalidRequest."""
         identity = self.identify(credentials)
         request = await receive()
         app = self._app(identity, app_name(request.app))
@@ -79,9 +79,10 @@ class Admission:
         self._throttler.end_interaction(key, request.interaction.token)
 
     async def admit(self, receive: Receive[CallRequest], credentials: Credentials, call: Call) -> AdmittedRequest:
-        """A request that is let in; raises the FairleadError that refuses it.
+        """Admit a call and return its request; raise the FairleadError that refuses it.
 
-        It is received, and parsed, when it is known who calls. What must be undone is in `call.cleanup`.
+        The request is read and parsed only after its caller is authenticated. `call.cleanup` holds what must be undone
+        at the end of the call.
         """
         identity = self.identify(credentials)
         call.client, call.traceparent = identity.client, traceparent(credentials.traceparent)
@@ -110,9 +111,9 @@ class Admission:
         )
 
     async def encode(self, admitted: AdmittedRequest, call: Call) -> PreparedRequest:
-        """The work to dispatch: the prompt is tokenized.
+        """Tokenize the prompt and return the request that is ready for dispatch.
 
-        Raises FairleadError: TooLong, and what tokenizing it raises.
+        Raise TooLong if it exceeds the model's limits, or another FairleadError if tokenizing fails.
         """
         request, identity, model, sampling = admitted.request, admitted.identity, admitted.model, admitted.sampling
         permit = admitted.permit
@@ -147,7 +148,7 @@ class Admission:
         )
 
     def _named(self, user: str, identity: CallerIdentity, credentials: Credentials) -> CallerIdentity:
-        """Return whom a request is from that names a user itself; its word counts where the key may name users."""
+        """Return the identity for a request whose message names `user`; it counts only if the key may name users."""
         if not user or credentials.user or not identity.may_name_users:
             return identity
         return self.identify(replace(credentials, user=user))
@@ -155,9 +156,9 @@ class Admission:
     def _examine(
         self, received: CallRequest, identity: CallerIdentity, call: Call
     ) -> tuple[scheduler_pb2.ModelInfo, SamplingParams]:
-        """Everything that can be judged before the throttle is asked; raises the FairleadError that refuses it.
+        """Make all checks that precede the throttle's decision; raise the FairleadError that refuses the call.
 
-        First what `call` is entered under, so that one that is refused is told of in its place.
+        The fields of `call` by which it is counted are set first, so that a refused call is counted correctly.
         """
         request = received.message
         call.tier = identity.tier
@@ -178,7 +179,7 @@ class Admission:
         return identity.app(named, self._profiles.apps)
 
     async def _decide(self, interaction: inference_pb2.Interaction, identity: CallerIdentity, call: Call) -> Permit:
-        """What the throttler says; raises the FairleadError that it refuses the call with."""
+        """Return the throttler's permit; raise the FairleadError with which it refuses the call."""
         decision = await self._throttler.decide(
             Arrival(
                 Caller(identity.tenant, identity.client, call.app),
@@ -194,7 +195,7 @@ class Admission:
         return decision
 
     def _settle(self, permit: Permit, call: Call) -> None:
-        """The call is over: it was refused before it was ready for a worker, or it has ended."""
+        """Settle the permit of a call that has ended, or was refused before it was ready for a worker."""
         if not call.timings.admitted:
             self._throttler.withdrawn(permit)
         else:
@@ -202,31 +203,31 @@ class Admission:
 
 
 def needed(usage: common_pb2.Usage) -> Expectation:
-    """The tokens that a call needed."""
+    """Return the tokens that a call needed."""
     prompt = usage.prompt_tokens - usage.system_tokens
     return Expectation(input=prompt, system=usage.system_tokens, output=usage.output_tokens)
 
 
 def begins_publicly(prompt: common_pb2.Prompt, public_system: str) -> bool:
-    """Whether the chat begins with the system prompt that its app has made public, not with one of the caller's own."""
+    """Return whether the chat begins with exactly the public system prompt of its app."""
     first = next(iter(prompt.chat.messages), None)
     return bool(public_system) and first is not None and (first.role, first.content) == ("system", public_system)
 
 
 def traceparent(given: str) -> str:
-    """The caller's, if it gave one that stands for a span; it is kept as long as the call is remembered."""
+    """Return the caller's traceparent if it is valid, otherwise "". Invalid ones are not kept in memory."""
     return given if remote(given) is not None else ""
 
 
 def caller_request_id(given: str) -> str:
-    """The caller's own id of the call, if it gave one that can be shown; kept beside ours, never in its place."""
+    """Return the caller's id of the call if it is printable and not too long, otherwise ""; it never replaces ours."""
     return given if len(given) <= MAX_NAME and given.isascii() and given.isprintable() else ""
 
 
 def check_request(received: CallRequest, model: scheduler_pb2.ModelInfo) -> SamplingParams:
-    """Everything that can be judged before the prompt is tokenized; raises InvalidRequest."""
+    """Make all checks that need no tokenized prompt, and return the sampling parameters; raise InvalidRequest."""
     request = received.message
     check_prompt(request.prompt, model)
     sampling = check_sampling(request.sampling, model.vocab_size, capacity(model) if received.fills_context else None)
-    # Assigned here, so that another worker that takes the request over draws the same tokens.
+    # The gateway assigns the seed, so that a second worker after a failure draws the same tokens.
     return sampling if request.sampling.HasField("seed") else replace(sampling, seed=secrets.randbits(64))

@@ -51,7 +51,7 @@ SHARING = "shared-limits"
 
 
 class Gateway:
-    """One process's objects and their order of start and end."""
+    """The objects of one process, and the order in which they start and stop."""
 
     def __init__(self, config: GatewayConfig, profiles: Profiles, tenants: Tenants) -> None:
         self._config = config
@@ -113,7 +113,7 @@ class Gateway:
         self._server.add(register, accounts, "fairlead.v1.Throttling", admin_secret)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until `stop`, then let open calls finish."""
+        """Serve until `stop` is set, then let open calls finish for at most `drain_seconds`."""
         await self._metrics.start()
         await self._server.start()
         if self._http is not None:
@@ -129,7 +129,7 @@ class Gateway:
             },
         )
         if self._config.is_loopback and not self._config.keys:
-            log.info("no API keys: everybody on this machine may use the models, and nobody else")
+            log.info("no API keys: every process on this machine may use the models, and no other machine")
         if not (self._config.is_loopback or self._config.tls_certificate):
             problem = "API keys cross it in clear" if self._config.keys else "anyone may use the models"
             log.warning("the listener is public and has no TLS: %s", problem, extra={"listen": self._config.listen})
@@ -160,7 +160,7 @@ class Gateway:
         return CallDriver(front, self._cluster, self._call_log, call, self._config.reader_seconds)
 
     async def _report_readiness(self) -> None:
-        """Ready while a worker is known; known through the scheduler, and still when that is away."""
+        """Report ready while there is a member; members stay while no scheduler is reachable."""
         ready = False
         while True:
             await self._changed.wait()
@@ -171,7 +171,7 @@ class Gateway:
                 log.info("ready" if ready else "no worker", extra={"service": "gateway"})
 
     async def _report_sharing(self) -> None:
-        """The health service's name SHARING says whether limits are shared as configured."""
+        """Report under the health service's name SHARING whether limits are shared as configured."""
         while True:
             await self._server.set_health(SHARING, not self._store.degraded)
             await self._store.changed.wait()
@@ -179,7 +179,7 @@ class Gateway:
 
     def _reload(self) -> None:
         profiles = load_profiles(self._config)
-        tenants = Tenants.load(self._config.keys, profiles.tiers)  # nothing is applied unless all of it is right
+        tenants = Tenants.load(self._config.keys, profiles.tiers)  # nothing is applied unless both files are valid
         self._throttler.configure(profiles)
         self._admission.configure(profiles)
         self._tenants.replace(tenants)
@@ -188,7 +188,7 @@ class Gateway:
 def connect(
     config: GatewayConfig, profiles: Profiles, closed: Callable[[FinishedInteraction], None]
 ) -> tuple[Throttler, Store]:
-    """The configured throttler, and where it shares limits; raises ConfigError."""
+    """Return the configured throttler and the store with which it shares limits; raise ConfigError."""
     throttle, expectations = THROTTLES[config.throttle], Expectations(profiles)
     if not config.redis:
         limits = throttle(profiles, LocalQuota())
@@ -201,7 +201,7 @@ def connect(
 
 
 def open_store(config: GatewayConfig) -> Redis:
-    """The Redis that is configured; raises ConfigError."""
+    """Return a client for the configured Redis; raise ConfigError."""
     try:
         return open_redis(config.redis, config.redis_password, config.redis_ca)
     except (ValueError, OSError) as error:
@@ -209,13 +209,13 @@ def open_store(config: GatewayConfig) -> Redis:
 
 
 def load_profiles(config: GatewayConfig) -> Profiles:
-    """The profiles file over the configured limits; raises ConfigError."""
+    """Return the profiles of the file, with the configured limits as defaults; raise ConfigError."""
     limits = RateLimits(user_per_minute=config.user_per_minute, app_per_minute=config.app_per_minute)
     return parse(text_of(config.profiles), config.profiles, limits) if config.profiles else Profiles(limits=limits)
 
 
 def prepare(argv: Sequence[str]) -> Serving:
-    """The gateway as configured; raises ConfigError."""
+    """Load the configuration and return the coroutine function that serves; raise ConfigError."""
     config = load(GatewayConfig, ServiceName.GATEWAY, argv, os.environ, prog="python -m gateway")
     profiles = load_profiles(config)
     tenants = Tenants.load(config.keys, profiles.tiers)
@@ -228,5 +228,5 @@ def prepare(argv: Sequence[str]) -> Serving:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Entry point; returns the exit status."""
+    """Run the gateway and return the exit status."""
     return run(lambda: prepare(argv))

@@ -13,27 +13,27 @@ from serving.telemetry.records import CHAT
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Call:
-    """What is known of one call; filled in as it proceeds, complete once `outcome` is set."""
+    """The data of one call; fields are set as the call proceeds and complete once `outcome` is set."""
 
     request_id: str
     deadline: float | None  # loop time
     traceparent: str = ""
-    caller_request_id: str = ""  # the caller's own name for it: two calls may have the same
+    caller_request_id: str = ""  # chosen by the caller; two calls may have the same
     client: str = ""
-    app: str = ""  # what it counts as
-    named_app: str = ""  # what its caller named, where that is not what it counts as
+    app: str = ""  # the app for which the call is counted
+    named_app: str = ""  # the app that the caller named, if the call is counted for another one
     model: str = ""
     policy: str = ""
     tier: str = ""
     sampling: SamplingParams | None = None
     interaction: str = ""
     interaction_token: bytes = b""  # for the interaction's next call
-    entered: bool = False  # admitted, and counted in its interaction
+    entered: bool = False  # whether it was admitted and counted in its interaction
     stage: int = 0
     operation: str = CHAT
     worker: str = ""
     worker_instance: str = ""
-    scheduler: str = ""  # the process that placed it last; empty: this gateway
+    scheduler: str = ""  # id of the process that placed it last; empty: this gateway
     attempts: int = 0
     matched_tokens: int = 0
     usage: common_pb2.Usage = field(default_factory=common_pb2.Usage)
@@ -42,11 +42,11 @@ class Call:
     stop_string: str = ""  # that ended the output, if one did
     outcome: Outcome | None = None
     message: str = ""
-    cleanup: ExitStack = field(default_factory=ExitStack)  # undoes, at the end, what admission counted in
+    cleanup: ExitStack = field(default_factory=ExitStack)  # at the end undoes what admission counted
 
 
 def new_call(deadline: float | None) -> Call:
-    """Return a call that arrives now, under an id of its own; `deadline` is in seconds of the loop's clock."""
+    """Return a call that arrives now, with a new id; `deadline` is in seconds of the loop's clock."""
     call = Call(request_id=new_id(), deadline=deadline)
     call.timings.received = time.time_ns()
     return call

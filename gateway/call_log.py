@@ -1,4 +1,4 @@
-"""Where calls end: each exactly once, counted, logged without prompt or output, and told to telemetry."""
+"""The record of ended calls: each is counted, logged without prompt or output, and passed to telemetry once."""
 
 import logging
 import time
@@ -17,17 +17,17 @@ log = logging.getLogger(__name__)
 
 
 class CallLog:
-    """Told of every call and every interaction once."""
+    """The log of calls and interactions; it receives each of them once, after its end."""
 
     def __init__(self, traces: Traces, metrics: CallMetrics) -> None:
         self.accounting = Accounting()
         self._traces = traces
         self._metrics = metrics
-        # Interactions whose root span is the caller's; only counted in and out.
+        # Interactions whose root span is the caller's. The set is never iterated: its order is not deterministic.
         self._traced_by_caller: set[InteractionKey] = set()
 
     def ended(self, call: Call) -> None:
-        """Enter a call whose outcome has just been set."""
+        """Record a call whose outcome has just been set."""
         assert call.outcome is not None
         key = InteractionKey(call.client, call.app, call.interaction)
         if call.entered and call.traceparent:
@@ -58,7 +58,7 @@ class CallLog:
         self._metrics.call(record)
 
     def closed(self, interaction: FinishedInteraction) -> None:
-        """Enter an interaction that is over."""
+        """Record an interaction that has closed."""
         started = self.accounting.closed(interaction)
         key = interaction.key
         log.info(
@@ -84,17 +84,17 @@ class CallLog:
         self._metrics.interaction(record)
         if key in self._traced_by_caller:
             self._traced_by_caller.remove(key)
-        elif started is not None:  # without any call of it here the trace is another gateway's
+        elif started is not None:  # if no call of it came here, the trace belongs to another gateway
             self._traces.interaction(record)
 
 
 def reason(error: FairleadError) -> str:
-    """What the log says: a bad request's message may hold what it said, so only the field's name."""
+    """Return the reason for the log; for an invalid request only the field, as the message may repeat its content."""
     return error.field if isinstance(error, InvalidRequest) else error.message
 
 
 def note_refusal(error: FairleadError) -> str:
-    """Log that a request was refused which generates nothing; return the id by which caller and log name it."""
+    """Log the refusal of a request other than a call; return its new id, which the log and the caller's error carry."""
     request_id = new_id()
     log.info(
         "request refused",

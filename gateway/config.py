@@ -15,13 +15,13 @@ MIN_SECRET = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayConfig:
-    """The options of the gateway; serving.config says where values come from."""
+    """The options of the gateway; serving.config describes where their values come from."""
 
     listen: str = option(
         "127.0.0.1:7000",
-        "The gRPC API listens at this address. Port 0 picks a free one.",
+        "The gRPC API listens at this address. With port 0 the system chooses a free port.",
         unit="host:port",
-        change_when="Callers are on other machines. Then give API keys, and a TLS certificate, too.",
+        change_when="Callers are on other machines. Then also set API keys and a TLS certificate.",
     )
     http_listen: str = option(
         "",
@@ -35,14 +35,14 @@ class GatewayConfig:
         "",
         "This YAML file lists the API keys, each with its tenant. Without it there is one tenant and no key.",
         unit="path",
-        change_when="Anybody but you can reach the gateway.",
+        change_when="Other people can reach the gateway.",
     )
     profiles: str = option(
         "",
         "This YAML file holds limits, tiers and app profiles. Without it `user_per_minute` and `app_per_minute` "
-        "hold for every app.",
+        "apply to every app.",
         unit="path",
-        change_when="Users or apps differ in what they may use or in what their interactions need.",
+        change_when="Users or apps need different limits, or their interactions need different numbers of tokens.",
     )
     redis: str = option(
         "",
@@ -54,14 +54,15 @@ class GatewayConfig:
     redis_ca: str = shared("redis_ca")
     gateways: int = option(
         1,
-        "This many gateways are assumed to share the limits until Redis reports how many there are. Until then each "
-        "lets through its part of every limit.",
+        "This number of gateways is assumed to share the limits until Redis reports the actual number. Until then each "
+        "gateway admits up to its part of every limit.",
         unit="gateways",
-        change_when="More than one gateway runs. Give the largest number that you scale to.",
+        change_when="More than one gateway runs. Set the largest number of gateways to which you scale.",
     )
     tls_certificate: str = option(
         "",
-        "This PEM file holds the certificate chain that callers see. Without it the gateway speaks no TLS.",
+        "This PEM file holds the certificate chain that the gateway presents to callers. Without it the gateway does "
+        "not use TLS.",
         unit="path",
         change_when="Callers reach the gateway over a network.",
     )
@@ -75,79 +76,82 @@ class GatewayConfig:
     insecure: bool = option(
         False,
         "The gateway may listen beyond this machine without API keys.",
-        change_when="A proxy in front of the gateway lets in only callers who may use the models.",
+        change_when="A proxy in front of the gateway admits only callers that may use the models.",
     )
     cache_scope: str = option(
         "tenant",
         "Cached prefixes are shared by the users of a tenant (`tenant`), by the calls of one user (`user`) or by all "
         "callers (`deployment`).",
         choices=tuple(CACHE_SCOPES),
-        change_when="Users of one tenant must not learn from response times what others asked (`user`), or all tenants "
-        "trust each other (`deployment`).",
+        change_when="Users of one tenant must not be able to infer the prompts of others from response times (`user`), "
+        "or all tenants trust each other (`deployment`).",
     )
     throttle: str = option(
         "oit",
         "`oit` refuses calls above the limits only while workers are overloaded, and lets interactions in progress "
         "continue; `rpm` refuses every call above the limits; `none` refuses no call.",
         choices=tuple(THROTTLES),
-        change_when="A contract limits calls per minute however idle the workers are (`rpm`), or a proxy has limited "
-        "calls before they arrive (`none`).",
+        change_when="A contract limits calls per minute even while workers are idle (`rpm`), or a proxy limits calls "
+        "before they arrive (`none`).",
     )
     user_per_minute: int = option(
         60,
-        "Each client may make this many calls per minute; `throttle` says when the limit is enforced.",
+        "Each client may make this number of calls per minute; `throttle` determines when the limit is enforced.",
         unit="calls per minute",
         change_when="Users need more calls while workers are overloaded, or `fairlead tune` recommends a number.",
     )
     app_per_minute: int = option(
         600,
-        "Each app of a tenant may make this many calls per minute; `throttle` says when the limit is enforced.",
+        "Each app of a tenant may make this number of calls per minute; `throttle` determines when the limit is "
+        "enforced.",
         unit="calls per minute",
         change_when="An app has more than ten busy users.",
     )
     max_streams_per_client: int = option(
         256,
-        "One client may have this many calls open. Beyond it only calls of interactions in progress are let in.",
+        "One client may have this number of calls open. Above it only calls of interactions in progress are admitted.",
         unit="calls",
-        change_when="One client stands for many people, for example a backend that does not name its users.",
+        change_when="One client serves many people, for example a backend that does not name its users.",
     )
     max_streams: int = option(
         4096,
-        "All clients together may have this many calls open.",
+        "All clients together may have this number of calls open.",
         unit="calls",
-        change_when="The gateway runs out of memory (less), or refuses calls although it has memory (more).",
+        change_when="The gateway runs out of memory (decrease it), or refuses calls although it has memory (increase "
+        "it).",
     )
     request_seconds: float = option(
         30.0,
-        "The message of a call has to arrive within this time.",
+        "The message of a call must arrive within this time.",
         unit="seconds",
         change_when="Callers send long prompts over slow links.",
     )
     reader_seconds: float = option(
         60.0,
-        "A call is cancelled when its caller has read nothing for this time although there was output to read.",
+        "A call is aborted when its output is complete but the caller has read none of it for this time.",
         unit="seconds",
-        change_when="Callers that pause between reads lose calls (more), or callers that never read keep too many "
-        "calls open (less).",
+        change_when="Callers that pause between reads lose calls (increase it), or callers that never read keep too "
+        "many calls open (decrease it).",
     )
     drain_seconds: float = option(
         20.0,
         "Open calls have this time to finish after SIGTERM.",
         unit="seconds",
-        change_when="Calls take longer. The grace period of the pod or of the service manager has to cover it.",
+        change_when="Calls take longer. The grace period of the pod or of the service manager must be longer than "
+        "this time.",
     )
     admin_secret: str = shared("admin_secret")
     metrics: str = shared("metrics")
     trace_ratio: float = option(
         1.0,
-        "This part of the traces is exported, of calls that neither failed nor were slow. Traces of failed and of slow "
-        "calls are always exported.",
+        "This part of the traces without failed and slow calls is exported. Traces with a failed or slow call are "
+        "always exported.",
         unit="0 to 1",
         change_when="Your trace store is too small for every call.",
     )
     slow_seconds: float = option(
         30.0,
-        "A call that takes this time counts as slow, and its trace is exported whatever `trace_ratio` is.",
+        "A call that takes this time or longer is slow, and its trace is exported for any value of `trace_ratio`.",
         unit="seconds",
         change_when="`trace_ratio` is below 1 and ordinary calls take longer.",
     )
@@ -179,12 +183,12 @@ class GatewayConfig:
 
     @property
     def certificate(self) -> Certificate | None:
-        """What the listener shows; raises ConfigError."""
+        """The certificate of the public listeners, None without TLS; raises ConfigError."""
         return Certificate(self.tls_certificate, self.tls_key) if self.tls_certificate else None
 
     @property
     def mutual_tls(self) -> MutualTls | None:
-        """What this service shows the others; raises ConfigError."""
+        """The credentials for other services, None without mutual TLS; raises ConfigError."""
         return load_mutual_tls(self.internal_certificate, self.internal_key, self.internal_authority)
 
     @property
@@ -194,7 +198,7 @@ class GatewayConfig:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine can reach `address`, host:port."""
+    """Return whether only this machine can reach `address`, host:port."""
     host = address.rpartition(":")[0].strip("[]")
     try:
         return ipaddress.ip_address(host).is_loopback

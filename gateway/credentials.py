@@ -1,13 +1,13 @@
-"""What a caller shows of itself with a call, whatever protocol it speaks."""
+"""The credentials of a caller, independent of the protocol."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """As the caller gave them, nothing checked; empty where it gave none."""
+    """The unchecked credentials and ids that a caller sends with a call; a field that it does not send is empty."""
 
     authorization: str = ""  # "Bearer <API key>"
-    user: str = ""  # whom the key names
+    user: str = ""  # the user for whom the call is made
     traceparent: str = ""  # the caller's span (W3C Trace Context)
-    request_id: str = ""  # the caller's own name for the call
+    request_id: str = ""  # the caller's id of the call

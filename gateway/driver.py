@@ -1,4 +1,4 @@
-"""Carries out what a call's state machine commands, on gRPC links and the event loop, and tells it what comes of it."""
+"""The driver of a call: it executes the commands of the call's state machine and returns the resulting events to it."""
 
 import asyncio
 import logging
@@ -23,28 +23,28 @@ from gateway.upstream.cluster import Cluster, Placement
 from serving.wire import sampling_to_proto
 
 log = logging.getLogger(__name__)
-MIN_TIMEOUT = 0.001  # seconds; 0 on the wire is none
+MIN_TIMEOUT = 0.001  # seconds; 0 on the wire means no timeout
 Question = commands.Decide | commands.Encode | commands.Place
 
 
 class Front(Protocol):
-    """One caller, behind whatever protocol it speaks; the last two are called once at most, and with the call's end."""
+    """One caller, independent of its protocol. The last two methods are called at most once, at the end of the call."""
 
     async def admit(self, call: Call) -> AdmittedRequest:
-        """Its request, let in; raises the FairleadError that refuses it."""
+        """Admit the call and return its request; raise the FairleadError that refuses it."""
 
     async def encode(self, admitted: AdmittedRequest, call: Call) -> PreparedRequest:
-        """The request with its prompt tokenized; raises FairleadError."""
+        """Return the request with its prompt tokenized; raise FairleadError."""
 
     def refuse(self, error: FairleadError) -> None:
-        """The call ends with `error`, once `messages` is exhausted."""
+        """Set the error with which the call ends once `messages` is exhausted."""
 
     def hang_up(self, error: FairleadError) -> None:
-        """End the call with `error` though the last of `messages` has not been taken."""
+        """End the call with `error` although the caller has not taken the last message."""
 
 
 class CallDriver:
-    """One call. Whatever is decided about it, its machine decides."""
+    """The driver of one call; the call's machine makes all decisions."""
 
     def __init__(self, front: Front, cluster: Cluster, call_log: CallLog, call: Call, reader_seconds: float) -> None:
         self._front = front
@@ -53,19 +53,19 @@ class CallDriver:
         self._call = call
         self._machine = CallMachine(reader_seconds)
         self._loop = asyncio.get_running_loop()
-        self._question: Question | None = None  # not begun with
+        self._question: Question | None = None  # the next question; its answer has not begun
         self._answering: asyncio.Task[None] | None = None
         self._admitted: AdmittedRequest | None = None
         self._prepared: PreparedRequest | None = None
         self._placement: Placement | None = None
         self._attempt: workers.Attempt | None = None
-        self._message: commands.Message | None = None  # to be written next
+        self._message: commands.Message | None = None  # the next message to write
         self._waiting: asyncio.Future[None] | None = None  # for a message, or for the call's end
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = math.inf
 
     async def messages(self) -> AsyncIterator[commands.Message]:
-        """What the caller is to be written. A message is taken when the next one is asked for."""
+        """Yield the messages to the caller. A message counts as written when the next one is requested."""
         self._tell(events.Arrived(self._call.deadline))
         while True:
             while self._message is not None:
@@ -78,20 +78,20 @@ class CallDriver:
             await self._waiting
 
     def gone(self) -> None:
-        """The caller is gone; without effect on a call that has ended. Every call is told so: no timer outlives it."""
+        """Cancel the call, unless it has ended, and its timer. Fronts call it at the end of every call."""
         self._tell(events.CallerCancelled())
         if self._timer is not None:
             self._timer.cancel()
 
     def _tell(self, event: events.Event) -> None:
-        """One step. An error in it is ours: it ends this call, and nothing else."""
+        """Make one step. An error in it is a defect of the gateway; it ends only this call."""
         try:
             self._step(event)
         except Exception:
             self._step(self._defect())
 
     def _receive(self, message: workers.Event) -> None:
-        """From the worker, as it comes."""
+        """Handle an event from the worker at once."""
         try:
             self._step(self._event(message))
         except Exception:
@@ -110,7 +110,7 @@ class CallDriver:
         return events.Failed(Internal("internal error of the gateway; see its log"))
 
     def _arm(self, due: float) -> None:
-        """Have one timer that fires no later than the machine wants; one that fires earlier does no harm."""
+        """Set the only timer to fire at `due`. The machine may need it later than that: an early tick is harmless."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._timer_due = self._loop.call_at(due, self._tick), due
@@ -150,7 +150,7 @@ class CallDriver:
             self._answering = asyncio.create_task(self._answer_all())
 
     async def _answer_all(self) -> None:
-        """An answer mostly leads to the next question: all of them in one task."""
+        """Answer all questions in one task, because most answers lead to the next question."""
         while self._question is not None:
             question, self._question = self._question, None
             self._tell(await self._answer(question))
@@ -166,7 +166,7 @@ class CallDriver:
                 case commands.Place():
                     return await self._place(question)
         except FairleadError as error:
-            return events.Failed(error.with_traceback(None))  # whose frames would hold the request, and the error
+            return events.Failed(error.with_traceback(None))  # its frames would keep the request in memory
         except Exception:
             return self._defect()
 
@@ -231,7 +231,7 @@ class CallDriver:
         self._attempt = self._placement.link.submit(submission, self._receive)
 
     def _event(self, message: workers.Event) -> events.Event:
-        """What a worker's message says; when it came is noted in the call's timings."""
+        """Convert a worker's message to an event, and record its arrival in the call's timings."""
         timings = self._call.timings
         match message:
             case worker_pb2.Tokens():
@@ -259,7 +259,7 @@ class CallDriver:
     def _merge(self, ended: worker_pb2.Ended) -> None:
         if self._machine.attempts.number == 1:
             self._call.timings.MergeFrom(ended.timings)
-        else:  # what the last worker began, an earlier one had begun before
+        else:  # an earlier attempt has set the times of the earlier points
             self._call.timings.finished = ended.timings.finished
 
     def _note_usage(self) -> None:

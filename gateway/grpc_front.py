@@ -1,4 +1,4 @@
-"""One front: callers over gRPC, which show their credentials in the call's metadata."""
+"""The gRPC front, for callers that send their credentials in the call's metadata."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ TRACEPARENT = "traceparent"
 
 
 class GrpcFront:
-    """A caller over gRPC; to be made in the task that writes to it."""
+    """A gRPC caller; it must be created in the task that writes to the caller."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class GrpcFront:
         receive: Receive[inference_pb2.GenerateRequest],
         request_id: str,
     ) -> None:
-        self.status: grpc.Status | None = None  # with which the call is to end
+        self.status: grpc.Status | None = None  # the status with which the call must end
         self._context = context
         self._admission = admission
         self._receive = receive
@@ -56,12 +56,12 @@ class GrpcFront:
         """See Front."""
         assert self._writer is not None
         self._aborting = asyncio.create_task(_abort(self._context, to_status(error, self._request_id)))
-        # After the status is under way, or there will be none.
+        # The writer is cancelled only after the status is sent; otherwise no status would be sent.
         asyncio.get_running_loop().call_soon(self._writer.cancel)
 
 
 def shown(metadata: Iterable[tuple[str, str | bytes]]) -> Credentials:
-    """The caller's credentials; binary metadata holds none."""
+    """Return the credentials in a call's metadata; binary metadata is ignored."""
     values = {key: value for key, value in metadata if isinstance(value, str)}
     return Credentials(
         authorization=values.get(AUTHORIZATION, ""),

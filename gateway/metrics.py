@@ -1,4 +1,4 @@
-"""What a gateway measures: every call once, after its end, and a few states once a second."""
+"""The gateway's metrics: every call once, after its end, and a few states once a second."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -17,16 +17,16 @@ from serving.telemetry.spans import call_context
 from throttler.store import Store
 
 MOST_APPS = 100
-NO_TIER = "none"  # the label of clients whose key has a share of its own, or nothing
+NO_TIER = "none"  # the label of clients whose key has no tier
 STATE_SECONDS = 1.0
-# Of the GenAI semantic conventions.
+# Bucket boundaries, in seconds, of the GenAI semantic conventions.
 REQUEST_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 FIRST_TOKEN_SECONDS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 TOKEN_SECONDS = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5)
 
 
 class CallMetrics:
-    """Instruments over ended calls. Users are no labels, and apps are capped: both are names that others choose."""
+    """Instruments for ended calls; users are not a label and apps are capped, because callers choose their names."""
 
     def __init__(self, meter: Meter) -> None:
         self._apps = CappedLabel(MOST_APPS)
@@ -110,8 +110,10 @@ class CallMetrics:
 
 
 class ThrottlingMetrics:
-    """What became of interactions, and whether limits are shared; read when somebody looks. Apps are those of keys and
-    profiles, so their number is bounded."""
+    """Instruments for results of interactions and for shared limits, which are read at each collection.
+
+    The label app has the names in keys and profiles only, so the number of its values is bounded.
+    """
 
     def __init__(self, meter: Meter, accounting: Accounting, store: Store) -> None:
         self._accounting = accounting
@@ -134,7 +136,7 @@ class ThrottlingMetrics:
         )
 
     def _judged(self, _: CallbackOptions) -> Iterable[Observation]:
-        for app, account in list(self._accounting.apps.items()):  # a pushing thread may be here
+        for app, account in list(self._accounting.apps.items()):  # a copy: the exporter's thread may run this
             for result in ("served", "throttled", "broken", "invalid", "cancelled", "refused"):
                 yield Observation(getattr(account, result), {"app": app, "result": result})
 
@@ -149,7 +151,7 @@ class ThrottlingMetrics:
 
 
 class PlacementMetrics:
-    """Who placed requests; read when somebody looks."""
+    """Instruments for placements of requests, which are read at each collection."""
 
     def __init__(self, meter: Meter, placements: PlacementCounts) -> None:
         self._placements = placements
@@ -165,7 +167,7 @@ class PlacementMetrics:
 
 
 class StateMetrics:
-    """Gauges of what is so now, read on the event loop."""
+    """Gauges of the present state, which are set on the event loop."""
 
     def __init__(self, meter: Meter, open_calls: Callable[[], int], members: Callable[[], int]) -> None:
         self._open = meter.create_gauge("fairlead.calls.open", description="Calls in progress at this gateway")
@@ -174,7 +176,7 @@ class StateMetrics:
         self._known_members = members
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Set the gauges every STATE_SECONDS until cancelled."""
         while True:
             self._open.set(self._open_calls())
             self._members.set(self._known_members())

@@ -1,4 +1,4 @@
-"""What operators may ask of a gateway: where an interaction's time went, and what became of all of them."""
+"""The gateway's services for operators: traces of interactions, and the accounting of their results."""
 
 from dataclasses import asdict
 from typing import Any
@@ -12,7 +12,7 @@ from throttler.store import Store
 
 
 class TracesService(traces_pb2_grpc.TracesServicer):
-    """fairlead.v1.Traces, on the public listener, for holders of the admin secret only."""
+    """The service fairlead.v1.Traces on the public listener; its calls must carry the admin secret."""
 
     def __init__(self, traces: Traces) -> None:
         self._traces = traces
@@ -23,7 +23,7 @@ class TracesService(traces_pb2_grpc.TracesServicer):
 
 
 class ThrottlingService(throttling_pb2_grpc.ThrottlingServicer):
-    """fairlead.v1.Throttling, on the public listener, for holders of the admin secret only."""
+    """The service fairlead.v1.Throttling on the public listener; its calls must carry the admin secret."""
 
     def __init__(self, accounting: Accounting, placements: PlacementCounts, store: Store) -> None:
         self._accounting = accounting

@@ -1,4 +1,4 @@
-"""What admission makes of a request: let in, then tokenized and ready for a worker."""
+"""The results of admission: an admitted request, and a tokenized request that is ready for a worker."""
 
 from dataclasses import dataclass
 
@@ -11,35 +11,35 @@ from throttler.core.decider import Permit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmittedRequest:
-    """A request that is let in, while its prompt is tokenized."""
+    """An admitted request whose prompt is not yet tokenized."""
 
     request: inference_pb2.GenerateRequest
     identity: CallerIdentity
     model: scheduler_pb2.ModelInfo
     sampling: SamplingParams
     permit: Permit
-    fills_context: bool = False  # without max_tokens, the output may take what the prompt leaves of the context
+    fills_context: bool = False  # whether max_tokens is the rest of the context after the prompt
 
     @property
     def tokens_per_message(self) -> int:
-        """How many tokens of its output go into one message, as the caller wants it."""
+        """The number of output tokens per message, which the caller chooses."""
         return 1 if self.request.streaming == inference_pb2.STREAMING_EACH_TOKEN else TOKENS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedRequest:
-    """Everything that a worker needs, frozen."""
+    """A tokenized request, with everything that a worker needs."""
 
     request_id: str
     client: str
     model: str
     token_ids: bytes
     digests: bytes
-    revision: str  # of the model that they are for
+    revision: str  # the model's revision, for which `token_ids` and `digests` are valid
     system_tokens: int
     sampling: SamplingParams
     weight: float
     in_interaction: bool
     cache_scope: str
-    public_tokens: int  # of the prompt, in its beginning: shared by every cache scope
+    public_tokens: int  # tokens at the beginning of the prompt that all cache scopes share
     deadline: float | None  # loop time

@@ -1,4 +1,4 @@
-"""Keys and profiles are read again when their files change, without a restart."""
+"""Reloading of keys and profiles when their files change, without a restart."""
 
 import asyncio
 import logging
@@ -12,9 +12,9 @@ LOOK_SECONDS = 1.0
 
 
 async def follow(files: Sequence[str], reload: Callable[[], None]) -> None:
-    """Call `reload` after each change of a file's content, until cancelled; what is wrong is logged and not applied.
+    """Call `reload` after each change of a file's content, until cancelled; log a ConfigError that it raises.
 
-    Contents are compared, not dates: Kubernetes replaces a mounted Secret by moving a link.
+    Contents are compared instead of dates, because Kubernetes replaces a mounted Secret by moving a link.
     """
     seen = await asyncio.to_thread(_contents, files)
     while True:

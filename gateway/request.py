@@ -1,4 +1,4 @@
-"""What a front makes of what its caller sent."""
+"""The request of a call, which a front makes from its caller's message."""
 
 from dataclasses import dataclass
 
@@ -8,9 +8,9 @@ from gateway.core.session_tree import Session
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRequest:
-    """The request of one call, whatever protocol it came by."""
+    """The request of one call, independent of the protocol."""
 
     message: inference_pb2.GenerateRequest
-    user: str = ""  # whom the message itself names: counts where the key may name users and the credentials name nobody
-    session: Session | None = None  # names the interaction, where `message` has none
-    fills_context: bool = False  # where `message` has no max_tokens: the rest of the context, instead of the default
+    user: str = ""  # named in the message; counts if the key may name users and the credentials name none
+    session: Session | None = None  # identifies the interaction if `message` has none
+    fills_context: bool = False  # if `message` has no max_tokens, use the rest of the context instead of the default

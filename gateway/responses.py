@@ -1,4 +1,4 @@
-"""What a caller is sent, as messages of inference.proto."""
+"""Conversion of a call's messages to those of inference.proto."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -10,7 +10,7 @@ from gateway.core.coalescer import OutputChunk
 
 
 def response(message: Message, call: Call) -> inference_pb2.GenerateResponse:
-    """Return `message` of `call` as gRPC callers read it."""
+    """Return `message` of `call` in the form for gRPC callers."""
     match message:
         case OutputChunk():
             return _chunk(message)
@@ -35,7 +35,7 @@ def _accepted(call: Call) -> inference_pb2.GenerateResponse:
 
 
 def _chunk(chunk: OutputChunk) -> inference_pb2.GenerateResponse:
-    """Some of the output. Filled in place: to build the messages first and copy them costs five times as much."""
+    """Convert a chunk; nested messages are filled in place, as building and copying them costs 5 times as much."""
     response = inference_pb2.GenerateResponse()
     filled = response.chunk
     filled.text, filled.token_ids.packed = chunk.text, chunk.token_ids

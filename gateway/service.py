@@ -21,7 +21,7 @@ from serving.wire import parsed
 
 
 class InferenceService:
-    """Implements Inference; holds what all calls share."""
+    """The service fairlead.v1.Inference, with the objects that all calls share."""
 
     def __init__(
         self,
@@ -43,13 +43,13 @@ class InferenceService:
         """See inference.proto."""
         remaining = context.time_remaining()
         call = new_call(None if remaining is None else asyncio.get_running_loop().time() + remaining)
-        # Not in the initial metadata: sent with nothing else they would cost a write of their own, and Accepted, the
-        # first message, says it too.
+        # The id is not in the initial metadata, which would cost a write of their own; Accepted, the first message,
+        # carries it too.
         context.set_trailing_metadata(request_id_metadata(call.request_id))
         receive = self._request(context, inference_pb2.GenerateRequest.FromString)
         front = GrpcFront(context, self._admission, receive, call.request_id)
         driver = CallDriver(front, self._cluster, self._call_log, call, self._reader_seconds)
-        # A generator that is suspended in a write learns of a cancellation only when it is collected; this is at once.
+        # A generator that is suspended in a write is closed only when it is collected; this callback runs at once.
         context.add_done_callback(lambda _: driver.gone())
         try:
             async for message in driver.messages():
@@ -91,7 +91,7 @@ class InferenceService:
     def _request(
         self, context: grpc.aio.ServicerContext, parse: Callable[[bytes], Request]
     ) -> Callable[[], Awaitable[Request]]:
-        """Reads the call's only message, when it is called, and parses it."""
+        """Return a function that reads and parses the call's only message."""
 
         async def receive() -> Request:
             return parsed(parse, await only(self._bodies.receive, context))
@@ -100,7 +100,10 @@ class InferenceService:
 
 
 def add_inference_to_server(service: InferenceService, server: grpc.aio.Server) -> None:
-    """Like the generated function, but for gRPC requests are streams: nothing is read of callers that nobody knows."""
+    """Register the service like the generated function, but with requests as streams.
+
+    gRPC then reads no message before its caller is authenticated.
+    """
     handlers = {
         "Generate": grpc.stream_stream_rpc_method_handler(
             service.Generate, response_serializer=inference_pb2.GenerateResponse.SerializeToString

@@ -1,11 +1,11 @@
-"""API keys: who calls, with which share, and whether the key may name users.
+"""API keys: the tenant of each key, its share, and whether the key may name users.
 
 The keys file holds hashes only (`sha256` of the key, hex):
 
     keys:
       - {hash: 9f86d0..., tenant: acme, tier: gold, names_users: true, max_users: 1000, apps: [chat]}
 
-Without a file everybody is the tenant `default`, which may name users.
+Without a file every caller is the tenant `default`, which may name users.
 """
 
 import hashlib
@@ -24,44 +24,44 @@ from throttler.core.profiles import DEFAULT_APP
 AUTHORIZATION = "authorization"
 USER = "x-fairlead-user"
 MAX_USERS = 1000  # per key, unless it says otherwise
-USER_SECONDS = 3600.0  # a user not named for so long makes room for another
+USER_SECONDS = 3600.0  # a user that was not named for this time can be replaced by another one
 NO_TIERS: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """What one API key stands for."""
+    """The tenant and the permissions of one API key."""
 
     name: str
-    share: float = 1.0  # larger = more service
-    tier: str = ""  # the name of that share, if it has one
-    trusted_users: bool = False  # may name users, each of whom is a client of its own
-    max_users: int = MAX_USERS  # the most users that the key may name
-    apps: tuple[str, ...] = ()  # that the key may name; none given = none but the default app
+    share: float = 1.0  # the tenant's weight: twice the share, twice the service
+    tier: str = ""  # the name of the share, if it has one
+    trusted_users: bool = False  # whether the key may name users, each of which is a separate client
+    max_users: int = MAX_USERS  # the largest number of users that the key may name
+    apps: tuple[str, ...] = ()  # the apps that the key may name; empty: only the default app
 
 
 @dataclass(frozen=True, slots=True)
 class CallerIdentity:
-    """Who a call is from; `client` is the fairness key: the tenant, or tenant/user."""
+    """The identity of a caller; `client` is the fairness key: the tenant, or tenant/user."""
 
     client: str
     tenant: str
     share: float
     tier: str = ""
     apps: tuple[str, ...] = ()
-    is_open: bool = False  # there are no keys, so nobody is bound to anything
+    is_open: bool = False  # whether the gateway has no keys, so that every caller may name every app with a profile
     may_name_users: bool = False
 
     @property
     def is_bound(self) -> bool:
-        """Whether the key alone says which app a call counts as. Where callers choose, the name must weigh nothing."""
+        """Whether the key alone determines the app; if callers choose the app, it must not change the weight."""
         return not self.is_open and len(set(self.apps)) <= 1
 
     def app(self, named: str, profiled: Collection[str]) -> str:
-        """The app that a call counts as; raises PermissionDenied when the key may not name it.
+        """Return the app for which a call is counted; raise PermissionDenied if the key may not name it.
 
-        A key with apps names one of them, by default its first. Without, whatever is named counts as the default app:
-        invented names must have no limits of their own. Where there are no keys at all, `profiled` apps may be named.
+        A key with apps may name one of them, by default its first. For a key without apps every name counts as the
+        default app: invented names must not have their own limits. A gateway without keys accepts `profiled` apps.
         """
         if self.apps:
             if named and named not in self.apps:
@@ -70,14 +70,14 @@ class CallerIdentity:
         return named if self.is_open and named in profiled else DEFAULT_APP
 
 
-# Who shares cached prefixes: a shorter answer to a prompt tells that somebody in the scope has sent its beginning.
+# The callers that share cached prefixes. A fast answer reveals that a caller in the scope has sent the same beginning.
 CACHE_SCOPES: Mapping[str, Callable[[CallerIdentity], str]] = MappingProxyType(
     {"tenant": lambda identity: identity.tenant, "user": lambda identity: identity.client, "deployment": lambda _: ""}
 )
 
 
 class _Account:
-    """A key, and the users it has named lately, the one named longest ago first."""
+    """A key and the users that it has named recently; the user that was named longest ago comes first."""
 
     def __init__(self, tenant: Tenant, *, is_open: bool) -> None:
         self.tenant = tenant
@@ -101,7 +101,7 @@ class _Account:
         return self._identity(f"{self.tenant.name}/{user}")
 
     def keep_users(self, earlier: "_Account") -> None:
-        """The same key, read again: whom it named it still has named."""
+        """Take over the users that the same key has named before a reload."""
         self._users = earlier._users
 
     def _forget(self, now: float) -> None:
@@ -119,7 +119,7 @@ class _Account:
 
 
 class Tenants:
-    """All API keys, by hash (sha256, hex); an empty table = open to everybody as the tenant `default`."""
+    """All API keys by hash (sha256, hex); with an empty table every caller is the tenant `default`."""
 
     def __init__(self, keys: Mapping[str, Tenant]) -> None:
         self._accounts = {bytes.fromhex(key): _Account(tenant, is_open=False) for key, tenant in keys.items()}
@@ -127,21 +127,24 @@ class Tenants:
 
     @classmethod
     def load(cls, path: str, tiers: Mapping[str, float] = NO_TIERS) -> "Tenants":
-        """Read a keys file, or none when `path` is empty; raises ConfigError that names file, line and key.
+        """Read a keys file; an empty `path` means no keys. `tiers` maps names that keys may give to shares.
 
-        `tiers`: shares by the names that keys may give instead.
+        Raise ConfigError, which names the file, the line and the key.
         """
         return cls(_parse(text_of(path), path, tiers) if path else {})
 
     def replace(self, other: "Tenants") -> None:
-        """Other keys from now on. The users that a key has named stay counted while it stays."""
+        """Use the keys of `other` from now on. The users that a remaining key has named stay counted."""
         for digest, account in other._accounts.items():
             if digest in self._accounts:
                 account.keep_users(self._accounts[digest])
         self._accounts, self._open = other._accounts, other._open
 
     def identify(self, credentials: Credentials, now: float) -> CallerIdentity:
-        """Who calls; raises Unauthenticated, PermissionDenied or InvalidRequest. `now` in seconds."""
+        """Return the identity of the caller; raise Unauthenticated, PermissionDenied or InvalidRequest.
+
+        `now` is in seconds.
+        """
         account = self._open or self._authenticate(credentials.authorization)
         return account.identify(credentials.user, now)
 
@@ -149,7 +152,7 @@ class Tenants:
         scheme, _, key = authorization.partition(" ")
         if scheme.lower() != "bearer" or not key:
             raise Unauthenticated(f"metadata {AUTHORIZATION}: expected 'Bearer <API key>'")
-        # Keys are compared by their hashes only: nobody can approach a key step by step by how long that takes.
+        # Only hashes are compared, so the time of a comparison does not reveal how much of a guessed key is right.
         account = self._accounts.get(hashlib.sha256(key.strip().encode()).digest())
         if account is None:
             raise Unauthenticated(f"metadata {AUTHORIZATION}: unknown API key")

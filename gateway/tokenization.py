@@ -1,4 +1,4 @@
-"""Tokens for callers who want nothing generated: of a prompt, and back to its text."""
+"""Tokenization and detokenization for callers that need no generated output."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,10 +14,10 @@ from gateway.validation import check_prompt
 
 
 class Tokenization:
-    """Tokenize for whoever `identify` knows. While that lasts it counts among the client's open calls.
+    """Tokenization for the callers that `identify` authenticates; each use counts as an open call of its client.
 
-    All methods raise Unauthenticated or PermissionDenied before a request is received, then what `receive` raises,
-    InvalidRequest, TooLong, ClientLimit, QueueFull and Unavailable.
+    All methods raise Unauthenticated or PermissionDenied before they receive a request. Afterwards they raise the
+    errors of `receive`, InvalidRequest, TooLong, ClientLimit, QueueFull or Unavailable.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Tokenization:
     async def encode(
         self, receive: Receive[worker_pb2.EncodeRequest], credentials: Credentials
     ) -> tuple[list[int], scheduler_pb2.ModelInfo]:
-        """Return the token ids of the prompt that is received, and the model whose they are."""
+        """Receive a prompt; return its token ids, and the model whose tokenizer made them."""
         client = self._identify(credentials).client
         request = await receive()
         model = self._cluster.members.resolve(request.model)
@@ -40,7 +40,7 @@ class Tokenization:
             return unpack_ids((await self._cluster.encode(request, None)).token_ids), model
 
     async def decode(self, receive: Receive[worker_pb2.DecodeRequest], credentials: Credentials) -> str:
-        """Return the text of the tokens that are received."""
+        """Receive token ids; return their text."""
         client = self._identify(credentials).client
         request = await receive()
         model = self._cluster.members.resolve(request.model)

@@ -1,4 +1,4 @@
-"""What the gateway refuses at the door: pure checks, each naming field, limit and value."""
+"""Checks of requests; each error names the field, the limit and the value."""
 
 from fairlead.errors import InvalidRequest, TooLong
 from fairlead.token_ids import TOKEN_BYTES, unpack_ids
@@ -9,12 +9,12 @@ from serving.sampling_params import SamplingParams
 from serving.wire import sampling_from_proto
 
 ROLES = ("system", "user", "assistant", "tool")
-MAX_TOKEN = 1024  # bytes of an interaction's token: ours are far shorter
-MAX_MESSAGES = 10_000  # of a chat; a request of empty ones has room for millions
+MAX_TOKEN = 1024  # bytes of an interaction's token; valid ones are far shorter
+MAX_MESSAGES = 10_000  # messages of a chat; a request would have room for millions of empty ones
 
 
 def check_prompt(prompt: common_pb2.Prompt, model: scheduler_pb2.ModelInfo) -> None:
-    """Raises InvalidRequest for a prompt that no tokenizer needs to see, TooLong before its parts are looked at."""
+    """Raise InvalidRequest for an invalid prompt, or TooLong for one that is certainly too long; tokenize nothing."""
     check_size(prompt, model.max_prompt_tokens, model.longest_token)
     match prompt.WhichOneof("kind"):
         case "text":
@@ -28,14 +28,14 @@ def check_prompt(prompt: common_pb2.Prompt, model: scheduler_pb2.ModelInfo) -> N
 
 
 def capacity(model: scheduler_pb2.ModelInfo) -> int:
-    """Return how many tokens a prompt and its output may have together."""
+    """Return the largest number of tokens that a prompt and its output may have together."""
     return min(model.max_model_tokens, model.kv_tokens)
 
 
 def check_sampling(
     message: common_pb2.SamplingParams, vocab_size: int, default_max_tokens: int | None = None
 ) -> SamplingParams:
-    """The sampling parameters with every default resolved; raises InvalidRequest."""
+    """Return the sampling parameters with every default resolved; raise InvalidRequest."""
     sampling = sampling_from_proto(message, default_max_tokens)
     for token in sampling.stop_token_ids:
         _require(token < vocab_size, f"ids must be below {vocab_size}, got {token}", "sampling.stop_token_ids")
@@ -43,7 +43,7 @@ def check_sampling(
 
 
 def check_interaction(interaction: inference_pb2.Interaction) -> None:
-    """Raises InvalidRequest for an interaction that cannot be one; its token is the throttler's to judge."""
+    """Raise InvalidRequest for an invalid interaction; the throttler verifies its token later."""
     characters, size, stage = len(interaction.id), len(interaction.token), interaction.stage
     _require(interaction.id != "", "must not be empty", "interaction.id")
     _require(characters <= MAX_NAME, f"at most {MAX_NAME} characters, got {characters}", "interaction.id")
@@ -52,7 +52,7 @@ def check_interaction(interaction: inference_pb2.Interaction) -> None:
 
 
 def app_name(app: str) -> str:
-    """The name's one spelling, empty where none is given; raises InvalidRequest where it is ambiguous."""
+    """Return the normalized name of an app, empty if none is given; raise InvalidRequest if it is ambiguous."""
     try:
         return normalized(app) if app else ""
     except ValueError as error:
@@ -60,7 +60,7 @@ def app_name(app: str) -> str:
 
 
 def check_length(prompt_tokens: int, max_tokens: int, model: scheduler_pb2.ModelInfo) -> None:
-    """Raises TooLong for what can never be served."""
+    """Raise TooLong if the prompt and its output exceed a limit of the model."""
     if prompt_tokens > model.max_prompt_tokens:
         raise TooLong(f"at most {model.max_prompt_tokens} prompt tokens, got {prompt_tokens}", "prompt")
     total = prompt_tokens + max_tokens

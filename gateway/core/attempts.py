@@ -1,52 +1,52 @@
-"""When a request whose worker is lost is placed again, and on what terms."""
+"""The rule for placing a request again after it lost its worker."""
 
 from dataclasses import dataclass, field
 
-MAX_ATTEMPTS = 3  # without a token
+MAX_ATTEMPTS = 3  # consecutive attempts without a token
 
 
 @dataclass(slots=True)
 class Attempts:
-    """Those of one request so far; `tried` names instances: a worker that comes back under its name is another one."""
+    """The attempts of one request so far; `tried` holds instances: a restarted worker has a new instance."""
 
     number: int = 0
     tried: list[str] = field(default_factory=list)
-    started: bool = False  # this attempt has entered a running batch
-    charged: bool = False  # some attempt has: what the prompt costs is paid
-    _fruitless: int = 0  # since the last token
-    _excused: list[str] = field(default_factory=list)  # instances, each once
+    started: bool = False  # whether this attempt has entered a running batch
+    charged: bool = False  # whether any attempt has, so that the prompt is charged
+    _fruitless: int = 0  # attempts since the last token
+    _excused: list[str] = field(default_factory=list)  # instances; each can be excused once
 
     def begin(self) -> None:
-        """The request is about to be placed."""
+        """Begin a new attempt, before the request is placed."""
         self.number += 1
         self._fruitless += 1
         self.started = False
 
     def placed(self, instance: str) -> None:
-        """It is: not there again."""
+        """Record the instance chosen for this attempt; later attempts exclude it."""
         self.tried.append(instance)
 
     def entered(self) -> None:
-        """Its worker says that it has entered a running batch."""
+        """Record that the attempt has entered its worker's running batch."""
         self.started = self.charged = True
 
     def advanced(self) -> None:
-        """A token came."""
+        """Record that a token arrived."""
         self._fruitless = 0
 
     def excuse(self) -> None:
-        """This attempt was lost while the gateway itself stood still: once for each worker that does not count."""
+        """Do not count this attempt, which was lost after a stall of the gateway; at most once for each instance."""
         if self.tried[-1] not in self._excused:
             self._excused.append(self.tried.pop())
             self._fruitless = max(0, self._fruitless - 1)
 
     @property
     def exhausted(self) -> bool:
-        """Whether a request that is lost now is given up."""
+        """Whether a request that now loses its worker fails."""
         return self._fruitless >= MAX_ATTEMPTS
 
     def check_invariants(self) -> None:
-        """Raise AssertionError when these attempts are impossible."""
+        """Raise AssertionError if the counts of attempts contradict each other."""
         assert 0 <= self._fruitless <= min(self.number, MAX_ATTEMPTS), f"{self._fruitless} of {self.number} fruitless"
         counted = self.number - len(self._excused)
         assert len(self.tried) in (counted, counted - 1), f"{self.tried} tried in {counted} attempts that count"

@@ -1,7 +1,7 @@
-"""A call's state machine: what the gateway does about one call, from its arrival to its one outcome.
+"""A call's state machine: the gateway's decisions about one call, from its arrival to its one outcome.
 
-The output of a request depends only on prompt, seed and position, and a worker derives text from all generated tokens:
-an attempt that is given the tokens so far goes on exactly where the lost one stopped.
+The output of a request depends only on prompt, seed and position, and a worker derives text from all generated tokens.
+A new attempt that receives the tokens generated so far therefore continues exactly where the lost attempt stopped.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,39 +43,39 @@ from gateway.core.call_states import (
 )
 from gateway.core.coalescer import Coalescer
 
-# Seconds. The two ends' clocks differ by a little: a cancellation this close to the deadline is the deadline's.
+# Seconds. The clocks of caller and gateway differ: a cancellation this close to the deadline counts as its expiry.
 DEADLINE_SLACK = 0.05
 
 
 class IllegalEvent(Exception):
-    """The event cannot happen in the call's state; the state is as it was."""
+    """The event cannot happen in the call's state; the machine has not changed."""
 
 
 class CallMachine:
-    """One call. `handle` is the only way to change it, and the driver calls it with times that never decrease.
+    """The state machine of one call, which only `handle` changes; the driver's times never decrease.
 
-    A caller that takes no message for `reader_seconds`, though nothing more is to come, is given up.
+    A call whose output is complete ends if its caller takes no message for `reader_seconds`.
     """
 
     def __init__(self, reader_seconds: float) -> None:
         self.state: CallState = NEW
         self.outcome: Outcome | None = None
         self.attempts = Attempts()
-        self.cached_tokens = 0  # prompt tokens that the first attempt to start had not to compute
+        self.cached_tokens = 0  # prompt tokens that were cached for the first attempt that started
         self.output_tokens = 0
-        self.service = 0.0  # charged for all attempts, in cost units
+        self.service = 0.0  # charge for all attempts, in cost units
         self._reader_seconds = reader_seconds
         self._deadline: float | None = None
         self._coalescer = Coalescer(tokens=1)
         self._generated: list[bytes] = []
         self._sent_tokens = 0
-        self._service_before = 0.0  # charged for earlier attempts
-        self._is_accepted = False  # the caller has been told so
+        self._service_before = 0.0  # charge for earlier attempts, in cost units
+        self._is_accepted = False  # whether the message Accepted was sent
         self._writing_since: float | None = None
-        self._conclusion: Finished | FairleadError | None = None  # to be told once everything else is
+        self._conclusion: Finished | FairleadError | None = None  # sent after all output
 
     def handle(self, event: events.Event, now: float) -> Sequence[Command]:
-        """What is to be done about `event`, in order; raises IllegalEvent, and then nothing has changed."""
+        """Handle `event` and return the commands to execute in order; raise IllegalEvent without any change."""
         kind = type(event)
         targets = TRANSITIONS[self.state].get(kind)
         if targets is None:
@@ -85,7 +85,7 @@ class CallMachine:
         return commands
 
     def next_deadline(self) -> float | None:
-        """When a Tick is due if nothing else happens before; None: never."""
+        """Return the time at which a Tick is due if no other event comes before; None: never."""
         if self.state is ENDED:
             return None
         deadline = None if self.state is FINISHING else self._deadline
@@ -122,7 +122,7 @@ class CallMachine:
         return Place(self.attempts.number, tuple(self.attempts.tried))
 
     def _started(self, started: events.Started, now: float) -> Sequence[Command]:
-        if self.attempts.started:  # the worker took it out of its batch and in again
+        if self.attempts.started:  # the worker has preempted the request and started it again
             return ()
         self.state = RUNNING
         self.attempts.entered()
@@ -153,7 +153,7 @@ class CallMachine:
         return self._conclude(error_for(ended.outcome, ended.message), now)
 
     def _lost(self, lost: events.Lost, now: float) -> Sequence[Command]:
-        # A worker sends the last token and the end in one message: what is lost always has output left to generate.
+        # A worker sends the last token and the end in one message, so a lost request still has output to generate.
         self._service_before = self.service
         withdrawals = self._withdrawals()
         if lost.was_away:
@@ -181,7 +181,7 @@ class CallMachine:
         return (self._send_chunk(now),)
 
     def _conclude(self, conclusion: Finished | FairleadError, now: float) -> Sequence[Command]:
-        """The call's end is known: the caller is told what is still held, then the conclusion."""
+        """Set the call's conclusion; the caller receives the output that is still held, then the conclusion."""
         self.state, self._conclusion = FLUSHING, conclusion
         return self._flush(now)
 
@@ -222,19 +222,19 @@ class CallMachine:
         return self._send_due(now)
 
     def _patience_ends(self) -> float | None:
-        """When a caller that does not take its message is given up; None: it may take its time."""
+        """Return the time at which the call ends if its caller takes no message; None: there is no limit."""
         if self._writing_since is None or self.state not in (FLUSHING, FINISHING):
             return None
         return self._writing_since + self._reader_seconds
 
     def _give_up(self, error: FairleadError) -> Sequence[Command]:
-        """End the call for a caller that is still there."""
+        """End the call with an error to a caller that is still connected."""
         is_writing = self._writing_since is not None
         commands = self._abandon(error)
         return (*commands, HangUp(error)) if is_writing else commands
 
     def _abandon(self, error: FairleadError) -> Sequence[Command]:
-        """End the call now, whatever is under way."""
+        """End the call now, in any state."""
         if self.state is FINISHING:
             self.state = ENDED
             return ()

@@ -1,7 +1,7 @@
-"""What a call's state machine asks of its driver: the closed set of commands.
+"""The closed set of commands from a call's state machine to its driver.
 
-A driver carries commands out in order. It answers Decide, Encode and Place with one event each (Decided, Encoded,
-Placed, or Failed), and every Send with Written as soon as the message is taken.
+A driver executes commands in order. It answers Decide, Encode and Place with one event each (Decided, Encoded, Placed,
+or Failed), and every Send with Written as soon as the caller has taken the message.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from gateway.core.coalescer import OutputChunk
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """Find out who calls, whether the request is valid, and whether it is let in."""
+    """Authenticate the caller, validate the request, and decide whether to admit it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Encode:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Choose a worker for attempt number `attempt`, none of the worker processes in `excluded`."""
+    """Choose a worker for attempt number `attempt`, except the worker processes in `excluded`."""
 
     attempt: int
     excluded: tuple[str, ...]
@@ -31,38 +31,38 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Send the attempt to the worker chosen last."""
+    """Send the attempt to the worker that was chosen last."""
 
     attempt: int
-    generated: bytes  # packed output of earlier attempts, which goes on after it
-    output_tokens: int  # in `generated`
-    charged: bool  # an earlier attempt started: the prompt is paid
+    generated: bytes  # packed output of earlier attempts; the output continues after it
+    output_tokens: int  # number of tokens in `generated`
+    charged: bool  # whether an earlier attempt started, so that the prompt is charged
 
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """Have the worker free the attempt; the worker's later events of it are to be dropped."""
+    """Abort the attempt at its worker; the driver drops the worker's later events of it."""
 
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
 class Withdraw:
-    """Give the placement back to the scheduler: the attempt never started."""
+    """Return the placement of an attempt that never started to the scheduler."""
 
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Message: a worker has begun with the call."""
+    """The message that a worker has started the call."""
 
     cached_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Message: the output is complete."""
+    """The message that the output is complete."""
 
     finish_reason: FinishReason | None
 
@@ -72,16 +72,16 @@ Message = Accepted | OutputChunk | Finished
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Write `message` to the caller; at most one message is under way."""
+    """Write `message` to the caller; at most one message is being written at a time."""
 
     message: Message
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Record the call's outcome, given once: `error`, or None for COMPLETED.
+    """Record the call's outcome: `error`, or None for COMPLETED. The command is issued once per call.
 
-    What is still under way of Decide, Encode and Place is cancelled. An error is the last that the caller is told.
+    The driver cancels an unfinished Decide, Encode or Place. An error is the last thing that the caller receives.
     """
 
     error: FairleadError | None
@@ -89,7 +89,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class HangUp:
-    """Break the stream to the caller, who does not take the message under way; `error` says why."""
+    """Break the stream to a caller that does not take its message; `error` is the reason."""
 
     error: FairleadError
 

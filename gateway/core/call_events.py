@@ -1,6 +1,6 @@
-"""What can happen to a call: the closed set of events that its state machine handles.
+"""The closed set of events that a call's state machine handles.
 
-Times are in seconds of whatever clock the driver passes as `now`.
+Times are in seconds of the clock that the driver passes as `now`.
 """
 
 from collections.abc import Sequence
@@ -13,47 +13,50 @@ from fairlead.outcomes import FinishReason, Outcome
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """The caller made the call; `deadline` is when the caller stops to wait for it, None for never."""
+    """The call arrived; `deadline` is the time until which its caller waits, None: without limit."""
 
     deadline: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The call is admitted; its output is to go in messages of `tokens_per_message` tokens."""
+    """The call is admitted; its output is sent in messages of `tokens_per_message` tokens."""
 
     tokens_per_message: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """The prompt is tokenized."""
+    """The prompt of the call is tokenized."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A worker process is chosen for the attempt under way."""
+    """A worker process is chosen for the current attempt."""
 
     instance: str
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A command, such as to decide, to encode or to place, could not be carried out: `error` is the call's."""
+    """A command such as Decide, Encode or Place failed; the call ends with `error`."""
 
     error: FairleadError
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The attempt has entered its worker's running batch; `service` is charged for the prompt, in cost units."""
+    """The attempt has entered its worker's running batch; `service` is the charge for the prompt, in cost units."""
 
     cached_tokens: int = 0
     service: float = 0.0
 
 
 class Tokens(NamedTuple):
-    """The attempt's next output; `service` is charged to the attempt so far. A tuple, because one is made per token."""
+    """The attempt's next output; `service` is the charge for the attempt so far, in cost units.
+
+    It is a tuple because one is made per token.
+    """
 
     token_ids: bytes  # packed
     text: str = ""
@@ -63,42 +66,42 @@ class Tokens(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The worker has generated all of the output; `service` is all that was charged to the attempt."""
+    """The worker has generated all of the output; `service` is the whole charge for the attempt, in cost units."""
 
     finish_reason: FinishReason | None = None
     service: float = 0.0
-    text: str = ""  # held back until now
+    text: str = ""  # text that the worker held back until the end
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The worker ended the attempt before it completed. UNAVAILABLE: it gave the attempt back, as if it were lost."""
+    """The worker ended the attempt before it completed. UNAVAILABLE counts as a lost attempt, which is placed again."""
 
     outcome: Outcome
     message: str = ""
-    service: float = 0.0  # all that was charged to the attempt; without meaning for UNAVAILABLE
+    service: float = 0.0  # the whole charge for the attempt, in cost units; without meaning for UNAVAILABLE
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The attempt's worker, or the way to it, is gone; nothing more comes of this attempt."""
+    """The attempt's worker, or the connection to it, is lost; no further events of this attempt follow."""
 
-    was_away: bool = False  # the gateway itself stood still: the loss says little about the worker
+    was_away: bool = False  # whether the gateway itself stalled, so that the worker may be healthy
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The caller, or the network before it, took the message that was sent last."""
+    """The caller, or a buffer on the way to it, took the message that was sent last."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallerCancelled:
-    """The caller is gone: it cancelled the call, or its deadline passed there."""
+    """The caller cancelled the call or disconnected, or the deadline passed at the caller."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed; due when `next_deadline()` is reached, harmless at any other time."""
+    """The time of `next_deadline()` is reached; the event is harmless at any other time."""
 
 
 Event = (

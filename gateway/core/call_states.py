@@ -3,10 +3,10 @@
 Rules that the table does not show:
 
 - A call has one outcome. It is recorded on entering FINISHING (completed; the last message is being written) or ENDED.
-- What the caller has not been told yet is sent before an end that the call reaches by itself. A caller that is gone,
-  does not read, or has waited until its deadline ends the call at once, wherever it is; so does a defect.
-- A lost attempt leads back to PLACING, until MAX_ATTEMPTS in a row have brought no token.
-- An ended call ignores everything, except that it gives a placement back that comes too late.
+- If a call completes or fails at its worker, the output that is still held is sent before the end. A call ends at once,
+  in any state, if its caller disconnects or does not read, if its deadline passes, or after a defect.
+- A lost attempt leads back to PLACING, unless MAX_ATTEMPTS consecutive attempts have brought no token.
+- An ended call ignores all events, except that it returns a placement that comes too late.
 """
 
 from collections.abc import Mapping
@@ -32,15 +32,15 @@ from gateway.core.call_events import (
 
 
 class CallState(StrEnum):
-    """Where a call is between its arrival and its end."""
+    """The state of a call between its arrival and its end."""
 
     NEW = "new"
     DECIDING = "deciding"  # admission examines it
     ENCODING = "encoding"  # a worker tokenizes its prompt
     PLACING = "placing"  # a worker is being chosen
-    QUEUED = "queued"  # at a worker, not in its batch yet
+    QUEUED = "queued"  # at a worker, not yet in its batch
     RUNNING = "running"  # in its worker's batch
-    FLUSHING = "flushing"  # the end is known, output waits for the caller
+    FLUSHING = "flushing"  # the end is known; output waits for the caller
     FINISHING = "finishing"  # completed; the last message is being written
     ENDED = "ended"
 

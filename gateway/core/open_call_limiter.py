@@ -1,19 +1,19 @@
-"""How many calls may be open at once."""
+"""A limit on the number of open calls."""
 
 from collections import Counter
 
 from fairlead.errors import ClientLimit, QueueFull
 
 RETRY_SECONDS = 1.0
-RESERVED = 1 / 8  # of all places: for protected calls alone
+RESERVED = 1 / 8  # part of all places that only protected calls may take
 
 
 class OpenCallLimiter:
-    """Open calls, bounded per client and in all.
+    """The number of open calls, limited per client and over all clients.
 
-    A client may have no more calls open than there is room left (dynamic thresholds, Choudhury and Hahne 1998): k
-    clients that take all they can get leave 1 / (k + 1) of the room, so that nobody is locked out by others. Protected
-    calls have more room, the reserve, and no bound per client: the throttle caps how many of them a client has.
+    A client may have no more calls open than there are free places (dynamic thresholds, Choudhury and Hahne 1998): k
+    clients that take all they can leave 1 / (k + 1) of the places free, so that no client is locked out by others.
+    Protected calls may also take the reserve and have no limit per client, because the throttle caps their number.
     """
 
     def __init__(self, *, per_client: int, total: int) -> None:
@@ -40,7 +40,7 @@ class OpenCallLimiter:
         self._count += 1
 
     def close(self, client: str) -> None:
-        """Undo one `open`."""
+        """Release one open call of `client`."""
         self._open[client] -= 1
         self._count -= 1
         if not self._open[client]:

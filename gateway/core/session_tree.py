@@ -1,45 +1,45 @@
-"""Find the root of a tree of sessions: an agent's sub-agents have sessions of their own, and name their parent's.
+"""Trees of sessions: an agent's sub-agents have their own sessions, each of which names its parent session.
 
-All of them serve one purpose of the user, so they count as one interaction, which has the name of the root. What is
-remembered are the sub-agents' sessions alone, a bounded number per client: without it, a sub-agent of a forgotten one
-counts in an interaction that has its parent's name.
+All sessions of a tree serve one purpose of the user, so they are one interaction, named after the root. Only the
+sessions of sub-agents are remembered, a bounded number per client. A sub-agent whose parent session was forgotten
+counts in an interaction that has the name of this parent.
 """
 
 from typing import NamedTuple
 
-MOST = 64  # sub-agents' sessions remembered per client
-SECONDS = 3600.0  # without a sub-agent's call, after which a client's are forgotten
+MOST = 64  # sub-agents' sessions that are remembered per client
+SECONDS = 3600.0  # a client's sessions are forgotten after this time without a call of a sub-agent
 
 
 class Session(NamedTuple):
-    """A session as a request names it."""
+    """A session and its parent, as a request names them."""
 
     id: str
-    parent: str = ""  # the session that started it; empty: it is a root
+    parent: str = ""  # the session that started it; empty: the session is a root
 
 
 class _Client:
     __slots__ = ("roots", "used")
 
     def __init__(self) -> None:
-        self.roots: dict[str, str] = {}  # of a sub-agent's session; the one whose call is longest ago first
-        self.used = 0.0  # when a sub-agent last called
+        self.roots: dict[str, str] = {}  # by sub-agent's session; the least recently used comes first
+        self.used = 0.0  # time of the last call of a sub-agent
 
 
 class SessionTree:
-    """The sub-agents' sessions of every client. Times are seconds of one clock that never goes back."""
+    """The sub-agents' sessions of every client. Times are seconds of a monotonic clock."""
 
     def __init__(self, most: int = MOST, seconds: float = SECONDS) -> None:
         self._most = most
         self._seconds = seconds
-        self._clients: dict[str, _Client] = {}  # the one whose sub-agents last called longest ago first
+        self._clients: dict[str, _Client] = {}  # the least recently used client comes first
 
     def __len__(self) -> int:
-        """Return of how many clients something is remembered."""
+        """Return the number of clients with remembered sessions."""
         return len(self._clients)
 
     def root(self, client: str, session: Session, now: float) -> str:
-        """Return the id of the root above `session`, and remember it for those that will name it as their parent."""
+        """Return the id of the root above `session`, and remember it for sessions that name `session` as parent."""
         self._forget(now)
         if not session.parent:
             return session.id
@@ -55,7 +55,7 @@ class SessionTree:
         return root
 
     def check_invariants(self) -> None:
-        """Raise AssertionError with detail when too much is remembered, or in the wrong order."""
+        """Raise AssertionError with detail if too many sessions are remembered, or clients are in the wrong order."""
         last = float("-inf")
         for client, found in self._clients.items():
             assert len(found.roots) <= self._most, f"{client}: {len(found.roots)} sessions, at most {self._most}"

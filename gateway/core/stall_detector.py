@@ -1,14 +1,15 @@
-"""Whether this gateway itself stood still: then what it has lost may be its own doing."""
+"""Detection of stalls of this gateway, which may have caused the loss of its connections."""
 
 BEAT_SECONDS = 0.25
 LATE_SECONDS = 1.0
-AFTERMATH_SECONDS = 8.0  # keepalive finds a dead link within 6
+AFTERMATH_SECONDS = 8.0  # after a stall; keepalive detects a dead link within 6 seconds
 
 
 class StallDetector:
-    """Noticed by heartbeats that come late: the process was stopped, or its loop was kept busy.
+    """A detector of stalls by late heartbeats: the process was stopped, or its event loop was busy.
 
-    Meanwhile its pings went unanswered, so that healthy peers have ended their links, or seem to have fallen silent.
+    During a stall the process does not answer pings. Healthy peers may therefore have closed their connections, or may
+    appear to be silent.
     """
 
     def __init__(self, now: float) -> None:
@@ -16,13 +17,13 @@ class StallDetector:
         self._until = now
 
     def beat(self, now: float) -> None:
-        """The process is here; called every BEAT_SECONDS while it is."""
+        """Record a heartbeat of this process; to be called every BEAT_SECONDS."""
         if self._is_late(now):
             self._until = now + AFTERMATH_SECONDS
         self._last = now
 
     def explains(self, now: float) -> bool:
-        """Whether a link that is lost at `now` may have been lost for that reason."""
+        """Return whether a stall may have caused the loss of a link at `now`."""
         return self._is_late(now) or now < self._until
 
     def _is_late(self, now: float) -> bool:

@@ -1,4 +1,4 @@
-"""The cluster as a request sees it: somewhere to tokenize, somewhere to run."""
+"""The cluster behind the gateway: workers that tokenize prompts, and the placement of requests on workers."""
 
 import asyncio
 import logging
@@ -30,12 +30,12 @@ class Placement:
     instance: str
     link: WorkerLink
     selected_at: int  # Unix nanoseconds
-    matched_tokens: int = 0  # the longest prefix that the worker is believed to hold
-    scheduler: str = ""  # the process that chose it; empty: this gateway
+    matched_tokens: int = 0  # the longest prefix that the worker holds, according to the scheduler's index
+    scheduler: str = ""  # id of the process that chose the worker; empty: this gateway
 
 
 class Cluster:
-    """Owns the links to scheduler and workers. `changed` is called whenever load_mutual_tls or overload changed."""
+    """The links to schedulers and workers. `changed` is called after each change of members or overload."""
 
     def __init__(
         self,
@@ -50,14 +50,14 @@ class Cluster:
         self._changed = changed
         self._stall = StallDetector(time.monotonic())
         self._overloaded: list[str] = []
-        # By client, as long as one of its calls has the turn or waits for it.
+        # By client; an entry exists while one of the client's calls holds the lock or waits for it.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._schedulers = SchedulerLinks(
             schedulers, secret, self.members, self._workers.connected, self._members_changed, mutual_tls
         )
 
     async def run(self) -> None:
-        """Keep the links to the schedulers, and notice when this process stands still, until cancelled."""
+        """Run the links to the schedulers and the stall detector until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._schedulers.run())
             tasks.create_task(self._beat())
@@ -68,7 +68,7 @@ class Cluster:
             await asyncio.sleep(BEAT_SECONDS)
 
     def was_away(self) -> bool:
-        """Whether this process stood still lately, so that links it has lost say nothing about its peers."""
+        """Return whether this process stalled recently, so that its lost links do not mean failed peers."""
         return self._stall.explains(time.monotonic())
 
     async def close(self) -> None:
@@ -76,15 +76,15 @@ class Cluster:
         await self._workers.close()
 
     async def encode(self, request: worker_pb2.EncodeRequest, deadline: float | None) -> worker_pb2.EncodeResponse:
-        """Tokenize at any worker of the model. A client's long prompts go one after the other: no worker holds all.
+        """Tokenize at any worker of the model; a client's long prompts one after the other, to bound workers' memory.
 
-        Raises InvalidRequest, DeadlineExceeded, and Unavailable without any worker.
+        Raise InvalidRequest or DeadlineExceeded, or Unavailable if there is no worker.
         """
         async with self._turn(request.client, request.ByteSize()):
             return await self._workers.encode(self.members.serving(request.model), request, deadline)
 
     async def decode(self, request: worker_pb2.DecodeRequest) -> worker_pb2.DecodeResponse:
-        """Return the text of tokens from any worker of the model, in the client's turn as `encode`; raises the same."""
+        """Return the text of tokens from any worker of the model; order and errors are those of `encode`."""
         async with self._turn(request.client, request.ByteSize()):
             return await self._workers.decode(self.members.serving(request.model), request)
 
@@ -92,11 +92,12 @@ class Cluster:
         return self._turns.setdefault(client, asyncio.Lock()) if size > LONG_PROMPT else nullcontext()
 
     async def place(self, request: scheduler_pb2.DispatchRequest) -> Placement:
-        """The scheduler's choice. While none leads, the least loaded of the last known members; where the leader has no
-        worker, the least loaded of those that have not attached to it yet.
+        """Return the worker that the leading scheduler chooses.
 
-        Raises Unavailable when no worker may take the request, Internal when the scheduler calls it malformed: another
-        choice would hide the defect, and fairness across workers would be off for whatever it concerns.
+        Without a leader, choose the least loaded of the last known members. If the leader has no worker for the model,
+        choose the least loaded of the members that have not attached to it yet. Raise Unavailable if no worker can take
+        the request. Raise Internal if the scheduler reports the request as malformed: a choice by the gateway would
+        hide the defect, and fairness across workers would not hold for such requests.
         """
         try:
             reply = await self._schedulers.select(request)
@@ -120,7 +121,7 @@ class Cluster:
                 return self._least_loaded(request, inherited, Decision.SETTLING)
 
     def withdraw(self, request_id: str, attempt: int) -> None:
-        """The attempt never started and its worker will not report it."""
+        """Return a placement to the scheduler: the attempt never started, and its worker will not report it."""
         self._schedulers.withdraw(request_id, attempt)
 
     def _least_loaded(

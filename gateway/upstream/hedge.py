@@ -1,4 +1,4 @@
-"""Calls that several peers could answer: a slow one is not waited for (Dean and Barroso, The Tail at Scale, 2013)."""
+"""Hedged calls: a second peer is called if the first one is slow (Dean and Barroso, The Tail at Scale, 2013)."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -10,10 +10,10 @@ T = TypeVar("T")
 
 
 async def hedged(calls: Sequence[Callable[[], Coroutine[Any, Any, T]]], patience: float) -> T:
-    """The first result, of at most two of `calls` at a time.
+    """Return the first result of `calls`, of which at most two run at a time.
 
-    The next one begins when one raises Unavailable, and when the only one has taken `patience` seconds. Raises what a
-    call raises beside Unavailable, or the last Unavailable.
+    The next call begins when one raises Unavailable, or when the only running call has taken `patience` seconds. Raise
+    the first exception other than Unavailable, or the last Unavailable if all calls raise it.
     """
     failure = Unavailable("there is no worker to ask")
     left, running = list(calls), list[asyncio.Task[T]]()

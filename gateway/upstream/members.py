@@ -1,4 +1,4 @@
-"""Who is in the cluster, as the schedulers said."""
+"""The members of the cluster, as the schedulers reported them."""
 
 from collections.abc import Callable, Collection, Mapping
 
@@ -10,16 +10,15 @@ CLIPPED = 128  # characters of an unknown model's name that an error repeats
 
 
 class UnknownModel(InvalidRequest):
-    """No worker serves a model of that name."""
+    """No worker serves a model of this name."""
 
 
 class Members:
-    """Live workers by name, each model's workers and limits, and which models' pools are overloaded.
+    """Live workers by name, the workers and limits of each model, and the models whose pools are overloaded.
 
-    A worker that serves several models is among the workers of each.
-
-    Of every worker that the leader has told of, its word is taken. Those that only an earlier leader told of are
-    inherited: they may still have to attach to this one.
+    A worker that serves several models is among the workers of each. The leader's report replaces all earlier data
+    about the workers in it. Workers that only an earlier leader reported are inherited: they may not have attached to
+    the present leader yet.
     """
 
     def __init__(self) -> None:
@@ -35,28 +34,28 @@ class Members:
 
     @property
     def inherited(self) -> int:
-        """How many members the leader has not told of yet."""
+        """The number of members that the leader has not reported yet."""
         return len(self._inherited)
 
     def follow(self) -> None:
-        """A scheduler begins to lead, or comes back: all that are members now are inherited."""
+        """Mark all members as inherited, because a scheduler takes the lead or reconnects."""
         self._inherited |= self._told
         self._told = {}
 
     def hear(self, state: scheduler_pb2.ClusterState) -> None:
-        """What the leader says."""
+        """Apply a report of the leader."""
         self._told = {member.worker: member for member in state.members}
         self._inherited = {name: member for name, member in self._inherited.items() if name not in self._told}
         self._overloaded = {pool.model: pool.overloaded for pool in state.pools}
         self._pool()
 
     def disinherit(self, alive: Callable[[scheduler_pb2.Member], bool]) -> None:
-        """The workers had time to attach to the leader: of those that have not, keep the ones that are `alive`."""
+        """Remove the inherited members that are not `alive`: they had enough time to attach to the leader."""
         self._inherited = {name: member for name, member in self._inherited.items() if alive(member)}
         self._pool()
 
     def check_invariants(self) -> None:
-        """For tests."""
+        """Raise AssertionError if the tables of members and pools contradict each other."""
         assert not self._told.keys() & self._inherited.keys()
         assert self._by_worker == self._told | self._inherited
         served = sum(len(served_models(member)) for member in self._by_worker.values())
@@ -64,37 +63,37 @@ class Members:
         assert self._pools.keys() == self._limits.keys()
 
     def forget_overload(self) -> None:
-        """The scheduler is away or silent: overload is unknown, and unknown counts as not overloaded."""
+        """Treat all pools as not overloaded, because the scheduler is unreachable or silent and overload is unknown."""
         self._overloaded = {}
 
     def overloaded(self, model: str) -> bool:
-        """Whether the model's pool is overloaded now."""
+        """Return whether the model's pool is overloaded now."""
         return self._overloaded.get(model, False)
 
     def overloaded_models(self) -> list[str]:
-        """Every model whose pool is overloaded."""
+        """Return every model whose pool is overloaded."""
         return [model for model, overloaded in self._overloaded.items() if overloaded]
 
     def all(self) -> Collection[scheduler_pb2.Member]:
-        """Every member, by name."""
+        """Return all members in order of their names."""
         return self._by_worker.values()
 
     def serving(self, model: str) -> list[scheduler_pb2.Member]:
-        """The members that serve `model`, draining ones left out, by name."""
+        """Return the members that serve `model`, without draining ones, in order of their names."""
         return [member for member in self._pools.get(model, ()) if not member.load.draining]
 
     def inherited_serving(self, model: str) -> list[scheduler_pb2.Member]:
-        """Of those the ones that the leader has not told of yet."""
+        """Return the members of `serving` that the leader has not reported yet."""
         return [member for member in self.serving(model) if member.worker in self._inherited]
 
     def pools(self) -> Mapping[str, list[scheduler_pb2.Member]]:
-        """The members of each model, by model name."""
+        """Return the members of each model, in order of the models' names."""
         return self._pools
 
     def resolve(self, model: str) -> scheduler_pb2.ModelInfo:
-        """What every worker of `model` can do; an empty name means the only model.
+        """Return the limits that hold at every worker of `model`; an empty name means the only model.
 
-        Raises UnknownModel for one nobody serves, Unavailable while there is no worker at all.
+        Raise UnknownModel if no worker serves the model, Unavailable if there is no worker at all.
         """
         if not self._limits:
             raise Unavailable("no worker is attached yet")
@@ -123,6 +122,6 @@ def _smallest(infos: list[scheduler_pb2.ModelInfo]) -> scheduler_pb2.ModelInfo:
     smallest.max_prompt_tokens = min(info.max_prompt_tokens for info in infos)
     smallest.max_model_tokens = min(info.max_model_tokens for info in infos)
     smallest.kv_tokens = min(info.kv_tokens for info in infos)
-    smallest.longest_token = max(info.longest_token for info in infos)  # the same; 0 of an older worker
+    smallest.longest_token = max(info.longest_token for info in infos)  # equal, except 0 at an older version
     smallest.vocab_size = min(info.vocab_size for info in infos)
     return smallest

@@ -1,22 +1,22 @@
-"""Who placed requests: the scheduler, or this gateway for want of one, and why."""
+"""Counts of placements by the process that chose the worker, the scheduler or this gateway, and by the reason."""
 
 import enum
 from collections.abc import Iterator
 
 
 class Decision(enum.StrEnum):
-    """How one attempt to place a request was decided; names a metric's label."""
+    """The reason for the result of one attempt to place a request; its values are those of a metric's label."""
 
-    SCHEDULER = "scheduler"  # it chose
-    NO_SCHEDULER = "no_scheduler"  # none can be reached, or it does not answer: the gateway chose
-    NO_LEADER = "no_leader"  # those that can be reached stand by: the gateway chose
-    SETTLING = "settling"  # the leader has none, and workers known here have still to attach to it: the gateway chose
-    NO_WORKER = "no_worker"  # none may take the request: it was refused
-    MALFORMED = "malformed"  # the scheduler cannot read the request: it was refused
+    SCHEDULER = "scheduler"  # the scheduler chose
+    NO_SCHEDULER = "no_scheduler"  # no scheduler is reachable or answers: the gateway chose
+    NO_LEADER = "no_leader"  # all reachable schedulers are standbys: the gateway chose
+    SETTLING = "settling"  # the leader has no worker, but known workers may still attach to it: the gateway chose
+    NO_WORKER = "no_worker"  # no worker can take the request: it was refused
+    MALFORMED = "malformed"  # the scheduler cannot parse the request: it was refused
 
 
 class Chooser(enum.StrEnum):
-    """Who decides in such a case."""
+    """The process that chose the worker for a placement."""
 
     SCHEDULER = "scheduler"
     GATEWAY = "gateway"
@@ -34,7 +34,7 @@ CHOOSERS = {
 
 
 class PlacementCounts:
-    """Attempts to place requests since the gateway's start, by how they were decided."""
+    """The numbers of attempts to place requests since the gateway's start, by Decision."""
 
     def __init__(self) -> None:
         self._counts = dict.fromkeys(Decision, 0)
@@ -43,5 +43,5 @@ class PlacementCounts:
         return ((CHOOSERS[decision], decision, count) for decision, count in self._counts.items())
 
     def count(self, decision: Decision) -> None:
-        """One more."""
+        """Count one attempt to place a request."""
         self._counts[decision] += 1

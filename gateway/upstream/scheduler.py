@@ -1,4 +1,4 @@
-"""The gateway's link to one global scheduler: its dispatch decisions, and what it says of the cluster."""
+"""The gateway's link to one global scheduler: its dispatch decisions, and its reports about the cluster."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ from serving.rpc.mutual_tls import MutualTls
 
 log = logging.getLogger(__name__)
 RECONNECT_SECONDS = 0.2
-# A scheduler that hangs must not hold requests: a decision takes well under a millisecond.
+# A decision takes well below a millisecond; a scheduler that does not answer must not hold requests longer than this.
 DECISION_SECONDS = 1.0
 
 Stream = Callable[[scheduler_pb2_grpc.SchedulerStub], Awaitable[None]]
@@ -23,7 +23,7 @@ Heard = Callable[["SchedulerLink", scheduler_pb2.ClusterState | None], None]
 
 
 class SchedulerUnavailable(Exception):
-    """No decision from a scheduler that leads: the gateway chooses for itself. `decision` says why."""
+    """No leading scheduler decided, so the gateway chooses the worker itself; `decision` is the reason."""
 
     def __init__(self, decision: Decision) -> None:
         super().__init__(decision)
@@ -31,9 +31,10 @@ class SchedulerUnavailable(Exception):
 
 
 class SchedulerLink:
-    """One Dispatch and one Watch stream, reconnected for ever.
+    """One Dispatch and one Watch stream to a scheduler, which are reopened whenever they break.
 
-    `heard` is called with every state, and with None when the Watch stream broke; `epoch` says what was seen so far.
+    `heard` is called with every state, and with None when the Watch stream breaks; `epoch` returns the highest epoch
+    seen so far.
     """
 
     def __init__(
@@ -44,12 +45,12 @@ class SchedulerLink:
         self._metadata = secret_metadata(secret)
         self._heard = heard
         self._epoch = epoch
-        self.is_heard = False  # it says what it sees of the cluster, leader or not
+        self.is_heard = False  # whether its Watch stream delivers states, as leader or standby
         self._writer: CoalescingWriter[scheduler_pb2.DispatchBatch] | None = None
         self._decisions: dict[tuple[str, int], asyncio.Future[scheduler_pb2.DispatchReply]] = {}
 
     async def select(self, request: scheduler_pb2.DispatchRequest) -> scheduler_pb2.DispatchReply:
-        """The scheduler's answer; raises SchedulerUnavailable."""
+        """Return the scheduler's reply; raise SchedulerUnavailable without one within DECISION_SECONDS."""
         if self._writer is None:
             raise SchedulerUnavailable(Decision.NO_SCHEDULER)
         key = (request.request_id, request.attempt)
@@ -70,19 +71,19 @@ class SchedulerLink:
             self._decisions.pop(key, None)
 
     def withdraw(self, request_id: str, attempt: int) -> None:
-        """Give an assignment back: its worker will not report it."""
+        """Return an assignment to the scheduler; its worker will not report it."""
         if self._writer is not None:
             self._writer.pending.withdrawals.add(request_id=request_id, attempt=attempt)
             self._writer.flush()
 
     def give_up_decisions(self, decision: Decision) -> None:
-        """The scheduler is gone, or another one leads: what waits for its answer is decided here."""
+        """End all pending `select` calls with SchedulerUnavailable: the scheduler no longer leads or answers."""
         for answer in self._decisions.values():
             if not answer.done():
                 answer.set_exception(SchedulerUnavailable(decision))
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Keep both streams open until cancelled."""
         async with open_channel(self.address, self._mutual_tls) as channel, asyncio.TaskGroup() as tasks:
             tasks.create_task(self._for_ever(self._dispatch, channel))
             tasks.create_task(self._for_ever(self._watch, channel))

@@ -11,20 +11,22 @@ from gateway.upstream.scheduler import SchedulerLink, SchedulerUnavailable
 from serving.rpc.mutual_tls import MutualTls
 
 log = logging.getLogger(__name__)
-# How long after a scheduler took the lead, or came back, workers may take to attach. A worker that has not by then is
-# gone, unless this gateway has a session with it: then it only fails to reach the scheduler, and is judged again later.
+# Time in which workers may attach to a scheduler that took the lead or reconnected. A worker that has not attached by
+# then is removed, unless this gateway has a session with it: then only its connection to the scheduler is broken, and
+# it is checked again after the same time.
 REATTACH_SECONDS = 5.0
-# Overload stands while it is told: while requests wait or run, loads change, and the leader says so ten times a second.
+# Overload is valid for this time after a report. While requests wait or run, the leader reports ten times a second.
 FRESH_SECONDS = 1.0
 
 
 class SchedulerLinks:
-    """Follows the leader, and keeps `members` as it says; `changed` is called after each change of them.
+    """The links to all schedulers; `members` follow the reports of the leader.
 
-    `connected`: whether this gateway has a session with a worker.
+    `changed` is called after each change of `members`; `connected` returns whether this gateway has a session with a
+    worker.
 
-    An epoch below the highest that was ever seen is of a scheduler that only believes that it leads. The highest epoch
-    is one scheduler's, unless several were started without a Redis: of them the one heard first is followed.
+    States with an epoch below the highest seen come from a deposed leader and are ignored. If two schedulers report the
+    same epoch (both started without Redis), the first is followed.
     """
 
     def __init__(
@@ -41,7 +43,7 @@ class SchedulerLinks:
         self._changed = changed
         self._epoch = 0
         self._leader: SchedulerLink | None = None
-        self._rival: SchedulerLink | None = None  # that has the leader's epoch, and is ignored
+        self._rival: SchedulerLink | None = None  # another scheduler with the leader's epoch; its reports are ignored
         self._settling: asyncio.TimerHandle | None = None
         self._fading: asyncio.TimerHandle | None = None
         self._links = [
@@ -49,7 +51,7 @@ class SchedulerLinks:
         ]
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Keep the links open until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 for link in self._links:
@@ -59,14 +61,14 @@ class SchedulerLinks:
             self._stop_fading()
 
     async def select(self, request: scheduler_pb2.DispatchRequest) -> scheduler_pb2.DispatchReply:
-        """The leader's answer; raises SchedulerUnavailable."""
+        """Return the leader's reply; raise SchedulerUnavailable without a leader or a reply."""
         if self._leader is None:
             heard = any(link.is_heard for link in self._links)
             raise SchedulerUnavailable(Decision.NO_LEADER if heard else Decision.NO_SCHEDULER)
         return await self._leader.select(request)
 
     def withdraw(self, request_id: str, attempt: int) -> None:
-        """Give an assignment back. One of an earlier leader the present one never knew, unless a worker has it."""
+        """Return an assignment to the leader; it ignores one of an earlier leader that no worker reported."""
         if self._leader is not None:
             self._leader.withdraw(request_id, attempt)
 

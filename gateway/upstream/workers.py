@@ -1,4 +1,4 @@
-"""The gateway's links to workers: one multiplexed Session stream each, and their tokenizers."""
+"""The gateway's links to workers: one multiplexed Session stream and one tokenizer stub each."""
 
 import asyncio
 import logging
@@ -20,12 +20,12 @@ from serving.rpc.coalescing_writer import CoalescingWriter
 from serving.rpc.mutual_tls import MutualTls
 
 log = logging.getLogger(__name__)
-CLOSE_SECONDS = 5.0  # for prompts that are being tokenized
-# A worker that is no member any more, and says nothing for so long, is lost. One that still speaks has only lost its
-# scheduler: what it has begun it may finish.
+CLOSE_SECONDS = 5.0  # time in which prompts that are being tokenized may finish
+# A worker that is no longer a member and sends nothing for this time is lost. A worker that still sends events has only
+# lost its scheduler and may finish its requests.
 SILENT_SECONDS = 1.0
-ENCODE_SECONDS = 30.0  # for tokenizing one prompt
-HEDGE_SECONDS = 0.5  # a worker that takes longer may be frozen, and idle: the least loaded of all
+ENCODE_SECONDS = 30.0  # limit for tokenizing one prompt
+HEDGE_SECONDS = 0.5  # a worker that takes longer may have stopped; it would also look like the least loaded one
 
 
 Reply = TypeVar("Reply")
@@ -34,7 +34,7 @@ Key = tuple[str, str]  # address and instance of a worker
 
 @dataclass(frozen=True, slots=True)
 class WorkerLost:
-    """The worker, or the way to it, is gone: nothing more comes of this attempt."""
+    """The worker, or the connection to it, is lost; no further events of this attempt follow."""
 
 
 Event = worker_pb2.Started | worker_pb2.Tokens | worker_pb2.Ended | WorkerLost
@@ -42,25 +42,25 @@ Event = worker_pb2.Started | worker_pb2.Tokens | worker_pb2.Ended | WorkerLost
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """One submission to one worker. `receive` is called with what the worker says about it, in order."""
+    """One submission to one worker; `receive` is called with the worker's events about it, in order."""
 
     key: tuple[str, int]
     link: "WorkerLink"
     receive: Callable[[Event], None]
 
     def abort(self) -> None:
-        """The worker frees the request within a step; no event follows. Does nothing after the end."""
+        """Abort the attempt: its worker frees it within a step, and no event follows. Do nothing after its end."""
         self.link.abort(self)
 
 
 class WorkerLink:
-    """One worker process. Its Session stream is opened by the first submission, and again after it broke."""
+    """The link to one worker process. A submission opens its Session stream if there is none."""
 
     def __init__(self, address: str, secret: str, mutual_tls: MutualTls | None = None) -> None:
         self.address = address
         self.attempts: dict[tuple[str, int], Attempt] = {}
-        self.encoding = 0  # prompts
-        self.heard = 0  # messages
+        self.encoding = 0  # number of prompts that the worker now tokenizes
+        self.heard = 0  # number of received messages
         self._metadata = secret_metadata(secret)
         self._channel = open_channel(address, mutual_tls)
         self._writer: CoalescingWriter[worker_pb2.SessionCommands] | None = None
@@ -69,11 +69,11 @@ class WorkerLink:
 
     @property
     def connected(self) -> bool:
-        """Whether its Session stands: keepalive ends that of a worker that is gone, or frozen, within six seconds."""
+        """Whether the Session stream is open; keepalive closes that of a dead or stopped worker within 6 seconds."""
         return self._writer is not None and self._channel.get_state() is grpc.ChannelConnectivity.READY
 
     def submit(self, submit: worker_pb2.Submit, receive: Callable[[Event], None]) -> Attempt:
-        """Send `submit` with everything else of this loop tick."""
+        """Send `submit` together with the other commands of this loop tick."""
         if self._writer is None:
             self._writer = CoalescingWriter(worker_pb2.SessionCommands)
             self._reader = asyncio.create_task(self._session(self._writer))
@@ -90,11 +90,11 @@ class WorkerLink:
             self._writer.flush()
 
     async def encode(self, request: worker_pb2.EncodeRequest, timeout: float) -> worker_pb2.EncodeResponse:
-        """Return the prompt as token ids and digests; raises FairleadError as the worker does."""
+        """Return the prompt as token ids and digests; raise the worker's FairleadError."""
         return await self._tokenizer(worker_pb2_grpc.TokenizerStub(self._channel).Encode, request, timeout)
 
     async def decode(self, request: worker_pb2.DecodeRequest, timeout: float) -> worker_pb2.DecodeResponse:
-        """Return the text of tokens; raises FairleadError as the worker does, Unavailable where it is too old."""
+        """Return the text of tokens; raise the worker's FairleadError, or Unavailable if its version is too old."""
         return await self._tokenizer(worker_pb2_grpc.TokenizerStub(self._channel).Decode, request, timeout)
 
     async def _tokenizer(self, ask: Callable[..., Awaitable[Reply]], request: object, timeout: float) -> Reply:
@@ -104,7 +104,7 @@ class WorkerLink:
         except grpc.aio.AioRpcError as error:
             reraise_cancellation()
             if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-                raise Unavailable("the worker is of an older version, and cannot do that yet") from error
+                raise Unavailable("the worker has an older version, which does not support this call") from error
             if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
                 raise TooLong(f"its tokens exceed an internal message's {MAX_MESSAGE_BYTES} bytes", "prompt") from error
             raise from_call(error) from error
@@ -112,7 +112,7 @@ class WorkerLink:
             self.encoding -= 1
 
     async def close(self) -> None:
-        """Break the stream: the worker aborts what it carried."""
+        """Close the link; the worker aborts the attempts of its Session stream."""
         self._closing = True
         if self._reader is not None:
             self._reader.cancel()
@@ -142,7 +142,7 @@ class WorkerLink:
                 attempt.receive(WorkerLost())
 
     def _route(self, events: worker_pb2.StepEvents) -> None:
-        """Events of attempts that are unknown here, because aborted or superseded, are ignored."""
+        """Pass events to their attempts; ignore those of attempts that were aborted or superseded."""
         self.heard += 1
         for started in events.started:
             if attempt := self.attempts.get((started.request_id, started.attempt)):
@@ -156,7 +156,7 @@ class WorkerLink:
 
 
 class WorkerLinks:
-    """The links to all workers, by address and instance: a worker that comes back is not the same worker."""
+    """The links to all workers, by address and instance, because a restarted worker needs a new link."""
 
     def __init__(
         self,
@@ -174,28 +174,28 @@ class WorkerLinks:
         self._closing: list[asyncio.Task[None]] = []
 
     def link(self, address: str, instance: str) -> WorkerLink:
-        """The link to one worker process, made on demand."""
+        """Return the link to one worker process; create it if necessary."""
         key = (address, instance)
         if key not in self._links:
             self._links[key] = WorkerLink(address, self._secret, self._mutual_tls)
         return self._links[key]
 
     def load(self, member: scheduler_pb2.Member) -> int:
-        """How many of this gateway's requests are at the worker, those counted in whose prompts it tokenizes."""
+        """Return the number of this gateway's requests at the worker, with those whose prompts it tokenizes."""
         link = self._links.get((member.address, member.instance))
         return len(link.attempts) + link.encoding if link else 0
 
     def connected(self, member: scheduler_pb2.Member) -> bool:
-        """Whether a Session with the worker stands."""
+        """Return whether a Session stream to the worker is open."""
         link = self._links.get((member.address, member.instance))
         return link is not None and link.connected
 
     async def encode(
         self, members: Collection[scheduler_pb2.Member], request: worker_pb2.EncodeRequest, deadline: float | None
     ) -> worker_pb2.EncodeResponse:
-        """Tokenized by whichever member answers, the least loaded being asked first; raises what it raises.
+        """Tokenize at the first member that answers, beginning with the least loaded; raise its FairleadError.
 
-        `deadline`: the caller's, in loop time.
+        `deadline` is the caller's, in loop time. Raise Unavailable after `encode_seconds` without an answer.
         """
         return await self._any(members, lambda link, timeout: link.encode(request, timeout), deadline)
 
@@ -227,7 +227,7 @@ class WorkerLinks:
         return await ask(self.link(member.address, member.instance), end - asyncio.get_running_loop().time())
 
     def keep(self, members: Collection[scheduler_pb2.Member]) -> None:
-        """Close the links to workers that are no longer members: idle ones at once, others when they fall silent."""
+        """Close the links to workers that are no longer members: idle ones at once, others when they become silent."""
         live = {(member.address, member.instance) for member in members}
         self._closing = [task for task in self._closing if not task.done()]
         for key in [key for key in self._suspects if key in live]:
