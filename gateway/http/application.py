@@ -13,12 +13,13 @@ from gateway.http.api import Api
 from gateway.http.asgi import Receive, Scope, Send
 from gateway.http.chat_completions import chat_completions
 from gateway.http.completions import completions
-from gateway.http.dialect import DETOKENIZE, MESSAGES
+from gateway.http.dialect import DETOKENIZE, MESSAGES, RESPONSES
 from gateway.http.errors import MethodNotAllowed, UnknownEndpoint
 from gateway.http.exchange import Drive, Exchange
 from gateway.http.messages import messages
 from gateway.http.models import Models
 from gateway.http.request import HttpRequest
+from gateway.http.responses import responses
 from gateway.http.tokens import TokenEndpoints
 from gateway.tokenization import Tokenization
 from gateway.upstream.members import Members
@@ -29,6 +30,7 @@ log = logging.getLogger(__name__)
 GENERATING: dict[str, Api] = {
     "/v1/chat/completions": chat_completions,
     "/v1/completions": completions,
+    RESPONSES: responses,
     MESSAGES: messages,
 }
 MODELS = "/v1/models"

@@ -11,6 +11,7 @@ from gateway.http.errors import describe, status_of
 from gateway.http.sse import PING, named_event
 
 MESSAGES = "/v1/messages"
+RESPONSES = "/v1/responses"
 DETOKENIZE = "/detokenize"
 # Fields of the typed request, and what they are called where clients set them. Others lose their prefix.
 HEADERS = {
@@ -69,11 +70,14 @@ class OpenAIDialect:
 
     def error_body(self, error: FairleadError, request_id: str) -> bytes:
         """See Dialect. The request's id stands in the headers alone."""
+        return msgspec.json.encode({"error": self.described(error)})
+
+    def described(self, error: FairleadError) -> dict[str, str | None]:
+        """Return the fields of `error`."""
         status, (parameter, message) = status_of(error), describe(error, self._names)
         if isinstance(error, TooLong):  # by these words LiteLLM and LangChain know it, and shorten what they sent
             message = f"This model's maximum context length is exceeded ({status.code}). {message}"
-        described = {"message": message, "type": status.type, "param": parameter or None, "code": status.code}
-        return msgspec.json.encode({"error": described})
+        return {"message": message, "type": status.type, "param": parameter or None, "code": status.code}
 
     def naming(self, request_id: str) -> Headers:
         """See Dialect."""
@@ -105,8 +109,21 @@ class AnthropicDialect:
 
 OPENAI = OpenAIDialect()
 ANTHROPIC = AnthropicDialect()
+OPENAI_RESPONSES = OpenAIDialect(
+    {
+        **OPENAI_NAMES,
+        "prompt.chat": "input",
+        "prompt.chat.messages": "input",
+        "prompt": "input",
+        "sampling.max_tokens": "max_output_tokens",
+    }
+)
 TOKENS = OpenAIDialect({**OPENAI_NAMES, "prompt.token_ids.packed": "tokens"})
-DIALECTS: Sequence[tuple[str, Dialect]] = ((MESSAGES, ANTHROPIC), (DETOKENIZE, TOKENS))
+DIALECTS: Sequence[tuple[str, Dialect]] = (
+    (MESSAGES, ANTHROPIC),
+    (RESPONSES, OPENAI_RESPONSES),
+    (DETOKENIZE, TOKENS),
+)
 
 
 def dialect_of(path: str) -> Dialect:

@@ -35,6 +35,10 @@ class BodyTooLarge(InvalidRequest):
     """The body has more bytes than a request may have."""
 
 
+class PreviousResponseNotFound(InvalidRequest):
+    """The request goes on from a response, and the gateway stores none."""
+
+
 class Status(NamedTuple):
     """Hold what an error is over HTTP: the status, and `type` and `code` of the body in OpenAI's form."""
 
@@ -50,6 +54,7 @@ SERVER = "server_error"
 STATUSES: dict[type[FairleadError], Status] = {
     InvalidRequest: Status(400, INVALID, "invalid_request"),
     TooLong: Status(400, INVALID, "context_length_exceeded"),
+    PreviousResponseNotFound: Status(400, INVALID, "previous_response_not_found"),
     Unauthenticated: Status(401, INVALID, "invalid_api_key"),
     PermissionDenied: Status(403, "permission_error", "permission_denied"),
     UnknownModel: Status(404, INVALID, "model_not_found"),

@@ -12,7 +12,9 @@ from gateway.http.completions import CompletionRequest
 from gateway.http.messages import HARMLESS as HARMLESS_MESSAGES
 from gateway.http.messages import MessagesRequest, UnsupportedByMessages
 from gateway.http.parameters import HARMLESS, Unsupported
-from tests.gateway.http.http_client import CHAT, HELLO, MESSAGES, TEXT
+from gateway.http.responses import HARMLESS as HARMLESS_RESPONSES
+from gateway.http.responses import ResponsesRequest, UnsupportedByResponses
+from tests.gateway.http.http_client import CHAT, HELLO, MESSAGES, RESPONSES, TEXT
 
 HUGE = [2**31, 2**32, 2**63, 2**64, 2**64 + 1, 10**400, -(2**63) - 1, -(10**400)]
 NUMBERS = st.integers(-2, 3) | st.floats() | st.sampled_from(HUGE)
@@ -32,6 +34,8 @@ TOKENS = st.lists(st.integers(0, 300), max_size=5)
 FITTING: Mapping[str, SearchStrategy[Any]] = {
     "messages": st.lists(TURNS | ANYTHING, max_size=3),
     "prompt": WORDS | TOKENS | st.lists(WORDS, max_size=3) | st.lists(TOKENS, max_size=3) | st.lists(ANYTHING),
+    "input": WORDS | st.lists(TURNS | ANYTHING, max_size=3),
+    "instructions": WORDS,
     "n": st.sampled_from([1, 2, 3, 129]),
     "max_tokens": st.integers(0, 3) | st.just(5000),
     "max_completion_tokens": st.integers(0, 3) | st.just(5000),
@@ -50,7 +54,11 @@ FITTING: Mapping[str, SearchStrategy[Any]] = {
 }
 UNSUPPORTED = {
     name: st.sampled_from([None, *harmless.get(name, ())])
-    for kind, harmless in ((UnsupportedByMessages, HARMLESS_MESSAGES), (Unsupported, HARMLESS))
+    for kind, harmless in (
+        (UnsupportedByMessages, HARMLESS_MESSAGES),
+        (UnsupportedByResponses, HARMLESS_RESPONSES),
+        (Unsupported, HARMLESS),
+    )
     for name in kind.__annotations__
 }
 RATHER = st.sampled_from([None, 1, 1, 0.5])  # of the other fields, which are numbers
@@ -58,11 +66,13 @@ KNOWN = {
     CHAT: ChatCompletionRequest.__struct_fields__,
     TEXT: CompletionRequest.__struct_fields__,
     MESSAGES: MessagesRequest.__struct_fields__,
+    RESPONSES: ResponsesRequest.__struct_fields__,
 }
 BASE: Mapping[str, Sequence[tuple[str, Any]]] = {
     CHAT: [("messages", HELLO), ("max_tokens", 2)],
     TEXT: [("prompt", "hello"), ("max_tokens", 2)],
     MESSAGES: [("messages", HELLO), ("max_tokens", 2)],
+    RESPONSES: [("input", "hello"), ("max_output_tokens", 2)],
 }
 NOISE = st.sampled_from(
     [b"", b"\xff", b"\xed\xa0\x80", b"\x00", b"\\ud800", b"[" * 5000, b'{"a":' * 5000, b"1e999", b'"']

@@ -9,6 +9,7 @@ from typing import Any
 
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
+RESPONSES = "/v1/responses"
 MESSAGES = "/v1/messages"
 HELLO = [{"role": "user", "content": "hello"}]
 SECONDS = 60
@@ -43,6 +44,19 @@ class Answer:
         data = [event.removeprefix("data: ") for event in events if not event.startswith(":")]
         assert all("\n" not in event for event in data)
         return [json.loads(event) for event in data if event != "[DONE]"]
+
+    @property
+    def named_events(self) -> list[Any]:
+        """The events of a stream, parsed; each must be named as its data says."""
+        assert self.headers["content-type"] == "text/event-stream; charset=utf-8"
+        *events, end = self.body.decode().split("\n\n")
+        assert end == ""
+        parsed = []
+        for event in events:
+            name, data = event.split("\n")
+            parsed.append(json.loads(data.removeprefix("data: ")))
+            assert name == f"event: {parsed[-1]['type']}"
+        return parsed
 
     @property
     def is_done(self) -> bool:

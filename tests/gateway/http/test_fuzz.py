@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 
 from gateway.http.errors import STATUSES
 from tests.gateway.http.bodies import Posted, requests
-from tests.gateway.http.http_client import MESSAGES, Answer, HttpClient
-from tests.gateway.http.test_messages import error_of, events_of
+from tests.gateway.http.http_client import MESSAGES, RESPONSES, Answer, HttpClient
+from tests.gateway.http.test_messages import error_of
 from tests.services import Process
 
 REFUSALS = {(status.status, status.type, status.code) for status in STATUSES.values() if 400 <= status.status < 499}
@@ -25,7 +25,7 @@ def check_message(answer: Answer) -> None:
     elif answer.headers["content-type"] == "application/json":
         assert answer.json["stop_reason"]
     else:
-        assert events_of(answer)[-1] == {"type": "message_stop"}
+        assert answer.named_events[-1] == {"type": "message_stop"}
 
 
 def post(http: HttpClient, posted: Posted) -> int:
@@ -39,7 +39,9 @@ def post(http: HttpClient, posted: Posted) -> int:
         assert error["message"]
         assert error["param"] is None or error["param"] != ""
     elif answer.headers["content-type"] == "application/json":
-        assert answer.json["choices"]
+        assert answer.json["output" if posted.path == RESPONSES else "choices"]
+    elif posted.path == RESPONSES:
+        assert answer.named_events[-1]["type"] in ("response.completed", "response.incomplete")
     else:
         assert answer.is_done, answer.body
         assert all("error" not in event for event in answer.events)

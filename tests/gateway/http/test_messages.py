@@ -1,7 +1,6 @@
 """Anthropic's messages, whole and streamed, by the letter of the API."""
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +16,6 @@ BODY = {"model": "tiny", "messages": HELLO, "max_tokens": 6, "ignore_eos": True,
 
 def ask(http: HttpClient, **fields: object) -> Answer:
     return http.post(MESSAGES, {**BODY, **fields})
-
-
-def events_of(answer: Answer) -> list[Any]:
-    """The events of a stream; each must be named as its data says."""
-    assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
-    *events, end = answer.body.decode().split("\n\n")
-    assert end == ""
-    parsed = []
-    for event in events:
-        name, data = event.split("\n")
-        parsed.append(json.loads(data.removeprefix("data: ")))
-        assert name == f"event: {parsed[-1]['type']}"
-    return parsed
 
 
 def error_of(answer: Answer) -> Any:
@@ -57,7 +43,7 @@ def test_a_whole_message(http: HttpClient) -> None:
 
 def test_a_stream_by_the_letter(http: HttpClient) -> None:
     answer = ask(http, stream=True)
-    start, block, ping, *deltas, stop, delta, end = events_of(answer)
+    start, block, ping, *deltas, stop, delta, end = answer.named_events
     assert start["type"] == "message_start"
     assert start["message"]["id"] == f"msg_{answer.headers['request-id']}"
     assert (start["message"]["content"], start["message"]["stop_reason"]) == ([], None)
@@ -80,7 +66,7 @@ def test_the_stop_sequence_that_was_met_is_told(http: HttpClient) -> None:
     cut = ask(http, max_tokens=12, stop_sequences=["never this", stop]).json
     assert (cut["stop_reason"], cut["stop_sequence"]) == ("stop_sequence", stop)
     assert cut["content"][0]["text"] == whole[: whole.index(stop)]
-    *_, delta, _ = events_of(ask(http, max_tokens=12, stop_sequences=[stop], stream=True))
+    *_, delta, _ = ask(http, max_tokens=12, stop_sequences=[stop], stream=True).named_events
     assert delta["delta"] == {"stop_reason": "stop_sequence", "stop_sequence": stop}
 
 
@@ -89,7 +75,7 @@ def test_an_end_of_its_own_ends_the_turn(http: HttpClient) -> None:
     ended = ask(http, stop_token_ids=[first]).json
     assert (ended["stop_reason"], ended["stop_sequence"]) == ("end_turn", None)
     assert ended["content"] == [{"type": "text", "text": ""}]
-    start, *_, delta, _ = events_of(ask(http, stop_token_ids=[first], stream=True))
+    start, *_, delta, _ = ask(http, stop_token_ids=[first], stream=True).named_events
     assert (start["type"], delta["delta"]["stop_reason"]) == ("message_start", "end_turn")
 
 
@@ -217,7 +203,7 @@ def test_an_error_in_a_stream_is_an_event(stack: Stack) -> None:
     stack.worker("a", served_name="tiny", fake_step_seconds=0.05)
     _, http = serving(stack)
     cut = http.post(MESSAGES, {**BODY, "max_tokens": 200, "stream": True}, x_fairlead_timeout="0.5")
-    *_, last = events_of(cut)
+    *_, last = cut.named_events
     assert last["type"] == "error"
     assert last["error"]["type"] == "timeout_error"
     assert last["request_id"] == cut.headers["request-id"]
