@@ -53,9 +53,10 @@ build/mutate-venv: constraints/mutate.txt
 mutate: setup build/mutate-venv ## see whether tests notice wrong changes of cores: CORE="call dlpm", SAMPLE=30 of each (docs/mutation.md)
 	build/mutate-venv/bin/python tests/mutation/run.py --sample $(SAMPLE) $(if $(LIMIT),--seconds $(LIMIT)) $(CORE)
 
-lint: setup ## check style, formatting, types, import contracts and that the generated protos are current
+lint: setup ## check style, formatting, docstrings, types, import contracts and that the generated protos are current
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/python docs/docstrings.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/repo/test_protos.py
