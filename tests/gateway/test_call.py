@@ -69,12 +69,13 @@ class CallHistories(RuleBasedStateMachine):
     """Plays caller, admission, scheduler and workers; knows nothing of the machine but what it commands."""
 
     @initialize(
-        deadline=st.none() | st.floats(0.0, 30.0),
+        deadline=st.none() | st.floats(0.0, 100.0),
         tokens=st.integers(1, 4),
         service=st.sampled_from([0.0, 2.5, 7.0]),
         undisturbed=st.integers(0, 25),
+        steps=st.sampled_from([0, 1, 2, 3, 4, 4, 4, 4]),
     )
-    def begins(self, deadline: float | None, tokens: int, service: float, undisturbed: int) -> None:
+    def begins(self, deadline: float | None, tokens: int, service: float, undisturbed: int, steps: int) -> None:
         self.undisturbed = undisturbed  # events before something may break the call off
         self.machine = CallMachine(READER_SECONDS)
         self.now = 0.0
@@ -90,8 +91,12 @@ class CallHistories(RuleBasedStateMachine):
         self.held_since: float | None = None
         self.end: End | None = None
         self.concluded: Outcome | None = None  # what the worker, or the lack of one, makes of the call
-        self.gone = False
+        self.gone = self.failed = False
         self.tell(Arrived(deadline))
+        for _ in range(min(steps, 3)):  # few random histories get as far as a worker by themselves
+            self.is_answered("a")
+        if steps > 3:
+            self.starts(0)
 
     # The driver's part.
 
@@ -102,13 +107,14 @@ class CallHistories(RuleBasedStateMachine):
         commands = self.machine.handle(event, self.now)
         for command in commands:
             self.carry_out(command)
-        assert not had_ended or not commands, "an ended call does nothing more"
+        hangs_up = all(isinstance(command, HangUp) for command in commands)  # on a caller that leaves the last message
+        assert not had_ended or hangs_up, "an ended call does nothing more"
         if len(self.sent) == len(self.received):
             self.held_since = None
         elif self.held_since is None:
             self.held_since = self.now
         self.machine.check_invariants()
-        self.undisturbed -= 1
+        self.undisturbed -= not isinstance(event, Tick)
 
     def carry_out(self, command: Command) -> None:
         match command:
@@ -178,7 +184,7 @@ class CallHistories(RuleBasedStateMachine):
                 self.current.instance = instance
                 self.tell(Placed(self.current.instance))
 
-    @precondition(lambda self: self.asked is not None)
+    @precondition(lambda self: self.undisturbed <= 0 and self.asked is not None)
     @rule(error=st.sampled_from([ThrottledUser("over", 1.0), Unavailable("none"), Internal("bug")]))
     def is_refused(self, error: FairleadError) -> None:
         if isinstance(self.asked, Place):
@@ -208,7 +214,7 @@ class CallHistories(RuleBasedStateMachine):
         self.at_worker, self.concluded = False, Outcome.COMPLETED
         self.tell(Completed(FinishReason.STOP, self.current.service, text))
 
-    @precondition(lambda self: self.at_worker)
+    @precondition(lambda self: self.undisturbed <= 0 and self.at_worker)
     @rule(outcome=st.sampled_from([Outcome.INTERNAL, Outcome.REJECTED_QUEUE_FULL, Outcome.DEADLINE_EXCEEDED]))
     def is_ended_by_its_worker(self, outcome: Outcome) -> None:
         self.at_worker, self.concluded = False, outcome
@@ -235,9 +241,10 @@ class CallHistories(RuleBasedStateMachine):
         self.writing_since = None
         self.tell(Written())
 
-    @precondition(lambda self: self.undisturbed <= 0 and self.asked is None)
+    @precondition(lambda self: self.undisturbed <= 0 and self.asked is None and not self.failed)
     @rule()
     def the_gateway_fails(self) -> None:
+        self.failed = True
         if self.end is None:
             self.concluded = Outcome.INTERNAL
         self.tell(Failed(Internal("bug")))
@@ -252,6 +259,7 @@ class CallHistories(RuleBasedStateMachine):
             late = self.deadline is not None and self.now >= self.deadline - DEADLINE_SLACK
             assert self.machine.outcome is (Outcome.DEADLINE_EXCEEDED if late else Outcome.CANCELLED)
 
+    @precondition(lambda self: self.end is None or self.writing_since is not None)
     @rule(seconds=st.floats(0.0, 6.0))
     def time_passes(self, seconds: float) -> None:
         until = self.now + seconds

@@ -15,7 +15,10 @@ NAMES = st.sampled_from("abcde")
 SERVED = st.frozensets(st.sampled_from(MODELS), min_size=1)
 STEP_TIMEOUT = 30.0
 LOADS = st.builds(
-    WorkerLoad, draining=st.booleans(), stalled_seconds=st.sampled_from([0.0, STEP_TIMEOUT, STEP_TIMEOUT + 1])
+    WorkerLoad,
+    waiting=st.integers(0, 1),
+    draining=st.booleans(),
+    stalled_seconds=st.sampled_from([0.0, STEP_TIMEOUT, STEP_TIMEOUT + 1]),
 )
 
 
@@ -28,10 +31,15 @@ class NaiveWorker:
     reported_at: float
     load: WorkerLoad = field(default_factory=WorkerLoad)
 
+    def is_fresh(self, now: float) -> bool:
+        return now - self.reported_at <= STALL
+
+    def is_live(self, now: float) -> bool:
+        return self.is_fresh(now) and self.load.stalled_seconds <= STEP_TIMEOUT
+
     def takes(self, model: str, excluded: frozenset[str], now: float) -> bool:
-        load, instance = self.load, self.member.identity.instance
-        is_live = now - self.reported_at <= STALL and load.stalled_seconds <= STEP_TIMEOUT
-        return is_live and model in self.models and not load.draining and instance not in excluded
+        usable = self.is_live(now) and not self.load.draining
+        return usable and model in self.models and self.member.identity.instance not in excluded
 
 
 class Fleets(RuleBasedStateMachine):
@@ -41,7 +49,7 @@ class Fleets(RuleBasedStateMachine):
         super().__init__()
         self.fleet = Fleet(STALL, STEP_TIMEOUT)
         self.workers: dict[str, NaiveWorker] = {}
-        self.now = 0.0
+        self.now = 1000.0
         self.instances = 0
 
     @rule(name=NAMES, models=SERVED)
@@ -76,9 +84,21 @@ class Fleets(RuleBasedStateMachine):
         candidates = self.fleet.candidates(model, excluded, self.now)
         assert candidates == sum(1 << worker.member.slot for worker in expected)
 
+    @rule()
+    def the_live_are_listed(self) -> None:
+        live = [worker.member for worker in self.workers.values() if worker.is_live(self.now)]
+        assert self.fleet.live(self.now) == sorted(live, key=lambda member: member.slot)
+
+    @rule()
+    def the_stale_are_listed(self) -> None:
+        stale = [worker.member for worker in self.workers.values() if not worker.is_fresh(self.now)]
+        assert self.fleet.stale(self.now) == sorted(stale, key=lambda member: member.slot)
+
     @invariant()
     def is_sound(self) -> None:
         self.fleet.check_invariants()
+        waiting = [worker.member for worker in self.workers.values() if worker.load.waiting]
+        assert self.fleet.waiting == sum(1 << member.slot for member in waiting)
 
 
 TestFleets = Fleets.TestCase

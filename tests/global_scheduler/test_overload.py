@@ -61,6 +61,12 @@ def test_a_worker_whose_report_is_old_is_unknown() -> None:
     assert not Overload().update([member], now=1.1)
 
 
+def test_the_age_of_a_report_counts_not_its_time() -> None:
+    member = Member(0, identity("a"), reported_at=1000)
+    member.load = WorkerLoad(queue_seconds=9)
+    assert Overload().update([member], now=1000.5)
+
+
 def test_a_worker_that_drains_with_a_queue_overloads_nobody() -> None:
     deciding, members = dispatcher(workers=tuple("abcdefghij"))
     leaving = members[0]

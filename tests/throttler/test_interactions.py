@@ -104,6 +104,25 @@ def test_ends_when_told_and_its_token_is_worthless_then() -> None:
     assert g.admitted(KEY, token, 3.0) == 0
 
 
+def test_an_end_between_calls_counts_the_calls_of_the_gateways_own_record() -> None:
+    g = gateway()
+    call(g, b"", 0.0, 1.0)
+    call(g, b"", 1.0, 2.0)
+    closed = g.ended(KEY, b"", 3.0)
+    assert closed is not None
+    assert (closed.reason, closed.calls) == (Close.END, 2)
+
+
+def test_gateways_whose_clocks_begin_at_other_times_agree_on_an_interactions_age() -> None:
+    a, b = gateway(), gateway()
+    a.synchronize(5000.0)
+    b.synchronize(4000.0)
+    _, token = call(a, b"", 0.0, 0.0)
+    _, token = call(b, token, 1005.0, 1005.0)  # five seconds later, by Unix time
+    assert a.continues(KEY, token, 99.0)
+    assert not a.continues(KEY, token, 100.0), "it was opened 100 s ago, whatever gateway it went through"
+
+
 def test_an_end_waits_for_the_other_calls_in_flight() -> None:
     g = gateway()
     g.admitted(KEY, b"", 0.0)

@@ -1,8 +1,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from throttler.core.leased_quota import LeasedQuota
 from throttler.core.quota import LocalQuota, QuotaAccount
-from throttler.core.windows import SlidingWindow
+from throttler.core.windows import FixedWindow, SlidingWindow
 
 ARRIVALS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 25)), max_size=60)
 
@@ -34,3 +35,37 @@ def test_forgets_idle_keys_and_bounds_a_flooder() -> None:
     assert len(window) == 1001
     window.arrived(QuotaAccount("late", 10), 61.0)
     assert len(window) == 1
+
+
+def test_a_key_is_forgotten_as_soon_as_its_last_arrival_has_left_the_window() -> None:
+    window = SlidingWindow(60.0, LocalQuota())
+    window.arrived(QuotaAccount("a", 10), 0.0)
+    window.arrived(QuotaAccount("b", 10), 60.0)
+    assert [account.key for account in window.accounts()] == ["b"]
+
+
+@given(ARRIVALS, st.integers(1, 5))
+def test_fixed_windows_begin_at_multiples_of_their_length(arrivals: list[tuple[str, int]], limit: int) -> None:
+    window, history, now = FixedWindow(60.0, LocalQuota()), list[tuple[str, int]](), 0
+    for key, pause in arrivals:
+        now += pause
+        wait = window.arrived(QuotaAccount(key, limit), float(now))
+        window.check_invariants()
+        history.append((key, now))
+        left = 60 - now % 60
+        for name in "abc":
+            count = sum(who == name and when // 60 == now // 60 for who, when in history)
+            assert window.used(name, float(now)) == min(count, limit)
+            assert window.reset(name, float(now)) == (left if count else 0)
+        count = sum(who == key and when // 60 == now // 60 for who, when in history)
+        assert wait == (left if count > limit else 0)
+
+
+def test_a_fixed_window_tells_the_quota_of_each_arrival() -> None:
+    quota, account = LeasedQuota(60.0), QuotaAccount("a", 8)
+    quota.restore(-1000.0)  # may use half of the limit without a request, and reports the other half at once
+    window, due = FixedWindow(60.0, quota), []
+    for _ in range(8):
+        window.arrived(account, 0.0)
+        due.append(bool(quota.take_due()))
+    assert due == [False] * 7 + [True]

@@ -14,7 +14,7 @@ from local_worker.core.job import Job
 from local_worker.core.job_table import JobTable
 from local_worker.core.limits import AdmissionMode
 from local_worker.core.output_text import OutputText
-from local_worker.core.plan import Plan
+from local_worker.core.plan import Advance, Plan
 from local_worker.core.request import Request
 from local_worker.tokenizer import ByteTokenizer
 from serving.sampling_params import SamplingParams
@@ -248,6 +248,29 @@ def test_a_preempted_job_does_not_start_twice() -> None:
     assert [started.job.request.id for started in events.started] == ["r0", "r1"]
     assert [end.reason for end in events.ended] == [FinishReason.LENGTH] * 2
     table.check_invariants()
+
+
+def test_a_stop_string_ends_its_job_and_frees_its_place() -> None:
+    table: JobTable[str] = JobTable(make_batcher())
+    request = make_request([1], sampling=SamplingParams(max_tokens=9))
+    table.submit(Job("gateway", request, 1, OutputText(ByteTokenizer().decoder(), ("!",)), 0.0), 0.0)
+    plan = table.plan(1.0)
+    assert plan is not None
+    table.commit(plan, StepResult((ord("!"),)), 2.0)
+    [ended] = table.take_events().ended
+    assert (ended.outcome, ended.reason, ended.stop_string) == (Outcome.COMPLETED, FinishReason.STOP, "!")
+    assert (len(table.jobs), table.plan(3.0)) == (0, None)
+    table.check_invariants()
+
+
+def test_tokens_before_the_one_that_ends_an_output_are_its_text() -> None:
+    batcher = make_batcher()
+    table: JobTable[str] = JobTable(batcher)
+    request = make_request([1], sampling=SamplingParams(max_tokens=9))
+    table.submit(Job("gateway", request, 1, OutputText(ByteTokenizer().decoder()), 0.0), 0.0)
+    table.advance([Advance(request, [*b"ab", EOS], FinishReason.STOP)], 1.0)
+    events = table.take_events()
+    assert [(told.tokens, told.text) for told in events.tokens] == [([*b"ab", EOS], "ab")]
 
 
 def test_output_of_earlier_attempts_is_not_sent_again() -> None:
