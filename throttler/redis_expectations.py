@@ -25,7 +25,7 @@ async def exchange(redis: Redis, name: str, expectations: Expectations) -> None:
     gateways: Any = await redis.zrange(script.GATEWAYS, 0, -1)  # the client library leaves the type open
     others = [LEARNED.encode() + gateway for gateway in gateways if gateway != name.encode()]
     views = await redis.mget(others) if others else []
-    expectations.heard(_view(view) for view in views if view is not None)
+    expectations.replace_remote(_view(view) for view in views if view is not None)
 
 
 def _view(text: bytes | str) -> dict[ExpectationSubject, LearnedMedian]:

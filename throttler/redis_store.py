@@ -130,7 +130,7 @@ class RedisStore:
         self.commands += 1
         if self._epoch not in (None, epoch):
             self._degrade("Redis has lost its data")
-        self._leases.heard(gateways, time.monotonic())
+        self._leases.set_gateways(gateways, time.monotonic())
         if self._leases.degraded:
             await self._recover()
         self._epoch = epoch

@@ -42,7 +42,7 @@ class Gateway:
 
     def beat(self, now: float) -> None:
         """Send the heartbeat, one command a second."""
-        self.leases.heard(self._ledger.beat(self._name, now), now)
+        self.leases.set_gateways(self._ledger.beat(self._name, now), now)
         self.commands += 1
 
     def sync(self, now: float) -> None:

@@ -42,7 +42,7 @@ class Members:
         self._inherited |= self._told
         self._told = {}
 
-    def hear(self, state: scheduler_pb2.ClusterState) -> None:
+    def update(self, state: scheduler_pb2.ClusterState) -> None:
         """Apply a report of the leader."""
         self._told = {member.worker: member for member in state.members}
         self._inherited = {name: member for name, member in self._inherited.items() if name not in self._told}

@@ -19,7 +19,7 @@ RECONNECT_SECONDS = 0.2
 DECISION_SECONDS = 1.0
 
 Stream = Callable[[scheduler_pb2_grpc.SchedulerStub], Awaitable[None]]
-Heard = Callable[["SchedulerLink", scheduler_pb2.ClusterState | None], None]
+OnState = Callable[["SchedulerLink", scheduler_pb2.ClusterState | None], None]
 
 
 class SchedulerUnavailable(Exception):
@@ -33,19 +33,24 @@ class SchedulerUnavailable(Exception):
 class SchedulerLink:
     """One Dispatch and one Watch stream to a scheduler, which are reopened whenever they break.
 
-    `heard` is called with every state, and with None when the Watch stream breaks; `epoch` returns the highest epoch
+    `on_state` is called with every state, and with None when the Watch stream breaks; `epoch` returns the highest epoch
     seen so far.
     """
 
     def __init__(
-        self, address: str, secret: str, heard: Heard, epoch: Callable[[], int], mutual_tls: MutualTls | None = None
+        self,
+        address: str,
+        secret: str,
+        on_state: OnState,
+        epoch: Callable[[], int],
+        mutual_tls: MutualTls | None = None,
     ) -> None:
         self.address = address
         self._mutual_tls = mutual_tls
         self._metadata = secret_metadata(secret)
-        self._heard = heard
+        self._on_state = on_state
         self._epoch = epoch
-        self.is_heard = False  # whether its Watch stream delivers states, as leader or standby
+        self.is_reporting = False  # whether its Watch stream delivers states, as leader or standby
         self._writer: CoalescingWriter[scheduler_pb2.DispatchBatch] | None = None
         self._decisions: dict[tuple[str, int], asyncio.Future[scheduler_pb2.DispatchReply]] = {}
 
@@ -117,8 +122,8 @@ class SchedulerLink:
         request = scheduler_pb2.WatchRequest(epoch=self._epoch())
         try:
             async for state in stub.Watch(request, metadata=self._metadata):
-                self.is_heard = True
-                self._heard(self, state)
+                self.is_reporting = True
+                self._on_state(self, state)
         finally:
-            self.is_heard = False
-            self._heard(self, None)
+            self.is_reporting = False
+            self._on_state(self, None)

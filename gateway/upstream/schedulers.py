@@ -43,11 +43,11 @@ class SchedulerLinks:
         self._changed = changed
         self._epoch = 0
         self._leader: SchedulerLink | None = None
-        self._rival: SchedulerLink | None = None  # another scheduler with the leader's epoch; its reports are ignored
-        self._settling: asyncio.TimerHandle | None = None
-        self._fading: asyncio.TimerHandle | None = None
+        self._conflicting: SchedulerLink | None = None  # has the leader's epoch; its reports are ignored
+        self._reattach_timer: asyncio.TimerHandle | None = None
+        self._overload_expiry: asyncio.TimerHandle | None = None
         self._links = [
-            SchedulerLink(address, secret, self._heard, lambda: self._epoch, mutual_tls) for address in addresses
+            SchedulerLink(address, secret, self._on_state, lambda: self._epoch, mutual_tls) for address in addresses
         ]
 
     async def run(self) -> None:
@@ -57,14 +57,14 @@ class SchedulerLinks:
                 for link in self._links:
                     tasks.create_task(link.run())
         finally:
-            self._stop_settling()
-            self._stop_fading()
+            self._cancel_reattach_timer()
+            self._cancel_overload_expiry()
 
     async def select(self, request: scheduler_pb2.DispatchRequest) -> scheduler_pb2.DispatchReply:
         """Return the leader's reply; raise SchedulerUnavailable without a leader or a reply."""
         if self._leader is None:
-            heard = any(link.is_heard for link in self._links)
-            raise SchedulerUnavailable(Decision.NO_LEADER if heard else Decision.NO_SCHEDULER)
+            is_reporting = any(link.is_reporting for link in self._links)
+            raise SchedulerUnavailable(Decision.NO_LEADER if is_reporting else Decision.NO_SCHEDULER)
         return await self._leader.select(request)
 
     def withdraw(self, request_id: str, attempt: int) -> None:
@@ -72,7 +72,7 @@ class SchedulerLinks:
         if self._leader is not None:
             self._leader.withdraw(request_id, attempt)
 
-    def _heard(self, link: SchedulerLink, state: scheduler_pb2.ClusterState | None) -> None:
+    def _on_state(self, link: SchedulerLink, state: scheduler_pb2.ClusterState | None) -> None:
         if state is None or state.epoch == 0 or state.epoch < self._epoch:
             if link is self._leader:
                 self._lose()
@@ -80,56 +80,56 @@ class SchedulerLinks:
         if self._leader is None or state.epoch > self._epoch:
             self._follow(link, state.epoch)
         elif link is not self._leader:
-            self._contradict(link)
+            self._report_conflict(link)
             return
-        self._members.hear(state)
-        self._stop_fading()
+        self._members.update(state)
+        self._cancel_overload_expiry()
         if self._members.overloaded_models():
-            self._fading = asyncio.get_running_loop().call_later(FRESH_SECONDS, self._forget_overload)
+            self._overload_expiry = asyncio.get_running_loop().call_later(FRESH_SECONDS, self._forget_overload)
         self._changed()
 
     def _follow(self, link: SchedulerLink, epoch: int) -> None:
         log.info("follows scheduler", extra={"scheduler": link.address, "epoch": epoch})
         if self._leader is not None and self._leader is not link:
             self._leader.give_up_decisions(Decision.NO_LEADER)
-        self._leader, self._epoch, self._rival = link, epoch, None
+        self._leader, self._epoch, self._conflicting = link, epoch, None
         self._members.follow()
-        self._settle_later()
+        self._start_reattach_timer()
 
-    def _contradict(self, rival: SchedulerLink) -> None:
-        if self._rival is not rival:
-            self._rival = rival
+    def _report_conflict(self, other: SchedulerLink) -> None:
+        if self._conflicting is not other:
+            self._conflicting = other
             log.error(
                 "two schedulers lead at once: give them one Redis, or leave one out",
-                extra={"followed": self._leader and self._leader.address, "ignored": rival.address},
+                extra={"followed": self._leader and self._leader.address, "ignored": other.address},
             )
 
     def _lose(self) -> None:
         self._leader = None
-        self._stop_settling()
+        self._cancel_reattach_timer()
         self._forget_overload()
 
     def _forget_overload(self) -> None:
-        self._stop_fading()
+        self._cancel_overload_expiry()
         self._members.forget_overload()
         self._changed()
 
-    def _settle_later(self) -> None:
-        self._stop_settling()
-        self._settling = asyncio.get_running_loop().call_later(REATTACH_SECONDS, self._settle)
+    def _start_reattach_timer(self) -> None:
+        self._cancel_reattach_timer()
+        self._reattach_timer = asyncio.get_running_loop().call_later(REATTACH_SECONDS, self._end_reattach)
 
-    def _settle(self) -> None:
+    def _end_reattach(self) -> None:
         self._members.disinherit(self._connected)
         if self._members.inherited:
-            self._settle_later()
+            self._start_reattach_timer()
         self._changed()
 
-    def _stop_settling(self) -> None:
-        if self._settling is not None:
-            self._settling.cancel()
-            self._settling = None
+    def _cancel_reattach_timer(self) -> None:
+        if self._reattach_timer is not None:
+            self._reattach_timer.cancel()
+            self._reattach_timer = None
 
-    def _stop_fading(self) -> None:
-        if self._fading is not None:
-            self._fading.cancel()
-            self._fading = None
+    def _cancel_overload_expiry(self) -> None:
+        if self._overload_expiry is not None:
+            self._overload_expiry.cancel()
+            self._overload_expiry = None

@@ -60,7 +60,7 @@ class WorkerLink:
         self.address = address
         self.attempts: dict[tuple[str, int], Attempt] = {}
         self.encoding = 0  # number of prompts that the worker now tokenizes
-        self.heard = 0  # number of received messages
+        self.received = 0  # number of received messages
         self._metadata = secret_metadata(secret)
         self._channel = open_channel(address, mutual_tls)
         self._writer: CoalescingWriter[worker_pb2.SessionCommands] | None = None
@@ -143,7 +143,7 @@ class WorkerLink:
 
     def _route(self, events: worker_pb2.StepEvents) -> None:
         """Pass events to their attempts; ignore those of attempts that were aborted or superseded."""
-        self.heard += 1
+        self.received += 1
         for started in events.started:
             if attempt := self.attempts.get((started.request_id, started.attempt)):
                 attempt.receive(started)
@@ -233,22 +233,22 @@ class WorkerLinks:
         for key in [key for key in self._suspects if key in live]:
             self._suspects.pop(key).cancel()
         for key in [key for key in self._links if key not in live and key not in self._suspects]:
-            self._doubt(key)
+            self._suspect(key)
 
-    def _doubt(self, key: Key) -> None:
+    def _suspect(self, key: Key) -> None:
         link = self._links[key]
         if link.attempts:
             later = asyncio.get_running_loop().call_later
-            self._suspects[key] = later(self._silent_seconds, self._decide, key, link.heard)
+            self._suspects[key] = later(self._silent_seconds, self._check_suspect, key, link.received)
         else:
             self._drop(key)
 
-    def _decide(self, key: Key, heard: int) -> None:
+    def _check_suspect(self, key: Key, received: int) -> None:
         del self._suspects[key]
-        if self._links[key].heard == heard:
+        if self._links[key].received == received:
             self._drop(key)
         else:
-            self._doubt(key)
+            self._suspect(key)
 
     def _drop(self, key: Key) -> None:
         self._closing.append(asyncio.create_task(self._links.pop(key).close()))

@@ -75,7 +75,7 @@ async def admission(tokenizer: HeldTokenizer) -> AsyncIterator[Admission]:
         longest_token=LONGEST_TOKEN,
     )
     member = scheduler_pb2.Member(worker="a", address=f"127.0.0.1:{tokenizer.server.port}", model=model)
-    cluster.members.hear(scheduler_pb2.ClusterState(members=[member]))
+    cluster.members.update(scheduler_pb2.ClusterState(members=[member]))
     profiles = Profiles()
     decider = Decider(Unlimited(), Interactions(SECRET, profiles), Expectations(profiles))
     throttler = Throttler(decider, LocalStore(), lambda _: None)

@@ -38,24 +38,24 @@ def alive(*workers: str) -> Callable[[scheduler_pb2.Member], bool]:
 
 def test_the_leaders_word_is_taken() -> None:
     members = Members()
-    members.hear(state(member("b"), member("a")))
+    members.update(state(member("b"), member("a")))
     assert names(members) == ["a", "b"]
-    members.hear(state(member("b")))
+    members.update(state(member("b")))
     assert names(members) == ["b"]
 
 
 def test_a_new_leader_takes_nobody_away_that_it_never_knew() -> None:
     members = Members()
-    members.hear(state(member("a"), member("b"), member("c", context=5)))
+    members.update(state(member("a"), member("b"), member("c", context=5)))
     members.follow()
-    members.hear(state(member("c", context=7)))
+    members.update(state(member("c", context=7)))
     assert names(members) == ["a", "b", "c"]
     assert members.resolve("m").max_model_tokens == 7, "of c, what the new leader says"
-    members.hear(state())
+    members.update(state())
     assert names(members) == ["a", "b"], "c it knew"
     members.disinherit(alive("b"))
     assert (names(members), members.inherited) == (["b"], 1)
-    members.hear(state(member("b")))
+    members.update(state(member("b")))
     members.disinherit(alive())
     assert (names(members), members.inherited) == (["b"], 0)
 
@@ -94,7 +94,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(workers=WORKERS)
     def hear(self, workers: frozenset[str]) -> None:
-        self.members.hear(state(*map(member, sorted(workers))))
+        self.members.update(state(*map(member, sorted(workers))))
         self.model.history.append(("hear", workers))
 
     @rule(workers=WORKERS)
@@ -113,13 +113,13 @@ TestHistories = Histories.TestCase
 
 def test_draining_workers_get_nothing_new() -> None:
     members = Members()
-    members.hear(state(member("a", draining=True), member("b"), member("c", "other")))
+    members.update(state(member("a", draining=True), member("b"), member("c", "other")))
     assert [known.worker for known in members.serving("m")] == ["b"]
 
 
 def test_overload_is_per_model_and_unknown_without_the_scheduler() -> None:
     members = Members()
-    members.hear(state(member("a"), overloaded="m"))
+    members.update(state(member("a"), overloaded="m"))
     assert (members.overloaded("m"), members.overloaded("other")) == (True, False)
     members.forget_overload()
     assert not members.overloaded("m")
@@ -127,19 +127,19 @@ def test_overload_is_per_model_and_unknown_without_the_scheduler() -> None:
 
 def test_a_model_is_as_large_as_its_smallest_worker() -> None:
     members = Members()
-    members.hear(state(member("a", context=100), member("b", context=50)))
+    members.update(state(member("a", context=100), member("b", context=50)))
     assert members.resolve("m").max_model_tokens == 50
 
 
 def test_a_worker_of_several_models_is_a_member_of_each_ones_pool() -> None:
     members = Members()
-    members.hear(state(member("a", "m", "n", context=50), member("b", "n"), member("c", "m", draining=True)))
+    members.update(state(member("a", "m", "n", context=50), member("b", "n"), member("c", "m", draining=True)))
     pools = {model: [known.worker for known in pool] for model, pool in members.pools().items()}
     assert pools == {"m": ["a", "c"], "n": ["a", "b"]}
     assert [known.worker for known in members.serving("m")] == ["a"]
     assert members.resolve("n").max_model_tokens == 50, "as large as at the smaller of its workers"
     members.check_invariants()
-    members.hear(state(member("b", "n")))
+    members.update(state(member("b", "n")))
     assert list(members.pools()) == ["n"]
     assert members.resolve("").max_model_tokens == 100
 
@@ -148,7 +148,7 @@ def test_a_scheduler_that_knows_of_one_model_per_worker_is_understood() -> None:
     members = Members()
     older = member("a")
     older.ClearField("models")
-    members.hear(state(older))
+    members.update(state(older))
     assert [known.worker for known in members.serving("m")] == ["a"]
     members.check_invariants()
 
@@ -157,9 +157,9 @@ def test_names_of_models() -> None:
     members = Members()
     with pytest.raises(Unavailable, match="no worker"):
         members.resolve("m")
-    members.hear(state(member("a")))
+    members.update(state(member("a")))
     assert members.resolve("").name == "m"
-    members.hear(state(member("a"), member("b", "other")))
+    members.update(state(member("a"), member("b", "other")))
     with pytest.raises(InvalidRequest, match="must name one of the models; models served: m, other"):
         members.resolve("")
     with pytest.raises(InvalidRequest, match="model: unknown model 'gpt'; models served: m, other"):

@@ -132,7 +132,7 @@ def in_memory(count: int, profiles: Profiles, seconds: float, clock: Callable[[]
         ledger.beat(f"g{number}", clock())
     for each, store in zip(gateways, stores, strict=True):
         store.peers = [peer for peer in stores if peer is not store]
-        each.leases.heard(ledger.beat(store._name, clock()), clock())
+        each.leases.set_gateways(ledger.beat(store._name, clock()), clock())
         each.leases.restore(clock())
     return gateways
 

@@ -246,7 +246,7 @@ class LeasingMachine(DeciderMachine):
 
     def quota(self) -> Quota:
         self.leases, self.ledger = LeasedQuota(60.0), QuotaLedger(60.0)
-        self.leases.heard(self.ledger.beat("g", self.now), self.now)
+        self.leases.set_gateways(self.ledger.beat("g", self.now), self.now)
         self.leases.restore(self.now)
         return self.leases
 

@@ -114,9 +114,9 @@ def test_gateways_weigh_by_their_clients() -> None:
     expectations = Expectations(PROFILES)
     expectations.observed(ExpectationSubject("t", "agent", 1), "u", call(60))
     subject = ExpectationSubject("t", "agent", 1)
-    expectations.heard([{subject: LearnedMedian(150.0, 40)}, {subject: LearnedMedian(120.0, 5)}])
+    expectations.replace_remote([{subject: LearnedMedian(150.0, 40)}, {subject: LearnedMedian(120.0, 5)}])
     assert expectations.norm(ExpectationSubject("t", "agent", 1)) == 150 / 500
-    expectations.heard([])
+    expectations.replace_remote([])
     assert expectations.norm(ExpectationSubject("t", "agent", 1)) == 60 / 500
 
 

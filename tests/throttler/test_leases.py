@@ -93,7 +93,7 @@ class Traffic:
                 self._check()
 
     def _beat(self, gateway: Gateway, now: float) -> None:
-        gateway.leases.heard(self._ledger.beat(gateway.name, now), now)
+        gateway.leases.set_gateways(self._ledger.beat(gateway.name, now), now)
 
     def _arrivals(self, gateway: Gateway, demand: int) -> None:
         """Most of the refused do not insist."""
@@ -160,7 +160,7 @@ def test_steady_traffic_asks_no_more_once_capacity_is_where_it_is_needed() -> No
     gateways = [Gateway(name, ledger) for name in "ab"]
     for gateway in gateways:
         ledger.beat(gateway.name, 0.0)
-        gateway.leases.heard(2, 0.0)
+        gateway.leases.set_gateways(2, 0.0)
         gateway.leases.restore(-3 * SECONDS)
     account, asks, refused = QuotaAccount("app:a", 640), 0, 0
     for tick in range(64 * 20 * 8):  # eight windows of 400 at one gateway, 100 at the other: 78 % of the limit
@@ -184,17 +184,17 @@ def test_steady_traffic_asks_no_more_once_capacity_is_where_it_is_needed() -> No
 
 def test_parts_of_gateways_that_left_are_taken_over_only_after_a_while() -> None:
     leases, account = LeasedQuota(SECONDS), QuotaAccount("app:a", 240)
-    leases.heard(4, 0.0)
+    leases.set_gateways(4, 0.0)
     leases.restore(0.0)
     assert leases.allowance(account, 3 * SECONDS - 1) == 0, "one that has just joined has nothing without asking"
     now = 3 * SECONDS
-    leases.heard(4, now)
+    leases.set_gateways(4, now)
     assert leases.allowance(account, now) == 30
-    leases.heard(3, now + 1)
+    leases.set_gateways(3, now + 1)
     assert leases.allowance(account, now + 1) == 30, "leases given while there were four still count"
-    leases.heard(3, now + 2 * SECONDS)
+    leases.set_gateways(3, now + 2 * SECONDS)
     assert leases.allowance(account, now + 2 * SECONDS) == 40
-    leases.heard(6, now + 2 * SECONDS)
+    leases.set_gateways(6, now + 2 * SECONDS)
     assert leases.allowance(account, now + 2 * SECONDS) == 20, "newcomers reduce it at once"
 
 

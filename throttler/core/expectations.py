@@ -96,7 +96,7 @@ class Expectations:
         """Return the medians of this gateway, for the other gateways."""
         return {subject: LearnedMedian(median(seen.medians), len(seen.medians)) for subject, seen in self._seen.items()}
 
-    def heard(self, views: Iterable[Mapping[ExpectationSubject, LearnedMedian]]) -> None:
+    def replace_remote(self, views: Iterable[Mapping[ExpectationSubject, LearnedMedian]]) -> None:
         """Replace the medians of the other gateways by `views`."""
         self._elsewhere = {}
         for view in views:

@@ -62,7 +62,7 @@ class _Lease:
 class LeasedQuota:
     """The quota of one of several gateways, which starts degraded.
 
-    `gateways` is the assumed number of gateways until `heard` is called.
+    `gateways` is the assumed number of gateways until `set_gateways` is called.
     """
 
     def __init__(self, seconds: float, gateways: int = 1) -> None:
@@ -145,7 +145,7 @@ class LeasedQuota:
         self._due[account.key] = account
         return True
 
-    def heard(self, gateways: int, now: float) -> None:
+    def set_gateways(self, gateways: int, now: float) -> None:
         """Set the number of gateways, about once a second. A smaller number takes effect after LEAVING windows."""
         self._forget(now)
         self.gateways = gateways
