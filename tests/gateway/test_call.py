@@ -209,15 +209,20 @@ class CallHistories(RuleBasedStateMachine):
         self.tell(Tokens(pack_ids(ids), "x" * count, self.current.service))
 
     @precondition(lambda self: self.running)
-    @rule(text=st.sampled_from(["", "rest"]))
-    def completes(self, text: str) -> None:
+    @rule(text=st.sampled_from(["", "rest"]), last_service=st.sampled_from([0.0, 1.5]))
+    def completes(self, text: str, last_service: float) -> None:
         self.at_worker, self.concluded = False, Outcome.COMPLETED
+        self.current.service += last_service
         self.tell(Completed(FinishReason.STOP, self.current.service, text))
 
     @precondition(lambda self: self.undisturbed <= 0 and self.at_worker)
-    @rule(outcome=st.sampled_from([Outcome.INTERNAL, Outcome.REJECTED_QUEUE_FULL, Outcome.DEADLINE_EXCEEDED]))
-    def is_ended_by_its_worker(self, outcome: Outcome) -> None:
+    @rule(
+        outcome=st.sampled_from([Outcome.INTERNAL, Outcome.REJECTED_QUEUE_FULL, Outcome.DEADLINE_EXCEEDED]),
+        last_service=st.sampled_from([0.0, 1.5]),
+    )
+    def is_ended_by_its_worker(self, outcome: Outcome, last_service: float) -> None:
         self.at_worker, self.concluded = False, outcome
+        self.current.service += last_service
         if not self.running and "started" not in self.current.fates:
             self.current.fates.append("ended")
         self.tell(Ended(outcome, "because", self.current.service))

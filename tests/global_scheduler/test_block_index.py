@@ -256,3 +256,18 @@ def test_a_snapshot_that_forks_is_held_whole() -> None:
     assert len(index) == 3
     assert index.match(packed((1, 1)), 1) == index.match(packed((1, 2)), 1) == (1, 2)
     index.check_invariants()
+
+
+def test_ends_of_several_chains_are_evicted_at_once() -> None:
+    index = BlockIndex(ROOM)
+    for path in ((1, 1), (2, 2)):
+        index.cached(0, [BlockRun(0, packed(path))])
+    index.evicted(0, pack_digests([chain((1, 1))[-1], chain((2, 2))[-1]]))
+    assert [index.match(packed(path), 1) for path in ((1, 1), (2, 2))] == [(1, 1), (1, 1)]
+    index.check_invariants()
+
+
+def test_a_run_without_its_parent_does_not_hide_those_after_it() -> None:
+    index = BlockIndex(ROOM)
+    index.cached(0, [BlockRun(chain((9,))[-1], packed((1,))), BlockRun(0, packed((2,)))])
+    assert index.match(packed((2,)), 1) == (1, 1)

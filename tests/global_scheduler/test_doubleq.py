@@ -11,10 +11,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Fleet, Member, WorkerLoad
-from global_scheduler.core.policies import DoubleQ
+from global_scheduler.core.policies import DoubleQ, RoutePolicyConfig
 from global_scheduler.core.policies.doubleq import KEPT_TOKENS
 from serving.blocks import pack_digests, runs
-from serving.cost import MICRO
+from serving.cost import MICRO, Profiled
 from tests.global_scheduler.driving import CONFIG, QUANTUM, dispatcher, identity, placed, request
 
 CLIENTS, WORKERS = "xyz", "abcd"
@@ -291,6 +291,17 @@ def test_a_weight_divides_what_is_charged() -> None:
     assert policy.balance("ann", "m", 0) == (QUANTUM - 30) * MICRO
 
 
+def test_output_is_charged_from_its_first_token_on() -> None:
+    config = RoutePolicyConfig(10_000, Profiled())
+    made, [worker] = dispatcher(workers=("a",), config=config)
+    made.dispatch(request("1", prompt_tokens=10), 0)
+    policy = made.policy
+    assert isinstance(policy, DoubleQ)
+    before = policy.balance("ann", "m", 0)
+    made.ended(worker, "1", 1, started=True, output_tokens=5)
+    assert before - policy.balance("ann", "m", 0) == Profiled().decode(5, 10, 0)
+
+
 def test_submitting_and_cancelling_is_not_free() -> None:
     made, _ = dispatcher(workers=("a",))
     policy = made.policy
@@ -310,3 +321,11 @@ def test_a_worker_that_was_away_does_not_hoard_credit() -> None:
         made.dispatch(request(str(number), prompt_tokens=100, excluded=("a",)), 0)
     assert 0 < policy.balance("ann", "m", a.slot) <= QUANTUM * MICRO
     assert policy.balance("ann", "m", b.slot) <= QUANTUM * MICRO
+
+
+def test_requests_that_another_process_placed_are_counted() -> None:
+    made, [worker] = dispatcher(workers=("a",))
+    made.dispatch(request("own"), 0)
+    for name in ("own", "other"):
+        made.accepted(worker, request(name), 0)
+    assert made.placed_by_others == 1

@@ -301,6 +301,19 @@ def test_a_limit_that_was_lowered_leaves_nothing_and_none_is_told_where_there_is
     assert unlimited.limit_status("t/u", 10.0) is None
 
 
+def test_new_profiles_apply_to_limits_interactions_and_expectations() -> None:
+    d = decider()
+    bound = CALL._replace(app_is_bound=True, overloaded=False)
+    first = permit_of(d.decide(bound, 0.0))
+    assert first.norm == 1.0, "nothing is expected of an app without a prior"
+    d.ended(first, None, 0.0)
+    app = AppProfile(per_minute=5, max_calls=1, expected=Expectation(input=PRIOR))
+    d.configure(Profiles(limits=LIMITS, apps={"x": app}, reference_tokens=REFERENCE))
+    again = permit_of(d.decide(bound, 1.0))
+    assert (again.stage, again.protected) == (0, False), "an interaction of one call is over"
+    assert again.norm == PRIOR / REFERENCE
+
+
 def test_a_call_that_is_withdrawn_opens_no_interaction_and_ends_none() -> None:
     d = decider()
     for now in range(3):

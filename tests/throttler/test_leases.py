@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from throttler.core.leased_quota import MOST_PATIENCE, RECALL_AGAIN, LeasedQuota, LeaseReply, LeaseRequest
+from throttler.core.leased_quota import FORGETTING, MOST_PATIENCE, RECALL_AGAIN, LeasedQuota, LeaseReply, LeaseRequest
 from throttler.core.quota import QuotaAccount
 from throttler.core.quota_ledger import QuotaLedger
 from throttler.core.windows import SlidingWindow
@@ -225,3 +225,80 @@ def test_a_refusal_is_remembered_for_twice_as_long_each_time() -> None:
     assert [patience(10) for _ in range(8)] == [*doubled, MOST_PATIENCE, MOST_PATIENCE]
     assert patience(11) == 0.0, "more than it has used is no refusal"
     assert patience(10) == RECALL_AGAIN, "the count begins anew"
+
+
+def ledger_of_two() -> QuotaLedger:
+    ledger = QuotaLedger(SECONDS)
+    for name in "ab":
+        ledger.beat(name, 0.0)
+    return ledger
+
+
+def test_the_ledger_grants_a_part_of_what_nobody_holds_or_may_use_unasked() -> None:
+    ledger = ledger_of_two()
+    wants = LeaseRequest(ACCOUNT, held=0, used=0, more=1)
+    assert ledger.ask("a", wants, 2, SECONDS - 1) == LeaseReply(LIMIT // 4, recalled=False), "b has just joined"
+    later = QuotaAccount("user:v", LIMIT)
+    granted = ledger.ask("a", LeaseRequest(later, held=0, used=0, more=1), 2, SECONDS)
+    assert granted == LeaseReply((LIMIT - LIMIT // 4) // 4, recalled=False), "b may use a quarter without a request"
+
+
+def test_the_ledger_recalls_what_others_hold_once_in_a_while() -> None:
+    ledger = ledger_of_two()
+    wants = LeaseRequest(ACCOUNT, held=0, used=0, more=1)
+    ledger.ask("a", LeaseRequest(ACCOUNT, held=LIMIT, used=LIMIT, more=0), 2, 0.0)
+    reports = LeaseRequest(ACCOUNT, held=0, used=0, more=0)
+    assert not ledger.ask("b", reports, 2, 0.0).recalled, "a report requests nothing"
+    assert ledger.ask("b", wants, 2, 1.0).recalled
+    pause = SECONDS * RECALL_AGAIN
+    asked = [ledger.ask("b", wants, 2, 1.0 + part * pause).recalled for part in (0, 0.5, 1)]
+    assert asked == [False, False, True]
+
+
+def test_the_ledger_recalls_nothing_where_nobody_else_has_any() -> None:
+    ledger = QuotaLedger(SECONDS)
+    ledger.beat("a", 0.0)
+    full = LeaseRequest(ACCOUNT, held=LIMIT, used=LIMIT, more=1)
+    assert ledger.ask("a", full, 1, SECONDS) == LeaseReply(LIMIT, recalled=False)
+
+
+def test_a_lease_is_renewed_once_half_of_its_window_has_passed() -> None:
+    leases = LeasedQuota(SECONDS)
+    leases.restore(0.0)
+    leases.answered(leases.ask(ACCOUNT, 0, 1, 0.0), LeaseReply(10, recalled=False), 0.0, 0.0)
+    leases.counted(ACCOUNT, 1, SECONDS / 2 - 1)
+    assert leases.take_due() == []
+    leases.counted(ACCOUNT, 2, SECONDS / 2)
+    assert leases.take_due() == [ACCOUNT]
+
+
+def test_arrivals_beyond_a_lease_of_a_small_limit_are_reported_one_by_one() -> None:
+    leases, single = LeasedQuota(SECONDS), QuotaAccount("user:v", 1)
+    leases.restore(0.0)
+    leases.answered(leases.ask(single, 0, 1, 0.0), LeaseReply(0, recalled=False), 0.0, 0.0)
+    leases.counted(single, 1, 1.0)
+    assert leases.take_due() == [single]
+
+
+def test_the_ledger_misjudges_what_exceeds_the_part_that_needs_no_request() -> None:
+    leases = LeasedQuota(SECONDS)
+    leases.heard(2, 0.0)
+    assert [leases.misjudged(ACCOUNT, used) for used in (LIMIT // 4, LIMIT // 4 + 1)] == [False, True]
+    leases.restore(0.0)
+    leases.answered(leases.ask(ACCOUNT, 0, 1, 0.0), LeaseReply(1, recalled=False), 0.0, 0.0)
+    assert leases.misjudged(ACCOUNT, 0), "the ledger has an entry, which may say more"
+
+
+def test_the_assumed_number_of_gateways_gives_way_to_the_first_that_is_heard() -> None:
+    leases = LeasedQuota(SECONDS, gateways=5)
+    leases.restore(-3 * SECONDS)
+    leases.heard(1, 0.0)
+    assert leases.allowance(ACCOUNT, 0.0) == LIMIT // 2
+
+
+def test_a_lease_is_forgotten_when_its_time_has_come() -> None:
+    leases = LeasedQuota(SECONDS)
+    leases.restore(0.0)
+    leases.answered(leases.ask(ACCOUNT, 0, 1, 0.0), LeaseReply(1, recalled=False), 0.0, 0.0)
+    leases.heard(1, FORGETTING * SECONDS)
+    assert not leases.misjudged(ACCOUNT, 0)

@@ -180,3 +180,22 @@ def test_digests_of_generated_blocks_continue_the_chain() -> None:
     assert request.digests == make_request(request.tokens).digests
     assert cache.match(make_request([*request.tokens, 1])) == 2 * BLOCK
     assert request.chain_seed == SEED
+
+
+def test_a_prompt_whose_only_matched_block_was_evicted_matches_nothing() -> None:
+    cache = PrefixCache(2, BLOCK)
+    single = SamplingParams(max_tokens=1)
+    cache.release(computed(cache, make_request([1] * BLOCK, sampling=single)))
+    waiting = make_request([1] * (BLOCK + 1))
+    assert cache.match(waiting) == BLOCK
+    other = make_request([2] * (2 * BLOCK - 1), sampling=single)
+    assert cache.admit(other, other.budget) is not None
+    assert cache.match(waiting) == 0
+
+
+def test_a_released_request_has_no_pages_and_shares_none() -> None:
+    cache = PrefixCache(PAGES, BLOCK)
+    request = computed(cache, make_request([1] * 9))
+    assert (len(request.pages), request.shared) != (0, 0)
+    cache.release(request)
+    assert (request.pages, request.shared) == ([], 0)
