@@ -446,6 +446,14 @@ def test_a_refusal_of_a_worker_is_the_calls() -> None:
     assert isinstance(end.error, QueueFull)
 
 
+@pytest.mark.parametrize("end", [Completed(service=9.0), Ended(Outcome.INTERNAL, "broken", 9.0)])
+def test_the_last_report_of_service_is_what_is_charged(end: Event) -> None:
+    machine = running()
+    machine.handle(Tokens(pack_ids([7]), "x", 7.0), 1.0)
+    machine.handle(end, 2.0)
+    assert machine.service == 9.0
+
+
 def test_every_state_can_be_left_and_every_event_happens() -> None:
     assert set(TRANSITIONS) == set(CallState)
     assert all(

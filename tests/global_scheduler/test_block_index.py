@@ -271,3 +271,17 @@ def test_a_run_without_its_parent_does_not_hide_those_after_it() -> None:
     index = BlockIndex(ROOM)
     index.cached(0, [BlockRun(chain((9,))[-1], packed((1,))), BlockRun(0, packed((2,)))])
     assert index.match(packed((2,)), 1) == (1, 1)
+
+
+def test_an_answer_that_grows_does_not_hide_the_runs_after_it() -> None:
+    index = BlockIndex(ROOM)
+    index.cached(0, [BlockRun(0, packed((1,)))])
+    index.cached(0, [BlockRun(chain((1,))[-1], pack_digests([chain((1, 2))[-1]])), BlockRun(0, packed((2,)))])
+    assert [index.match(packed(path), 1) for path in ((1, 2), (2,))] == [(1, 2), (1, 1)]
+
+
+def test_an_unknown_digest_does_not_hide_the_evictions_after_it() -> None:
+    index = BlockIndex(ROOM)
+    index.cached(0, [BlockRun(0, packed((1,)))])
+    index.evicted(0, pack_digests([chain((9,))[-1], chain((1,))[-1]]))
+    assert len(index) == 0
