@@ -1,6 +1,7 @@
 """Fixtures for all tests: service processes that are never left behind."""
 
 import gc
+import signal
 from collections.abc import Iterator
 from concurrent import futures
 from pathlib import Path
@@ -32,6 +33,15 @@ settings.register_profile(
 STARTING_SERVICES = {
     "start_service", "stack", "pair", "cluster", "gateway", "shared", "shared_channel", "exposed", "attacked", "served",
 }  # fmt: skip
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> None:
+    """Let processes that tests start receive SIGINT, also where a shell started the run in the background.
+
+    Such a shell has the run ignore SIGINT, and every process inherits that from the one that starts it.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:

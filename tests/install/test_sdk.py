@@ -7,11 +7,11 @@ import pytest
 from cli.stack import Stack
 from tests.install.environment import Environment
 
+pytestmark = pytest.mark.slow
+
 APPLICATION = """
 import asyncio, sys
 import fairlead
-
-pytestmark = pytest.mark.slow
 
 async def main():
     async with fairlead.Client(sys.argv[1], user="ann") as client, client.interaction(app="agent") as interaction:
