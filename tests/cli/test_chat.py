@@ -1,5 +1,6 @@
 """`fairlead chat` on a terminal: an error or Ctrl-C costs an answer, never the conversation."""
 
+import contextlib
 import os
 import pty
 import re
@@ -49,6 +50,18 @@ class Terminal:
         self._seen = found.end()
         return found[0]
 
+    def interrupt(self) -> int:
+        """Send SIGINT until the command has ended, and return its status.
+
+        Python misses a SIGINT between the prompt's output and readline's wait for a key; a user presses Ctrl-C again.
+        """
+        end = time.monotonic() + DEADLINE
+        while time.monotonic() < end:
+            self.process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return self.process.wait(DEADLINE / 20)
+        raise AssertionError(f"the command goes on after Ctrl-C: {self._text[-200:]!r}")
+
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
@@ -83,7 +96,6 @@ def test_an_error_and_an_interrupt_leave_the_conversation(stack: Stack) -> None:
         terminal.wait_for("short\r\n.{3}")
         terminal.process.send_signal(signal.SIGINT)
         terminal.wait_for("\n> ")
-        terminal.process.send_signal(signal.SIGINT)
-        assert terminal.process.wait(DEADLINE) == 0
+        assert terminal.interrupt() == 0
     finally:
         terminal.close()
