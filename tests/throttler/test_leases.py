@@ -282,17 +282,17 @@ def test_arrivals_beyond_a_lease_of_a_small_limit_are_reported_one_by_one() -> N
 
 def test_the_ledger_misjudges_what_exceeds_the_part_that_needs_no_request() -> None:
     leases = LeasedQuota(SECONDS)
-    leases.heard(2, 0.0)
+    leases.set_gateways(2, 0.0)
     assert [leases.misjudged(ACCOUNT, used) for used in (LIMIT // 4, LIMIT // 4 + 1)] == [False, True]
     leases.restore(0.0)
     leases.answered(leases.ask(ACCOUNT, 0, 1, 0.0), LeaseReply(1, recalled=False), 0.0, 0.0)
     assert leases.misjudged(ACCOUNT, 0), "the ledger has an entry, which may say more"
 
 
-def test_the_assumed_number_of_gateways_gives_way_to_the_first_that_is_heard() -> None:
+def test_the_assumed_number_of_gateways_is_replaced_by_the_first_count_from_redis() -> None:
     leases = LeasedQuota(SECONDS, gateways=5)
     leases.restore(-3 * SECONDS)
-    leases.heard(1, 0.0)
+    leases.set_gateways(1, 0.0)
     assert leases.allowance(ACCOUNT, 0.0) == LIMIT // 2
 
 
@@ -300,5 +300,5 @@ def test_a_lease_is_forgotten_when_its_time_has_come() -> None:
     leases = LeasedQuota(SECONDS)
     leases.restore(0.0)
     leases.answered(leases.ask(ACCOUNT, 0, 1, 0.0), LeaseReply(1, recalled=False), 0.0, 0.0)
-    leases.heard(1, FORGETTING * SECONDS)
+    leases.set_gateways(1, FORGETTING * SECONDS)
     assert not leases.misjudged(ACCOUNT, 0)
