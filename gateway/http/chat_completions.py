@@ -62,11 +62,6 @@ class ChatCompletionRequest(Parameters, kw_only=True):
     messages: Annotated[list[Message], Meta(max_length=MAX_MESSAGES)]
     max_completion_tokens: Natural | None = None
 
-    @property
-    def is_streamed(self) -> bool:
-        """See Asked."""
-        return bool(self.stream)
-
     def generations(self) -> Sequence[Generation]:
         """See Asked."""
         sampling = self.sampling()

@@ -33,11 +33,6 @@ class CompletionRequest(Parameters, kw_only=True):
     prompt: str | list[str | Natural | list[Natural]]
     echo: bool | None = None
 
-    @property
-    def is_streamed(self) -> bool:
-        """See Asked."""
-        return bool(self.stream)
-
     def generations(self) -> Sequence[Generation]:
         """See Asked."""
         prompts, choices = self._prompts(), self.n or 1

@@ -5,14 +5,14 @@ from typing import Annotated, Any
 import msgspec
 
 from fairlead.v1 import common_pb2
-from gateway.http.sampling import Natural, Sampling
-from gateway.http.session import session_in
+from gateway.http.openai_request import OpenAIRequest
+from gateway.http.sampling import Natural
 
 MAX_CALLS = 128
 Choices = Annotated[int, msgspec.Meta(ge=1, le=MAX_CALLS)]
 
 
-class Unsupported(Sampling, kw_only=True):
+class Unsupported(OpenAIRequest, kw_only=True):
     """Parameters that clients know and this API does not obey."""
 
     logprobs: Any = None
@@ -73,28 +73,12 @@ class StreamOptions(msgspec.Struct, kw_only=True):
 
 
 class Parameters(Unsupported, kw_only=True):
-    """Fields of both APIs; absent and null mean the API's default. Unknown fields are ignored."""
+    """Fields of both APIs."""
 
-    model: str = ""
-    stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: Choices | None = None
-    user: str | None = None
-    safety_identifier: str | None = None
-    metadata: Any = None
-    prompt_cache_key: Any = None
     max_tokens: Natural | None = None
     stop: str | list[str] | None = None
-
-    @property
-    def named_user(self) -> str:
-        """Whom the request is for, as its body says."""
-        return self.user or self.safety_identifier or ""
-
-    @property
-    def named_session(self) -> str:
-        """Name the session that the request is of, as agents say it in its body."""
-        return session_in(self.metadata, self.prompt_cache_key)
 
     @property
     def includes_usage(self) -> bool:

@@ -16,8 +16,8 @@ from gateway.http.content import Content, text_of
 from gateway.http.decoding import decode
 from gateway.http.dialect import OPENAI_RESPONSES
 from gateway.http.errors import PreviousResponseNotFound
-from gateway.http.sampling import Natural, Sampling
-from gateway.http.session import session_in
+from gateway.http.openai_request import OpenAIRequest
+from gateway.http.sampling import Natural
 from gateway.http.sse import named_event
 from gateway.http.unsupported import check_supported
 from gateway.validation import MAX_MESSAGES
@@ -25,7 +25,7 @@ from gateway.validation import MAX_MESSAGES
 TEXTS = ("input_text", "output_text", "text")
 
 
-class UnsupportedByResponses(Sampling, kw_only=True):
+class UnsupportedByResponses(OpenAIRequest, kw_only=True):
     """Parameters that clients know and this API does not obey."""
 
     store: Any = None
@@ -75,34 +75,14 @@ class ResponseItem(msgspec.Struct):
 
 
 class ResponsesRequest(UnsupportedByResponses, kw_only=True):
-    """Say what response is to be generated; implements Asked. Unknown fields are ignored."""
+    """Say what response is to be generated; implements Asked."""
 
     input: str | Annotated[list[ResponseItem], msgspec.Meta(max_length=MAX_MESSAGES)]
-    model: str = ""
     instructions: str | None = None
     max_output_tokens: Natural | None = None
-    stream: bool | None = None
     previous_response_id: str | None = None
     prompt: Any = None
-    user: str | None = None
-    safety_identifier: str | None = None
     metadata: dict[str, str] | None = None
-    prompt_cache_key: Any = None
-
-    @property
-    def named_user(self) -> str:
-        """See Asked."""
-        return self.user or self.safety_identifier or ""
-
-    @property
-    def named_session(self) -> str:
-        """See Asked."""
-        return session_in(self.metadata, self.prompt_cache_key)
-
-    @property
-    def is_streamed(self) -> bool:
-        """See Asked."""
-        return bool(self.stream)
 
     def generations(self) -> Sequence[Generation]:
         """See Asked."""
