@@ -15,9 +15,9 @@ from gateway.http.content import Content, text_of
 from gateway.http.decoding import decode
 from gateway.http.dialect import ANTHROPIC
 from gateway.http.sampling import Natural, Sampling
-from gateway.http.session import session_in, user_in
 from gateway.http.sse import named_event
 from gateway.http.unsupported import check_supported
+from gateway.http.user_id import named_by
 from gateway.validation import MAX_MESSAGES
 
 BEFORE_TEXT = (
@@ -89,12 +89,12 @@ class MessagesRequest(Conversation, kw_only=True):
     @property
     def named_user(self) -> str:
         """See Asked."""
-        return user_in(self.metadata)
+        return named_by(self.metadata).user
 
     @property
     def named_session(self) -> str:
         """See Asked."""
-        return session_in(self.metadata)
+        return named_by(self.metadata).session
 
     @property
     def is_streamed(self) -> bool:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from gateway.http.sampling import Sampling
-from gateway.http.session import session_in
+from gateway.http.user_id import UserId, named_by
 
 
 class OpenAIRequest(Sampling, kw_only=True):
@@ -22,14 +22,19 @@ class OpenAIRequest(Sampling, kw_only=True):
     @property
     def named_user(self) -> str:
         """See Asked."""
-        return self.user or self.safety_identifier or ""
+        return self._named.user
 
     @property
     def named_session(self) -> str:
         """See Asked."""
-        return session_in(self.metadata, self.prompt_cache_key)
+        key = self.prompt_cache_key
+        return self._named.session or (key if isinstance(key, str) else "")
 
     @property
     def is_streamed(self) -> bool:
         """See Asked."""
         return bool(self.stream)
+
+    @property
+    def _named(self) -> UserId:
+        return named_by(self.metadata, self.user, self.safety_identifier)

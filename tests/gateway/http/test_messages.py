@@ -186,10 +186,6 @@ def test_keys_and_users(stack: Stack, tmp_path: Path) -> None:
     for headers in ({"x_api_key": "gold"}, {"authorization": "Bearer gold"}):
         assert http.post(MESSAGES, named, **headers).status == 200
         assert gateway.logged("call ended")[-1]["client"] == "acme/ann"
-    for user_id in ('{"device_id": "eve", "session_id": "s"}', "eve_session_s"):
-        answer = http.post(MESSAGES, {**BODY, "metadata": {"user_id": user_id}}, x_api_key="gold")
-        assert answer.headers["x-fairlead-interaction"].startswith("s;token=")
-        assert gateway.logged("call ended")[-1]["client"] == "acme/eve", "a session is no part of the user's name"
 
 
 def test_who_cannot_be_served_now_is_told_so(stack: Stack) -> None:
