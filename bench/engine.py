@@ -15,38 +15,24 @@ import resource
 import subprocess
 import sys
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass
-from functools import partial
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, ContinuousBatchingConfig, GenerationConfig
+from transformers import AutoModelForCausalLM
 
+from bench.batcher import PROMPT_TOKENS, make_batcher, make_request
+from bench.contenders import CONTENDERS, Run
 from bench.machine import describe, memory_bandwidth
 from bench.shapes import RANDOM, SHAPES, random_model
-from fairlead.token_ids import pack_ids
-from local_worker.core.batch import PendingStep, StepResult
+from local_worker.core.batch import StepResult
 from local_worker.core.batcher import Batcher
-from local_worker.core.limits import BatchLimits
-from local_worker.core.plan import Advance, Plan
-from local_worker.core.policies import POLICIES, QueuePolicyConfig
-from local_worker.core.prefix_cache import PrefixCache
-from local_worker.core.request import Request
+from local_worker.core.plan import Advance
 from local_worker.engine.model_files import resolve
-from local_worker.engine.runner import EngineOptions, TransformersEngine
-from serving.blocks import chain, unpack_digests
-from serving.cost import WeightedTokens
 from serving.model_name import BUILT_IN
-from serving.sampling_params import SamplingParams
 
-BLOCK = 16
-KV_TOKENS = 64 * 512
-PROMPT_TOKENS = 64
 PREFILLS = (128, 2048)
-OPTIONS = EngineOptions(block_tokens=BLOCK, kv_tokens=KV_TOKENS)
-CONTENDERS = ("fairlead", "generate", "continuous batching")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,95 +79,6 @@ class Figure:
         return self.cpu_seconds - (self.first_cpu_seconds if case.new_tokens > 1 else 0)
 
 
-Run = Callable[[Sequence[Sequence[int]], int], object]  # prompts, new tokens
-
-
-def fairlead(model: Any) -> Run:
-    """Return a run of our engine, driven by the core as in a worker."""
-    return partial(drive, TransformersEngine(model, OPTIONS))
-
-
-def drive(engine: TransformersEngine, prompts: Sequence[Sequence[int]], new_tokens: int) -> list[list[int]]:
-    """Run the prompts and return the output tokens of each."""
-    batcher = make_batcher()
-    requests = [make_request(prompt, new_tokens, number) for number, prompt in enumerate(prompts)]
-    for request in requests:
-        batcher.submit(request, 0.0)
-    steps: deque[tuple[Plan, PendingStep]] = deque()
-    while (plan := batcher.plan(0.0)) is not None or steps:
-        if plan is not None:
-            steps.append((plan, engine.launch(plan.batch)))
-        if len(steps) > (engine.ahead if plan is not None else 0):
-            done, pending = steps.popleft()
-            batcher.commit(done, pending.wait())
-    return [request.tokens[request.prompt_tokens :] for request in requests]
-
-
-def make_batcher() -> Batcher:
-    """Make a batcher as a worker does, large enough for every case."""
-    cost = WeightedTokens()
-    config = QueuePolicyConfig(
-        quantum_tokens=512,
-        cost=cost,
-        max_input_tokens=4096,
-        max_output_tokens=KV_TOKENS,
-        block_tokens=BLOCK,
-        most_output_tokens=KV_TOKENS,
-    )
-    limits = BatchLimits(
-        max_running=64, token_budget=512, max_prompt_tokens=4096, max_waiting=1000, max_waiting_per_client=1000
-    )
-    return Batcher(POLICIES["dlpm"](config), PrefixCache(KV_TOKENS // BLOCK, BLOCK), cost, limits, ())
-
-
-def make_request(prompt: Sequence[int], new_tokens: int, number: int) -> Request:
-    """Make a greedy request of one of eight clients."""
-    return Request(
-        id=str(number),
-        client=f"c{number % 8}",
-        tokens=list(prompt),
-        prompt_tokens=len(prompt),
-        digests=list(unpack_digests(chain(pack_ids(prompt), BLOCK, 1))),
-        chain_seed=1,
-        sampling=SamplingParams(max_tokens=new_tokens, ignore_eos=True),
-        arrival=number,
-    )
-
-
-def generate(model: Any) -> Run:
-    """Return a run of transformers' own loop over a rectangular batch; equal lengths are its best case."""
-
-    def run(prompts: Sequence[Sequence[int]], new_tokens: int) -> None:
-        ids = torch.tensor(prompts, device=model.device)
-        model.generate(
-            ids,
-            attention_mask=torch.ones_like(ids),
-            max_new_tokens=new_tokens,
-            min_new_tokens=new_tokens,
-            do_sample=False,
-            pad_token_id=0,
-        )
-
-    return run
-
-
-def continuous_batching(model: Any) -> Run:
-    """Return a run of transformers' continuous batching with our page and batch sizes."""
-    config = ContinuousBatchingConfig(page_size=BLOCK, num_blocks=KV_TOKENS // BLOCK, max_batch_tokens=512)
-
-    def run(prompts: Sequence[Sequence[int]], new_tokens: int) -> None:
-        generation = GenerationConfig(  # type: ignore[no-untyped-call]
-            max_new_tokens=new_tokens, do_sample=False, eos_token_id=-1, pad_token_id=0
-        )
-        outputs = model.generate_batch(
-            [list(prompt) for prompt in prompts], generation_config=generation, continuous_batching_config=config
-        )
-        counts = [len(output.generated_tokens) for output in outputs.values()]
-        assert counts == [new_tokens] * len(prompts), counts
-
-    return run
-
-
 def measure(run: Run, case: Case, vocabulary: int) -> Figure:
     """Time one run of the case and one run of a single token per request, after a short one that compiles kernels."""
     prompts = case.prompts(vocabulary)
@@ -203,8 +100,7 @@ def contend(name: str, args: argparse.Namespace) -> None:
     torch.set_num_threads(args.threads)
     model = load(args.model, args.device, getattr(torch, args.dtype))
     vocabulary, read = model.get_input_embeddings().num_embeddings, bytes_read(model)
-    makers = {"fairlead": fairlead, "generate": generate, "continuous batching": continuous_batching}
-    run = makers[name](model.eval())
+    run = CONTENDERS[name](model.eval())
     run(Case(2, 40, 2).prompts(vocabulary), 2)  # warm up
     figures = {case.name: asdict(measure(run, case, vocabulary)) for case in cases(args)}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -307,7 +203,7 @@ def main() -> None:
     parser.add_argument("--batches", type=lambda text: [int(part) for part in text.split(",")], default=[1, 8, 32, 64])
     parser.add_argument("--new-tokens", type=int, default=33)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--contender", choices=CONTENDERS, help=argparse.SUPPRESS)
+    parser.add_argument("--contender", choices=list(CONTENDERS), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.contender:
         contend(args.contender, args)

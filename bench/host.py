@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from bench.engine import BLOCK, KV_TOKENS, PROMPT_TOKENS, make_batcher, make_request
+from bench.batcher import BLOCK, KV_TOKENS, PROMPT_TOKENS, make_batcher, make_request
 from bench.machine import describe
 from fairlead.v1 import worker_pb2
 from local_worker.core.batch import Batch, CompletedStep, StepResult

@@ -22,7 +22,7 @@ from reproduction.fairserve_workload import APPS, SYSTEMS, User, Users
 from reproduction.fairserve_workload import system as fairserve
 from reproduction.streams import Stream, Streams
 from reproduction.systems import slora
-from reproduction.vtc_synthetic import A10G, KV_TOKENS
+from reproduction.vtc_system import A10G, KV_TOKENS
 from simulation.cluster import SimulatedCluster
 from simulation.run import WorkloadSpec
 from simulation.spec import ClusterSpec, WorkerSpec

@@ -8,7 +8,7 @@ from reproduction.published import ASKED, Requests
 from reproduction.reference import run_names
 from reproduction.sources import Sources
 from reproduction.systems import slora
-from reproduction.vtc_synthetic import A10G, KV_TOKENS
+from reproduction.vtc_system import A10G, KV_TOKENS
 from simulation.run import Scenario, SimulationRun
 from simulation.simulation_job import SimulationJob
 from simulation.traces import SourceMissing

@@ -11,7 +11,8 @@ from reproduction.measures import gap, gap_since
 from reproduction.sources import Sources
 from reproduction.streams import Stream, Streams
 from reproduction.systems import slora
-from reproduction.vtc_synthetic import curves, gap_rows, item, rate, scenario
+from reproduction.vtc_system import item, scenario
+from reproduction.vtc_views import curves, gap_rows, rate
 from serving.cost import WEIGHT_ONE
 from simulation.measures import received
 from simulation.run import Scenario, SimulationRun

@@ -16,7 +16,7 @@ from reproduction.sources import Sources
 from reproduction.streams import Stream, Streams
 from reproduction.systems import slora
 from reproduction.vtc_ablation import EIGHT, TWO
-from reproduction.vtc_synthetic import A10G, KV_TOKENS, SETUP
+from reproduction.vtc_system import A10G, KV_TOKENS, SETUP
 from reproduction.vtc_tables import HEADER, MEASURED, same_measure
 from serving.cost import Cost, WeightedTokens
 from simulation.measures import tokens_per_second

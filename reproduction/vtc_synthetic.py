@@ -1,144 +1,28 @@
 """VTC section 5.2: synthetic workloads on an A10G."""
 
-from collections.abc import Callable, Mapping
 from statistics import fmean
 
 from cli.report import Chart, ChartLine
-from reproduction.fitted import SLORA
-from reproduction.item import Finding, Item, Report, Study
-from reproduction.measures import (
-    Curve,
-    all_backlogged,
-    gap,
-    gap_since,
-    gap_within,
-    mean_wait,
-    rate_around,
-    response_times,
+from reproduction.item import Finding, Report
+from reproduction.measures import mean_wait, response_times
+from reproduction.streams import Stream
+from reproduction.vtc_system import SECONDS, Runs, both, item, scenario
+from reproduction.vtc_views import (
+    backlog_chart,
+    bounded_against_growing,
+    curves,
+    equal_rates,
+    gap_chart,
+    rate,
+    rates,
+    two_panels,
 )
-from reproduction.sources import Sources
-from reproduction.streams import Stream, Streams
-from reproduction.systems import slora
 from simulation.measures import received
-from simulation.run import Scenario, SimulationRun
-from simulation.simulation_job import SimulationJob
-
-Runs = Mapping[str, SimulationRun]
-A10G = SLORA["a10g llama-2-7b"]
-KV_TOKENS = 10_000
-SECONDS = 600
-SETUP = "Llama-2-7b on an A10G, 10,000 KV tokens, S-LoRA's batching, step times fitted to the authors' measurements."
-BOUND = 4 * KV_TOKENS  # 2 max(w_p L_input, w_q M), Theorem 4.4
-
-
-def scenario(policy: str, *streams: Stream, cost: str = "weighted-tokens") -> Scenario:
-    """Return these clients on the A10G under `policy`."""
-    return Scenario(slora(A10G, policy, KV_TOKENS, cost), Streams(streams))
-
-
-def curves(run: SimulationRun) -> dict[str, list[float]]:
-    """Return each client's accumulated service by second."""
-    return {client: received(run, client) for client in run.clients}
-
-
-def rates(run: SimulationRun, seconds: int) -> list[ChartLine]:
-    """Return each client's service rate over time as a line."""
-    times = range(0, seconds, 5)
-    return [
-        ChartLine(f"client {client}", times, [rate_around(curve, time) for time in times])
-        for client, curve in curves(run).items()
-    ]
-
-
-def rate(curve: Curve, start: int, stop: int) -> float:
-    """Return the mean service per second between two seconds."""
-    return (curve[min(stop, len(curve) - 1)] - curve[start]) / (stop - start)
-
-
-def item(
-    name: str, figure: str, jobs: Mapping[str, SimulationJob], read: Callable[[Runs], Report], differs: str = ""
-) -> Item:
-    """Make an item that needs no data; `differs` states its differences from the paper's setup."""
-
-    def study(_sources: Sources) -> Study:
-        return Study(f"{SETUP} {differs}".rstrip(), jobs, read)
-
-    return Item(name, f"VTC {figure}", study)
-
-
-def both(*streams: Stream) -> dict[str, SimulationJob]:
-    """Return the same clients under VTC and under FCFS."""
-    return {"VTC": scenario("vtc", *streams), "FCFS": scenario("fcfs", *streams)}
-
-
-def gap_chart(runs: Runs) -> Chart:
-    """Chart the absolute difference in accumulated service."""
-    lines = [ChartLine(name, range(SECONDS), gap(curves(run))[:SECONDS]) for name, run in runs.items()]
-    return Chart("difference of accumulated service", "seconds", "service units", lines)
-
-
-def backlog_chart(runs: Runs) -> Chart:
-    """Chart the difference of service received since all clients are backlogged, beside the theorem's bound."""
-    lines = []
-    for name, run in runs.items():
-        start, values = _since_backlogged(run)
-        lines.append(ChartLine(name, range(start, SECONDS), values))
-    lines.append(ChartLine("bound of Theorem 4.4", [0.0, float(SECONDS)], [float(BOUND)] * 2))
-    return Chart("difference of service since both clients wait", "seconds", "service units", lines)
-
-
-def _since_backlogged(run: SimulationRun) -> tuple[int, list[float]]:
-    """Return the start of the longest interval in which all clients wait (else 0), and the gap by second since then."""
-    start, _ = max(all_backlogged(run), key=lambda span: span[1] - span[0], default=(0, 0))
-    return start, gap_since(curves(run), start)[start:SECONDS]
-
-
-def gap_rows(runs: Runs) -> list[tuple[object, ...]]:
-    """Return the gap and each client's service every ten seconds."""
-    rows: list[tuple[object, ...]] = [("scheduler", "second", "gap", "client", "service")]
-    for name, run in runs.items():
-        served, gaps = curves(run), gap(curves(run))
-        rows += [
-            (name, second, gaps[second], client, curve[second])
-            for second in range(0, min(SECONDS, len(gaps)), 10)
-            for client, curve in served.items()
-        ]
-    return rows
-
-
-def bounded_against_growing(runs: Runs) -> Finding:
-    """Judge the conclusion of Figures 3, 7 and 8."""
-    served, spans = curves(runs["VTC"]), all_backlogged(runs["VTC"])
-    vtc = max((gap_within(served, start, stop) for start, stop in spans), default=0.0)
-    fcfs = _since_backlogged(runs["FCFS"])[1]
-    half, end = fcfs[len(fcfs) // 2], fcfs[-1]
-    return Finding(
-        "difference of service while both clients wait",
-        "bounded under VTC, grows without limit under FCFS",
-        f"VTC at most {vtc:,.0f} in any interval (bound {BOUND:,}); FCFS {half:,.0f} half-way, {end:,.0f} in the end",
-        bool(spans) and vtc <= BOUND and end > 1.5 * half and end > 4 * vtc,
-        "VTC's at most the bound; FCFS's in the end above 1.5 times that half-way, and above 4 times VTC's highest",
-        f"VTC's is {vtc / BOUND:.0%} of the bound; FCFS's grows from {half:,.0f} to {end:,.0f}",
-    )
-
-
-def equal_rates(run: SimulationRun, start: int, stop: int) -> Finding:
-    """Judge whether two backlogged clients receive equal service rates."""
-    first, second = (rate(curve, start, stop) for curve in curves(run).values())
-    ours = f"{first:,.0f} and {second:,.0f} service units per second"
-    holds = abs(first / second - 1) <= 0.05
-    return Finding("service rates under VTC", "the same", ours, holds, "within 5 %", f"{first / second - 1:+.1%} apart")
-
-
-def _two_panels(runs: Runs, gaps: Chart, findings: list[Finding]) -> Report:
-    rates_chart = Chart("service rate under VTC", "seconds", "service units/s", rates(runs["VTC"], SECONDS))
-    return Report(gap_rows(runs), [gaps, rates_chart], findings)
+from simulation.run import SimulationRun
 
 
 def _fig3(runs: Runs) -> Report:
-    return _two_panels(
-        runs, backlog_chart(runs), [bounded_against_growing(runs), equal_rates(runs["VTC"], 60, SECONDS)]
-    )
+    return two_panels(runs, backlog_chart(runs), [bounded_against_growing(runs), equal_rates(runs["VTC"], 60, SECONDS)])
 
 
 def _fig4(runs: Runs) -> Report:
@@ -171,7 +55,7 @@ def _fig4(runs: Runs) -> Report:
             f"the longer of theirs is {max(waits[:2]) / waits[2]:.2f} of client 3's",
         ),
     ]
-    return _two_panels(runs, gap_chart(runs), findings)
+    return two_panels(runs, gap_chart(runs), findings)
 
 
 def _phases(run: SimulationRun, client: str, start: int, stop: int) -> tuple[float, float]:
@@ -204,17 +88,15 @@ def _fig5(runs: Runs) -> Report:
             f"{totals[0] / totals[1] - 1:+.1%} apart",
         ),
     ]
-    return _two_panels(runs, gap_chart(runs), findings)
+    return two_panels(runs, gap_chart(runs), findings)
 
 
 def _fig6(runs: Runs) -> Report:
-    return _two_panels(
-        runs, backlog_chart(runs), [equal_rates(runs["VTC"], 60, SECONDS), bounded_against_growing(runs)]
-    )
+    return two_panels(runs, backlog_chart(runs), [equal_rates(runs["VTC"], 60, SECONDS), bounded_against_growing(runs)])
 
 
 def _fig7(runs: Runs) -> Report:
-    return _two_panels(runs, backlog_chart(runs), [bounded_against_growing(runs)])
+    return two_panels(runs, backlog_chart(runs), [bounded_against_growing(runs)])
 
 
 def _fig9(runs: Runs) -> Report:

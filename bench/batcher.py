@@ -1,0 +1,48 @@
+"""A worker's batcher and its requests, for benchmarks of the engine and of the work around it."""
+
+from collections.abc import Sequence
+
+from fairlead.token_ids import pack_ids
+from local_worker.core.batcher import Batcher
+from local_worker.core.limits import BatchLimits
+from local_worker.core.policies import POLICIES, QueuePolicyConfig
+from local_worker.core.prefix_cache import PrefixCache
+from local_worker.core.request import Request
+from serving.blocks import chain, unpack_digests
+from serving.cost import WeightedTokens
+from serving.sampling_params import SamplingParams
+
+BLOCK = 16
+KV_TOKENS = 64 * 512
+PROMPT_TOKENS = 64
+
+
+def make_batcher() -> Batcher:
+    """Make a batcher as a worker does, large enough for every case."""
+    cost = WeightedTokens()
+    config = QueuePolicyConfig(
+        quantum_tokens=512,
+        cost=cost,
+        max_input_tokens=4096,
+        max_output_tokens=KV_TOKENS,
+        block_tokens=BLOCK,
+        most_output_tokens=KV_TOKENS,
+    )
+    limits = BatchLimits(
+        max_running=64, token_budget=512, max_prompt_tokens=4096, max_waiting=1000, max_waiting_per_client=1000
+    )
+    return Batcher(POLICIES["dlpm"](config), PrefixCache(KV_TOKENS // BLOCK, BLOCK), cost, limits, ())
+
+
+def make_request(prompt: Sequence[int], new_tokens: int, number: int) -> Request:
+    """Make a greedy request of one of eight clients."""
+    return Request(
+        id=str(number),
+        client=f"c{number % 8}",
+        tokens=list(prompt),
+        prompt_tokens=len(prompt),
+        digests=list(unpack_digests(chain(pack_ids(prompt), BLOCK, 1))),
+        chain_seed=1,
+        sampling=SamplingParams(max_tokens=new_tokens, ignore_eos=True),
+        arrival=number,
+    )

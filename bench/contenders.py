@@ -1,0 +1,79 @@
+"""The engines that `bench.engine` compares: the worker's, `model.generate`, and transformers' continuous batching."""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from transformers import ContinuousBatchingConfig, GenerationConfig
+
+from bench.batcher import BLOCK, KV_TOKENS, make_batcher, make_request
+from local_worker.core.batch import PendingStep
+from local_worker.core.plan import Plan
+from local_worker.engine.runner import EngineOptions, TransformersEngine
+
+OPTIONS = EngineOptions(block_tokens=BLOCK, kv_tokens=KV_TOKENS)
+Run = Callable[[Sequence[Sequence[int]], int], object]  # prompts, new tokens
+
+
+def fairlead(model: Any) -> Run:
+    """Return a run of our engine, driven by the core as in a worker."""
+    return partial(drive, TransformersEngine(model, OPTIONS))
+
+
+def drive(engine: TransformersEngine, prompts: Sequence[Sequence[int]], new_tokens: int) -> list[list[int]]:
+    """Run the prompts and return the output tokens of each."""
+    batcher = make_batcher()
+    requests = [make_request(prompt, new_tokens, number) for number, prompt in enumerate(prompts)]
+    for request in requests:
+        batcher.submit(request, 0.0)
+    steps: deque[tuple[Plan, PendingStep]] = deque()
+    while (plan := batcher.plan(0.0)) is not None or steps:
+        if plan is not None:
+            steps.append((plan, engine.launch(plan.batch)))
+        if len(steps) > (engine.ahead if plan is not None else 0):
+            done, pending = steps.popleft()
+            batcher.commit(done, pending.wait())
+    return [request.tokens[request.prompt_tokens :] for request in requests]
+
+
+def generate(model: Any) -> Run:
+    """Return a run of transformers' own loop over a rectangular batch; equal lengths are its best case."""
+
+    def run(prompts: Sequence[Sequence[int]], new_tokens: int) -> None:
+        ids = torch.tensor(prompts, device=model.device)
+        model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=new_tokens,
+            min_new_tokens=new_tokens,
+            do_sample=False,
+            pad_token_id=0,
+        )
+
+    return run
+
+
+def continuous_batching(model: Any) -> Run:
+    """Return a run of transformers' continuous batching with our page and batch sizes."""
+    config = ContinuousBatchingConfig(page_size=BLOCK, num_blocks=KV_TOKENS // BLOCK, max_batch_tokens=512)
+
+    def run(prompts: Sequence[Sequence[int]], new_tokens: int) -> None:
+        generation = GenerationConfig(  # type: ignore[no-untyped-call]
+            max_new_tokens=new_tokens, do_sample=False, eos_token_id=-1, pad_token_id=0
+        )
+        outputs = model.generate_batch(
+            [list(prompt) for prompt in prompts], generation_config=generation, continuous_batching_config=config
+        )
+        counts = [len(output.generated_tokens) for output in outputs.values()]
+        assert counts == [new_tokens] * len(prompts), counts
+
+    return run
+
+
+CONTENDERS: Mapping[str, Callable[[Any], Run]] = {
+    "fairlead": fairlead,
+    "generate": generate,
+    "continuous batching": continuous_batching,
+}
