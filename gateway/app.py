@@ -96,7 +96,8 @@ class Gateway:
                     self._server.bodies,
                 ),
                 certificate.context() if certificate else None,
-                config.request_seconds,
+                seconds=config.request_seconds,
+                reader_seconds=config.reader_seconds,
             )
             if config.http_listen
             else None

@@ -128,7 +128,8 @@ class GatewayConfig:
     )
     reader_seconds: float = option(
         60.0,
-        "A call is aborted when its output is complete but the caller has read none of it for this time.",
+        "A call is aborted when its output is complete but the caller has read none of it for this time. An HTTP "
+        "connection is closed when its caller has read nothing for this time of what waits to be sent.",
         unit="seconds",
         change_when="Callers that pause between reads lose calls (increase it), or callers that never read keep too "
         "many calls open (decrease it).",

@@ -2,8 +2,9 @@
 
 import asyncio
 
+from uvicorn._types import ASGI3Application
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from fairlead.errors import InvalidRequest
@@ -11,6 +12,7 @@ from gateway.http.dialect import OPENAI
 
 MAX_HEAD = 64 * 1024  # bytes: request line and headers, or trailers
 MAX_CONNECTIONS = 8192
+MAX_PIPELINED = 64  # requests of a connection that wait for the one before them
 
 
 class HttpConnection(HttpToolsProtocol):
@@ -18,14 +20,20 @@ class HttpConnection(HttpToolsProtocol):
 
     The parser keeps what it has of a head, or of trailers, until they end: what is counted are bytes that bring neither
     an end nor a part of a body. Of a request that is refused before it has arrived the rest is thrown away as it comes.
+
+    A connection ends when its caller sends many requests at once, and when the caller reads nothing for
+    `reader_seconds` of what waits to be sent.
     """
 
-    def __init__(self, config: Config, state: ServerState, seconds: float) -> None:
+    def __init__(self, config: Config, state: ServerState, seconds: float, reader_seconds: float) -> None:
         super().__init__(config, state, {})
         self._seconds = seconds
+        self._reader_seconds = reader_seconds
         self._head = 0  # bytes
         self._limit: asyncio.TimerHandle | None = None
+        self._reader_limit: asyncio.TimerHandle | None = None
         self._lost = self.loop.create_future()
+        self._answering: RequestResponseCycle | None = None  # `cycle` is the last request, which may wait for this one
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See asyncio.Protocol."""
@@ -37,7 +45,10 @@ class HttpConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self._stop_waiting()
+        self._stop_awaiting_reader()
         self._lost.set_result(None)
+        if self._answering is not None:
+            self._answering.disconnected = True
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -47,8 +58,21 @@ class HttpConnection(HttpToolsProtocol):
         if self._head > MAX_HEAD and not self.transport.is_closing():
             self._refuse(b"431 Request Header Fields Too Large", f"headers have at most {MAX_HEAD} bytes")
 
+    def pause_writing(self) -> None:
+        """See asyncio.Protocol."""
+        super().pause_writing()
+        self._await_reader()
+
+    def resume_writing(self) -> None:
+        """See asyncio.Protocol."""
+        super().resume_writing()
+        if not self.transport.is_closing():
+            self._stop_awaiting_reader()
+
     def on_message_begin(self) -> None:
-        """See httptools."""
+        """See httptools; raises ValueError, with which the parser ends the connection."""
+        if len(self.pipeline) >= MAX_PIPELINED:
+            raise ValueError(f"at most {MAX_PIPELINED} requests may wait for the one before them")
         super().on_message_begin()
         self.scope["state"].update(abort=self.transport.abort, lost=self._lost)
         self._await_head()
@@ -73,8 +97,19 @@ class HttpConnection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """See uvicorn: an answer is written."""
         super().on_response_complete()
-        if self.cycle.more_body and not self.transport.is_closing():
+        if self.transport.is_closing():
+            self._await_reader()
+        elif self.cycle.more_body:
             self._await_head()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """See uvicorn: the connection is idle."""
+        super().timeout_keep_alive_handler()
+        self._await_reader()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
 
     def send_400_response(self, msg: str) -> None:
         """See uvicorn."""
@@ -93,6 +128,23 @@ class HttpConnection(HttpToolsProtocol):
         self._limit = None
         self._refuse(b"408 Request Timeout", f"the request did not arrive within {self._seconds:g} s")
 
+    def _await_reader(self) -> None:
+        """Abort unless some of what waits to be sent is read in time; called when no more is written for now."""
+        self._stop_awaiting_reader()
+        unread = self.transport.get_write_buffer_size()
+        self._reader_limit = self.loop.call_later(self._reader_seconds, self._check_reader, unread)
+
+    def _stop_awaiting_reader(self) -> None:
+        if self._reader_limit is not None:
+            self._reader_limit.cancel()
+            self._reader_limit = None
+
+    def _check_reader(self, unread: int) -> None:
+        if self.transport.get_write_buffer_size() < unread:
+            self._await_reader()
+        else:
+            self.transport.abort()
+
     def _refuse(self, status: bytes, message: str) -> None:
         """End the connection; with an answer, unless it would stand in the middle of another one."""
         if self.cycle is not None:
@@ -102,3 +154,4 @@ class HttpConnection(HttpToolsProtocol):
         head = b"HTTP/1.1 %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n" % (status, len(body))
         self.transport.write(head + b"connection: close\r\n\r\n" + body)
         self.transport.close()
+        self._await_reader()

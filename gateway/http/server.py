@@ -18,13 +18,25 @@ BACKLOG = 2048
 
 
 class HttpServer:
-    """Serves `application` on the address `listen`; a request's head may take `seconds` to arrive."""
+    """Serves `application` on the address `listen`.
 
-    def __init__(self, listen: str, application: Application, context: ssl.SSLContext | None, seconds: float) -> None:
+    A request's head may take `seconds` to arrive; a caller that reads nothing for `reader_seconds` is disconnected.
+    """
+
+    def __init__(
+        self,
+        listen: str,
+        application: Application,
+        context: ssl.SSLContext | None,
+        *,
+        seconds: float,
+        reader_seconds: float,
+    ) -> None:
         self.port: int | None = None  # once started
         self._listen = listen
         self._context = context
         self._seconds = seconds
+        self._reader_seconds = reader_seconds
         self._state = ServerState()
         self._config = Config(
             application,
@@ -68,4 +80,4 @@ class HttpServer:
             await asyncio.wait(left)
 
     def _connection(self) -> HttpConnection:
-        return HttpConnection(self._config, self._state, self._seconds)
+        return HttpConnection(self._config, self._state, self._seconds, self._reader_seconds)

@@ -33,7 +33,7 @@ def shared_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 @pytest.fixture(scope="module")
 def shared(shared_stack: Stack) -> tuple[Process, HttpClient]:
     """A gateway without keys, for tests that leave it as it was."""
-    return serving(shared_stack, throttle="none", request_seconds=1)
+    return serving(shared_stack, throttle="none", request_seconds=1, reader_seconds=2)
 
 
 @pytest.fixture(scope="module")

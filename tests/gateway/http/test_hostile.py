@@ -1,14 +1,17 @@
 """What no client sends: it costs bounded memory, ends with a 4xx, and harms nobody else."""
 
-from collections.abc import Iterable
+import json
+import socket
+from collections.abc import Iterable, Sequence
 from itertools import chain
+from pathlib import Path
 
 import pytest
 
 from gateway.http.connection import MAX_HEAD
 from serving.rpc.channel import MAX_REQUEST_BYTES
-from tests.gateway.http.http_client import CHAT, HttpClient
-from tests.services import Process
+from tests.gateway.http.http_client import CHAT, TEXT, HttpClient
+from tests.services import Process, eventually
 
 POST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n"
 CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
@@ -162,3 +165,38 @@ def test_a_pipelined_request_waits_for_the_one_before(http: HttpClient) -> None:
     answer = answer_to(http, [POST + b"content-length: %d\r\n\r\n" % len(body) + body + LAST])
     assert answer.count(b"HTTP/1.1 200") == 2
     assert answer.index(b'"chat.completion"') < answer.index(b"\r\n\r\n{}")
+
+
+def test_a_flood_of_pipelined_requests(shared: tuple[Process, HttpClient]) -> None:
+    """Nobody reads the answers, and nobody needs a key for them."""
+    gateway, http = shared
+    before = gateway.resident
+    gateway.begin_peak()
+    for _ in range(4):
+        with http.connect() as connection:
+            connection.setblocking(False)
+            connection.send(b"GET / HTTP/1.1\r\n\r\n" * 50_000)  # as much of it as the network takes
+            eventually(lambda: not is_open(connection, http.port), "it is refused")
+    assert gateway.peak < before + 16
+    assert http.chat().status == 200
+    assert not [line for line in gateway.lines() if line["level"] == "error"]
+
+
+@pytest.mark.parametrize("wishes", [[b"", b"", b""], [b"", b"connection: close\r\n"]], ids=["kept", "closing"])
+def test_a_connection_that_nobody_reads(shared: tuple[Process, HttpClient], wishes: Sequence[bytes]) -> None:
+    """The gateway of these tests waits two seconds for a reader. An answer here has 1.5 MB."""
+    gateway, http = shared
+    body = json.dumps({"prompt": ["\1" * 1900] * 128, "max_tokens": 1, "echo": True}).encode()
+    ask = b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n" % (TEXT.encode(), len(body))
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", http.port))
+        connection.sendall(b"".join(ask + wish + b"\r\n" + body for wish in wishes) + LAST)
+        eventually(lambda: not is_open(connection, http.port), "it is given up")
+    assert http.chat().status == 200
+    assert not [line for line in gateway.lines() if line["level"] == "error"]
+
+
+def is_open(connection: socket.socket, port: int) -> bool:
+    """Whether the gateway's end, at `port`, is open: it may close before the client's end can hear of it."""
+    return f":{port:04X} 0100007F:{connection.getsockname()[1]:04X} 01 " in Path("/proc/net/tcp").read_text()
