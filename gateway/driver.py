@@ -27,6 +27,9 @@ MIN_TIMEOUT = 0.001  # seconds; 0 on the wire means no timeout
 Question = commands.Decide | commands.Encode | commands.Place
 
 
+WRITTEN = events.Written()
+
+
 class Front(Protocol):
     """One caller, independent of its protocol. The last two methods are called at most once, at the end of the call."""
 
@@ -35,6 +38,9 @@ class Front(Protocol):
 
     async def encode(self, admitted: AdmittedRequest, call: Call) -> PreparedRequest:
         """Return the request with its prompt tokenized; raise FairleadError."""
+
+    def write(self, message: commands.Message) -> bool:
+        """Write `message` now and return True, or return False: then `messages` yields it. It yields every Finished."""
 
     def refuse(self, error: FairleadError) -> None:
         """Set the error with which the call ends once `messages` is exhausted."""
@@ -59,19 +65,23 @@ class CallDriver:
         self._prepared: PreparedRequest | None = None
         self._placement: Placement | None = None
         self._attempt: workers.Attempt | None = None
-        self._message: commands.Message | None = None  # the next message to write
+        self._message: commands.Message | None = None  # the next message that `messages` yields
+        self._has_written = False  # whether the front has written a message during the current step
         self._waiting: asyncio.Future[None] | None = None  # for a message, or for the call's end
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = math.inf
 
     async def messages(self) -> AsyncIterator[commands.Message]:
-        """Yield the messages to the caller. A message counts as written when the next one is requested."""
+        """Yield the messages that the front has not written at once, until the call ends.
+
+        A message counts as written when the next one is requested.
+        """
         self._tell(events.Arrived(self._call.deadline))
         while True:
             while self._message is not None:
                 message, self._message = self._message, None
                 yield message
-                self._tell(events.Written())
+                self._tell(WRITTEN)
             if self._machine.outcome is not None:
                 return
             self._waiting = self._loop.create_future()
@@ -98,9 +108,13 @@ class CallDriver:
             self._step(self._defect())
 
     def _step(self, event: events.Event) -> None:
-        machine = self._machine
-        for command in machine.handle(event, self._loop.time()):
+        machine, now = self._machine, self._loop.time()
+        for command in machine.handle(event, now):
             self._carry_out(command)
+        while self._has_written:
+            self._has_written = False
+            for command in machine.handle(WRITTEN, now):
+                self._carry_out(command)
         due = machine.next_deadline()
         if due is not None and due < self._timer_due:
             self._arm(due)
@@ -128,8 +142,10 @@ class CallDriver:
             case commands.Send():
                 if isinstance(command.message, commands.Accepted):
                     self._note_usage()
-                self._message = command.message
-                self._wake()
+                self._has_written = self._front.write(command.message)
+                if not self._has_written:
+                    self._message = command.message
+                    self._wake()
             case commands.Decide() | commands.Encode() | commands.Place():
                 self._ask(command)
             case commands.Submit():

@@ -11,6 +11,7 @@ from fairlead.rpc.status import REQUEST_ID_METADATA, to_status
 from fairlead.v1 import inference_pb2
 from gateway.admission import Admission, Receive
 from gateway.call import Call
+from gateway.core.call_commands import Message
 from gateway.credentials import Credentials
 from gateway.prepared_request import AdmittedRequest, PreparedRequest
 from gateway.request import CallRequest
@@ -47,6 +48,10 @@ class GrpcFront:
     async def encode(self, admitted: AdmittedRequest, call: Call) -> PreparedRequest:
         """See Front."""
         return await self._admission.encode(admitted, call)
+
+    def write(self, message: Message) -> bool:
+        """See Front. Only the task of the call can write to its stream."""
+        return False
 
     def refuse(self, error: FairleadError) -> None:
         """See Front."""

@@ -69,7 +69,7 @@ class HttpApplication:
         except Exception:
             log.exception("request failed", extra={"path": request.path})
             if request.has_begun:
-                request.abort()
+                request.connection.abort()
             else:
                 await _refuse(request, Internal("internal error of the gateway; see its log"), new_id())
 

@@ -9,6 +9,7 @@ from uvicorn.server import ServerState
 
 from fairlead.errors import InvalidRequest
 from gateway.http.dialect import OPENAI
+from gateway.http.gathering_transport import GatheringTransport
 
 MAX_HEAD = 64 * 1024  # bytes: request line and headers, or trailers
 MAX_CONNECTIONS = 8192
@@ -32,21 +33,35 @@ class HttpConnection(HttpToolsProtocol):
         self._head = 0  # bytes
         self._limit: asyncio.TimerHandle | None = None
         self._reader_limit: asyncio.TimerHandle | None = None
-        self._lost = self.loop.create_future()
         self._answering: RequestResponseCycle | None = None  # `cycle` is the last request, which may wait for this one
+        self.lost: asyncio.Future[None] = self.loop.create_future()  # done when the connection is gone
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the network has taken what was written before; a connection that ends takes everything."""
+        return not self.flow.write_paused or self.transport.is_closing()
+
+    def write_chunk(self, data: bytes) -> None:
+        """Write a part of an answer whose head is written and names no length, without the steps of ASGI."""
+        if not self.transport.is_closing():
+            self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def abort(self) -> None:
+        """Break the connection."""
+        self.transport.abort()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See asyncio.Protocol."""
-        super().connection_made(transport)
+        super().connection_made(GatheringTransport(transport, self.loop))
         if len(self.connections) > MAX_CONNECTIONS:
-            transport.abort()
+            self.abort()
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self._stop_waiting()
         self._stop_awaiting_reader()
-        self._lost.set_result(None)
+        self.lost.set_result(None)
         if self._answering is not None:
             self._answering.disconnected = True
         super().connection_lost(exc)
@@ -74,7 +89,7 @@ class HttpConnection(HttpToolsProtocol):
         if len(self.pipeline) >= MAX_PIPELINED:
             raise ValueError(f"at most {MAX_PIPELINED} requests may wait for the one before them")
         super().on_message_begin()
-        self.scope["state"].update(abort=self.transport.abort, lost=self._lost)
+        self.scope["state"].update(connection=self)
         self._await_head()
 
     def on_headers_complete(self) -> None:
@@ -143,12 +158,12 @@ class HttpConnection(HttpToolsProtocol):
         if self.transport.get_write_buffer_size() < unread:
             self._await_reader()
         else:
-            self.transport.abort()
+            self.abort()
 
     def _refuse(self, status: bytes, message: str) -> None:
         """End the connection; with an answer, unless it would stand in the middle of another one."""
         if self.cycle is not None:
-            self.transport.abort()
+            self.abort()
             return
         body = OPENAI.error_body(InvalidRequest(message), "")
         head = b"HTTP/1.1 %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n" % (status, len(body))

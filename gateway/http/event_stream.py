@@ -19,7 +19,18 @@ class EventStream:
         self._request = request
         self._send = request.send
         self._headers = headers
+        self._has_begun = False  # whether the head has been written
         self._is_quiet = False  # nothing has been written since the last `ping`
+
+    @property
+    def is_open(self) -> bool:
+        """Whether `write_now` may be called: the stream has begun, and the network has taken what was sent before."""
+        return self._has_begun and self._request.connection.is_writable
+
+    def write_now(self, data: bytes) -> None:
+        """Send whole events at once. The stream must be open."""
+        self._is_quiet = False
+        self._request.connection.write_chunk(data)
 
     async def write(self, data: bytes) -> None:
         """Send whole events; returns when the network has taken what was sent before."""
@@ -42,3 +53,4 @@ class EventStream:
 
     async def _begin(self) -> None:
         await self._request.begin(200, [*HEADERS, *self._headers()])
+        self._has_begun = True

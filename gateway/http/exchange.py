@@ -61,14 +61,14 @@ class Exchange:
     async def run(self) -> None:
         """Until the answer is written, or the caller is gone."""
         error: FairleadError | None = None
-        self._request.lost.add_done_callback(self._gone)
+        self._request.connection.lost.add_done_callback(self._gone)
         try:
             async with self._group:
                 await self._generate(0, self._receive)
         except* FairleadError as failed:
             error = _first(failed)
         finally:
-            self._request.lost.remove_done_callback(self._gone)
+            self._request.connection.lost.remove_done_callback(self._gone)
             for pending in (self._timer, self._pinging):
                 if pending is not None:
                     pending.cancel()
@@ -79,13 +79,15 @@ class Exchange:
         call, credentials = self._calls[index], self._credentials
         if index and not credentials.request_id:  # so that whoever has the answer's id finds all calls of it
             credentials = replace(credentials, request_id=self._calls[0].request_id)
-        front = HttpFront(self._admission, receive, credentials, self._request.abort)
+        front = HttpFront(
+            self._admission, receive, credentials, partial(self._pass_on, index), self._request.connection.abort
+        )
         driver = self._drive(front, call)
         self._drivers.append(driver)
         try:
             async for message in driver.messages():
                 if isinstance(message, OutputChunk):
-                    await self._take(index, message)
+                    await self._stream.write(self._writer().chunk(index, message))
                 elif isinstance(message, Finished):
                     await self._finish(index)
         finally:
@@ -132,12 +134,16 @@ class Exchange:
             session = session_of(headers, asked.named_session)
         return CallRequest(message=message, user=asked.named_user, session=session, fills_context=True)
 
-    async def _take(self, index: int, chunk: OutputChunk) -> None:
+    def _pass_on(self, index: int, chunk: OutputChunk) -> bool:
+        """Keep a chunk, or write it from where it arrived; return False if only the call's task can write it."""
         assert self._asked is not None
-        if self._asked.is_streamed:
-            await self._stream.write(self._writer().chunk(index, chunk))
-        else:
+        if not self._asked.is_streamed:
             self._texts[index].append(chunk.text)
+            return True
+        if not self._stream.is_open:
+            return False
+        self._stream.write_now(self._writer().chunk(index, chunk))
+        return True
 
     async def _finish(self, index: int) -> None:
         assert self._asked is not None

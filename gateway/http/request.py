@@ -1,11 +1,9 @@
 """One HTTP request: its headers, its body within bounds, and the way back to its caller."""
 
-import asyncio
-from collections.abc import Callable
-
 from fairlead.errors import Cancelled, FairleadError
 from gateway.credentials import Credentials
 from gateway.http.asgi import Event, Headers, Receive, Scope, Send
+from gateway.http.connection import HttpConnection
 from gateway.http.dialect import dialect_of
 from gateway.http.errors import BodyTooLarge, error_headers
 from serving.rpc.channel import MAX_REQUEST_BYTES
@@ -24,8 +22,7 @@ class HttpRequest:
         self.dialect = dialect_of(self.path)
         self.has_begun = False  # the answer's head is sent
         self.send = send
-        self.abort: Callable[[], None] = scope["state"]["abort"]
-        self.lost: asyncio.Future[None] = scope["state"]["lost"]  # done when the connection is gone
+        self.connection: HttpConnection = scope["state"]["connection"]
         self._receive = receive
         self._client = scope["client"]
 

@@ -16,6 +16,7 @@ from fairlead.token_ids import pack_ids
 from fairlead.v1 import inference_pb2, scheduler_pb2, scheduler_pb2_grpc, worker_pb2
 from gateway.call import Call
 from gateway.call_log import CallLog
+from gateway.core.call_commands import Message
 from gateway.driver import CallDriver
 from gateway.metrics import CallMetrics
 from gateway.prepared_request import AdmittedRequest, PreparedRequest
@@ -141,6 +142,9 @@ class Impatient:
             sampling=SamplingParams(max_tokens=4),
             permit=Permit(Arrival(Caller("default", "ann", "a")), None, None, False, 0, b"", 1.0),
         )
+
+    def write(self, message: Message) -> bool:
+        return False
 
     async def encode(self, admitted: AdmittedRequest, call: Call) -> PreparedRequest:
         return PreparedRequest(

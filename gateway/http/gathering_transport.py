@@ -1,0 +1,58 @@
+"""A transport that passes on once what is written during one turn of the event loop."""
+
+import asyncio
+from typing import Any
+
+
+class GatheringTransport(asyncio.Transport):
+    """Gathers writes until the loop's next turn, because each write to a socket costs a system call.
+
+    The tokens of several steps, the first event of an answer and its head, the last event and the end leave together.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._transport = transport
+        self._loop = loop
+        self._held: list[bytes] = []
+
+    def write(self, data: Any) -> None:
+        """See asyncio.WriteTransport."""
+        if not self._held:
+            self._loop.call_soon(self._flush)
+        self._held.append(data)
+
+    def close(self) -> None:
+        """See asyncio.BaseTransport: what was written before is still sent."""
+        self._flush()
+        self._transport.close()
+
+    def abort(self) -> None:
+        """See asyncio.WriteTransport."""
+        self._held.clear()
+        self._transport.abort()
+
+    def is_closing(self) -> bool:
+        """See asyncio.BaseTransport."""
+        return self._transport.is_closing()
+
+    def get_write_buffer_size(self) -> int:
+        """See asyncio.WriteTransport."""
+        return sum(map(len, self._held)) + self._transport.get_write_buffer_size()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """See asyncio.BaseTransport."""
+        return self._transport.get_extra_info(name, default)
+
+    def pause_reading(self) -> None:
+        """See asyncio.ReadTransport."""
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """See asyncio.ReadTransport."""
+        self._transport.resume_reading()
+
+    def _flush(self) -> None:
+        held, self._held = self._held, []
+        if held and not self._transport.is_closing():
+            self._transport.write(held[0] if len(held) == 1 else b"".join(held))
