@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import grpc_tools
 from google.protobuf.descriptor_pb2 import (
     DescriptorProto,
     EnumDescriptorProto,
@@ -111,7 +112,8 @@ def parse(protos: Path) -> list[FileDescriptorProto]:
     names = sorted(str(path) for path in protos.rglob("*.proto"))
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "set"
-        status = protoc.main(["", "-I", str(protos), "--include_source_info", f"--descriptor_set_out={out}", *names])
+        paths = [f"-I{path}" for path in (protos, Path(grpc_tools.__file__).parent / "_proto")]
+        status = protoc.main(["", *paths, "--include_source_info", f"--descriptor_set_out={out}", *names])
         if status:
             raise SystemExit(status)
         return list(FileDescriptorSet.FromString(out.read_bytes()).file)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from fairlead.errors import Unavailable as Unavailable
     from fairlead.interaction import Interaction as Interaction
     from fairlead.options import CallOptions as CallOptions
+    from fairlead.options import ChatOptions as ChatOptions
     from fairlead.options import SamplingOptions as SamplingOptions
     from fairlead.outcomes import FinishReason as FinishReason
     from fairlead.outcomes import Outcome as Outcome
@@ -64,7 +65,7 @@ _EXPORTED = {
         "Unavailable",
     ),
     "interaction": ("Interaction",),
-    "options": ("CallOptions", "SamplingOptions"),
+    "options": ("CallOptions", "ChatOptions", "SamplingOptions"),
     "outcomes": ("FinishReason", "Outcome"),
     "prompt": ("Message",),
     "retries": ("Retries",),

@@ -15,7 +15,7 @@ from fairlead.completion import Completion
 from fairlead.connections import Connections
 from fairlead.errors import Closed, FairleadError, InvalidRequest
 from fairlead.interaction import Interaction
-from fairlead.options import CallOptions, SamplingOptions
+from fairlead.options import CallOptions, ChatOptions, SamplingOptions
 from fairlead.prompt import Message, as_chat, as_prompt, as_sampling
 from fairlead.responses import Responses
 from fairlead.retries import Retries
@@ -37,8 +37,9 @@ class Client:
 
     `address` is host or host:port, or https://host:port for a gateway with TLS. `api_key` is by default the value of
     the environment variable FAIRLEAD_API_KEY. The client connects when the first call is made. It can be used in any
-    event loop, also in several one after the other. Calls take the keyword arguments that CallOptions documents, and
-    `app`, which is by default the client's. A call that does not complete raises a FairleadError.
+    event loop, also in several one after the other. Calls take the keyword arguments that CallOptions and, for chats,
+    ChatOptions document, and `app`, which is by default the client's. A call that does not complete raises a
+    FairleadError.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class Client:
         """Complete a text or a sequence of token ids, and return the whole output."""
         return await self.stream(prompt, app=app, **options).wait()
 
-    async def chat(self, messages: Sequence[Message], *, app: str = "", **options: Unpack[CallOptions]) -> Completion:
+    async def chat(self, messages: Sequence[Message], *, app: str = "", **options: Unpack[ChatOptions]) -> Completion:
         """Answer a conversation; a message is a mapping with `role` and `content`, or a pair of both."""
         return await self.stream_chat(messages, app=app, **options).wait()
 
@@ -88,9 +89,10 @@ class Client:
         """Complete a text or a sequence of token ids; the returned stream yields the output in chunks."""
         return self.start(as_prompt(prompt), app=app, **options)
 
-    def stream_chat(self, messages: Sequence[Message], *, app: str = "", **options: Unpack[CallOptions]) -> Stream:
+    def stream_chat(self, messages: Sequence[Message], *, app: str = "", **options: Unpack[ChatOptions]) -> Stream:
         """Answer a conversation; the returned stream yields the output in chunks."""
-        return self.start(as_chat(messages), app=app, **options)
+        prompt, others = as_chat(messages, options)
+        return self.start(prompt, app=app, **others)
 
     def interaction(self, *, app: str = "") -> Interaction:
         """Return an interaction, a group of calls; it is an asynchronous context manager and ends on exit."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from fairlead.completion import Completion
 from fairlead.errors import Closed, FairleadError
-from fairlead.options import CallOptions
+from fairlead.options import CallOptions, ChatOptions
 from fairlead.prompt import Message, as_chat, as_prompt
 from fairlead.stream import Stream
 from fairlead.tracing import InteractionSpan
@@ -23,7 +23,8 @@ class Interaction:
 
     Calls may run in parallel; each takes the next stage number. After the first call is admitted, the gateway does not
     throttle the others. On exit the client ends the interaction at the gateway; if that fails, it ends after the
-    gateway's idle time. Later calls raise Closed. Calls take the keyword arguments that CallOptions documents.
+    gateway's idle time. Later calls raise Closed. Calls take the keyword arguments that CallOptions and, for chats,
+    ChatOptions document.
     """
 
     def __init__(self, client: "Client", app: str) -> None:
@@ -51,7 +52,7 @@ class Interaction:
         """See Client.generate."""
         return await self.stream(prompt, **options).wait()
 
-    async def chat(self, messages: Sequence[Message], **options: Unpack[CallOptions]) -> Completion:
+    async def chat(self, messages: Sequence[Message], **options: Unpack[ChatOptions]) -> Completion:
         """See Client.chat."""
         return await self.stream_chat(messages, **options).wait()
 
@@ -59,9 +60,9 @@ class Interaction:
         """See Client.stream."""
         return self._start(as_prompt(prompt), options)
 
-    def stream_chat(self, messages: Sequence[Message], **options: Unpack[CallOptions]) -> Stream:
+    def stream_chat(self, messages: Sequence[Message], **options: Unpack[ChatOptions]) -> Stream:
         """See Client.stream_chat."""
-        return self._start(as_chat(messages), options)
+        return self._start(*as_chat(messages, options))
 
     def _start(self, prompt: common_pb2.Prompt, options: CallOptions) -> Stream:
         if self._is_over:

@@ -1,7 +1,7 @@
 """The keyword arguments of a call beside its prompt. Options that are absent or None take their defaults."""
 
-from collections.abc import Sequence
-from typing import TypedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
 
 
 class SamplingOptions(TypedDict, total=False):
@@ -49,3 +49,14 @@ class CallOptions(SamplingOptions, total=False):
     """The limit for the call with all its retries, in seconds; by default there is no limit."""
     each_token: bool | None
     """Whether every chunk holds a single token; by default a chunk may hold several."""
+
+
+class ChatOptions(CallOptions, total=False):
+    """The keyword arguments of chats: those of every call, and how the model's chat template renders the messages."""
+
+    add_generation_prompt: bool | None
+    """Whether the prompt ends with the beginning of an answer; by default True, unless a message is continued."""
+    continue_final_message: bool | None
+    """Whether the output goes on from the end of the last message, as if it were not complete; by default False."""
+    chat_template_kwargs: Mapping[str, Any] | None
+    """Variables for the chat template, such as `{"enable_thinking": False}`: JSON of at most 4 KiB; by default none."""

@@ -1,11 +1,13 @@
 """Conversion of prompts and sampling parameters from the application's values to messages."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
+from google.protobuf import struct_pb2
 from google.protobuf.descriptor import FieldDescriptor
 
 from fairlead.errors import InvalidRequest
-from fairlead.options import SamplingOptions
+from fairlead.options import CallOptions, ChatOptions, SamplingOptions
 from fairlead.token_ids import pack_ids
 from fairlead.v1 import common_pb2
 
@@ -20,15 +22,35 @@ def as_prompt(prompt: str | Sequence[int]) -> common_pb2.Prompt:
     return common_pb2.Prompt(token_ids=common_pb2.TokenIds(packed=pack_ids(prompt)))
 
 
-def as_chat(messages: Sequence[Message]) -> common_pb2.Prompt:
-    """Convert messages, each a mapping with `role` and `content` or a pair; raise InvalidRequest for anything else."""
-    chat = common_pb2.Chat()
+def as_chat(messages: Sequence[Message], options: ChatOptions) -> tuple[common_pb2.Prompt, CallOptions]:
+    """Convert messages, each a mapping with `role` and `content` or a pair; return also the options of the call itself.
+
+    Raise InvalidRequest for anything else, and for variables of the chat template that are not JSON.
+    """
+    chat, rest = common_pb2.Chat(), dict(options)
+    chat.continue_final_message = bool(rest.pop("continue_final_message", False))
+    if (add_generation_prompt := rest.pop("add_generation_prompt", None)) is not None:
+        chat.add_generation_prompt = bool(add_generation_prompt)
+    if chat_template_kwargs := rest.pop("chat_template_kwargs", None):
+        chat.chat_template_kwargs.CopyFrom(as_template_kwargs(cast("Mapping[str, Any]", chat_template_kwargs)))
     for index, message in enumerate(messages):
         pair = (message.get("role"), message.get("content")) if isinstance(message, Mapping) else message
         if len(pair) != 2 or not all(isinstance(part, str) for part in pair):
             raise InvalidRequest(f"must have a role and a content, got {message!r}", f"messages[{index}]")
         chat.messages.add(role=pair[0], content=pair[1])
-    return common_pb2.Prompt(chat=chat)
+    return common_pb2.Prompt(chat=chat), cast("CallOptions", rest)
+
+
+def as_template_kwargs(values: Mapping[str, Any]) -> struct_pb2.Struct:
+    """Convert variables of a chat template; raise InvalidRequest for what is not JSON or nested too deeply."""
+    struct = struct_pb2.Struct()
+    try:
+        struct.update(values)
+    except RecursionError:
+        raise InvalidRequest("nested too deeply", "chat_template_kwargs") from None
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
+        raise InvalidRequest(f"must be a JSON object: {error}", "chat_template_kwargs") from error
+    return struct
 
 
 def as_sampling(options: SamplingOptions) -> common_pb2.SamplingParams:

@@ -9,7 +9,7 @@ from fairlead.background import Background
 from fairlead.client import DEFAULT_ADDRESS, Client
 from fairlead.completion import Completion
 from fairlead.errors import Closed
-from fairlead.options import CallOptions
+from fairlead.options import CallOptions, ChatOptions
 from fairlead.prompt import Message
 from fairlead.retries import Retries
 from fairlead.sync_interaction import SyncInteraction
@@ -50,7 +50,7 @@ class SyncClient:
         """See Client."""
         return self._background.call(self._client.generate, prompt, app=app, **options)
 
-    def chat(self, messages: Sequence[Message], *, app: str = "", **options: Unpack[CallOptions]) -> Completion:
+    def chat(self, messages: Sequence[Message], *, app: str = "", **options: Unpack[ChatOptions]) -> Completion:
         """See Client."""
         return self._background.call(self._client.chat, messages, app=app, **options)
 
@@ -58,7 +58,7 @@ class SyncClient:
         """See Client."""
         return SyncStream(self._background, self._client.stream(prompt, app=app, **options))
 
-    def stream_chat(self, messages: Sequence[Message], *, app: str = "", **options: Unpack[CallOptions]) -> SyncStream:
+    def stream_chat(self, messages: Sequence[Message], *, app: str = "", **options: Unpack[ChatOptions]) -> SyncStream:
         """See Client."""
         return SyncStream(self._background, self._client.stream_chat(messages, app=app, **options))
 

@@ -9,7 +9,7 @@ from fairlead.background import Background
 from fairlead.completion import Completion
 from fairlead.errors import Closed
 from fairlead.interaction import Interaction
-from fairlead.options import CallOptions
+from fairlead.options import CallOptions, ChatOptions
 from fairlead.prompt import Message
 from fairlead.sync_stream import SyncStream
 
@@ -39,7 +39,7 @@ class SyncInteraction:
         """See Client.generate."""
         return self._background.call(self._interaction.generate, prompt, **options)
 
-    def chat(self, messages: Sequence[Message], **options: Unpack[CallOptions]) -> Completion:
+    def chat(self, messages: Sequence[Message], **options: Unpack[ChatOptions]) -> Completion:
         """See Client.chat."""
         return self._background.call(self._interaction.chat, messages, **options)
 
@@ -47,6 +47,6 @@ class SyncInteraction:
         """See Client.stream."""
         return SyncStream(self._background, self._interaction.stream(prompt, **options))
 
-    def stream_chat(self, messages: Sequence[Message], **options: Unpack[CallOptions]) -> SyncStream:
+    def stream_chat(self, messages: Sequence[Message], **options: Unpack[ChatOptions]) -> SyncStream:
         """See Client.stream_chat."""
         return SyncStream(self._background, self._interaction.stream_chat(messages, **options))

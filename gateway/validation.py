@@ -3,6 +3,7 @@
 from fairlead.errors import InvalidRequest, TooLong
 from fairlead.token_ids import TOKEN_BYTES, unpack_ids
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2
+from gateway.chat_template import check_template_kwargs
 from serving.names import MAX_NAME, normalized
 from serving.prompt_size import check_size
 from serving.sampling_params import SamplingParams
@@ -83,6 +84,10 @@ def _check_chat(chat: common_pb2.Chat) -> None:
         field = f"prompt.chat.messages[{index}].role"
         _require(message.role in ROLES, f"must be one of {', '.join(ROLES)}, got {message.role[:MAX_NAME]!r}", field)
     _require(any(m.content for m in chat.messages), "at least 1 message must not be empty", "prompt.chat.messages")
+    is_contradiction = chat.continue_final_message and chat.add_generation_prompt
+    field = "prompt.chat.continue_final_message"
+    _require(not is_contradiction, "not together with add_generation_prompt: the answer has begun already", field)
+    check_template_kwargs(chat.chat_template_kwargs)
 
 
 def _check_token_ids(packed: bytes, vocab_size: int) -> None:

@@ -1,6 +1,9 @@
 """Translation between messages and the backend's values: prompts and submissions of gateways, events and replies."""
 
 import time
+from typing import Any
+
+from google.protobuf import struct_pb2
 
 from fairlead.errors import InvalidRequest
 from fairlead.token_ids import pack_ids
@@ -22,7 +25,7 @@ def prompt_from(message: worker_pb2.EncodeRequest) -> PromptToEncode:
         case "text":
             content = prompt.text
         case "chat":
-            content = tuple((each.role, each.content) for each in prompt.chat.messages)
+            content = _chat_from(prompt.chat)
         case "token_ids":
             content = prompt.token_ids.packed
         case _:
@@ -34,6 +37,38 @@ def prompt_from(message: worker_pb2.EncodeRequest) -> PromptToEncode:
         public_system=message.public_system,
         with_special_tokens=not message.without_special_tokens,
     )
+
+
+def _chat_from(message: common_pb2.Chat) -> Chat:
+    continues = message.continue_final_message
+    return Chat(
+        messages=tuple((each.role, each.content) for each in message.messages),
+        add_generation_prompt=message.add_generation_prompt
+        if message.HasField("add_generation_prompt")
+        else not continues,
+        continue_final_message=continues,
+        variables=_variables_from(message.chat_template_kwargs),
+    )
+
+
+def _variables_from(struct: struct_pb2.Struct) -> dict[str, Any]:
+    """Return the values in `struct` in the order of their names, so that equal ones are always rendered equally."""
+    return {name: _variable_from(struct.fields[name]) for name in sorted(struct.fields)}
+
+
+def _variable_from(value: struct_pb2.Value) -> Any:
+    match value.WhichOneof("kind"):
+        case "struct_value":
+            return _variables_from(value.struct_value)
+        case "list_value":
+            return [_variable_from(each) for each in value.list_value.values]
+        case "number_value":
+            number = value.number_value
+            return int(number) if number.is_integer() else number
+        case None | "null_value":
+            return None
+        case kind:
+            return getattr(value, kind)
 
 
 def to_encode_response(encoded: EncodedPrompt) -> worker_pb2.EncodeResponse:

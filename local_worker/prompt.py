@@ -1,9 +1,18 @@
 """The plain data that passes between the services and an encoder: a prompt, and its encoded form."""
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-Chat = tuple[tuple[str, str], ...]  # (role, content) of each message
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """A chat, and how the model's chat template renders it."""
+
+    messages: tuple[tuple[str, str], ...]  # (role, content) of each message
+    add_generation_prompt: bool = True  # end with the beginning of an answer
+    continue_final_message: bool = False  # leave the last message's end open
+    variables: Mapping[str, Any] = field(default_factory=dict)  # further ones that the template is given
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

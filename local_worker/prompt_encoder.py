@@ -74,12 +74,12 @@ class PromptEncoder:
             case bytes() as packed:
                 check_token_ids(len(packed) // TOKEN_BYTES, self.max_tokens)
             case chat:
-                check_messages(len(chat), self.max_tokens)
-                self._check_characters(sum(len(text) for _, text in chat))
+                check_messages(len(chat.messages), self.max_tokens)
+                self._check_characters(sum(len(text) for _, text in chat.messages))
                 encoded = self.tokenizer.encode_chat(chat)
                 packed, system_tokens = pack_ids(encoded.ids), encoded.system_tokens
                 if prompt.public_system:
-                    public_tokens = _shared(encoded.ids, self.tokenizer.encode_system(chat[0][1]))
+                    public_tokens = _shared(encoded.ids, self.tokenizer.encode_system(chat.messages[0][1]))
         self.check_ids(packed, "prompt.token_ids")
         digests = self.chain(packed, model, prompt.cache_scope, public_tokens).digests
         return EncodedPrompt(packed, digests, system_tokens, public_tokens, self.revisions[model])

@@ -1,6 +1,7 @@
 """Tokenizers, and incremental decoders for outputs."""
 
 import codecs
+import json
 import logging
 import threading
 from collections.abc import Sequence
@@ -10,11 +11,13 @@ from typing import Any, Protocol
 
 from fairlead.errors import InvalidRequest
 from local_worker.core.output_text import Decoder
+from local_worker.prompt import Chat
 
 log = logging.getLogger(__name__)
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 # More tokens than any character consists of: text that is still incomplete after these is invalid.
 LONGEST_CHARACTER = 16
+LONGEST_REASON = 300  # characters of what a chat template complains of
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +43,8 @@ class Tokenizer(Protocol):
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids, special tokens by their names; bytes that are no text become U+FFFD."""
 
-    def encode_chat(self, messages: Sequence[tuple[str, str]]) -> EncodedChat:
-        """Encode (role, content) pairs with the model's chat template; raise InvalidRequest if the template rejects
-        them."""
+    def encode_chat(self, chat: Chat) -> EncodedChat:
+        """Encode a chat with the model's chat template; raise InvalidRequest if the template rejects it."""
 
     def encode_system(self, content: str) -> list[int]:
         """Return the ids of a chat that is only this system message; empty if the template rejects such a chat."""
@@ -52,7 +54,10 @@ class Tokenizer(Protocol):
 
 
 class ByteTokenizer:
-    """The tokenizer of the fake engine, whose tokens are bytes."""
+    """The tokenizer of the fake engine, whose tokens are bytes.
+
+    Its chat template writes a line for each message, and then one for each variable, as JSON.
+    """
 
     vocab_size = 257
     longest_token = 1
@@ -68,13 +73,19 @@ class ByteTokenizer:
         """See Tokenizer; the token that ends a sequence has no name."""
         return bytes(token for token in ids if token < 256).decode(errors="replace")
 
-    def encode_chat(self, messages: Sequence[tuple[str, str]]) -> EncodedChat:
+    def encode_chat(self, chat: Chat) -> EncodedChat:
         """See Tokenizer."""
-        turns = [(role, list(f"{role}: {content}\n".encode())) for role, content in messages]
+        turns = [(role, f"{role}: {content}\n") for role, content in chat.messages]
         if not turns:
             raise InvalidRequest("must hold at least 1 message, got 0", "prompt.chat.messages")
-        system = sum(len(ids) for role, ids in turns if role == "system")
-        return EncodedChat([*(byte for _, ids in turns for byte in ids), *b"assistant: "], system)
+        system = sum(len(text.encode()) for role, text in turns if role == "system")
+        lines = [text for _, text in turns]
+        variables = [f"{name}: {json.dumps(value)}\n" for name, value in chat.variables.items()]
+        if chat.continue_final_message:
+            lines = [*lines[:-1], *variables, lines[-1].removesuffix("\n")]
+        else:
+            lines += [*variables, "assistant: " if chat.add_generation_prompt else ""]
+        return EncodedChat(list("".join(lines).encode()), system)
 
     def encode_system(self, content: str) -> list[int]:
         """See Tokenizer."""
@@ -137,15 +148,22 @@ class HuggingFaceTokenizer:
         text: str = self._tokenizer.decode(ids)
         return text
 
-    def encode_chat(self, messages: Sequence[tuple[str, str]]) -> EncodedChat:
+    def encode_chat(self, chat: Chat) -> EncodedChat:
         """Encode a chat; see Tokenizer. System tokens are those of the system messages' contents."""
-        turns = [{"role": role, "content": content} for role, content in messages]
+        turns = [{"role": role, "content": content} for role, content in chat.messages]
         try:
             with self._encoding:
-                ids = self._tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False)
-        except Exception as error:  # templates are programs and may raise anything
-            raise InvalidRequest(f"the model's chat template rejects the messages: {error}", "prompt.chat") from error
-        system = "".join(content for role, content in messages if role == "system")
+                ids = self._tokenizer.apply_chat_template(
+                    turns,
+                    add_generation_prompt=chat.add_generation_prompt,
+                    continue_final_message=chat.continue_final_message,
+                    return_dict=False,
+                    **chat.variables,
+                )
+        except Exception as error:  # templates are programs and may raise anything, and repeat the whole chat
+            reason = str(error)[:LONGEST_REASON]
+            raise InvalidRequest(f"the model's chat template rejects the messages: {reason}", "prompt.chat") from error
+        system = "".join(content for role, content in chat.messages if role == "system")
         with self._encoding:
             system_ids = self._tokenizer.encode(system, add_special_tokens=False) if system else []
         return EncodedChat(list(ids), min(len(system_ids), len(ids)))

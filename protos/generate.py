@@ -4,16 +4,19 @@ import re
 import sys
 from pathlib import Path
 
+import grpc_tools
 from grpc_tools import protoc
 
 ROOT = Path(__file__).parents[1]
+WELL_KNOWN = Path(grpc_tools.__file__).parent / "_proto"  # google/protobuf
 KINDS = ("python", "pyi", "grpc_python")
 
 
 def generate(out: Path) -> None:
     """Write the package fairlead.v1 below `out`; raises SystemExit when protoc fails."""
     protos = sorted(str(path) for path in (ROOT / "protos").rglob("*.proto"))
-    status = protoc.main(["", "-I", str(ROOT / "protos"), *(f"--{kind}_out={out}" for kind in KINDS), *protos])
+    paths = [f"-I{path}" for path in (ROOT / "protos", WELL_KNOWN)]
+    status = protoc.main(["", *paths, *(f"--{kind}_out={out}" for kind in KINDS), *protos])
     if status:
         raise SystemExit(status)
     for stub in out.glob("fairlead/v1/*_pb2.pyi"):

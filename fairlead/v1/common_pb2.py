@@ -22,33 +22,34 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x66\x61irlead/v1/common.proto\x12\x0b\x66\x61irlead.v1\",\n\x0b\x43hatMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"2\n\x04\x43hat\x12*\n\x08messages\x18\x01 \x03(\x0b\x32\x18.fairlead.v1.ChatMessage\"\x1a\n\x08TokenIds\x12\x0e\n\x06packed\x18\x01 \x01(\x0c\"o\n\x06Prompt\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12!\n\x04\x63hat\x18\x02 \x01(\x0b\x32\x11.fairlead.v1.ChatH\x00\x12*\n\ttoken_ids\x18\x03 \x01(\x0b\x32\x15.fairlead.v1.TokenIdsH\x00\x42\x06\n\x04kind\"\x94\x04\n\x0eSamplingParams\x12\x17\n\nmax_tokens\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\x18\n\x0btemperature\x18\x02 \x01(\x02H\x01\x88\x01\x01\x12\x12\n\x05top_k\x18\x03 \x01(\rH\x02\x88\x01\x01\x12\x12\n\x05top_p\x18\x04 \x01(\x02H\x03\x88\x01\x01\x12\x12\n\x05min_p\x18\x05 \x01(\x02H\x04\x88\x01\x01\x12\x11\n\x04seed\x18\x06 \x01(\x04H\x05\x88\x01\x01\x12\x0c\n\x04stop\x18\x07 \x03(\t\x12\x16\n\x0estop_token_ids\x18\x08 \x03(\r\x12\x17\n\nignore_eos\x18\t \x01(\x08H\x06\x88\x01\x01\x12\x17\n\nmin_tokens\x18\n \x01(\rH\x07\x88\x01\x01\x12\x1f\n\x12repetition_penalty\x18\x0b \x01(\x02H\x08\x88\x01\x01\x12\x1d\n\x10presence_penalty\x18\x0c \x01(\x02H\t\x88\x01\x01\x12\x1e\n\x11\x66requency_penalty\x18\r \x01(\x02H\n\x88\x01\x01\x12\x15\n\x08logprobs\x18\x0e \x01(\rH\x0b\x88\x01\x01\x42\r\n\x0b_max_tokensB\x0e\n\x0c_temperatureB\x08\n\x06_top_kB\x08\n\x06_top_pB\x08\n\x06_min_pB\x07\n\x05_seedB\r\n\x0b_ignore_eosB\r\n\x0b_min_tokensB\x15\n\x13_repetition_penaltyB\x13\n\x11_presence_penaltyB\x14\n\x12_frequency_penaltyB\x0b\n\t_logprobs\"G\n\rTokenLogprobs\x12\x0f\n\x07logprob\x18\x01 \x01(\x02\x12\x0f\n\x07top_ids\x18\x02 \x03(\r\x12\x14\n\x0ctop_logprobs\x18\x03 \x03(\x02\"t\n\x05Usage\x12\x15\n\rprompt_tokens\x18\x01 \x01(\r\x12\x15\n\rcached_tokens\x18\x02 \x01(\r\x12\x15\n\routput_tokens\x18\x03 \x01(\r\x12\x15\n\rsystem_tokens\x18\x04 \x01(\r\x12\x0f\n\x07service\x18\x05 \x01(\x01\"\x8b\x01\n\x07Timings\x12\x10\n\x08received\x18\x01 \x01(\x03\x12\x10\n\x08\x61\x64mitted\x18\x02 \x01(\x03\x12\x12\n\ndispatched\x18\x03 \x01(\x03\x12\x0e\n\x06queued\x18\x04 \x01(\x03\x12\x11\n\tscheduled\x18\x05 \x01(\x03\x12\x13\n\x0b\x66irst_token\x18\x06 \x01(\x03\x12\x10\n\x08\x66inished\x18\x07 \x01(\x03*\x92\x03\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x15\n\x11OUTCOME_COMPLETED\x10\x01\x12\x1a\n\x16OUTCOME_THROTTLED_USER\x10\x02\x12\x19\n\x15OUTCOME_THROTTLED_APP\x10\x03\x12\x1f\n\x1bOUTCOME_REJECTED_QUEUE_FULL\x10\x04\x12!\n\x1dOUTCOME_REJECTED_CLIENT_LIMIT\x10\x05\x12\x1d\n\x19OUTCOME_REJECTED_TOO_LONG\x10\x06\x12\x1c\n\x18OUTCOME_REJECTED_INVALID\x10\x07\x12\x1b\n\x17OUTCOME_UNAUTHENTICATED\x10\x08\x12\x1d\n\x19OUTCOME_PERMISSION_DENIED\x10\t\x12\x15\n\x11OUTCOME_CANCELLED\x10\n\x12\x1d\n\x19OUTCOME_DEADLINE_EXCEEDED\x10\x0b\x12\x17\n\x13OUTCOME_UNAVAILABLE\x10\x0c\x12\x14\n\x10OUTCOME_INTERNAL\x10\r*_\n\x0c\x46inishReason\x12\x1d\n\x19\x46INISH_REASON_UNSPECIFIED\x10\x00\x12\x16\n\x12\x46INISH_REASON_STOP\x10\x01\x12\x18\n\x14\x46INISH_REASON_LENGTH\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x66\x61irlead/v1/common.proto\x12\x0b\x66\x61irlead.v1\x1a\x1cgoogle/protobuf/struct.proto\",\n\x0b\x43hatMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"\xc7\x01\n\x04\x43hat\x12*\n\x08messages\x18\x01 \x03(\x0b\x32\x18.fairlead.v1.ChatMessage\x12\"\n\x15\x61\x64\x64_generation_prompt\x18\x02 \x01(\x08H\x00\x88\x01\x01\x12\x1e\n\x16\x63ontinue_final_message\x18\x03 \x01(\x08\x12\x35\n\x14\x63hat_template_kwargs\x18\x04 \x01(\x0b\x32\x17.google.protobuf.StructB\x18\n\x16_add_generation_prompt\"\x1a\n\x08TokenIds\x12\x0e\n\x06packed\x18\x01 \x01(\x0c\"o\n\x06Prompt\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12!\n\x04\x63hat\x18\x02 \x01(\x0b\x32\x11.fairlead.v1.ChatH\x00\x12*\n\ttoken_ids\x18\x03 \x01(\x0b\x32\x15.fairlead.v1.TokenIdsH\x00\x42\x06\n\x04kind\"\x94\x04\n\x0eSamplingParams\x12\x17\n\nmax_tokens\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\x18\n\x0btemperature\x18\x02 \x01(\x02H\x01\x88\x01\x01\x12\x12\n\x05top_k\x18\x03 \x01(\rH\x02\x88\x01\x01\x12\x12\n\x05top_p\x18\x04 \x01(\x02H\x03\x88\x01\x01\x12\x12\n\x05min_p\x18\x05 \x01(\x02H\x04\x88\x01\x01\x12\x11\n\x04seed\x18\x06 \x01(\x04H\x05\x88\x01\x01\x12\x0c\n\x04stop\x18\x07 \x03(\t\x12\x16\n\x0estop_token_ids\x18\x08 \x03(\r\x12\x17\n\nignore_eos\x18\t \x01(\x08H\x06\x88\x01\x01\x12\x17\n\nmin_tokens\x18\n \x01(\rH\x07\x88\x01\x01\x12\x1f\n\x12repetition_penalty\x18\x0b \x01(\x02H\x08\x88\x01\x01\x12\x1d\n\x10presence_penalty\x18\x0c \x01(\x02H\t\x88\x01\x01\x12\x1e\n\x11\x66requency_penalty\x18\r \x01(\x02H\n\x88\x01\x01\x12\x15\n\x08logprobs\x18\x0e \x01(\rH\x0b\x88\x01\x01\x42\r\n\x0b_max_tokensB\x0e\n\x0c_temperatureB\x08\n\x06_top_kB\x08\n\x06_top_pB\x08\n\x06_min_pB\x07\n\x05_seedB\r\n\x0b_ignore_eosB\r\n\x0b_min_tokensB\x15\n\x13_repetition_penaltyB\x13\n\x11_presence_penaltyB\x14\n\x12_frequency_penaltyB\x0b\n\t_logprobs\"G\n\rTokenLogprobs\x12\x0f\n\x07logprob\x18\x01 \x01(\x02\x12\x0f\n\x07top_ids\x18\x02 \x03(\r\x12\x14\n\x0ctop_logprobs\x18\x03 \x03(\x02\"t\n\x05Usage\x12\x15\n\rprompt_tokens\x18\x01 \x01(\r\x12\x15\n\rcached_tokens\x18\x02 \x01(\r\x12\x15\n\routput_tokens\x18\x03 \x01(\r\x12\x15\n\rsystem_tokens\x18\x04 \x01(\r\x12\x0f\n\x07service\x18\x05 \x01(\x01\"\x8b\x01\n\x07Timings\x12\x10\n\x08received\x18\x01 \x01(\x03\x12\x10\n\x08\x61\x64mitted\x18\x02 \x01(\x03\x12\x12\n\ndispatched\x18\x03 \x01(\x03\x12\x0e\n\x06queued\x18\x04 \x01(\x03\x12\x11\n\tscheduled\x18\x05 \x01(\x03\x12\x13\n\x0b\x66irst_token\x18\x06 \x01(\x03\x12\x10\n\x08\x66inished\x18\x07 \x01(\x03*\x92\x03\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x15\n\x11OUTCOME_COMPLETED\x10\x01\x12\x1a\n\x16OUTCOME_THROTTLED_USER\x10\x02\x12\x19\n\x15OUTCOME_THROTTLED_APP\x10\x03\x12\x1f\n\x1bOUTCOME_REJECTED_QUEUE_FULL\x10\x04\x12!\n\x1dOUTCOME_REJECTED_CLIENT_LIMIT\x10\x05\x12\x1d\n\x19OUTCOME_REJECTED_TOO_LONG\x10\x06\x12\x1c\n\x18OUTCOME_REJECTED_INVALID\x10\x07\x12\x1b\n\x17OUTCOME_UNAUTHENTICATED\x10\x08\x12\x1d\n\x19OUTCOME_PERMISSION_DENIED\x10\t\x12\x15\n\x11OUTCOME_CANCELLED\x10\n\x12\x1d\n\x19OUTCOME_DEADLINE_EXCEEDED\x10\x0b\x12\x17\n\x13OUTCOME_UNAVAILABLE\x10\x0c\x12\x14\n\x10OUTCOME_INTERNAL\x10\r*_\n\x0c\x46inishReason\x12\x1d\n\x19\x46INISH_REASON_UNSPECIFIED\x10\x00\x12\x16\n\x12\x46INISH_REASON_STOP\x10\x01\x12\x18\n\x14\x46INISH_REASON_LENGTH\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'fairlead.v1.common_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_OUTCOME']._serialized_start=1149
-  _globals['_OUTCOME']._serialized_end=1551
-  _globals['_FINISHREASON']._serialized_start=1553
-  _globals['_FINISHREASON']._serialized_end=1648
-  _globals['_CHATMESSAGE']._serialized_start=41
-  _globals['_CHATMESSAGE']._serialized_end=85
-  _globals['_CHAT']._serialized_start=87
-  _globals['_CHAT']._serialized_end=137
-  _globals['_TOKENIDS']._serialized_start=139
-  _globals['_TOKENIDS']._serialized_end=165
-  _globals['_PROMPT']._serialized_start=167
-  _globals['_PROMPT']._serialized_end=278
-  _globals['_SAMPLINGPARAMS']._serialized_start=281
-  _globals['_SAMPLINGPARAMS']._serialized_end=813
-  _globals['_TOKENLOGPROBS']._serialized_start=815
-  _globals['_TOKENLOGPROBS']._serialized_end=886
-  _globals['_USAGE']._serialized_start=888
-  _globals['_USAGE']._serialized_end=1004
-  _globals['_TIMINGS']._serialized_start=1007
-  _globals['_TIMINGS']._serialized_end=1146
+  _globals['_OUTCOME']._serialized_start=1329
+  _globals['_OUTCOME']._serialized_end=1731
+  _globals['_FINISHREASON']._serialized_start=1733
+  _globals['_FINISHREASON']._serialized_end=1828
+  _globals['_CHATMESSAGE']._serialized_start=71
+  _globals['_CHATMESSAGE']._serialized_end=115
+  _globals['_CHAT']._serialized_start=118
+  _globals['_CHAT']._serialized_end=317
+  _globals['_TOKENIDS']._serialized_start=319
+  _globals['_TOKENIDS']._serialized_end=345
+  _globals['_PROMPT']._serialized_start=347
+  _globals['_PROMPT']._serialized_end=458
+  _globals['_SAMPLINGPARAMS']._serialized_start=461
+  _globals['_SAMPLINGPARAMS']._serialized_end=993
+  _globals['_TOKENLOGPROBS']._serialized_start=995
+  _globals['_TOKENLOGPROBS']._serialized_end=1066
+  _globals['_USAGE']._serialized_start=1068
+  _globals['_USAGE']._serialized_end=1184
+  _globals['_TIMINGS']._serialized_start=1187
+  _globals['_TIMINGS']._serialized_end=1326
 # @@protoc_insertion_point(module_scope)

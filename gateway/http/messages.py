@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from fairlead.errors import FairleadError, InvalidRequest
+from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason
 from fairlead.v1 import common_pb2
 from gateway.call import Call
@@ -65,17 +65,15 @@ class Conversation(UnsupportedByMessages, kw_only=True):
     system: Content = None
 
     def prompt(self) -> common_pb2.Prompt:
-        """Return the chat; raises InvalidRequest for what is not text, and where the assistant spoke last."""
-        if self.messages and self.messages[-1].role == "assistant":
-            place = f"messages[{len(self.messages) - 1}].role"
-            raise InvalidRequest("the last message must be the user's: the assistant's cannot be continued yet", place)
+        """Return the chat, which continues what the assistant said last; raises InvalidRequest for what is not text."""
         turns = [
             common_pb2.ChatMessage(role=turn.role, content=text_of(turn.content, f"messages[{index}].content"))
             for index, turn in enumerate(self.messages)
         ]
         if system := text_of(self.system, "system"):
             turns.insert(0, common_pb2.ChatMessage(role="system", content=system))
-        return common_pb2.Prompt(chat=common_pb2.Chat(messages=turns))
+        continues = bool(self.messages) and self.messages[-1].role == "assistant"
+        return common_pb2.Prompt(chat=common_pb2.Chat(messages=turns, continue_final_message=continues))
 
 
 class MessagesRequest(Conversation, kw_only=True):

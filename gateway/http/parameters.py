@@ -37,9 +37,6 @@ class Unsupported(OpenAIRequest, kw_only=True):
     audio: Any = None
     web_search_options: Any = None
     chat_template: Any = None
-    chat_template_kwargs: Any = None
-    continue_final_message: Any = None
-    add_generation_prompt: Any = None
     documents: Any = None
 
 
@@ -59,9 +56,6 @@ HARMLESS: dict[str, tuple[Any, ...]] = {
     "structured_outputs": ({},),
     "reasoning_effort": ("none",),
     "modalities": (["text"],),
-    "chat_template_kwargs": ({},),
-    "continue_final_message": (False,),
-    "add_generation_prompt": (True,),
     "documents": ([],),
 }
 

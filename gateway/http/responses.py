@@ -11,7 +11,7 @@ from fairlead.v1 import common_pb2
 from gateway.call import Call
 from gateway.core.coalescer import OutputChunk
 from gateway.http.api import Generation
-from gateway.http.chat_completions import ROLES
+from gateway.http.chat_prompt import ROLES
 from gateway.http.content import Content, text_of
 from gateway.http.decoding import decode
 from gateway.http.dialect import OPENAI_RESPONSES

@@ -7,7 +7,7 @@ import msgspec
 from fairlead.errors import InvalidRequest
 from fairlead.token_ids import pack_ids
 from fairlead.v1 import common_pb2, worker_pb2
-from gateway.http.chat_completions import Message, chat
+from gateway.http.chat_prompt import Message, chat_prompt
 from gateway.http.decoding import decode
 from gateway.http.messages import conversation
 from gateway.http.request import HttpRequest
@@ -22,19 +22,13 @@ class UnsupportedByTokenize(msgspec.Struct, kw_only=True):
     """Parameters that clients know and /tokenize does not obey."""
 
     return_token_strs: Any = None
-    add_generation_prompt: Any = None
-    continue_final_message: Any = None
     chat_template: Any = None
-    chat_template_kwargs: Any = None
     tools: Any = None
 
 
 # Values that ask for nothing but what is done anyway.
 HARMLESS: dict[str, tuple[Any, ...]] = {
     "return_token_strs": (False,),
-    "add_generation_prompt": (True,),
-    "continue_final_message": (False,),
-    "chat_template_kwargs": ({},),
     "tools": ([],),
 }
 
@@ -46,6 +40,9 @@ class TokenizeRequest(UnsupportedByTokenize, kw_only=True):
     prompt: str | None = None
     messages: Annotated[list[Message], msgspec.Meta(max_length=MAX_MESSAGES)] | None = None
     add_special_tokens: bool | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
 
     def to_encode(self) -> worker_pb2.EncodeRequest:
         """Return the request to a worker; raises InvalidRequest."""
@@ -56,7 +53,9 @@ class TokenizeRequest(UnsupportedByTokenize, kw_only=True):
         elif self.add_special_tokens:
             raise InvalidRequest("the chat template alone adds special tokens to a chat", "add_special_tokens")
         else:
-            prompt = chat(self.messages)
+            prompt = chat_prompt(
+                self.messages, self.add_generation_prompt, self.continue_final_message, self.chat_template_kwargs
+            )
         return worker_pb2.EncodeRequest(
             model=self.model, prompt=prompt, without_special_tokens=self.add_special_tokens is False
         )

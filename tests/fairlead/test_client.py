@@ -107,13 +107,25 @@ def test_a_completion_is_all_that_came(client: SyncClient) -> None:
 def test_a_request_says_what_was_asked_and_by_whom(client: SyncClient, peer: Peer) -> None:
     client.generate([1, 2], model="m", max_tokens=3, temperature=0.5, stop=["END"], each_token=True)
     client.chat([("system", "be brief"), {"role": "user", "content": "hi"}], app="other")
-    by_ids, by_chat = peer.requests
+    rendering = {
+        "add_generation_prompt": False,
+        "continue_final_message": True,
+        "chat_template_kwargs": {"a": [1, None]},
+    }
+    client.chat([("user", "hi")], max_tokens=3, **rendering)
+    by_ids, by_chat, rendered = peer.requests
     assert by_ids.prompt.token_ids.packed == pack_ids([1, 2])
     assert (by_ids.model, by_ids.sampling.max_tokens, by_ids.sampling.temperature) == ("m", 3, 0.5)
     assert (list(by_ids.sampling.stop), by_ids.sampling.HasField("top_p")) == (["END"], False)
     assert (by_ids.streaming, by_ids.app) == (inference_pb2.STREAMING_EACH_TOKEN, "chat")
     messages = [(message.role, message.content) for message in by_chat.prompt.chat.messages]
     assert (messages, by_chat.app) == ([("system", "be brief"), ("user", "hi")], "other")
+    assert not by_chat.prompt.chat.HasField("add_generation_prompt")
+    assert not by_chat.prompt.chat.HasField("chat_template_kwargs")
+    chat = rendered.prompt.chat
+    assert (chat.add_generation_prompt, chat.HasField("add_generation_prompt")) == (False, True)
+    assert (chat.continue_final_message, rendered.sampling.max_tokens) == (True, 3)
+    assert chat.chat_template_kwargs == {"a": [1, None]}
     assert (peer.metadata[0]["authorization"], peer.metadata[0]["x-fairlead-user"]) == ("Bearer k", "ann")
 
 

@@ -1,6 +1,7 @@
 """The SDK against a peer that completes without output, and its options' borders."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import grpc
 import pytest
@@ -69,3 +70,15 @@ def test_a_value_that_fits_no_field_is_an_invalid_request(
     with pytest.raises(InvalidRequest) as caught:
         client.generate("hi", **{option: value})
     assert str(caught.value).startswith(complaint)
+
+
+DEEP: list[object] = []
+for _ in range(10_000):
+    DEEP = [DEEP]
+
+
+@pytest.mark.parametrize("value", [{"a": object()}, {"a": 10**400}, {"a": "\ud800"}, {1: 2}, [1], "x", {"a": DEEP}])
+def test_variables_that_are_not_json_are_an_invalid_request(client: SyncClient, value: Any) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        client.chat([("user", "hi")], chat_template_kwargs=value)
+    assert caught.value.field == "chat_template_kwargs"

@@ -42,6 +42,12 @@ async def test_generate_chat_and_ids(client: Client) -> None:
     chat = await client.chat(messages, max_tokens=4, ignore_eos=True)
     assert len(chat.token_ids) == 4
     assert chat.usage.system_tokens == len("system: be brief\n")
+    rendering = {"continue_final_message": True, "chat_template_kwargs": {"thinking": True}}
+    rendered = await client.chat(messages, max_tokens=1, **rendering)
+    assert rendered.usage.prompt_tokens == len("system: be brief\nthinking: true\nuser: hello")
+    with pytest.raises(InvalidRequest, match=r"chat_template_kwargs\.tools") as caught:
+        await client.chat(messages, chat_template_kwargs={"tools": []})
+    assert caught.value.field == "prompt.chat.chat_template_kwargs.tools"
 
 
 async def test_a_stream_comes_in_chunks_that_add_up(client: Client) -> None:

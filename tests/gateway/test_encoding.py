@@ -130,10 +130,10 @@ async def test_who_waits_for_his_turn_and_leaves_holds_nobody(admission: Admissi
     ("prompt", "got"),
     [
         (as_prompt([4_000_000_000] * 1001), "got 1001"),  # counted before any of them is looked at
-        (as_chat([("user", "x")] * 1001), "of 1001 messages"),
+        (as_chat([("user", "x")] * 1001, {})[0], "of 1001 messages"),
         (as_prompt("x" * (1000 * LONGEST_TOKEN + 1)), "got 20001"),
         (
-            as_chat([("user", "x" * 500 * LONGEST_TOKEN), ("user", "x" * 500 * LONGEST_TOKEN), ("user", "x")]),
+            as_chat([("user", "x" * 500 * LONGEST_TOKEN), ("user", "x" * 500 * LONGEST_TOKEN), ("user", "x")], {})[0],
             "got 20001",
         ),
     ],
@@ -148,7 +148,9 @@ async def test_what_can_never_be_served_is_refused_before_any_worker_sees_it(
     assert tokenizer.asked.empty()
 
 
-@pytest.mark.parametrize("prompt", [as_prompt([5] * 1000), as_chat([("user", "x")] * 1000), as_prompt("x" * 20_000)])
+@pytest.mark.parametrize(
+    "prompt", [as_prompt([5] * 1000), as_chat([("user", "x")] * 1000, {})[0], as_prompt("x" * 20_000)]
+)
 async def test_the_longest_prompts_are_tokenized(
     admission: Admission, tokenizer: HeldTokenizer, prompt: common_pb2.Prompt
 ) -> None:

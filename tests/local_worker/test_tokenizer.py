@@ -1,12 +1,18 @@
 """Tokens become text one by one: the pieces make up the whole, and no piece holds half a character."""
 
+import inspect
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
+from transformers.utils.chat_template_utils import render_jinja_template
 
+from fairlead.errors import InvalidRequest
+from gateway.chat_template import RESERVED
+from local_worker.prompt import Chat
 from local_worker.tokenizer import REPLACEMENT, ByteTokenizer, HuggingFaceDecoder, HuggingFaceTokenizer, Tokenizer
 
 TRAINING = ["the quick brown fox jumps over the lazy dog", "eins zwei drei", "día, çà, ö"] * 3
@@ -91,10 +97,61 @@ def test_half_a_character_that_is_not_continued_does_not_hold_up_what_follows(na
 def test_a_system_message_alone_is_the_beginning_of_the_chat_or_nothing(template: str, leads: bool) -> None:
     tokenizer = byte_level()
     tokenizer._tokenizer.chat_template = template
-    chat = [("system", "the quick"), ("system", "brown fox"), ("user", "jumps")]
+    chat = Chat((("system", "the quick"), ("system", "brown fox"), ("user", "jumps")))
     ids, system = tokenizer.encode_chat(chat).ids, tokenizer.encode_system("the quick")
     assert system == (ids[: len(system)] if leads else [])
     assert bool(system) == leads
+
+
+TEMPLATE = """
+{%- for m in messages %}<{{ m.role }}>{{ m.content }}<end>{% endfor %}
+{%- if add_generation_prompt %}<assistant>{% if not thinking %}!{% endif %}{% endif %}
+{%- if steps is defined %}{{ steps + 1 }}{% endif %}"""
+BEGUN = (("user", "the quick"), ("assistant", "brown"))
+
+
+@pytest.mark.parametrize(
+    ("chat", "text"),
+    [
+        (Chat(BEGUN[:1]), "<user>the quick<end><assistant>!"),
+        (Chat(BEGUN[:1], variables={"thinking": True}), "<user>the quick<end><assistant>"),
+        (Chat(BEGUN[:1], add_generation_prompt=False), "<user>the quick<end>"),
+        (Chat(BEGUN[:1], add_generation_prompt=False, variables={"steps": 2}), "<user>the quick<end>3"),
+        (
+            Chat(BEGUN, add_generation_prompt=False, continue_final_message=True),
+            "<user>the quick<end><assistant>brown",
+        ),
+    ],
+)
+def test_a_chat_is_rendered_as_it_says(chat: Chat, text: str) -> None:
+    tokenizer = byte_level()
+    tokenizer._tokenizer.chat_template = TEMPLATE
+    assert tokenizer.decode(tokenizer.encode_chat(chat).ids) == text
+
+
+@pytest.mark.parametrize(
+    "chat",
+    [
+        Chat(BEGUN, continue_final_message=True),  # and an answer is begun, too
+        Chat(BEGUN, variables={"steps": "two"}),
+        Chat(BEGUN, variables={"chat_template": 1}),
+        Chat((("user", "x" * 100_000), ("user", "")), False, True),
+    ],
+)
+def test_what_a_template_rejects_is_refused_with_a_short_reason(chat: Chat) -> None:
+    tokenizer = byte_level()
+    tokenizer._tokenizer.chat_template = TEMPLATE + "{{ raise_exception(messages) if messages[0].content|length > 99 }}"
+    with pytest.raises(InvalidRequest) as caught:
+        tokenizer.encode_chat(chat)
+    assert caught.value.field == "prompt.chat"
+    assert len(caught.value.message) < 400
+
+
+def test_callers_cannot_give_what_the_renderer_or_the_tokenizer_gives() -> None:
+    tokenizer = byte_level()._tokenizer
+    taken = {*inspect.signature(tokenizer.apply_chat_template).parameters, *tokenizer.SPECIAL_TOKENS_ATTRIBUTES}
+    taken |= set(inspect.signature(render_jinja_template).parameters)
+    assert taken - {"kwargs"} <= RESERVED
 
 
 @by_tokenizer

@@ -10,6 +10,7 @@ from fairlead import errors, prompt
 PUBLIC = [
     "CallOptions",
     "Cancelled",
+    "ChatOptions",
     "Chunk",
     "Client",
     "ClientLimit",
