@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
+from urllib.parse import quote_from_bytes
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
@@ -10,11 +11,13 @@ from hypothesis.strategies import SearchStrategy
 from gateway.http.chat_completions import ChatCompletionRequest
 from gateway.http.completions import CompletionRequest
 from gateway.http.messages import HARMLESS as HARMLESS_MESSAGES
-from gateway.http.messages import MessagesRequest, UnsupportedByMessages
+from gateway.http.messages import Conversation, MessagesRequest, UnsupportedByMessages
 from gateway.http.parameters import HARMLESS, Unsupported
 from gateway.http.responses import HARMLESS as HARMLESS_RESPONSES
 from gateway.http.responses import ResponsesRequest, UnsupportedByResponses
-from tests.gateway.http.http_client import CHAT, HELLO, MESSAGES, RESPONSES, TEXT
+from gateway.http.tokens import HARMLESS as HARMLESS_TOKENIZE
+from gateway.http.tokens import DetokenizeRequest, TokenizeRequest, UnsupportedByTokenize
+from tests.gateway.http.http_client import CHAT, COUNT, DETOKENIZE, HELLO, MESSAGES, MODELS, RESPONSES, TEXT, TOKENIZE
 
 HUGE = [2**31, 2**32, 2**63, 2**64, 2**64 + 1, 10**400, -(2**63) - 1, -(10**400)]
 NUMBERS = st.integers(-2, 3) | st.floats() | st.sampled_from(HUGE)
@@ -45,6 +48,8 @@ FITTING: Mapping[str, SearchStrategy[Any]] = {
     "stop_sequences": st.lists(WORDS, max_size=3),
     "stop": WORDS | st.lists(WORDS, max_size=20),
     "stop_token_ids": TOKENS,
+    "tokens": TOKENS,
+    "add_special_tokens": st.booleans(),
     "echo": st.booleans(),
     "ignore_eos": st.booleans(),
     "continue_final_message": st.booleans(),
@@ -58,6 +63,7 @@ FITTING: Mapping[str, SearchStrategy[Any]] = {
 UNSUPPORTED = {
     name: st.sampled_from([None, *harmless.get(name, ())])
     for kind, harmless in (
+        (UnsupportedByTokenize, HARMLESS_TOKENIZE),
         (UnsupportedByMessages, HARMLESS_MESSAGES),
         (UnsupportedByResponses, HARMLESS_RESPONSES),
         (Unsupported, HARMLESS),
@@ -70,12 +76,18 @@ KNOWN = {
     TEXT: CompletionRequest.__struct_fields__,
     MESSAGES: MessagesRequest.__struct_fields__,
     RESPONSES: ResponsesRequest.__struct_fields__,
+    TOKENIZE: TokenizeRequest.__struct_fields__,
+    DETOKENIZE: DetokenizeRequest.__struct_fields__,
+    COUNT: Conversation.__struct_fields__,
 }
 BASE: Mapping[str, Sequence[tuple[str, Any]]] = {
     CHAT: [("messages", HELLO), ("max_tokens", 2)],
     TEXT: [("prompt", "hello"), ("max_tokens", 2)],
     MESSAGES: [("messages", HELLO), ("max_tokens", 2)],
     RESPONSES: [("input", "hello"), ("max_output_tokens", 2)],
+    TOKENIZE: [("prompt", "hello")],
+    DETOKENIZE: [("tokens", [104])],
+    COUNT: [("messages", HELLO)],
 }
 NOISE = st.sampled_from(
     [b"", b"\xff", b"\xed\xa0\x80", b"\x00", b"\\ud800", b"[" * 5000, b'{"a":' * 5000, b"1e999", b'"']
@@ -90,9 +102,19 @@ HEADERS = st.dictionaries(
 )
 
 
-class Posted(NamedTuple):
+METHODS = st.sampled_from(["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"])
+SEGMENTS = WORDS.map(lambda word: quote_from_bytes(word.encode(errors="surrogatepass"), safe="")) | st.just("tiny")
+PATHS = (
+    st.sampled_from([*KNOWN, MODELS, "/health", "/version", "/metrics", "/", "//", "/v1", "*"])
+    | st.builds("{}/{}".format, st.sampled_from([*KNOWN, MODELS, MODELS, "/v1", ""]), SEGMENTS)
+    | st.builds("{}?{}={}".format, st.sampled_from([*KNOWN, MODELS]), SEGMENTS, SEGMENTS)
+)
+
+
+class Sent(NamedTuple):
     """A request to send."""
 
+    method: str
     path: str
     body: bytes
     headers: Mapping[str, str]
@@ -110,7 +132,7 @@ def field_of(path: str) -> SearchStrategy[tuple[str, Any]]:
 
 
 @st.composite
-def requests(draw: st.DrawFn) -> Posted:
+def posts(draw: st.DrawFn) -> Sent:
     """Draw a request that would be answered, but for fields that are doubled or added, and sometimes broken bytes."""
     path = draw(st.sampled_from(sorted(KNOWN)))
     fields = [*BASE[path], *draw(st.lists(field_of(path), max_size=3))]
@@ -123,4 +145,10 @@ def requests(draw: st.DrawFn) -> Posted:
         body = body[:at] + draw(NOISE) + body[at + draw(st.integers(0, 3)) :]
     elif kind == 2:
         body = draw(st.binary(max_size=40))
-    return Posted(path, body, draw(HEADERS) if kind == 3 else {})
+    return Sent("POST", path, body, draw(HEADERS) if kind == 3 else {})
+
+
+def requests() -> SearchStrategy[Sent]:
+    """Requests, three of four of them posts to a path that there is; the others go anywhere, by any method."""
+    anywhere = st.builds(Sent, METHODS | st.just("GET"), PATHS, st.sampled_from([b"", b"{}"]), HEADERS)
+    return st.integers(0, 3).flatmap(lambda kind: posts() if kind else anywhere)

@@ -12,7 +12,7 @@ Serve = Callable[..., tuple[Process, HttpClient]]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.getgroup("http").addoption("--requests", type=int, default=300, help="how many the fuzzer posts")
+    parser.getgroup("http").addoption("--requests", type=int, default=300, help="how many the fuzzer sends")
 
 
 def serving(stack: Stack, **settings: object) -> tuple[Process, HttpClient]:

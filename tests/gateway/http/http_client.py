@@ -11,6 +11,10 @@ CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
 RESPONSES = "/v1/responses"
 MESSAGES = "/v1/messages"
+COUNT = f"{MESSAGES}/count_tokens"
+TOKENIZE = "/tokenize"
+DETOKENIZE = "/detokenize"
+MODELS = "/v1/models"
 HELLO = [{"role": "user", "content": "hello"}]
 SECONDS = 60
 

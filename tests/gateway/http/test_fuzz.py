@@ -1,4 +1,4 @@
-"""Whatever is posted is answered or refused by the letter of the API, and never breaks the gateway.
+"""Whatever is sent is answered or refused by the letter of the API, and never breaks the gateway.
 
 `pytest tests/gateway/http/test_fuzz.py --requests 10000 -s` sends so many, and prints how many had which
 status; the suite sends a few hundred.
@@ -10,54 +10,83 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from gateway.http.errors import STATUSES
-from tests.gateway.http.bodies import Posted, requests
-from tests.gateway.http.http_client import MESSAGES, RESPONSES, Answer, HttpClient
+from tests.gateway.http.bodies import Sent, requests
+from tests.gateway.http.http_client import (
+    COUNT,
+    DETOKENIZE,
+    MESSAGES,
+    MODELS,
+    RESPONSES,
+    TOKENIZE,
+    Answer,
+    HttpClient,
+)
 from tests.gateway.http.test_messages import error_of
 from tests.services import Process
 
 REFUSALS = {(status.status, status.type, status.code) for status in STATUSES.values() if 400 <= status.status < 499}
+# A field that every answer has.
+FIELDS = {
+    MESSAGES: "stop_reason",
+    COUNT: "input_tokens",
+    RESPONSES: "output",
+    TOKENIZE: "tokens",
+    DETOKENIZE: "prompt",
+    MODELS: "data",
+    f"{MODELS}/tiny": "max_model_len",
+    "/version": "version",
+}
 
 
-def check_message(answer: Answer) -> None:
-    if answer.status != 200:
-        assert answer.status in {status for status, _, _ in REFUSALS}, answer.body
-        assert error_of(answer)["message"]
+def check_answer(path: str, answer: Answer) -> None:
+    if path == "/health":
+        assert answer.json == {}
     elif answer.headers["content-type"] == "application/json":
-        assert answer.json["stop_reason"]
-    else:
+        assert answer.json[FIELDS.get(path, "choices")]
+    elif path == MESSAGES:
         assert answer.named_events[-1] == {"type": "message_stop"}
-
-
-def post(http: HttpClient, posted: Posted) -> int:
-    """The status of the answer, which must have the form that the API gives it."""
-    answer = http.request("POST", posted.path, posted.body, posted.headers)
-    if posted.path == MESSAGES:
-        check_message(answer)
-    elif answer.status != 200:
-        error = answer.error
-        assert (answer.status, error["type"], error["code"]) in REFUSALS, answer.body
-        assert error["message"]
-        assert error["param"] is None or error["param"] != ""
-    elif answer.headers["content-type"] == "application/json":
-        assert answer.json["output" if posted.path == RESPONSES else "choices"]
-    elif posted.path == RESPONSES:
+    elif path == RESPONSES:
         assert answer.named_events[-1]["type"] in ("response.completed", "response.incomplete")
     else:
         assert answer.is_done, answer.body
         assert all("error" not in event for event in answer.events)
+
+
+def check_refusal(path: str, answer: Answer) -> None:
+    if path == MESSAGES or path.startswith(f"{MESSAGES}/"):
+        assert answer.status in {status for status, _, _ in REFUSALS}, answer.body
+        assert error_of(answer)["message"]
+    else:
+        error = answer.error
+        assert (answer.status, error["type"], error["code"]) in REFUSALS, answer.body
+        assert error["message"]
+        assert error["param"] is None or error["param"] != ""
+
+
+def status_of(http: HttpClient, sent: Sent) -> int:
+    """The status of the answer, which must have the form that the API gives it."""
+    answer = http.request(*sent)
+    path = sent.path.partition("?")[0]
+    if sent.method == "HEAD":
+        assert answer.status in (404, 405)
+        assert not answer.body
+    elif answer.status == 200:
+        check_answer(path, answer)
+    else:
+        check_refusal(path, answer)
     return answer.status
 
 
-def test_whatever_is_posted(shared: tuple[Process, HttpClient], pytestconfig: pytest.Config) -> None:
+def test_whatever_is_sent(shared: tuple[Process, HttpClient], pytestconfig: pytest.Config) -> None:
     gateway, http = shared
     statuses = Counter[int]()
 
     @settings(
         max_examples=pytestconfig.getoption("requests", 300), database=None, suppress_health_check=list(HealthCheck)
     )
-    @given(posted=requests())
-    def each(posted: Posted) -> None:
-        statuses[post(http, posted)] += 1
+    @given(sent=requests())
+    def each(sent: Sent) -> None:
+        statuses[status_of(http, sent)] += 1
 
     each()
     print(dict(statuses))

@@ -8,10 +8,8 @@ import pytest
 
 from gateway.http.tokens import UnsupportedByTokenize
 from tests.gateway.http.conftest import serving
-from tests.gateway.http.http_client import CHAT, HELLO, MESSAGES, HttpClient
+from tests.gateway.http.http_client import CHAT, COUNT, DETOKENIZE, HELLO, TOKENIZE, HttpClient
 from tests.services import Stack
-
-TOKENIZE, DETOKENIZE, COUNT = "/tokenize", "/detokenize", f"{MESSAGES}/count_tokens"
 
 
 def test_a_prompt_and_back(http: HttpClient) -> None:
