@@ -10,7 +10,6 @@ READY := $(VENV)/.ready
 # find their code compiled.
 PYTEST = env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist worksteal
 SEEDS ?= 1000
-SAMPLE ?= 30
 ATTACKS ?= --rounds 1000 --fuzzed 1000000 --calls 100000 --users 10000 --frames 20000
 
 help: ## show this list
@@ -51,7 +50,7 @@ build/mutate-venv: constraints/mutate.txt
 	@touch $@
 
 mutate: setup build/mutate-venv ## see whether tests notice wrong changes of cores: CORE="call dlpm", SAMPLE=30 of each (docs/mutation.md)
-	build/mutate-venv/bin/python tests/mutation/run.py --sample $(SAMPLE) $(if $(LIMIT),--seconds $(LIMIT)) $(CORE)
+	build/mutate-venv/bin/python tests/mutation/run.py $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(LIMIT),--seconds $(LIMIT)) $(if $(AGAIN),--again) $(CORE)
 
 lint: setup ## check style, formatting, docstrings, types, import contracts and that the generated protos are current
 	$(BIN)/ruff check

@@ -192,11 +192,11 @@ def connect(
     """Return the configured throttler and the store with which it shares limits; raise ConfigError."""
     throttle, expectations = THROTTLES[config.throttle], Expectations(profiles)
     if not config.redis:
-        limits = throttle(profiles, LocalQuota())
+        limits = throttle(profiles, LocalQuota(), WINDOW_SECONDS)
         store: Store = LocalStore()
     else:
         leases = LeasedQuota(WINDOW_SECONDS, config.gateways)
-        limits = throttle(profiles, leases)
+        limits = throttle(profiles, leases, WINDOW_SECONDS)
         store = RedisStore(open_store(config), leases, limits.window, expectations, window_seconds=WINDOW_SECONDS)
     return Throttler(Decider(limits, Interactions(config.secret, profiles), expectations), store, closed), store
 

@@ -1,4 +1,4 @@
-"""The whole system under virtual time: gateway, scheduler, workers, and the network delays between them."""
+"""The whole system under virtual time: gateways, scheduler, workers, and the network delays between them."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -9,11 +9,13 @@ from fairlead.outcomes import Outcome
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Member, WorkerIdentity, WorkerLoad
 from serving.blocks import pack_digests, runs
+from simulation.admission import MODEL, SimulatedAdmission, Tokens
 from simulation.call import SimulatedCall
 from simulation.clock import VirtualClock
-from simulation.gateway import MODEL, SimulatedGateway, placed_request
+from simulation.gateway import SimulatedGateway, placed_request
 from simulation.run_log import RunLog
 from simulation.scheduler import make_dispatcher
+from simulation.shared_limits import SharedLimits
 from simulation.spec import ClusterSpec
 from simulation.worker import SimulatedWorker, WorkerEvents
 from simulation.workload import Workload
@@ -38,7 +40,9 @@ class SimulatedCluster:
         names = [f"worker-{number}" for number in range(spec.workers)]
         self.workers = {name: SimulatedWorker(name, spec.worker, self.clock, self.run_log) for name in names}
         self.dispatcher = dispatcher or make_dispatcher(spec)
-        self.gateway = SimulatedGateway(spec, self.clock, self.dispatcher, self.workers, self._done)
+        self.limits = SharedLimits(spec, self.clock, lambda: self.idle)
+        tokens: Tokens = {}
+        self.gateways = [self._make_gateway(tokens) for _ in range(spec.gateways)]
         self.members: dict[str, Member] = {}
         self.reachable = dict.fromkeys(names, True)  # whether the scheduler can reach the worker
         self.keeps_events: Callable[[], bool] = lambda: True
@@ -54,6 +58,7 @@ class SimulatedCluster:
             worker.report = self._worker_reported
             self.attach(worker)
             self._report(worker)
+        self.limits.start()
         self._plan_next_arrival()
         with _without_collection():
             self.clock.run()
@@ -64,6 +69,10 @@ class SimulatedCluster:
             self.run_log.worst_gap = max(self.run_log.worst_gap, worker.batcher.fairness_gap)
             self.run_log.bound = worker.batcher.policy.bound_micro
         return self.run_log
+
+    def _make_gateway(self, tokens: Tokens) -> SimulatedGateway:
+        admission = SimulatedAdmission(self.spec, self.clock, self.dispatcher, self.limits, tokens)
+        return SimulatedGateway(self.spec, self.clock, self.dispatcher, self.workers, admission, self._done)
 
     @property
     def idle(self) -> bool:
@@ -95,6 +104,11 @@ class SimulatedCluster:
         """Report to the dispatcher that the worker's stream broke."""
         self.dispatcher.lost(self.members[worker.name])
 
+    def lost(self, worker: SimulatedWorker) -> None:
+        """Report to all gateways that they cannot reach the worker."""
+        for gateway in self.gateways:
+            gateway.lost(worker)
+
     def _plan_next_arrival(self) -> None:
         """Plan one call at a time, so that a workload of a million calls is not held in memory."""
         call = next(self._arrivals, None)
@@ -106,7 +120,8 @@ class SimulatedCluster:
 
     def _plan_arrival(self, call: SimulatedCall) -> None:
         self._open[call] = None
-        self.clock.at(call.arrival, partial(self.gateway.arrived, call))
+        call.gateway = call.number % len(self.gateways)
+        self.clock.at(call.arrival, partial(self.gateways[call.gateway].arrived, call))
 
     def _done(self, call: SimulatedCall) -> None:
         del self._open[call]
@@ -119,8 +134,9 @@ class SimulatedCluster:
             call.release()
 
     def _worker_reported(self, worker: SimulatedWorker, report: WorkerEvents) -> None:
-        if self.gateway.streaming[worker.name]:
-            self.clock.after(self.spec.network_seconds, partial(self.gateway.worker_reported, report.events))
+        for gateway in self.gateways:
+            if gateway.streaming[worker.name]:
+                self.clock.after(self.spec.network_seconds, partial(gateway.worker_reported, report.events))
         if report.events.accepted or report.events.ended or report.cached or report.evicted:
             delay = self.spec.network_seconds + self.spec.event_lag_seconds
             self.clock.after(delay, partial(self._progressed, worker, self.members[worker.name], report))

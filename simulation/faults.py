@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 from simulation.cluster import SimulatedCluster
 from simulation.worker import SimulatedWorker
@@ -14,7 +15,7 @@ SLOWDOWN = 10.0
 
 
 class FaultKind(StrEnum):
-    """The kind of a fault, where a partition cuts a worker off from the gateway or from the scheduler."""
+    """The kind of a fault, where a partition cuts a worker off from the gateways or from the scheduler."""
 
     CRASH = "crash"
     STALL = "stall"
@@ -61,9 +62,17 @@ def lose_events(cluster: SimulatedCluster, rng: random.Random, share: float) -> 
     cluster.keeps_events = lambda: rng.random() >= share
 
 
+def cut_from_limits(cluster: SimulatedCluster, rng: random.Random, count: int, until: float) -> None:
+    """Cut `count` times a gateway off from the ledger of shared limits, within the first `until` seconds."""
+    for link in rng.choices(cluster.limits.links, k=count):
+        at = rng.uniform(0, until)
+        cluster.clock.at(at, partial(setattr, link, "reachable", False))
+        cluster.clock.at(at + rng.uniform(SHORTEST_SECONDS, 5.0), partial(setattr, link, "reachable", True))
+
+
 def _crash(cluster: SimulatedCluster, worker: SimulatedWorker, seconds: float) -> None:
     def noticed() -> None:
-        cluster.gateway.lost(worker)
+        cluster.lost(worker)
         cluster.detach(worker)
 
     def back() -> None:
@@ -83,7 +92,7 @@ def _stall(cluster: SimulatedCluster, worker: SimulatedWorker, seconds: float) -
 
     def noticed() -> None:
         if cluster.clock.now < worker.stalled_until:
-            cluster.gateway.lost(worker)
+            cluster.lost(worker)
 
     cluster.clock.after(cluster.spec.stall_timeout, noticed)
 
@@ -97,16 +106,15 @@ def _slow(cluster: SimulatedCluster, worker: SimulatedWorker, seconds: float) ->
 
 
 def _cut_from_gateway(cluster: SimulatedCluster, worker: SimulatedWorker, seconds: float) -> None:
-    streaming = cluster.gateway.streaming
+    def stream(is_open: bool) -> None:
+        for gateway in cluster.gateways:
+            gateway.streaming[worker.name] = is_open
 
-    def heal() -> None:
-        streaming[worker.name] = True
-
-    if not streaming[worker.name]:
+    if not cluster.gateways[0].streaming[worker.name]:
         return
-    streaming[worker.name] = False
-    cluster.clock.after(DETECTED_SECONDS, lambda: cluster.gateway.lost(worker))
-    cluster.clock.after(seconds, heal)
+    stream(False)
+    cluster.clock.after(DETECTED_SECONDS, lambda: cluster.lost(worker))
+    cluster.clock.after(seconds, lambda: stream(True))
 
 
 def _cut_from_scheduler(cluster: SimulatedCluster, worker: SimulatedWorker, seconds: float) -> None:

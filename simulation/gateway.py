@@ -5,34 +5,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from fairlead.errors import ClientLimit, QueueFull, Unavailable, error_for
+from fairlead.errors import Unavailable
 from fairlead.outcomes import Outcome
 from fairlead.token_ids import pack_ids
 from gateway.core import call_commands as commands
 from gateway.core import call_events as events
 from gateway.core.call import CallMachine
 from gateway.core.coalescer import OutputChunk
-from gateway.core.open_call_limiter import OpenCallLimiter
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.policies import RouteRequest
 from local_worker.core.job import JobEvents
 from serving.blocks import pack_digests
+from simulation.admission import MODEL, SimulatedAdmission
 from simulation.call import SimulatedCall
 from simulation.clock import VirtualClock
+from simulation.encoding import SimulatedEncoding
 from simulation.prompts import digests_of
-from simulation.spec import ADMISSIONS, ClusterSpec
+from simulation.spec import ClusterSpec
 from simulation.worker import SimulatedAttempt, SimulatedWorker
-from throttler.core.decider import Arrival, Decider, Permit
-from throttler.core.expectations import Expectations
-from throttler.core.interaction_tokens import InteractionKey
-from throttler.core.interactions import Interactions
-from throttler.core.profiles import Profiles
-from throttler.core.quota import QuotaAccount
-from throttler.core.throttle import Caller, Rejected
-
-MODEL = "model"
-TENANT = "tenant"  # all clients are users of one tenant and share its apps' limits
-OVERLOAD_SECONDS = 0.1  # between two checks of the pool's overload
 
 
 @dataclass(slots=True, eq=False)
@@ -41,8 +31,6 @@ class OpenCall:
 
     call: SimulatedCall
     machine: CallMachine
-    permit: Permit | None = None  # None until the throttle lets the call in
-    is_counted: bool = False  # by the limiter of open calls
     session: SimulatedAttempt | None = None  # the current attempt at a worker
     tick_at: float = field(default=math.inf)  # time of the earliest planned tick
 
@@ -56,6 +44,7 @@ class SimulatedGateway:
         clock: VirtualClock,
         dispatcher: Dispatcher,
         workers: dict[str, SimulatedWorker],
+        admission: SimulatedAdmission,
         done: Callable[[SimulatedCall], None],
     ) -> None:
         self._spec = spec
@@ -64,18 +53,9 @@ class SimulatedGateway:
         self._dispatcher = dispatcher
         self._workers = workers
         self._done = done
-        profiles = Profiles(limits=spec.limits)
-        self._decider = Decider(
-            ADMISSIONS[spec.throttle](profiles), Interactions("simulation", profiles), Expectations(profiles)
-        )
-        self._interaction_tokens: dict[
-            InteractionKey, bytes
-        ] = {}  # latest token that each interaction's client received
+        self.admission = admission
         self.streaming = dict.fromkeys(workers, True)  # whether the stream to each worker is open
-        self._overloaded = False
-        self._overload_checked_at = -OVERLOAD_SECONDS
         self._open: dict[SimulatedCall, OpenCall] = {}
-        self._limiter = OpenCallLimiter(per_client=spec.max_streams_per_client, total=spec.max_streams)
 
     def arrived(self, call: SimulatedCall) -> None:
         """Start handling a client's call that arrives now."""
@@ -105,10 +85,7 @@ class SimulatedGateway:
 
     def check_invariants(self) -> None:
         """Raise AssertionError when an account, a window or a call is impossible."""
-        self._decider.check_invariants()
-        self._limiter.check_invariants()
-        counted = sum(opened.is_counted for opened in self._open.values())
-        assert counted == self._limiter.count, f"{counted} calls admitted, {self._limiter.count} counted"
+        self.admission.check_invariants()
         for opened in self._open.values():
             opened.machine.check_invariants()
 
@@ -145,9 +122,9 @@ class SimulatedGateway:
             case commands.Send():
                 self._send(opened, command)
             case commands.Decide():
-                self._handle(opened, self._decide(opened))
+                self.admission.decide(opened.call, partial(self._handle, opened))
             case commands.Encode():
-                self._handle(opened, events.Encoded())
+                self._encode(opened)
             case commands.Place():
                 opened.call.attempts = command.attempt
                 self._clock.after(self._delay, partial(self._place, opened, command))
@@ -162,35 +139,25 @@ class SimulatedGateway:
             case commands.HangUp():
                 pass  # a client that does not read notices no difference
 
-    def _decide(self, opened: OpenCall) -> events.Decided | events.Failed:
-        call = opened.call
-        key = InteractionKey(call.client, call.app, call.interaction)
-        arrival = Arrival(
-            Caller(TENANT, call.client, call.app),
-            call.interaction,
-            self._interaction_tokens.get(key, b""),
-            last=call.last,
-            overloaded=self._is_overloaded(),
-        )
-        decision = self._decider.decide(arrival, self._clock.now)
-        assert not isinstance(decision, QuotaAccount), "the only gateway has every limit to itself"
-        if isinstance(decision, Rejected):
-            return events.Failed(error_for(decision.outcome, decision.message, retry_after=decision.retry_after))
-        opened.permit = decision
-        if call.interaction:
-            self._interaction_tokens[key] = decision.token
-        try:
-            self._limiter.open(call.client, decision.protected)
-        except (ClientLimit, QueueFull) as refusal:
-            return events.Failed(refusal)
-        opened.is_counted = True
-        return events.Decided(self._spec.tokens_per_message)
+    def _encode(self, opened: OpenCall) -> None:
+        """Have a prompt tokenized, where it is text."""
+        if not opened.call.is_text:
+            self._handle(opened, events.Encoded())
+            return
+        members = [member.identity.worker for member in self._dispatcher.live(self._clock.now)]
+        workers = sorted((self._workers[name] for name in members), key=self._load)
+        ended = partial(self._encoded, opened)
+        SimulatedEncoding(workers, self._clock, self._delay, self._reaches, ended).begin()
 
-    def _is_overloaded(self) -> bool:
-        if self._clock.now - self._overload_checked_at >= OVERLOAD_SECONDS:
-            self._overload_checked_at = self._clock.now
-            self._overloaded = self._dispatcher.overloaded(self._clock.now).get(MODEL, False)
-        return self._overloaded
+    def _encoded(self, opened: OpenCall, is_encoded: bool) -> None:
+        failed = events.Failed(Unavailable("no worker tokenized the prompt"))
+        self._handle(opened, events.Encoded() if is_encoded else failed)
+
+    def _load(self, worker: SimulatedWorker) -> int:
+        return sum(opened.session is not None and opened.session.worker is worker for opened in self._open.values())
+
+    def _reaches(self, worker: SimulatedWorker) -> bool:
+        return self.streaming[worker.name]
 
     def _place(self, opened: OpenCall, place: commands.Place) -> None:
         call = opened.call
@@ -217,12 +184,11 @@ class SimulatedGateway:
         self._handle(opened, events.Placed(identity.instance))
 
     def _submit(self, opened: OpenCall, submit: commands.Submit) -> None:
-        assert opened.permit is not None
         session = opened.session = SimulatedAttempt(
             opened.call,
             submit.attempt,
             self._workers[opened.call.worker],
-            in_interaction=opened.permit.protected,
+            in_interaction=self.admission.protected(opened.call),
             generated=submit.output_tokens,
             charged=submit.charged,
         )
@@ -267,10 +233,7 @@ class SimulatedGateway:
             assert call.received == call.output_tokens, f"call {call.number}: {call.received} of {call.output_tokens}"
         call.outcome, call.ended_at = outcome, self._clock.now
         del self._open[call]
-        if opened.permit is not None:
-            self._decider.ended(opened.permit, None, self._clock.now)
-        if opened.is_counted:
-            self._limiter.close(call.client)
+        self.admission.ended(call)
         self._done(call)
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from simulation.charge_auditor import ChargeAuditor
 from simulation.cluster import SimulatedCluster
 from simulation.doubleq_auditor import audited
+from simulation.limit_auditor import LimitAuditor
 from simulation.refusals import check_refusals
 from simulation.run_log import RunLog
 from simulation.worker import SimulatedWorker
@@ -18,6 +19,9 @@ from simulation.worker import SimulatedWorker
 def watch(cluster: SimulatedCluster) -> ChargeAuditor:
     """Check the system after every step of the coming run, at O(pages) per check; call this before the run."""
     auditor = ChargeAuditor(cluster.spec.worker)
+    limits = LimitAuditor(cluster.spec, cluster.limits.links)
+    for gateway in cluster.gateways:
+        gateway.admission.admitted = limits.admitted
     cluster.dispatcher.policy = audited(cluster.dispatcher.policy, cluster.spec)
     for worker in cluster.workers.values():
         worker.entered = auditor.entered
@@ -28,7 +32,8 @@ def watch(cluster: SimulatedCluster) -> ChargeAuditor:
 def _check(cluster: SimulatedCluster, auditor: ChargeAuditor, worker: SimulatedWorker) -> None:
     worker.jobs.check_invariants()
     cluster.dispatcher.check_invariants()
-    cluster.gateway.check_invariants()
+    for gateway in cluster.gateways:
+        gateway.check_invariants()
     auditor.check_accounts(worker)
     bound = worker.batcher.policy.bound_micro
     gap = worker.batcher.fairness_gap

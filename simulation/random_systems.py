@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from local_worker.core.limits import AdmissionMode
 from serving.cost import WEIGHT_ONE
@@ -108,7 +108,7 @@ def draw_spec(rng: random.Random, load: RandomLoad) -> ClusterSpec:
         route_quantum_tokens=rng.choice([64, 2048]),
         route_strict_paper=rng.random() < 0.3,
         index_blocks=rng.choice([32, 10_000]),
-        throttle=rng.choice(["none", "none", "oit", rng.choice(sorted(ADMISSIONS))]),
+        throttle=rng.choice(["none", "none", "oit", "rpm", rng.choice(sorted(ADMISSIONS))]),
         limits=limits,
         max_streams_per_client=rng.choice(load.max_streams_per_client),
         max_streams=rng.choice(load.max_streams),
@@ -119,6 +119,12 @@ def draw_spec(rng: random.Random, load: RandomLoad) -> ClusterSpec:
         tokens_per_message=rng.choice([1, 4]),
         reader_seconds=1.0,
     )
+
+
+def with_gateways(spec: ClusterSpec, rng: random.Random) -> ClusterSpec:
+    """Draw the number of gateways in front of the pool, and the window in which the limits count."""
+    gateways = 1 if spec.throttle == "sliding-rpm" else rng.choice([1, 2, 3])
+    return replace(spec, gateways=gateways, window_seconds=rng.choice([60.0, 6.0]))
 
 
 class RandomPrograms:
@@ -135,6 +141,7 @@ class RandomPrograms:
         self._cancelled = rng.choice([0.0, 0.0, 0.2])
         self._late = rng.choice([0.0, 0.0, 0.2])
         self._slow = rng.choice([0.0, 0.0, 0.2])
+        self._text = rng.choice([0.0, 0.5])
         self._calls = 0
 
     def workload(self) -> ClosedLoop:
@@ -175,4 +182,5 @@ class RandomPrograms:
             patience=rng.expovariate(1.0) if rng.random() < self._cancelled else None,
             deadline=arrival + rng.expovariate(1.0) if rng.random() < self._late else None,
             read_seconds=rng.expovariate(2.0) if rng.random() < self._slow else 0.0,
+            is_text=rng.random() < self._text,
         )

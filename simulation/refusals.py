@@ -5,25 +5,26 @@ from collections.abc import Iterable
 from fairlead.outcomes import Outcome
 from simulation.call import SimulatedCall
 from simulation.spec import ClusterSpec
-from throttler.core.throttle import WINDOW_SECONDS
 
 
 def check_refusals(spec: ClusterSpec, calls: Iterable[SimulatedCall]) -> None:
     """Check the refusals among `calls`, which are in order of arrival; a stage above 0 continues an interaction.
 
     Raises AssertionError in three cases: a call was throttled although its user, or its app, had made fewer calls in
-    the last minute than the limit; under OIT, a call that continues an interaction was throttled although its client
+    the last window than the limit; under OIT, a call that continues an interaction was throttled although its client
     had not reached the cap on such calls; or a call was refused for its client's open calls although the client had
-    fewer calls open than the limit.
+    fewer calls open at its gateway than the limit.
+
+    Several gateways may throttle a call earlier, because others hold a part of its limit; these are not checked.
     """
     limits, arrived = spec.limits, list(calls)
     for number, call in enumerate(arrived):
         if call.outcome is Outcome.REJECTED_CLIENT_LIMIT and not call.attempts:
-            mine = [other for other in arrived[:number] if other.client == call.client]
+            mine = [o for o in arrived[:number] if o.client == call.client and o.gateway == call.gateway]
             _check(call, [other for other in mine if _is_open(other, call.arrival)], spec.max_streams_per_client)
-        if call.outcome not in (Outcome.THROTTLED_USER, Outcome.THROTTLED_APP):
+        if call.outcome not in (Outcome.THROTTLED_USER, Outcome.THROTTLED_APP) or spec.gateways > 1:
             continue
-        lately = [other for other in arrived[:number] if other.arrival > call.arrival - WINDOW_SECONDS]
+        lately = [other for other in arrived[:number] if other.arrival > call.arrival - spec.window_seconds]
         mine = [other for other in lately if other.client == call.client]
         if call.outcome is Outcome.THROTTLED_USER:
             _check(call, mine, limits.user_per_minute)

@@ -10,10 +10,10 @@ import traceback
 from multiprocessing import Pool
 
 from simulation.cluster import SimulatedCluster
-from simulation.faults import draw, inject, lose_events
+from simulation.faults import cut_from_limits, draw, inject, lose_events
 from simulation.oracle import run_watched
 from simulation.progress import ProgressBar
-from simulation.random_systems import SECONDS, RandomPrograms, calm, draw_spec, flood
+from simulation.random_systems import SECONDS, RandomPrograms, calm, draw_spec, flood, with_gateways
 from simulation.run_log import RunLog
 
 
@@ -21,8 +21,11 @@ def rehearse(seed: int) -> RunLog:
     """Run the system of `seed`; raises AssertionError when it violates a guarantee."""
     rng = random.Random(seed)
     load = rng.choice([calm, flood])(rng)
-    cluster = SimulatedCluster(draw_spec(rng, load), RandomPrograms(rng, load).workload())
+    spec = with_gateways(draw_spec(rng, load), rng)
+    cluster = SimulatedCluster(spec, RandomPrograms(rng, load).workload())
     inject(cluster, draw(rng, cluster, load.faults, SECONDS))
+    if spec.gateways > 1:
+        cut_from_limits(cluster, rng, rng.choice([0, 0, 2]), SECONDS)
     lose_events(cluster, random.Random(rng.random()), rng.choice([0.0, 0.3]))
     return run_watched(cluster)
 

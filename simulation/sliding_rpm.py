@@ -8,28 +8,30 @@ from collections import deque
 
 from fairlead.outcomes import Outcome
 from throttler.core.profiles import Profiles
-from throttler.core.quota import LocalQuota
-from throttler.core.throttle import WINDOW_SECONDS, Admitted, Caller, Decision, Rejected
+from throttler.core.quota import Quota
+from throttler.core.throttle import Admitted, Caller, Decision, Rejected
 from throttler.core.windows import SlidingWindow
 
 
 class SlidingRpm:
-    """A limit on the admitted calls of each user in any 60 seconds, for a gateway that is the only one (a Throttle)."""
+    """A limit on the admitted calls of each user in any `seconds`, for a gateway that is the only one (a Throttle)."""
 
-    def __init__(self, profiles: Profiles) -> None:
-        self.window = SlidingWindow(WINDOW_SECONDS, LocalQuota())  # stays empty: no other gateway shares the counts
+    def __init__(self, profiles: Profiles, quota: Quota, seconds: float) -> None:
+        self.window = SlidingWindow(seconds, quota)  # stays empty: no other gateway shares the counts
         self._limit = profiles.limits.user_per_minute
         self._admitted: dict[str, deque[float]] = {}
 
     def admit(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Decision:
         """Decide as Throttle specifies; only the client and `now` (seconds) matter."""
         times = self._admitted.setdefault(caller.client, deque())
-        while times and times[0] <= now - WINDOW_SECONDS:
+        while times and times[0] <= now - self.window.seconds:
             times.popleft()
         if len(times) >= self._limit:
-            wait = times[0] + WINDOW_SECONDS - now
+            wait = times[0] + self.window.seconds - now
             return Rejected(
-                Outcome.THROTTLED_USER, wait, f"user {caller.client!r} had {self._limit} calls in 60 seconds"
+                Outcome.THROTTLED_USER,
+                wait,
+                f"user {caller.client!r} had {self._limit} calls in {self.window.seconds:g} s",
             )
         times.append(now)
         return Admitted(protected)

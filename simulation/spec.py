@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import ClassVar
 
 from global_scheduler.core.policies import POLICIES as ROUTES
@@ -19,23 +18,16 @@ from simulation.prompts import BLOCK_TOKENS, EOS
 from simulation.sliding_rpm import SlidingRpm
 from simulation.step_time import MeasuredProfile, Profile, profile
 from throttler.core.profiles import Profiles, RateLimits
-from throttler.core.quota import LocalQuota, Quota
+from throttler.core.quota import Quota
 from throttler.core.registry import THROTTLES
-from throttler.core.throttle import Throttle
+from throttler.core.throttle import WINDOW_SECONDS, Throttle
 
 SERVED_POLICIES, SERVED_ROUTES = tuple(POLICIES), tuple(ROUTES)  # those that real workers and schedulers offer
 LOCAL_POLICIES: Mapping[str, Callable[[QueuePolicyConfig], QueuePolicy]] = {**POLICIES, **QUEUE_BASELINES}
 GLOBAL_POLICIES: Mapping[str, Callable[[RoutePolicyConfig], RoutePolicy]] = {**ROUTES, **ROUTE_BASELINES}
 
 
-def _alone(make: Callable[[Profiles, Quota], Throttle], profiles: Profiles) -> Throttle:
-    return make(profiles, LocalQuota())
-
-
-ADMISSIONS: Mapping[str, Callable[[Profiles], Throttle]] = {
-    **{name: partial(_alone, make) for name, make in THROTTLES.items()},
-    "sliding-rpm": SlidingRpm,
-}
+ADMISSIONS: Mapping[str, Callable[[Profiles, Quota, float], Throttle]] = {**THROTTLES, "sliding-rpm": SlidingRpm}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +105,7 @@ SERVED = WorkerSpec(max_running=SIZES["cuda"].max_running, token_budget=SIZES["c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
-    """A pool of equal workers behind one scheduler and one gateway; times are in seconds."""
+    """A pool of equal workers behind one scheduler and equal gateways; times are in seconds."""
 
     routes: ClassVar = GLOBAL_POLICIES
 
@@ -123,9 +115,11 @@ class ClusterSpec:
     route_quantum_tokens: int = 4096
     route_strict_paper: bool = False  # DoubleQ as printed
     index_blocks: int = 1_000_000
+    gateways: int = 1  # calls go to them in turn; several share the limits
     throttle: str = "none"
     limits: RateLimits = field(default_factory=RateLimits)
-    max_streams_per_client: int = 1_000_000  # open calls, as the gateway limits them
+    window_seconds: float = WINDOW_SECONDS  # in which the limits count: a minute, unless time is to pass faster
+    max_streams_per_client: int = 1_000_000  # open calls, as each gateway limits them
     max_streams: int = 1_000_000
     network_seconds: float = 0.0005  # one-way delay between any two processes
     event_lag_seconds: float = 0.0  # extra delay of the workers' events to the scheduler

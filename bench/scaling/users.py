@@ -24,7 +24,8 @@ from simulation.prompts import CHAIN_SEED, PromptSegments, digests_of
 from simulation.scheduler import make_dispatcher
 from simulation.spec import ADMISSIONS, ClusterSpec, WorkerSpec
 from throttler.core.profiles import Profiles
-from throttler.core.throttle import Caller
+from throttler.core.quota import LocalQuota
+from throttler.core.throttle import WINDOW_SECONDS, Caller
 
 COLUMNS = (
     "users",
@@ -82,7 +83,7 @@ def schedule(users: int) -> Dispatcher:
 
 def throttled(users: int) -> object:
     """Decide one call of each user within one window of OIT."""
-    throttle = ADMISSIONS["oit"](Profiles())
+    throttle = ADMISSIONS["oit"](Profiles(), LocalQuota(), WINDOW_SECONDS)
     for number in range(users):
         throttle.admit(Caller("tenant", f"user {number}", "default"), False, True, number * 1e-6)
     return throttle

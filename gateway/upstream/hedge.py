@@ -1,10 +1,11 @@
-"""Hedged calls: a second peer is called if the first one is slow (Dean and Barroso, The Tail at Scale, 2013)."""
+"""Hedged calls on the event loop; `gateway.core.hedge` decides which peers are called."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from fairlead.errors import Unavailable
+from gateway.core.hedge import Hedge
 
 T = TypeVar("T")
 
@@ -16,19 +17,22 @@ async def hedged(calls: Sequence[Callable[[], Coroutine[Any, Any, T]]], patience
     the first exception other than Unavailable, or the last Unavailable if all calls raise it.
     """
     failure = Unavailable("there is no worker to ask")
-    left, running = list(calls), list[asyncio.Task[T]]()
+    clock, hedge, running = asyncio.get_running_loop().time, Hedge(len(calls), patience), list[asyncio.Task[T]]()
+    peer = hedge.begin(clock())
     try:
-        while left or running:
-            if left and len(running) < 2:
-                running.append(asyncio.create_task(left.pop(0)()))
-            timeout = patience if left and len(running) < 2 else None
-            await asyncio.wait(running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-            for task in [task for task in running if task.done()]:
+        while not hedge.exhausted:
+            if peer is not None:
+                running.append(asyncio.create_task(calls[peer]()))
+            due = hedge.next_deadline()
+            timeout = None if due is None else max(0.0, due - clock())
+            done, _ = await asyncio.wait(running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            peer = None if done else hedge.tick(clock())
+            for task in [task for task in running if task in done][:1]:
                 running.remove(task)
                 try:
                     return task.result()
                 except Unavailable as error:
-                    failure = error
+                    failure, peer = error, hedge.failed(clock())
         raise failure
     finally:
         for task in running:

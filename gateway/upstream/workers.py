@@ -14,6 +14,7 @@ from fairlead.rpc.cancellation import reraise_cancellation
 from fairlead.rpc.channel import MAX_MESSAGE_BYTES
 from fairlead.rpc.status import from_call
 from fairlead.v1 import scheduler_pb2, worker_pb2, worker_pb2_grpc
+from gateway.core.hedge import HEDGE_SECONDS
 from gateway.upstream.hedge import hedged
 from serving.rpc.channel import open_channel, secret_metadata
 from serving.rpc.coalescing_writer import CoalescingWriter
@@ -25,8 +26,6 @@ CLOSE_SECONDS = 5.0  # time in which prompts that are being tokenized may finish
 # lost its scheduler and may finish its requests.
 SILENT_SECONDS = 1.0
 ENCODE_SECONDS = 30.0  # limit for tokenizing one prompt
-HEDGE_SECONDS = 0.5  # a worker that takes longer may have stopped; it would also look like the least loaded one
-
 
 Reply = TypeVar("Reply")
 Key = tuple[str, str]  # address and instance of a worker

@@ -1,56 +1,97 @@
 """`make mutate`: change cores in small wrong ways and count which changes their tests notice.
 
 It runs in the environment of Cosmic Ray on a copy of the working tree, so that a run that is killed leaves no mutant
-behind and the tree may change meanwhile. The tests run in the environment of development.
+behind and the tree may change meanwhile. The tests run in the environment of development. What became of each core is
+kept in build/mutation/, and the report is put together from what is there: the cores can be run one after the other.
 """
 
 import argparse
 import difflib
+import json
 import os
 import random
 import shutil
+import subprocess
 import sys
+import tempfile
 import time
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from cosmic_ray.testing import run_tests
-from cosmic_ray.work_item import TestOutcome
 from mutants import Mutant, mutant, positions
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-TREE = ROOT / "build" / "mutated"
+RESULTS = ROOT / "build" / "mutation"
 REPORT = ROOT / "build" / "mutation.md"
 SEED = 1
-PYTEST = "-m pytest -q -x -p no:cacheprovider --hypothesis-profile mutation --hypothesis-seed 0"
-MARKS = "-m 'not e2e and not model and not slow'"
+PYTEST = [
+    *("-q", "-x", "-r", "N", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist"),
+    *("--hypothesis-profile", "mutation", "--hypothesis-seed", "0", "-m", "not e2e and not model and not slow"),
+]
+
+
+class TestServer:
+    """The process that runs the tests (fork_server.py)."""
+
+    def __init__(self, python: str) -> None:
+        self._process = subprocess.Popen(
+            [python, str(HERE / "fork_server.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def run(self, tests: list[str], seconds: float) -> tuple[int | None, str]:
+        """Return pytest's exit status, None after `seconds`, and its output."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps({"arguments": PYTEST + tests, "seconds": seconds}), file=self._process.stdin, flush=True)
+        answer = json.loads(self._process.stdout.readline())
+        return answer["status"], answer["output"]
+
+
+@dataclass(frozen=True)
+class Survivor:
+    """A mutant that no test noticed."""
+
+    module: str
+    operator: str
+    line: str
+    mutant: str
+    diff: str
 
 
 @dataclass
-class Core:
-    """A core under test and what became of its mutants."""
+class Score:
+    """What became of a core's mutants."""
 
-    name: str
-    modules: list[str]
-    tests: list[str]
-    mutants: int = 0
+    core: str
+    mutants: int
     killed: int = 0
     timeouts: int = 0  # of those killed
     equivalent: int = 0
-    survivors: list[Mutant] = field(default_factory=list)
+    survivors: list[Survivor] = field(default_factory=list)
 
     @property
-    def score(self) -> float:
-        """Share of the mutants tried, without the equivalent ones, that the tests noticed; in percent."""
-        return 100 * self.killed / max(1, self.killed + len(self.survivors))
-
     def row(self) -> str:
-        """Return the core's line of the table."""
+        """The core's line of the table; the score is of the mutants tried, without the equivalent ones."""
         tried = self.killed + self.equivalent + len(self.survivors)
-        cells = [self.name, self.mutants, tried, self.killed, self.timeouts, len(self.survivors), self.equivalent]
-        return f"| {' | '.join(map(str, cells))} | {self.score:.1f} % |"
+        score = 100 * self.killed / max(1, self.killed + len(self.survivors))
+        cells = [self.core, self.mutants, tried, self.killed, self.timeouts, len(self.survivors), self.equivalent]
+        return f"| {' | '.join(map(str, cells))} | {score:.1f} % |"
+
+    def save(self) -> None:
+        """Keep the score for the report."""
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        (RESULTS / f"{self.core}.json").write_text(json.dumps(asdict(self), indent=1))
+
+    @classmethod
+    def saved(cls, core: str) -> "Score | None":
+        """Return the score that was kept, None if there is none."""
+        path = RESULTS / f"{core}.json"
+        if not path.exists():
+            return None
+        values = json.loads(path.read_text())
+        return cls(**{**values, "survivors": [Survivor(**survivor) for survivor in values["survivors"]]})
 
 
 def main() -> int:
@@ -58,6 +99,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("cores", nargs="*", help="names in cores.toml; all without")
     parser.add_argument("--sample", type=int, help="mutants of each core, drawn at random; all without")
+    parser.add_argument("--again", action="store_true", help="only the mutants that survived the run before")
     parser.add_argument(
         "--seconds", type=float, help="time limit for one mutant; without, 5 s and 4 times what its tests take"
     )
@@ -66,63 +108,93 @@ def main() -> int:
     known = tomllib.loads((HERE / "cores.toml").read_text())
     if unknown := set(options.cores) - known.keys():
         parser.error(f"no such core: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
-    entries = tomllib.loads((HERE / "equivalent.toml").read_text()).get("mutant", [])
-    equivalent = {(entry["module"], entry["line"], entry["mutant"]) for entry in entries}
-    shutil.rmtree(TREE, ignore_errors=True)
-    shutil.copytree(ROOT, TREE, ignore=shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg-info"))
-    os.chdir(TREE)
-    cores = [Core(name, **known[name]) for name in options.cores or known]
-    for number, core in enumerate(cores, 1):
-        tests = " ".join(f"tests/{path}" for path in core.tests)
-        try_out(core, f"{options.python} {PYTEST} {MARKS} {tests}", options.sample, options.seconds, equivalent)
-        REPORT.write_text(report(cores[:number]))
+    with tempfile.TemporaryDirectory(prefix="mutated-", dir=ROOT / "build") as tree:
+        left_out = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg-info")
+        shutil.copytree(ROOT, tree, ignore=left_out, dirs_exist_ok=True)
+        os.chdir(tree)
+        return mutate(options, known)
+
+
+def mutate(options: argparse.Namespace, known: dict[str, dict[str, list[str]]]) -> int:
+    """Mutate the chosen cores in the working directory; return whether a mutant survived."""
+    server, failed = TestServer(options.python), False
+    for name in options.cores or known:
+        trial = Trial(name, known[name]["modules"], known[name]["tests"], server, options.seconds)
+        score = trial.again(Score.saved(name)) if options.again else trial.run(options.sample)
+        score.save()
+        failed |= bool(score.survivors)
+        print(score.row, flush=True)
+        REPORT.write_text(report(list(filter(None, map(Score.saved, known)))))
     print(f"{REPORT.relative_to(ROOT)} names the survivors")
-    return any(core.survivors for core in cores)
+    return failed
 
 
-def try_out(
-    core: Core, command: str, sample: int | None, seconds: float | None, equivalent: set[tuple[str, str, str]]
-) -> None:
-    """Run `command` on the core as it is, which must pass, and on its mutants, or on `sample` of them."""
-    began = time.monotonic()
-    outcome, output = run_tests(command, timeout=600)
-    if outcome != TestOutcome.SURVIVED:
-        sys.exit(f"the tests of {core.name} fail without a mutant:\n{output}")
-    limit = seconds or 5 + 4 * (time.monotonic() - began)
-    found = [position for module in core.modules for position in positions(TREE, module)]
-    core.mutants = len(found)
-    for position in random.Random(SEED).sample(found, min(sample or core.mutants, core.mutants)):
-        made = mutant(TREE, *position)
-        if made.key in equivalent:
-            core.equivalent += 1
-            continue
-        path = TREE / made.module
+class Trial:
+    """A core's mutants and the tests that must notice them; the tests must pass on the core as it is."""
+
+    def __init__(
+        self, core: str, modules: list[str], tests: list[str], server: TestServer, seconds: float | None
+    ) -> None:
+        self._core = core
+        self._tests = [f"tests/{path}" for path in tests]
+        self._server = server
+        began = time.monotonic()
+        status, output = server.run(self._tests, 600)
+        if status != 0:
+            sys.exit(f"the tests of {core} fail without a mutant:\n{output}")
+        self._limit = seconds or 5 + 4 * (time.monotonic() - began)
+        self._mutants = [mutant(Path(), *position) for module in modules for position in positions(Path(), module)]
+        entries = tomllib.loads((HERE / "equivalent.toml").read_text()).get("mutant", [])
+        self._equivalent = {(entry["module"], entry["line"], entry["mutant"]) for entry in entries}
+
+    def run(self, sample: int | None) -> Score:
+        """Try all mutants, or a sample."""
+        score, number = Score(self._core, len(self._mutants)), len(self._mutants)
+        for made in random.Random(SEED).sample(self._mutants, min(sample or number, number)):
+            self._try(made, score)
+        return score
+
+    def again(self, before: Score | None) -> Score:
+        """Try the survivors of a run again, after tests were written for them."""
+        if before is None:
+            sys.exit(f"{self._core} has not been run yet")
+        keys = {(survivor.module, survivor.line, survivor.mutant) for survivor in before.survivors}
+        score = Score(self._core, len(self._mutants), before.killed, before.timeouts, before.equivalent)
+        for made in self._mutants:
+            if made.key in keys:
+                self._try(made, score)
+        return score
+
+    def _try(self, made: Mutant, score: Score) -> None:
+        if made.key in self._equivalent:
+            score.equivalent += 1
+            return
+        path = Path(made.module)
         code = path.read_text()
         path.write_text(made.source)
-        outcome, output = run_tests(command, limit)
+        status, _ = self._server.run(self._tests, self._limit)
         path.write_text(code)
-        if outcome == TestOutcome.SURVIVED:
-            core.survivors.append(made)
+        if status == 0:
+            lines = difflib.unified_diff(
+                code.splitlines(), made.source.splitlines(), made.module, made.operator, lineterm=""
+            )
+            score.survivors.append(Survivor(made.module, made.operator, made.line, made.mutant, "\n".join(lines)))
             print(f"  survived: {made.module}:{made.number}: {made.line}  →  {made.mutant}", flush=True)
         else:
-            core.killed += 1
-            core.timeouts += output == "timeout"
-    print(core.row(), flush=True)
+            score.killed += 1
+            score.timeouts += status is None
 
 
-def report(cores: list[Core]) -> str:
+def report(scores: list[Score]) -> str:
     """Return the table and a diff of every survivor, as Markdown."""
     lines = [
         "| core | mutants | tried | killed | of those by time | survived | equivalent | score |",
         "|---|" + "---:|" * 7,
+        *[score.row for score in scores],
     ]
-    lines += [core.row() for core in cores]
-    for survivor in (survivor for core in cores for survivor in core.survivors):
-        before = (TREE / survivor.module).read_text().splitlines()
-        diff = difflib.unified_diff(
-            before, survivor.source.splitlines(), survivor.module, survivor.operator, lineterm=""
-        )
-        lines += ["", "```diff", *diff, "```"]
+    for score in scores:
+        for survivor in score.survivors:
+            lines += ["", "```diff", survivor.diff, "```"]
     return "\n".join(lines) + "\n"
 
 

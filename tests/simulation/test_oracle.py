@@ -1,23 +1,26 @@
 """Systems that break one promise, drawn and watched as every rehearsal: the oracle says which within a few seeds."""
 
-from functools import partial
+from dataclasses import replace
 
 import pytest
 
 from gateway.core import call
 from gateway.core.attempts import Attempts
+from gateway.core.hedge import Hedge
 from gateway.core.open_call_limiter import OpenCallLimiter
 from global_scheduler.core.policies import Candidates, RouteRequest
 from global_scheduler.core.policies.doubleq import DoubleQ
 from local_worker.core.policies.dlpm import Dlpm
 from local_worker.core.policies.vtc import Vtc
 from local_worker.core.request import Request
-from simulation import gateway
+from simulation import admission, encoding, shared_limits
 from simulation.rehearsal import rehearse
-from simulation.spec import ADMISSIONS, GLOBAL_POLICIES, LOCAL_POLICIES, _alone
+from simulation.spec import ADMISSIONS, GLOBAL_POLICIES, LOCAL_POLICIES
+from throttler.core.leased_quota import LeasedQuota, LeaseReply, LeaseRequest
 from throttler.core.oit import Oit
-from throttler.core.profiles import Profiles, RateLimits
-from throttler.core.quota import Quota
+from throttler.core.profiles import Profiles
+from throttler.core.quota import Quota, QuotaAccount
+from throttler.core.quota_ledger import QuotaLedger
 from throttler.core.throttle import Caller, Decision
 
 pytestmark = pytest.mark.slow
@@ -27,7 +30,7 @@ SEEDS = 20
 
 def complains(about: str) -> None:
     """Within the first seeds, all of which pass without the mutation (test_rehearsal)."""
-    with pytest.raises(AssertionError, match=about):
+    with pytest.raises((AssertionError, call.IllegalEvent), match=about):
         rehearse_all(SEEDS)
 
 
@@ -163,16 +166,17 @@ class Unprotected(Oit):
 class Hasty(Oit):
     """Lets half as many pass as it should."""
 
-    def __init__(self, profiles: Profiles, quota: Quota) -> None:
-        half = RateLimits(user_per_minute=profiles.limits.user_per_minute // 2, kappa=2 * profiles.limits.kappa)
-        super().__init__(Profiles(limits=half), quota)
+    def __init__(self, profiles: Profiles, quota: Quota, seconds: float) -> None:
+        limits = profiles.limits
+        half = replace(limits, user_per_minute=limits.user_per_minute // 2, kappa=2 * limits.kappa)
+        super().__init__(Profiles(limits=half), quota, seconds)
 
 
 @pytest.mark.parametrize(("throttle", "who"), [(Unprotected, r"stage [1-3]"), (Hasty, "stage 0")])
 def test_a_call_that_is_throttled_within_its_limits(
     throttle: type[Oit], who: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(ADMISSIONS, "oit", partial(_alone, throttle))
+    monkeypatch.setitem(ADMISSIONS, "oit", throttle)
     complains(rf"{who} of .* refused at \d+ of")
 
 
@@ -184,7 +188,7 @@ class Narrow(OpenCallLimiter):
 
 
 def test_a_call_that_is_refused_although_its_client_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway, "OpenCallLimiter", Narrow)
+    monkeypatch.setattr(admission, "OpenCallLimiter", Narrow)
     complains(r"refused at \d+ of 2 calls")
 
 
@@ -210,3 +214,47 @@ class Forgetful(Attempts):
 def test_a_prompt_that_is_charged_never_or_twice(attempts: type[Attempts], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call, "Attempts", attempts)
     complains("for its prompt, due is one of")
+
+
+class Selfish(LeasedQuota):
+    """Uses each limit as if there were no other gateway."""
+
+    def allowance(self, account: QuotaAccount, now: float) -> int:
+        return account.limit
+
+
+class Lavish(QuotaLedger):
+    """Forgets what other gateways hold."""
+
+    def ask(self, gateway: str, ask: LeaseRequest, gateways: int, now: float) -> LeaseReply:
+        self._entries.clear()
+        return super().ask(gateway, ask, gateways, now)
+
+
+def test_gateways_that_admit_more_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "LeasedQuota", Selfish)
+    complains(r"admitted in a window, the limit is")
+
+
+def test_a_ledger_that_gives_a_limit_away_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_limits, "QuotaLedger", Lavish)
+    complains(r"admitted in a window, the limit is")
+
+
+class Talkative(Hedge):
+    """Takes each answer for the first."""
+
+    def answered(self) -> bool:
+        return True
+
+
+def test_a_hedge_whose_answers_both_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "Hedge", Talkative)
+    complains("cannot be told Encoded")
+
+
+class Patient(Hedge):
+    """Asks no other worker before one fails."""
+
+    def next_deadline(self) -> None:
+        return None

@@ -13,7 +13,7 @@ from throttler.core.profiles import AppProfile, Profiles, RateLimits
 from throttler.core.quota import LocalQuota
 from throttler.core.registry import THROTTLES
 from throttler.core.rpm import Rpm
-from throttler.core.throttle import Admitted, Caller, Decision, Rejected, Throttle
+from throttler.core.throttle import WINDOW_SECONDS, Admitted, Caller, Decision, Rejected, Throttle
 
 LIMITS = RateLimits(user_per_minute=3, app_per_minute=5, kappa=2)
 PROFILES = Profiles(limits=LIMITS)
@@ -98,10 +98,14 @@ def test_oit_and_rpm_agree_with_their_models(calls: list[tuple[Call, bool]]) -> 
             assert summary(decision) == model.admit(caller, protected, overloaded, now)
 
 
+def made(name: str) -> Throttle:
+    return THROTTLES[name](PROFILES, LocalQuota(), WINDOW_SECONDS)
+
+
 @pytest.mark.parametrize("name", sorted(THROTTLES))
 @given(calls=CALLS)
 def test_conformance(name: str, calls: list[Call]) -> None:
-    throttle, again, now = THROTTLES[name](PROFILES, LocalQuota()), THROTTLES[name](PROFILES, LocalQuota()), 0.0
+    throttle, again, now = made(name), made(name), 0.0
     for number, (caller, protected, overloaded, pause) in enumerate(calls):
         now += pause
         decision = throttle.admit(caller, protected, overloaded, now)
@@ -121,7 +125,7 @@ def test_conformance(name: str, calls: list[Call]) -> None:
 @given(CALLS)
 def test_oit_never_refuses_without_overload_and_none_never_refuses(calls: list[Call]) -> None:
     now = 0.0
-    oit, none = Oit(PROFILES, LocalQuota()), THROTTLES["none"](PROFILES, LocalQuota())
+    oit, none = Oit(PROFILES, LocalQuota()), made("none")
     for caller, protected, overloaded, pause in calls:
         now += pause
         assert isinstance(oit.admit(caller, protected, False, now), Admitted)
@@ -131,7 +135,7 @@ def test_oit_never_refuses_without_overload_and_none_never_refuses(calls: list[C
 @pytest.mark.parametrize("name", sorted(THROTTLES))
 @given(calls=CALLS)
 def test_a_tenant_is_served_as_if_there_were_no_other(name: str, calls: list[Call]) -> None:
-    together, alone, now = THROTTLES[name](PROFILES, LocalQuota()), THROTTLES[name](PROFILES, LocalQuota()), 0.0
+    together, alone, now = made(name), made(name), 0.0
     for caller, protected, overloaded, pause in calls:
         now += pause
         decision = together.admit(caller, protected, overloaded, now)

@@ -12,8 +12,8 @@ from throttler.core.rpm import Rpm
 from throttler.core.throttle import Throttle
 from throttler.core.unlimited import Unlimited
 
-THROTTLES: dict[str, Callable[[Profiles, Quota], Throttle]] = {
+THROTTLES: dict[str, Callable[[Profiles, Quota, float], Throttle]] = {
     "oit": Oit,
     "rpm": Rpm,
-    "none": lambda profiles, quota: Unlimited(),
+    "none": lambda profiles, quota, seconds: Unlimited(),
 }

@@ -1,0 +1,53 @@
+"""Check that all gateways together admit no more calls than each limit."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from simulation.shared_limits import LeaseLink
+from simulation.spec import ClusterSpec
+from throttler.core.decider import Permit
+from throttler.core.quota import QuotaAccount
+
+
+class LimitAuditor:
+    """The auditor of every admitted call. Violations raise AssertionError.
+
+    What is promised: under `oit`, calls that are admitted while the pool is overloaded, and protected calls at any
+    time, never exceed their limits in any window that slides; under `rpm`, no calls do in any window of the clock. Each
+    gateway that counted by itself within the last two windows may have admitted its own part of the limit on top.
+    """
+
+    def __init__(self, spec: ClusterSpec, links: Sequence[LeaseLink]) -> None:
+        self._limits = spec.limits
+        self._seconds = spec.window_seconds
+        self._links = links
+        self._times: dict[str, deque[float]] = {}
+        checks: dict[str, Callable[[Permit, float], None]] = {"oit": self._check_oit, "rpm": self._check_rpm}
+        self.admitted = checks.get(spec.throttle, lambda permit, now: None)
+
+    def _check_oit(self, permit: Permit, now: float) -> None:
+        caller = permit.arrival.caller
+        if permit.protected:
+            account = QuotaAccount(f"protected calls of {caller.client}", self._limits.protected_per_minute)
+            self._count(account, now - self._seconds, now)
+        elif permit.arrival.overloaded:
+            self._check_both(permit, now - self._seconds, now)
+
+    def _check_rpm(self, permit: Permit, now: float) -> None:
+        start = now // self._seconds * self._seconds
+        self._check_both(permit, start - 1e-9, now)
+
+    def _check_both(self, permit: Permit, start: float, now: float) -> None:
+        caller = permit.arrival.caller
+        self._count(QuotaAccount(f"calls of {caller.client}", self._limits.user_per_minute), start, now)
+        self._count(QuotaAccount(f"calls of app {caller.app}", self._limits.app_per_minute), start, now)
+
+    def _count(self, account: QuotaAccount, start: float, now: float) -> None:
+        """Count an admitted call at `now` among those after `start`."""
+        times = self._times.setdefault(account.key, deque())
+        times.append(now)
+        while times[0] <= start:
+            times.popleft()
+        alone = [link for link in self._links if link.degraded_at > now - 2 * self._seconds]
+        most = account.limit + sum(max(1, account.limit // link.gateways) for link in alone)
+        assert len(times) <= most, f"{len(times)} {account.key} admitted in a window, the limit is {account.limit}"

@@ -1,0 +1,127 @@
+"""One gateway's side of the conversation with the ledger: which accounts it asks about when, and who waits.
+
+An exchange is a list of requests that are sent together; the next exchange begins after its replies. An account about
+which calls wait is wanted until an exchange takes it up, then asked until the reply; after a recall it is held until
+the other gateways have given back. `degrade` ends every wait.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from throttler.core.leased_quota import LeasedQuota, LeaseReply, LeaseRequest
+from throttler.core.quota import QuotaAccount
+from throttler.core.windows import Window
+
+
+class ExchangeEnd(NamedTuple):
+    """The keys of accounts whose calls wait no longer, and of those whose calls wait for other gateways."""
+
+    settled: list[str]
+    held: list[str]
+
+
+class LeaseExchange:
+    """The requests of one gateway; `window` counts its arrivals, and times are in seconds of one clock.
+
+    After a time without the ledger the gateway reports what it counted, and uses leases again after `settle_seconds`,
+    in which the other gateways report too.
+    """
+
+    def __init__(self, leases: LeasedQuota, window: Window, settle_seconds: float) -> None:
+        self._leases = leases
+        self._window = window
+        self._settle_seconds = settle_seconds
+        self._wanted: dict[str, QuotaAccount] = {}
+        self._asked: dict[str, bool] = {}  # accounts of the current exchange: whether calls wait
+        self._held: dict[str, QuotaAccount] = {}
+        self._settled_at: float | None = None  # when leases may be used again
+        self._has_met = False  # the ledger has answered once
+
+    @property
+    def degraded(self) -> bool:
+        """Whether this gateway counts by itself, without the ledger."""
+        return self._leases.degraded
+
+    @property
+    def gateways(self) -> int:
+        """The number of gateways that share the limits, as the ledger last reported it."""
+        return self._leases.gateways
+
+    def want(self, account: QuotaAccount) -> None:
+        """Request more of `account` with the next exchange, unless a request for waiting calls is under way."""
+        if not self._asked.get(account.key) and account.key not in self._held:
+            self._wanted[account.key] = account
+
+    def begin(self, now: float) -> list[LeaseRequest]:
+        """Return the requests of the next exchange; none while degraded, or when nothing is wanted or due."""
+        if self._leases.degraded:
+            return []
+        accounts = {account.key: account for account in self._leases.take_due()} | self._wanted
+        self._asked = {key: key in self._wanted for key in accounts}
+        self._wanted = {}
+        return [self._request(account, int(self._asked[key]), now) for key, account in accounts.items()]
+
+    def end(
+        self, requests: Sequence[LeaseRequest], replies: Sequence[LeaseReply], asked_at: float, now: float
+    ) -> ExchangeEnd:
+        """Apply the replies, in the order of the requests, which were made at `asked_at`."""
+        end = ExchangeEnd([], [])
+        for request, reply in zip(requests, replies, strict=True):
+            self._leases.answered(request, reply, asked_at, now)
+            if not self._asked.get(request.account.key):
+                continue
+            if reply.recalled:
+                self._held[request.account.key] = request.account
+                end.held.append(request.account.key)
+            else:
+                end.settled.append(request.account.key)
+        self._asked = {}
+        return end
+
+    def try_again(self, key: str) -> None:
+        """Want a held account again: the other gateways have had the time to give back."""
+        if key in self._held:
+            self._wanted[key] = self._held.pop(key)
+
+    def recall(self, account: QuotaAccount, now: float) -> bool:
+        """Give back unused capacity that another gateway needs; return whether an exchange is due."""
+        if account.key in self._asked or account.key in self._wanted or account.key in self._held:
+            return False
+        return self._leases.recalled(account, self._window.used(account.key, now), now)
+
+    def heard(self, gateways: int, now: float) -> list[LeaseRequest]:
+        """Apply the reply to a heartbeat: the number of gateways.
+
+        Return what must be reported before leases are used again; then call `settle`.
+        """
+        self._leases.set_gateways(gateways, now)
+        if not self._leases.degraded or self._settled_at is not None:
+            return []
+        counted = [(account, self._window.used(account.key, now)) for account in self._window.accounts()]
+        is_new = not self._has_met and not counted  # there is nothing to report
+        self._settled_at = now if is_new else now + self._settle_seconds
+        self._has_met = True
+        return [self._request(account, 0, now) for account, used in counted if self._leases.misjudged(account, used)]
+
+    def settle(self, now: float) -> bool:
+        """Use leases again if it is time; return whether the gateway was degraded until now."""
+        if not self._leases.degraded or self._settled_at is None or now < self._settled_at:
+            return False
+        self._leases.restore(now)
+        return True
+
+    def degrade(self) -> None:
+        """Count without the ledger from now on; nothing is wanted any more."""
+        self._leases.degrade()
+        self._wanted, self._asked, self._held, self._settled_at = {}, {}, {}, None
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError if calls wait for an account in two ways, or while the gateway is degraded."""
+        self._leases.check_invariants()
+        asked = {key for key, waits in self._asked.items() if waits}
+        assert not asked & self._held.keys(), f"{asked} asked, {self._held} held"
+        assert not self._wanted.keys() & (asked | self._held.keys()), f"{self._wanted} wanted and under way"
+        assert not (self._leases.degraded and (self._wanted or self._asked or self._held)), "wanted while degraded"
+
+    def _request(self, account: QuotaAccount, more: int, now: float) -> LeaseRequest:
+        return self._leases.ask(account, self._window.used(account.key, now), more, now)
