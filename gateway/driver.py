@@ -240,6 +240,7 @@ class CallDriver:
             model=prepared.model,
             cache_scope=prepared.cache_scope,
             public_tokens=prepared.public_tokens,
+            tokens_per_message=submit.tokens_per_message,
             timeout_seconds=0.0
             if prepared.deadline is None
             else max(MIN_TIMEOUT, prepared.deadline - self._loop.time()),

@@ -4,12 +4,11 @@ Times are seconds of the monotonic clock; the time of an event that has not happ
 of cost.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fairlead.outcomes import FinishReason, Outcome
-from local_worker.core.batch import SampledLogprobs
+from local_worker.core.output import Output
 from serving.sampling_params import SamplingParams
 
 
@@ -57,14 +56,11 @@ class AttemptStarted(NamedTuple):
 
 
 class AttemptTokens(NamedTuple):
-    """New `tokens` of an attempt and the `text` that they release; its service by then is `service`."""
+    """New output of an attempt."""
 
     request_id: str
     attempt: int
-    tokens: Sequence[int]
-    text: str
-    logprobs: SampledLogprobs | None  # those of the last token; None unless the caller requested them
-    service: int
+    output: Output
 
 
 class AttemptEnded(NamedTuple):

@@ -10,8 +10,9 @@ import grpc
 from fairlead.errors import FairleadError
 from fairlead.outcomes import Outcome
 from fairlead.v1 import worker_pb2, worker_pb2_grpc
-from local_worker.attempt import AttemptEnded, AttemptEvents
+from local_worker.attempt import AttemptEnded, AttemptEvents, AttemptTokens
 from local_worker.backend import Backend, Encoder
+from local_worker.core.token_gatherer import TokenGatherer
 from local_worker.fair_executor import FairExecutor
 from local_worker.messages import add_events, prompt_from, submission_from, to_encode_response
 from local_worker.step_events import Sink, StepEvents
@@ -36,24 +37,48 @@ class GatewaySession:
 
 
 class WorkerService(worker_pb2_grpc.WorkerServicer):
-    """The service that passes submissions to the backend and routes its events back to the sessions."""
+    """The service that passes submissions to the backend and routes its events back to the sessions.
+
+    One timer serves the tokens that are gathered for all sessions.
+    """
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._open: dict[tuple[Sink, str, int], None] = {}  # attempts that have not ended
+        self._gatherer: TokenGatherer[tuple[Sink, str, int]] = TokenGatherer()  # by request id and attempt
+        self._timer: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
         self._idle.set()
         self.draining = False
 
     def deliver(self, out: StepEvents) -> None:
-        """Route the events of one turn; must be called on the event loop."""
+        """Route the events of one turn, and gather its tokens; must be called on the event loop."""
+        now = asyncio.get_running_loop().time()
+        leaving: dict[Sink, AttemptEvents] = {}
         for sink, events in out.events.items():
+            for request_id, attempt, output in events.tokens:
+                self._gatherer.add((sink, request_id, attempt), output, now)
+            for ended in events.ended:
+                self._gatherer.end((sink, ended.request_id, ended.attempt))
+            if events.started or events.ended:
+                leaving[sink] = AttemptEvents(started=events.started, ended=events.ended)
+        self._send(leaving, now)
+        if not self._gatherer:
+            self._idle.set()
+
+    def _send(self, leaving: dict[Sink, AttemptEvents], now: float) -> None:
+        for (sink, request_id, attempt), output in self._gatherer.take(now):
+            leaving.setdefault(sink, AttemptEvents()).tokens.append(AttemptTokens(request_id, attempt, output))
+        for sink, events in leaving.items():
             if isinstance(sink, GatewaySession):
                 sink.put(events)
-            for ended in events.ended:
-                self._open.pop((sink, ended.request_id, ended.attempt), None)
-        if not self._open:
-            self._idle.set()
+        due = self._gatherer.due
+        if due is not None and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_at(due, self._tick, due)
+
+    def _tick(self, due: float) -> None:
+        self._timer = None
+        # The clock may be a little before the time for which the timer was set.
+        self._send({}, max(due, asyncio.get_running_loop().time()))
 
     async def Session(
         self, request_iterator: AsyncIterator[worker_pb2.SessionCommands], context: grpc.aio.ServicerContext
@@ -88,7 +113,7 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
         except FairleadError as error:
             self._refuse(session, submit, error.outcome, error.message)
             return
-        self._open[session, submit.request_id, submit.attempt] = None
+        self._gatherer.begin((session, submit.request_id, submit.attempt), max(1, submit.tokens_per_message))
         self._idle.clear()
 
     def _refuse(self, session: GatewaySession, submit: worker_pb2.Submit, outcome: Outcome, message: str) -> None:

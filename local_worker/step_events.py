@@ -79,8 +79,8 @@ def _by_sink(events: JobEvents[Sink]) -> dict[Sink, AttemptEvents]:
     for job, service in events.started:
         request = job.request
         by_sink[job.owner].started.append(AttemptStarted(request.id, job.attempt, request.cached, service))
-    for job, tokens, text, logprobs, service in events.tokens:
-        by_sink[job.owner].tokens.append(AttemptTokens(job.request.id, job.attempt, tokens, text, logprobs, service))
+    for job, output in events.tokens:
+        by_sink[job.owner].tokens.append(AttemptTokens(job.request.id, job.attempt, output))
     for end in events.ended:
         by_sink[end.job.owner].ended.append(_attempt_ended(end))
     return dict(by_sink)

@@ -68,8 +68,8 @@ class SimulatedGateway:
         """Handle a worker's events; those of older attempts are ignored."""
         for started in report.started:
             self._handle_for_attempt(started.job.owner, events.Started(started.job.request.cached))
-        for advance in report.tokens:
-            self._handle_for_attempt(advance.job.owner, events.Tokens(pack_ids(advance.tokens)))
+        for job, output in report.tokens:
+            self._handle_for_attempt(job.owner, events.Tokens(pack_ids(output.tokens)))
         for end in report.ended:
             completed = end.outcome is Outcome.COMPLETED
             self._handle_for_attempt(
@@ -191,6 +191,7 @@ class SimulatedGateway:
             in_interaction=self.admission.protected(opened.call),
             generated=submit.output_tokens,
             charged=submit.charged,
+            tokens_per_message=submit.tokens_per_message,
         )
         self._clock.after(2 * self._delay, partial(self._reach, session))
 

@@ -31,6 +31,7 @@ def watch(cluster: SimulatedCluster) -> ChargeAuditor:
 
 def _check(cluster: SimulatedCluster, auditor: ChargeAuditor, worker: SimulatedWorker) -> None:
     worker.jobs.check_invariants()
+    worker.gatherer.check_invariants()
     cluster.dispatcher.check_invariants()
     for gateway in cluster.gateways:
         gateway.check_invariants()

@@ -6,11 +6,12 @@ from functools import partial
 
 from fairlead.outcomes import Outcome
 from local_worker.core.batch import StepResult
-from local_worker.core.job import Job, JobEnded, JobEvents
+from local_worker.core.job import Job, JobEnded, JobEvents, JobTokens
 from local_worker.core.job_table import JobTable
 from local_worker.core.plan import Plan
 from local_worker.core.prefix_cache import Link
 from local_worker.core.request import Request
+from local_worker.core.token_gatherer import TokenGatherer
 from serving.sampling_params import SamplingParams
 from simulation.call import SimulatedCall
 from simulation.clock import VirtualClock
@@ -30,6 +31,7 @@ class SimulatedAttempt:
     in_interaction: bool
     generated: int  # output tokens of earlier attempts
     charged: bool  # an earlier attempt has started
+    tokens_per_message: int
     answer: range = range(0)  # worker: all output tokens of the call
 
 
@@ -66,6 +68,7 @@ class SimulatedWorker:
         self.stalled_until = 0.0
         self.batcher = spec.make_batcher()
         self.jobs: JobTable[SimulatedAttempt] = JobTable(self.batcher)
+        self.gatherer: TokenGatherer[Job[SimulatedAttempt]] = TokenGatherer()
         self.report: Callable[[SimulatedWorker, WorkerEvents], None] = lambda worker, events: None
         self.entered: Callable[[SimulatedAttempt, Request], None] = lambda session, request: None
         self.checked: Callable[[SimulatedWorker], None] = lambda worker: None
@@ -74,6 +77,7 @@ class SimulatedWorker:
         self._seconds = StepTime(spec.profile.coefficients)
         self._arrivals = 0
         self._busy = False
+        self._ticks = False  # whether a tick of the gatherer is planned
 
     def submit(self, session: SimulatedAttempt) -> None:
         """Queue the attempt. A refusal is reported like any other end; so is a dead worker, whose connection is
@@ -88,8 +92,9 @@ class SimulatedWorker:
             self.report(self, WorkerEvents(JobEvents(ended=[JobEnded(job, Outcome.UNAVAILABLE)])))
             return
         session.answer = output_run(session.call.number, 0, session.call.output_tokens)
+        self.gatherer.begin(job, session.tokens_per_message)
         self.jobs.submit(job, self._clock.now)
-        self.report(self, WorkerEvents(self.jobs.take_events()))
+        self._deliver()
         if request.deadline is not None:
             self._clock.at(request.deadline, self._expire)
         if not self._busy:
@@ -100,7 +105,7 @@ class SimulatedWorker:
             self._clock.at(self.stalled_until, self._expire)
             return
         self.jobs.expire(self._clock.now)
-        self.report(self, WorkerEvents(self.jobs.take_events()))
+        self._deliver()
 
     def _request(self, session: SimulatedAttempt) -> Request:
         call = session.call
@@ -133,7 +138,7 @@ class SimulatedWorker:
             self._clock.at(self.stalled_until, partial(self.abort, session))
             return
         self.jobs.abort(session, str(session.call.number), session.attempt, self._clock.now)
-        self.report(self, WorkerEvents(self.jobs.take_events()))
+        self._deliver()
 
     def crash(self) -> None:
         """Drop the queue, the batch and the cache, and start a new life."""
@@ -141,7 +146,8 @@ class SimulatedWorker:
         self.alive = False
         self.batcher = self.spec.make_batcher()
         self.jobs = JobTable(self.batcher)
-        self._busy = False
+        self.gatherer = TokenGatherer()
+        self._busy = self._ticks = False
 
     def restart(self) -> None:
         """Mark the worker as alive again; after its crash it is empty."""
@@ -178,8 +184,30 @@ class SimulatedWorker:
         for account, _ in self.batcher.take_changed_accounts():
             self._run_log.served(self.name, life, account, self._clock.now)
         self.checked(self)
-        self.report(self, WorkerEvents(self.jobs.take_events(), *self.batcher.cache.take_events()))
+        self._deliver(*self.batcher.cache.take_events())
         self._step()
+
+    def _deliver(self, cached: tuple[Link, ...] = (), evicted: tuple[int, ...] = ()) -> None:
+        """Report all events since the last report, but for the tokens that are gathered for a later one."""
+        events, now = self.jobs.take_events(), self._clock.now
+        for job, output in events.tokens:
+            self.gatherer.add(job, output, now)
+        for end in events.ended:
+            self.gatherer.end(end.job)
+        events.tokens = [JobTokens(job, output) for job, output in self.gatherer.take(now)]
+        self.report(self, WorkerEvents(events, cached, evicted))
+        if self.gatherer.due is not None and not self._ticks:
+            self._ticks = True
+            self._clock.at(self.gatherer.due, partial(self._tick, self.life))
+
+    def _tick(self, life: int) -> None:
+        if life != self.life:
+            return
+        if self._clock.now < self.stalled_until:
+            self._clock.at(self.stalled_until, partial(self._tick, life))
+            return
+        self._ticks = False
+        self._deliver()
 
     def _sample(self, request: Request, tokens: int) -> Sequence[int]:
         """Return the next tokens, or arbitrary ones for a request that was aborted while the step ran."""

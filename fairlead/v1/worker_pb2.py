@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from fairlead.v1 import common_pb2 as fairlead_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x66\x61irlead/v1/worker.proto\x12\x0b\x66\x61irlead.v1\x1a\x18\x66\x61irlead/v1/common.proto\"[\n\x0fSessionCommands\x12$\n\x07submits\x18\x01 \x03(\x0b\x32\x13.fairlead.v1.Submit\x12\"\n\x06\x61\x62orts\x18\x02 \x03(\x0b\x32\x12.fairlead.v1.Abort\"\xbd\x02\n\x06Submit\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x0e\n\x06\x63lient\x18\x03 \x01(\t\x12\x11\n\ttoken_ids\x18\x04 \x01(\x0c\x12\x18\n\x10generated_tokens\x18\x05 \x01(\r\x12-\n\x08sampling\x18\x06 \x01(\x0b\x32\x1b.fairlead.v1.SamplingParams\x12\x0e\n\x06weight\x18\x07 \x01(\x01\x12\x16\n\x0ein_interaction\x18\x08 \x01(\x08\x12\x13\n\x0b\x63\x61\x63he_scope\x18\t \x01(\t\x12\x17\n\x0ftimeout_seconds\x18\n \x01(\x01\x12\x15\n\rsystem_tokens\x18\x0b \x01(\r\x12\x0f\n\x07\x63harged\x18\x0c \x01(\x08\x12\x15\n\rpublic_tokens\x18\r \x01(\r\x12\r\n\x05model\x18\x0e \x01(\t\",\n\x05\x41\x62ort\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\"{\n\nStepEvents\x12%\n\x07started\x18\x01 \x03(\x0b\x32\x14.fairlead.v1.Started\x12#\n\x06tokens\x18\x02 \x03(\x0b\x32\x13.fairlead.v1.Tokens\x12!\n\x05\x65nded\x18\x03 \x03(\x0b\x32\x12.fairlead.v1.Ended\"V\n\x07Started\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x15\n\rcached_tokens\x18\x03 \x01(\r\x12\x0f\n\x07service\x18\x04 \x01(\x02\"\x8d\x01\n\x06Tokens\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x11\n\ttoken_ids\x18\x03 \x01(\x0c\x12\x0c\n\x04text\x18\x04 \x01(\t\x12,\n\x08logprobs\x18\x05 \x03(\x0b\x32\x1a.fairlead.v1.TokenLogprobs\x12\x0f\n\x07service\x18\x06 \x01(\x02\"\x83\x02\n\x05\x45nded\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12%\n\x07outcome\x18\x03 \x01(\x0e\x32\x14.fairlead.v1.Outcome\x12\x30\n\rfinish_reason\x18\x04 \x01(\x0e\x32\x19.fairlead.v1.FinishReason\x12\x0f\n\x07message\x18\x05 \x01(\t\x12!\n\x05usage\x18\x06 \x01(\x0b\x32\x12.fairlead.v1.Usage\x12%\n\x07timings\x18\x07 \x01(\x0b\x32\x14.fairlead.v1.Timings\x12\x0c\n\x04text\x18\x08 \x01(\t\x12\x13\n\x0bstop_string\x18\t \x01(\t\"\x9f\x01\n\rEncodeRequest\x12#\n\x06prompt\x18\x01 \x01(\x0b\x32\x13.fairlead.v1.Prompt\x12\x13\n\x0b\x63\x61\x63he_scope\x18\x02 \x01(\t\x12\x15\n\rpublic_system\x18\x03 \x01(\x08\x12\x0e\n\x06\x63lient\x18\x04 \x01(\t\x12\r\n\x05model\x18\x05 \x01(\t\x12\x1e\n\x16without_special_tokens\x18\x06 \x01(\x08\"t\n\x0e\x45ncodeResponse\x12\x11\n\ttoken_ids\x18\x01 \x01(\x0c\x12\x0f\n\x07\x64igests\x18\x02 \x01(\x0c\x12\x15\n\rsystem_tokens\x18\x03 \x01(\r\x12\x15\n\rpublic_tokens\x18\x04 \x01(\r\x12\x10\n\x08revision\x18\x05 \x01(\t\"A\n\rDecodeRequest\x12\x11\n\ttoken_ids\x18\x01 \x01(\x0c\x12\x0e\n\x06\x63lient\x18\x02 \x01(\t\x12\r\n\x05model\x18\x03 \x01(\t\"\x1e\n\x0e\x44\x65\x63odeResponse\x12\x0c\n\x04text\x18\x01 \x01(\t2N\n\x06Worker\x12\x44\n\x07Session\x12\x1c.fairlead.v1.SessionCommands\x1a\x17.fairlead.v1.StepEvents(\x01\x30\x01\x32\x91\x01\n\tTokenizer\x12\x41\n\x06\x45ncode\x12\x1a.fairlead.v1.EncodeRequest\x1a\x1b.fairlead.v1.EncodeResponse\x12\x41\n\x06\x44\x65\x63ode\x12\x1a.fairlead.v1.DecodeRequest\x1a\x1b.fairlead.v1.DecodeResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x66\x61irlead/v1/worker.proto\x12\x0b\x66\x61irlead.v1\x1a\x18\x66\x61irlead/v1/common.proto\"[\n\x0fSessionCommands\x12$\n\x07submits\x18\x01 \x03(\x0b\x32\x13.fairlead.v1.Submit\x12\"\n\x06\x61\x62orts\x18\x02 \x03(\x0b\x32\x12.fairlead.v1.Abort\"\xd9\x02\n\x06Submit\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x0e\n\x06\x63lient\x18\x03 \x01(\t\x12\x11\n\ttoken_ids\x18\x04 \x01(\x0c\x12\x18\n\x10generated_tokens\x18\x05 \x01(\r\x12-\n\x08sampling\x18\x06 \x01(\x0b\x32\x1b.fairlead.v1.SamplingParams\x12\x0e\n\x06weight\x18\x07 \x01(\x01\x12\x16\n\x0ein_interaction\x18\x08 \x01(\x08\x12\x13\n\x0b\x63\x61\x63he_scope\x18\t \x01(\t\x12\x17\n\x0ftimeout_seconds\x18\n \x01(\x01\x12\x15\n\rsystem_tokens\x18\x0b \x01(\r\x12\x0f\n\x07\x63harged\x18\x0c \x01(\x08\x12\x15\n\rpublic_tokens\x18\r \x01(\r\x12\r\n\x05model\x18\x0e \x01(\t\x12\x1a\n\x12tokens_per_message\x18\x0f \x01(\r\",\n\x05\x41\x62ort\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\"{\n\nStepEvents\x12%\n\x07started\x18\x01 \x03(\x0b\x32\x14.fairlead.v1.Started\x12#\n\x06tokens\x18\x02 \x03(\x0b\x32\x13.fairlead.v1.Tokens\x12!\n\x05\x65nded\x18\x03 \x03(\x0b\x32\x12.fairlead.v1.Ended\"V\n\x07Started\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x15\n\rcached_tokens\x18\x03 \x01(\r\x12\x0f\n\x07service\x18\x04 \x01(\x02\"\x8d\x01\n\x06Tokens\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x11\n\ttoken_ids\x18\x03 \x01(\x0c\x12\x0c\n\x04text\x18\x04 \x01(\t\x12,\n\x08logprobs\x18\x05 \x03(\x0b\x32\x1a.fairlead.v1.TokenLogprobs\x12\x0f\n\x07service\x18\x06 \x01(\x02\"\x83\x02\n\x05\x45nded\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12%\n\x07outcome\x18\x03 \x01(\x0e\x32\x14.fairlead.v1.Outcome\x12\x30\n\rfinish_reason\x18\x04 \x01(\x0e\x32\x19.fairlead.v1.FinishReason\x12\x0f\n\x07message\x18\x05 \x01(\t\x12!\n\x05usage\x18\x06 \x01(\x0b\x32\x12.fairlead.v1.Usage\x12%\n\x07timings\x18\x07 \x01(\x0b\x32\x14.fairlead.v1.Timings\x12\x0c\n\x04text\x18\x08 \x01(\t\x12\x13\n\x0bstop_string\x18\t \x01(\t\"\x9f\x01\n\rEncodeRequest\x12#\n\x06prompt\x18\x01 \x01(\x0b\x32\x13.fairlead.v1.Prompt\x12\x13\n\x0b\x63\x61\x63he_scope\x18\x02 \x01(\t\x12\x15\n\rpublic_system\x18\x03 \x01(\x08\x12\x0e\n\x06\x63lient\x18\x04 \x01(\t\x12\r\n\x05model\x18\x05 \x01(\t\x12\x1e\n\x16without_special_tokens\x18\x06 \x01(\x08\"t\n\x0e\x45ncodeResponse\x12\x11\n\ttoken_ids\x18\x01 \x01(\x0c\x12\x0f\n\x07\x64igests\x18\x02 \x01(\x0c\x12\x15\n\rsystem_tokens\x18\x03 \x01(\r\x12\x15\n\rpublic_tokens\x18\x04 \x01(\r\x12\x10\n\x08revision\x18\x05 \x01(\t\"A\n\rDecodeRequest\x12\x11\n\ttoken_ids\x18\x01 \x01(\x0c\x12\x0e\n\x06\x63lient\x18\x02 \x01(\t\x12\r\n\x05model\x18\x03 \x01(\t\"\x1e\n\x0e\x44\x65\x63odeResponse\x12\x0c\n\x04text\x18\x01 \x01(\t2N\n\x06Worker\x12\x44\n\x07Session\x12\x1c.fairlead.v1.SessionCommands\x1a\x17.fairlead.v1.StepEvents(\x01\x30\x01\x32\x91\x01\n\tTokenizer\x12\x41\n\x06\x45ncode\x12\x1a.fairlead.v1.EncodeRequest\x1a\x1b.fairlead.v1.EncodeResponse\x12\x41\n\x06\x44\x65\x63ode\x12\x1a.fairlead.v1.DecodeRequest\x1a\x1b.fairlead.v1.DecodeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,27 +35,27 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SESSIONCOMMANDS']._serialized_start=67
   _globals['_SESSIONCOMMANDS']._serialized_end=158
   _globals['_SUBMIT']._serialized_start=161
-  _globals['_SUBMIT']._serialized_end=478
-  _globals['_ABORT']._serialized_start=480
-  _globals['_ABORT']._serialized_end=524
-  _globals['_STEPEVENTS']._serialized_start=526
-  _globals['_STEPEVENTS']._serialized_end=649
-  _globals['_STARTED']._serialized_start=651
-  _globals['_STARTED']._serialized_end=737
-  _globals['_TOKENS']._serialized_start=740
-  _globals['_TOKENS']._serialized_end=881
-  _globals['_ENDED']._serialized_start=884
-  _globals['_ENDED']._serialized_end=1143
-  _globals['_ENCODEREQUEST']._serialized_start=1146
-  _globals['_ENCODEREQUEST']._serialized_end=1305
-  _globals['_ENCODERESPONSE']._serialized_start=1307
-  _globals['_ENCODERESPONSE']._serialized_end=1423
-  _globals['_DECODEREQUEST']._serialized_start=1425
-  _globals['_DECODEREQUEST']._serialized_end=1490
-  _globals['_DECODERESPONSE']._serialized_start=1492
-  _globals['_DECODERESPONSE']._serialized_end=1522
-  _globals['_WORKER']._serialized_start=1524
-  _globals['_WORKER']._serialized_end=1602
-  _globals['_TOKENIZER']._serialized_start=1605
-  _globals['_TOKENIZER']._serialized_end=1750
+  _globals['_SUBMIT']._serialized_end=506
+  _globals['_ABORT']._serialized_start=508
+  _globals['_ABORT']._serialized_end=552
+  _globals['_STEPEVENTS']._serialized_start=554
+  _globals['_STEPEVENTS']._serialized_end=677
+  _globals['_STARTED']._serialized_start=679
+  _globals['_STARTED']._serialized_end=765
+  _globals['_TOKENS']._serialized_start=768
+  _globals['_TOKENS']._serialized_end=909
+  _globals['_ENDED']._serialized_start=912
+  _globals['_ENDED']._serialized_end=1171
+  _globals['_ENCODEREQUEST']._serialized_start=1174
+  _globals['_ENCODEREQUEST']._serialized_end=1333
+  _globals['_ENCODERESPONSE']._serialized_start=1335
+  _globals['_ENCODERESPONSE']._serialized_end=1451
+  _globals['_DECODEREQUEST']._serialized_start=1453
+  _globals['_DECODEREQUEST']._serialized_end=1518
+  _globals['_DECODERESPONSE']._serialized_start=1520
+  _globals['_DECODERESPONSE']._serialized_end=1550
+  _globals['_WORKER']._serialized_start=1552
+  _globals['_WORKER']._serialized_end=1630
+  _globals['_TOKENIZER']._serialized_start=1633
+  _globals['_TOKENIZER']._serialized_end=1778
 # @@protoc_insertion_point(module_scope)

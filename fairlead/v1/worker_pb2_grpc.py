@@ -47,8 +47,7 @@ class WorkerServicer:
     """
 
     def Session(self, request_iterator, context):
-        """One long-lived stream per gateway; a message carries all tokens of an engine step, or of several steps where the
-        stream is slower than the engine.
+        """One long-lived stream per gateway; a message carries the tokens of all its requests that leave at a time.
         When the stream breaks, the worker aborts the requests that came over it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

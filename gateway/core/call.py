@@ -41,7 +41,7 @@ from gateway.core.call_states import (
     TRANSITIONS,
     CallState,
 )
-from gateway.core.coalescer import Coalescer
+from gateway.core.coalescer import Coalescer, OutputChunk
 
 # Seconds. The clocks of caller and gateway differ: a cancellation this close to the deadline counts as its expiry.
 DEADLINE_SLACK = 0.05
@@ -66,7 +66,7 @@ class CallMachine:
         self.service = 0.0  # charge for all attempts, in cost units
         self._reader_seconds = reader_seconds
         self._deadline: float | None = None
-        self._coalescer = Coalescer(tokens=1)
+        self._coalescer = Coalescer(tokens_per_message=1)
         self._generated: list[bytes] = []
         self._sent_tokens = 0
         self._service_before = 0.0  # charge for earlier attempts, in cost units
@@ -89,10 +89,10 @@ class CallMachine:
         if self.state is ENDED:
             return None
         deadline = None if self.state is FINISHING else self._deadline
-        due = self._coalescer.due if self._writing_since is None else self._patience_ends()
-        if deadline is None or due is None:
-            return due if deadline is None else deadline
-        return min(deadline, due)
+        patience_ends = self._patience_ends()
+        if deadline is None or patience_ends is None:
+            return patience_ends if deadline is None else deadline
+        return min(deadline, patience_ends)
 
     def _arrived(self, arrived: events.Arrived, now: float) -> Sequence[Command]:
         self.state, self._deadline = DECIDING, arrived.deadline
@@ -109,7 +109,8 @@ class CallMachine:
         self.state = QUEUED
         self.attempts.placed(placed.instance)
         generated = b"".join(self._generated)
-        return (Submit(self.attempts.number, generated, self.output_tokens, self.attempts.charged),)
+        attempts, tokens_per_message = self.attempts, self._coalescer.tokens_per_message
+        return (Submit(attempts.number, generated, self.output_tokens, attempts.charged, tokens_per_message),)
 
     def _failed(self, failed: events.Failed, now: float) -> Sequence[Command]:
         if self.state in (DECIDING, ENCODING, PLACING):
@@ -137,13 +138,13 @@ class CallMachine:
         self.output_tokens += len(tokens.token_ids) // TOKEN_BYTES
         self.service = self._service_before + tokens.service
         self._generated.append(tokens.token_ids)
-        self._coalescer.add(tokens.token_ids, tokens.text, now, tokens.logprobs)
-        return self._send_due(now)
+        self._coalescer.add(OutputChunk(tokens.token_ids, tokens.text, tokens.logprobs))
+        return self._send_held(now)
 
     def _completed(self, completed: events.Completed, now: float) -> Sequence[Command]:
         self.service = self._service_before + completed.service
         if completed.text:
-            self._coalescer.add(b"", completed.text, now)
+            self._coalescer.add(OutputChunk(b"", completed.text, ()))
         return self._conclude(Finished(completed.finish_reason), now)
 
     def _ended(self, ended: events.Ended, now: float) -> Sequence[Command]:
@@ -175,8 +176,8 @@ class CallMachine:
         self._sent_tokens += chunk.tokens
         return self._send(chunk, now)
 
-    def _send_due(self, now: float) -> Sequence[Command]:
-        if self._writing_since is not None or not self._coalescer.ready(now):
+    def _send_held(self, now: float) -> Sequence[Command]:
+        if self._writing_since is not None or not self._coalescer:
             return ()
         return (self._send_chunk(now),)
 
@@ -188,7 +189,7 @@ class CallMachine:
     def _flush(self, now: float) -> Sequence[Command]:
         if self._writing_since is not None:
             return ()
-        if self._coalescer.due is not None:
+        if self._coalescer:
             return (self._send_chunk(now),)
         if isinstance(self._conclusion, Finished):
             self.state, self.outcome = FINISHING, Outcome.COMPLETED
@@ -207,7 +208,7 @@ class CallMachine:
         if self.state is FINISHING:
             self.state = ENDED
             return ()
-        return self._send_due(now)
+        return self._send_held(now)
 
     def _cancelled(self, cancelled: events.CallerCancelled, now: float) -> Sequence[Command]:
         is_late = self._deadline is not None and now >= self._deadline - DEADLINE_SLACK
@@ -219,7 +220,7 @@ class CallMachine:
             return self._give_up(_too_late())
         if patience_ends is not None and now >= patience_ends:
             return self._give_up(CallerGone(f"nothing was read for {self._reader_seconds:g} s"))
-        return self._send_due(now)
+        return ()
 
     def _patience_ends(self) -> float | None:
         """Return the time at which the call ends if its caller takes no message; None: there is no limit."""
@@ -266,7 +267,7 @@ class CallMachine:
         self.attempts.check_invariants()
         generated = sum(len(ids) for ids in self._generated) // TOKEN_BYTES
         assert generated == self.output_tokens, f"{generated} tokens kept, {self.output_tokens} counted"
-        held = self._coalescer.count
+        held = self._coalescer.tokens
         assert self._sent_tokens + held == generated, f"{self._sent_tokens} sent and {held} held of {generated} tokens"
         is_over = self.state in (FINISHING, ENDED)
         assert (self.outcome is not None) == is_over, f"{self.state} with outcome {self.outcome}"

@@ -1,12 +1,12 @@
 """Coalescing of tokens into messages: a message to a caller costs about 50 us for any number of tokens."""
 
+from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from fairlead.token_ids import TOKEN_BYTES
 
-TOKENS = 4  # per message
-SECONDS = 0.04  # longest time for which a token is held
+TOKENS = 4  # per message, which workers gather
 
 
 class OutputChunk(NamedTuple):
@@ -23,34 +23,32 @@ class OutputChunk(NamedTuple):
 
 
 class Coalescer:
-    """Collects output: the first token is sent at once, then `tokens` per message, none later than SECONDS."""
+    """Holds the output that arrives while the caller takes an earlier message.
 
-    def __init__(self, tokens: int) -> None:
-        self.count = 0  # tokens held
-        self.due: float | None = None  # time at which the held output must be sent; None: nothing is held
-        self._tokens = tokens
-        self._wanted = 1
-        self._held: list[tuple[bytes, str, Sequence[object]]] = []  # token ids, text and logprobs in order of arrival
+    A message is one chunk as it came from the worker if the caller wants 1 token per message, otherwise everything that
+    is held: workers have gathered the tokens already.
+    """
 
-    def add(self, token_ids: bytes, text: str, now: float, logprobs: Sequence[object] = ()) -> None:
-        """Hold the next output; `logprobs` has one entry per token, or none."""
-        if self.due is None:
-            self.due = now + SECONDS
-        self.count += len(token_ids) // TOKEN_BYTES
-        self._held.append((token_ids, text, logprobs))
+    def __init__(self, tokens_per_message: int) -> None:
+        self.tokens_per_message = tokens_per_message
+        self._held: deque[OutputChunk] = deque()
 
-    def ready(self, now: float) -> bool:
-        """Return whether the held output should be sent now."""
-        return self.due is not None and (self.count >= self._wanted or now >= self.due)
+    def __bool__(self) -> bool:
+        return bool(self._held)
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens held."""
+        return sum(chunk.tokens for chunk in self._held)
+
+    def add(self, chunk: OutputChunk) -> None:
+        """Hold the next output."""
+        self._held.append(chunk)
 
     def take(self) -> OutputChunk:
-        """Remove and return the next message: all held output, or alone the token that must be sent at once."""
-        taken = self._held[:1] if self._wanted == 1 else self._held
-        self._held = self._held[len(taken) :]
-        ids, texts, logprobs = zip(*taken, strict=True)
-        chunk = OutputChunk(b"".join(ids), "".join(texts), [entry for entries in logprobs for entry in entries])
-        self._wanted = self._tokens
-        self.count -= chunk.tokens
-        if not self._held:
-            self.due = None
-        return chunk
+        """Remove and return the next message; something must be held."""
+        if len(self._held) == 1 or self.tokens_per_message == 1:
+            return self._held.popleft()
+        ids, texts, logprobs = zip(*self._held, strict=True)
+        self._held.clear()
+        return OutputChunk(b"".join(ids), "".join(texts), [entry for entries in logprobs for entry in entries])

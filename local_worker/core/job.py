@@ -1,11 +1,11 @@
 """One attempt of a call at one worker, and the events of its life."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 from fairlead.outcomes import FinishReason, Outcome
-from local_worker.core.batch import SampledLogprobs
+from local_worker.core.output import Output
 from local_worker.core.output_text import Text
 from local_worker.core.request import Request
 
@@ -38,16 +38,10 @@ class JobStarted(NamedTuple, Generic[Owner]):
 
 
 class JobTokens(NamedTuple, Generic[Owner]):
-    """New `tokens` of `job`, and the `text` that they release.
-
-    `service` is the service that the job has received by then, in micro-units.
-    """
+    """New output of `job`."""
 
     job: Job[Owner]
-    tokens: Sequence[int]
-    text: str
-    logprobs: SampledLogprobs | None  # those of the last token; None unless the caller requested them
-    service: int
+    output: Output
 
 
 class JobEnded(NamedTuple, Generic[Owner]):

@@ -44,7 +44,7 @@ from gateway.core.call_events import (
     Written,
 )
 from gateway.core.call_states import EVENTS, TRANSITIONS, CallState
-from gateway.core.coalescer import SECONDS, OutputChunk
+from gateway.core.coalescer import OutputChunk
 
 READER_SECONDS = 5.0
 EXAMPLES: dict[type[Event], Event] = {
@@ -88,7 +88,6 @@ class CallHistories(RuleBasedStateMachine):
         self.sent: list[int] = []
         self.messages: list[Accepted | OutputChunk | Finished] = []
         self.writing_since: float | None = None
-        self.held_since: float | None = None
         self.end: End | None = None
         self.concluded: Outcome | None = None  # what the worker, or the lack of one, makes of the call
         self.gone = self.failed = False
@@ -109,10 +108,6 @@ class CallHistories(RuleBasedStateMachine):
             self.carry_out(command)
         hangs_up = all(isinstance(command, HangUp) for command in commands)  # on a caller that leaves the last message
         assert not had_ended or hangs_up, "an ended call does nothing more"
-        if len(self.sent) == len(self.received):
-            self.held_since = None
-        elif self.held_since is None:
-            self.held_since = self.now
         self.machine.check_invariants()
         self.undisturbed -= not isinstance(event, Tick)
 
@@ -134,6 +129,7 @@ class CallHistories(RuleBasedStateMachine):
                 assert unpack_ids(command.generated) == self.received
                 assert command.output_tokens == len(self.received)
                 assert command.charged == any("started" in attempt.fates for attempt in self.attempts[:-1])
+                assert command.tokens_per_message == self.tokens_per_message
             case Abort():
                 assert self.at_worker
                 self.at_worker = False
@@ -153,7 +149,10 @@ class CallHistories(RuleBasedStateMachine):
         assert isinstance(message, Accepted) == (not self.messages), "accepted once, and first"
         if isinstance(message, OutputChunk):
             assert self.end is None
-            assert message.tokens <= max(self.tokens_per_message, len(self.received) - len(self.sent))
+            if self.tokens_per_message == 1:
+                assert message.tokens <= 1, "each token for itself"
+            else:
+                assert len(self.sent) + message.tokens == len(self.received), "all that is held"
             self.sent += unpack_ids(message.token_ids)
         if isinstance(message, Finished):
             assert self.end == End(None), "its outcome is known when the caller reads the last message"
@@ -203,6 +202,8 @@ class CallHistories(RuleBasedStateMachine):
     @precondition(lambda self: self.running)
     @rule(count=st.integers(1, 6))
     def generates(self, count: int) -> None:
+        if self.tokens_per_message == 1:
+            count = 1
         ids = range(len(self.received), len(self.received) + count)
         self.fruitless = 0
         self.current.service += 2.0 * count
@@ -296,8 +297,8 @@ class CallHistories(RuleBasedStateMachine):
         assert self.machine.output_tokens == len(self.received)
         assert self.machine.service == sum(attempt.service for attempt in self.attempts), "charged once"
         assert (self.machine.outcome is None) == (self.end is None)
-        if self.writing_since is None and self.end is None and self.held_since is not None:
-            assert self.now < self.held_since + SECONDS, "held too long"
+        if self.writing_since is None and self.end is None:
+            assert self.sent == self.received, "nothing is held from a caller that reads"
 
     @invariant()
     def every_placement_has_one_fate(self) -> None:
@@ -352,10 +353,10 @@ def test_one_call_from_its_arrival_to_its_end() -> None:
     assert machine.handle(Arrived(), 0.0) == (Decide(),)
     assert machine.handle(Decided(), 0.1) == (Encode(),)
     assert machine.handle(Encoded(), 0.2) == (Place(1, ()),)
-    assert machine.handle(Placed("a1"), 0.3) == (Submit(1, b"", 0, charged=False),)
+    assert machine.handle(Placed("a1"), 0.3) == (Submit(1, b"", 0, charged=False, tokens_per_message=1),)
     assert machine.handle(Started(3, 5.0), 0.4) == (Send(Accepted(3)),)
     assert machine.handle(Tokens(pack_ids([7]), "x", 7.0), 0.5) == ()
-    assert machine.handle(Written(), 0.6) == (Send(OutputChunk(pack_ids([7]), "x", [])),)
+    assert machine.handle(Written(), 0.6) == (Send(OutputChunk(pack_ids([7]), "x", ())),)
     assert machine.handle(Completed(FinishReason.LENGTH, 7.0), 0.7) == ()
     assert machine.handle(Written(), 0.8) == (End(None), Send(Finished(FinishReason.LENGTH)))
     assert machine.handle(Written(), 0.9) == ()
@@ -372,14 +373,11 @@ def test_output_that_comes_while_the_caller_is_not_reading_goes_in_one_message()
     assert chunks(machine.handle(Written(), 1.2)) == [19]
 
 
-def test_what_is_held_goes_when_it_is_due() -> None:
-    machine = running()
-    machine.handle(token(0), 1.0)
-    machine.handle(Written(), 1.0)
-    assert machine.handle(token(1), 2.0) == ()
-    assert machine.next_deadline() == 2.0 + SECONDS
-    assert machine.handle(Tick(), 2.0 + SECONDS / 2) == ()
-    assert chunks(machine.handle(Tick(), 2.0 + SECONDS)) == [1]
+def test_each_token_is_a_message_if_the_caller_asks_for_that() -> None:
+    machine = running(tokens_per_message=1)
+    for number in range(3):
+        machine.handle(token(number), 1.0)
+    assert [chunks(machine.handle(Written(), 1.1)) for _ in range(3)] == [[1], [1], []]
 
 
 @pytest.mark.parametrize("end", [Completed(), Ended(Outcome.INTERNAL, "broken")], ids=["completed", "failed"])
@@ -420,10 +418,10 @@ def test_the_deadline_frees_the_worker_and_a_caller_that_is_stuck(is_writing: bo
 def test_output_that_is_held_is_sent_before_an_error() -> None:
     machine = running()
     machine.handle(token(0), 1.0)
-    machine.handle(Written(), 1.0)
     machine.handle(token(1), 1.0)
-    assert chunks(machine.handle(Ended(Outcome.INTERNAL, "broken"), 1.01)) == [1]
-    [end] = machine.handle(Written(), 1.02)
+    assert machine.handle(Ended(Outcome.INTERNAL, "broken"), 1.01) == ()
+    assert chunks(machine.handle(Written(), 1.02)) == [1]
+    [end] = machine.handle(Written(), 1.03)
     assert isinstance(end, End)
     assert isinstance(end.error, Internal)
 

@@ -1,61 +1,45 @@
-"""Coalescing: nothing lost or reordered, the first token at once, nothing held too long."""
+"""Coalescing: what is held leaves in order and in one message, unless the caller wants each token."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.token_ids import pack_ids
-from gateway.core.coalescer import SECONDS, Coalescer
+from gateway.core.coalescer import Coalescer, OutputChunk
+
+ARRIVALS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["", "a", "bc"]), st.booleans()), max_size=12)
 
 
-@given(
-    tokens=st.integers(1, 6),
-    arrivals=st.lists(st.tuples(st.text(max_size=3), st.floats(0, 2 * SECONDS)), max_size=30),
-)
-def test_output_is_kept_in_order_and_sent_in_time(tokens: int, arrivals: list[tuple[str, float]]) -> None:
-    coalescer, now, chunks, held_since = Coalescer(tokens), 0.0, [], None
-    for number, (text, wait) in enumerate(arrivals):
-        now += wait
-        if coalescer.due is not None and coalescer.due <= now:
-            assert coalescer.ready(coalescer.due)
-            chunks.append(coalescer.take())
-            held_since = None
-        held_since = now if held_since is None else held_since
-        coalescer.add(pack_ids([number]), text, now)
-        assert coalescer.due is not None
-        assert coalescer.due <= held_since + SECONDS
-        if coalescer.ready(now):
-            chunks.append(coalescer.take())
-            held_since = None
-        assert number > 0 or chunks, "the first token goes at once"
-    if coalescer.due is not None:
-        chunks.append(coalescer.take())
-    assert "".join(chunk.text for chunk in chunks) == "".join(text for text, _ in arrivals)
-    assert b"".join(chunk.token_ids for chunk in chunks) == pack_ids(range(len(arrivals)))
-    assert all(0 < len(chunk.token_ids) // 4 <= tokens for chunk in chunks)
+def chunk(first: int, tokens: int, text: str) -> OutputChunk:
+    numbers = range(first, first + tokens)
+    return OutputChunk(pack_ids(numbers), text, list(numbers))
 
 
-def test_steady_tokens_go_out_in_fours() -> None:
-    coalescer, sizes = Coalescer(4), []
-    for number in range(13):
-        coalescer.add(pack_ids([number]), "x", now=0.0)
-        if coalescer.ready(0.0):
-            sizes.append(len(coalescer.take().text))
-    assert sizes == [1, 4, 4, 4]
+@given(tokens_per_message=st.sampled_from([1, 4]), arrivals=ARRIVALS)
+def test_output_is_kept_in_order_with_its_log_probabilities(
+    tokens_per_message: int, arrivals: list[tuple[int, str, bool]]
+) -> None:
+    coalescer, taken, count = Coalescer(tokens_per_message), [], 0
+    for tokens, text, is_read in arrivals:
+        coalescer.add(chunk(count, tokens, text))
+        count += tokens
+        assert coalescer.tokens == count - sum(each.tokens for each in taken)
+        if is_read:
+            taken.append(coalescer.take())
+            assert tokens_per_message == 1 or not coalescer
+    while coalescer:
+        taken.append(coalescer.take())
+    assert b"".join(each.token_ids for each in taken) == pack_ids(range(count))
+    assert "".join(each.text for each in taken) == "".join(text for _, text, _ in arrivals)
+    assert all(pack_ids(each.logprobs) == each.token_ids for each in taken)  # type: ignore[arg-type]
 
 
-def test_log_probabilities_go_with_their_tokens() -> None:
-    chunks = Coalescer(2)
-    entries = [object() for _ in range(3)]
-    for number, entry in enumerate(entries):
-        chunks.add(number.to_bytes(4, "little"), "x", 0.0, [entry])
-        if number == 0:
-            assert list(chunks.take().logprobs) == entries[:1]
-    assert list(chunks.take().logprobs) == entries[1:]
-
-
-def test_log_probabilities_of_several_tokens_that_came_together_stay_together() -> None:
-    chunks = Coalescer(4)
-    entries = [object() for _ in range(3)]
-    chunks.add(pack_ids([0, 1]), "xy", 0.0, entries[:2])
-    chunks.add(pack_ids([2]), "z", 0.0, entries[2:])
-    assert [list(chunks.take().logprobs) for _ in range(2)] == [entries[:2], entries[2:]]
+@pytest.mark.parametrize(("tokens_per_message", "sizes"), [(1, [2, 1, 1]), (4, [4])])
+def test_messages_from_the_worker_are_joined_unless_the_caller_wants_each(
+    tokens_per_message: int, sizes: list[int]
+) -> None:
+    coalescer = Coalescer(tokens_per_message)
+    for each in (chunk(0, 2, "ab"), chunk(2, 1, "c"), chunk(3, 1, "d")):
+        coalescer.add(each)
+    assert [coalescer.take().tokens for _ in sizes] == sizes
+    assert not coalescer

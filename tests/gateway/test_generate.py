@@ -83,8 +83,6 @@ def test_each_token_alone_or_several_at_once(shared: inference_pb2_grpc.Inferenc
     single = generate(shared, request)
     sizes = [len(response.chunk.token_ids.packed) // 4 for response in single if response.chunk.token_ids.packed]
     assert sizes == [1] * 20
-    first = next(response for response in coalesced if response.HasField("chunk"))
-    assert len(first.chunk.token_ids.packed) // 4 == 1
     assert len(coalesced) < len(single)
     assert text_of(coalesced) == text_of(single)
 

@@ -13,6 +13,7 @@ from fairlead.token_ids import unpack_ids
 from fairlead.v1 import worker_pb2, worker_pb2_grpc
 from local_worker.attempt import AttemptEnded, AttemptEvents, AttemptTokens, Submission
 from local_worker.backend import Backend
+from local_worker.core.output import Output
 from local_worker.fair_executor import FairExecutor
 from local_worker.prompt import EncodedPrompt, PromptToEncode
 from local_worker.service import TokenizerService, WorkerService
@@ -69,7 +70,7 @@ class Echo:
         sink, request_id, attempt = key
         events = AttemptEvents(ended=[AttemptEnded(request_id, attempt, outcome, FinishReason.STOP)])
         if tokens:
-            events.tokens.append(AttemptTokens(request_id, attempt, unpack_ids(tokens), tokens.decode(), None, 0))
+            events.tokens.append(AttemptTokens(request_id, attempt, Output(unpack_ids(tokens), tokens.decode(), (), 0)))
         self.service.deliver(StepEvents(events={sink: events}))
 
 
@@ -145,6 +146,61 @@ async def test_requests_of_a_broken_stream_are_aborted(channel: tuple[Echo, grpc
     assert not echo.here
 
 
+async def test_tokens_are_gathered_as_the_gateway_asks_and_an_end_brings_what_is_held(
+    channel: tuple[Echo, grpc.aio.Channel],
+) -> None:
+    echo, opened = channel
+    call = worker_pb2_grpc.WorkerStub(opened).Session(metadata=secret_metadata(SECRET))
+    wanted = {"each": 1, "older gateway": 0, "four": 4, "many": 1000}
+    submits = [
+        worker_pb2.Submit(request_id=key, attempt=1, token_ids=STAYS, tokens_per_message=tokens)
+        for key, tokens in wanted.items()
+    ]
+    told = worker_pb2.Submit(request_id="told", token_ids=b"tell")
+    await call.write(worker_pb2.SessionCommands(submits=[*submits, told]))
+    await until_ended(call, 1)
+    sink = next(iter(echo.here))[0]
+
+    def step(**tokens: int) -> None:
+        """Generate so many tokens of each request."""
+        output = Output([7], "x", (), 0)
+        entries = [
+            AttemptTokens(key.replace("_", " "), 1, output) for key, count in tokens.items() for _ in range(count)
+        ]
+        echo.service.deliver(StepEvents(events={sink: AttemptEvents(tokens=entries)}))
+
+    async def until(**tokens: int) -> dict[str, list[int]]:
+        """Return the number of tokens of each entry that leaves, by request, when so many tokens have left."""
+        sizes: dict[str, list[int]] = {key: [] for key in tokens}
+        while {key: sum(counts) for key, counts in sizes.items()} != tokens:
+            for entry in (await next_events(call)).tokens:
+                sizes[entry.request_id.replace(" ", "_")].append(len(unpack_ids(entry.token_ids)))
+        return sizes
+
+    step(each=1, older_gateway=1, four=1, many=1)
+    first = await until(each=1, older_gateway=1, four=1, many=1)
+    assert all(sizes == [1] for sizes in first.values()), "the first token leaves at once"
+    step(each=3, older_gateway=3, four=4, many=3)
+    assert await until(each=3, older_gateway=3, four=4, many=3) == {
+        "each": [1, 1, 1],
+        "older_gateway": [1, 1, 1],
+        "four": [4],
+        "many": [3],
+    }
+    step(many=2)
+    step(many=2)  # comes with the next tick
+    await until(many=4)
+    step(many=2)
+    step(many=2)
+    echo.abort(sink, "many", 1)
+    sizes, ended = [], []
+    while not ended:
+        events = await next_events(call)
+        sizes += [len(unpack_ids(entry.token_ids)) for entry in events.tokens]
+        ended += [end.request_id for end in events.ended]
+    assert (sum(sizes), ended) == (4, ["many"])
+
+
 async def test_steps_that_are_faster_than_the_stream_share_a_message_and_keep_their_order(
     channel: tuple[Echo, grpc.aio.Channel],
 ) -> None:
@@ -156,6 +212,6 @@ async def test_steps_that_are_faster_than_the_stream_share_a_message_and_keep_th
     await until_ended(call, 1)
     ((sink, _, _),) = echo.here
     for number in range(100):  # in one tick of the event loop: nothing is written meanwhile
-        tokens = AttemptTokens("stays", 0, [number], "", None, 0)
+        tokens = AttemptTokens("stays", 0, Output([number], "", (), 0))
         echo.service.deliver(StepEvents(events={sink: AttemptEvents(tokens=[tokens])}))
     assert [tokens.token_ids[0] for tokens in (await next_events(call)).tokens] == list(range(100))

@@ -11,24 +11,29 @@ from fairlead.token_ids import unpack_ids
 from fairlead.v1 import common_pb2, worker_pb2
 from local_worker.attempt import AttemptEnded, AttemptEvents, AttemptStarted, AttemptTokens
 from local_worker.core.batch import SampledLogprobs
+from local_worker.core.output import Output
 from local_worker.messages import add_events, prompt_from, submission_from, to_request_end
 from serving.cost import MICRO
 from serving.sampling_params import SamplingParams
 
 
 def test_events_of_several_steps_follow_each_other_in_one_message() -> None:
-    likely = SampledLogprobs(-0.5, ((7, -0.5), (8, -1.5)))
+    likely, certain = SampledLogprobs(-0.5, ((7, -0.5), (8, -1.5))), SampledLogprobs(0.0, ())
     message = worker_pb2.StepEvents()
     add_events(
-        message, AttemptEvents([AttemptStarted("a", 1, 16, 3 * MICRO)], [AttemptTokens("a", 1, [5], "x", None, 0)])
+        message,
+        AttemptEvents([AttemptStarted("a", 1, 16, 3 * MICRO)], [AttemptTokens("a", 1, Output([5], "x", (), 0))]),
     )
-    add_events(message, AttemptEvents(tokens=[AttemptTokens("a", 1, [6, 7], "yz", likely, 5 * MICRO)]))
+    add_events(
+        message, AttemptEvents(tokens=[AttemptTokens("a", 1, Output([6, 7], "yz", [likely, certain], 5 * MICRO))])
+    )
     [started] = message.started
     assert (started.request_id, started.attempt, started.cached_tokens, started.service) == ("a", 1, 16, 3.0)
     told = [(unpack_ids(tokens.token_ids), tokens.text, tokens.service) for tokens in message.tokens]
     assert told == [([5], "x", 0.0), ([6, 7], "yz", 5.0)]
     assert list(message.tokens[0].logprobs) == []
-    [logprobs] = message.tokens[1].logprobs
+    logprobs, last = message.tokens[1].logprobs
+    assert last.logprob == 0.0
     assert (logprobs.logprob, list(logprobs.top_ids), list(logprobs.top_logprobs)) == (-0.5, [7, 8], [-0.5, -1.5])
 
 

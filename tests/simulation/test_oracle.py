@@ -1,6 +1,7 @@
 """Systems that break one promise, drawn and watched as every rehearsal: the oracle says which within a few seeds."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,10 +11,13 @@ from gateway.core.hedge import Hedge
 from gateway.core.open_call_limiter import OpenCallLimiter
 from global_scheduler.core.policies import Candidates, RouteRequest
 from global_scheduler.core.policies.doubleq import DoubleQ
+from local_worker.core import token_gatherer
+from local_worker.core.output import Output, joined
 from local_worker.core.policies.dlpm import Dlpm
 from local_worker.core.policies.vtc import Vtc
 from local_worker.core.request import Request
-from simulation import admission, encoding, shared_limits
+from local_worker.core.token_gatherer import Held, TokenGatherer
+from simulation import admission, encoding, shared_limits, worker
 from simulation.rehearsal import rehearse
 from simulation.spec import ADMISSIONS, GLOBAL_POLICIES, LOCAL_POLICIES
 from throttler.core.leased_quota import LeasedQuota, LeaseReply, LeaseRequest
@@ -190,6 +194,30 @@ class Narrow(OpenCallLimiter):
 def test_a_call_that_is_refused_although_its_client_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "OpenCallLimiter", Narrow)
     complains(r"refused at \d+ of 2 calls")
+
+
+def test_tokens_that_are_gathered_and_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Forgetting(TokenGatherer[Any]):
+        def end(self, attempt: Any) -> None:
+            self._attempts.pop(attempt, None)
+            self._waiting.pop(attempt, None)
+            if not self._waiting:
+                self.due = None
+
+    monkeypatch.setattr(worker, "TokenGatherer", Forgetting)
+    complains("call [0-9]+: [0-9]+ of [0-9]+")
+
+
+def test_tokens_that_are_gathered_and_leave_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Repeating(Held):
+        def take(self) -> Output:
+            output = joined(self.outputs)
+            self.outputs, self.wanted = self.outputs[-1:], self.tokens_per_message
+            self.tokens = sum(len(each.tokens) for each in self.outputs)
+            return output
+
+    monkeypatch.setattr(token_gatherer, "Held", Repeating)
+    complains("wrong tokens at")
 
 
 class Generous(Attempts):

@@ -206,8 +206,8 @@ class JobTableMachine(RuleBasedStateMachine):
         for advance in events.tokens:
             life = self.lives[advance.job.request]
             life.told.append("tokens")
-            life.told_tokens += advance.tokens
-            life.told_text += advance.text
+            life.told_tokens += advance.output.tokens
+            life.told_text += advance.output.text
         for end in events.ended:
             life = self.lives[end.job.request]
             life.told.append("ended")
@@ -270,7 +270,7 @@ def test_tokens_before_the_one_that_ends_an_output_are_its_text() -> None:
     table.submit(Job("gateway", request, 1, OutputText(ByteTokenizer().decoder()), 0.0), 0.0)
     table.advance([Advance(request, [*b"ab", EOS], FinishReason.STOP)], 1.0)
     events = table.take_events()
-    assert [(told.tokens, told.text) for told in events.tokens] == [([*b"ab", EOS], "ab")]
+    assert [told.output[:2] for told in events.tokens] == [([*b"ab", EOS], "ab")]
 
 
 def test_output_of_earlier_attempts_is_not_sent_again() -> None:
