@@ -14,6 +14,7 @@ import grpc
 from cli.progress import Progress
 from cli.service_process import ServiceProcess, StackError
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
+from gateway.page.session import page_key
 from serving.rpc.channel import open_sync_channel, secret_metadata
 
 STOP_SECONDS = 10.0
@@ -41,11 +42,13 @@ class Stack:
         worker_args: Sequence[str] = (),
         gateway_args: Sequence[str] = (),
         http_listen: str = "",
+        page_listen: str = "",
     ) -> None:
         self.secret = secrets.token_hex(32)
         self.scheduler = ""  # addresses, set by `start`
         self.gateway = ""
         self.http = ""  # the gateway's HTTP address, if it serves HTTP
+        self.page = ""  # the address of the operators' page with its key, if it is served
         self._names = [f"worker-{number}" for number in range(workers)]
         self._log_dir = log_dir
         self._listen = listen
@@ -53,7 +56,9 @@ class Stack:
         # Engines that each use all cores slow each other down several times.
         threads = max(1, (os.cpu_count() or 1) // workers)
         self._worker_args = ["--model", model, "--engine", engine, "--threads", str(threads), *worker_args]
-        self._gateway_args = [*(["--http-listen", http_listen] if http_listen else []), *gateway_args]
+        listeners = {"--http-listen": http_listen, "--page-listen": page_listen}
+        self._gateway_args = [part for flag, address in listeners.items() if address for part in (flag, address)]
+        self._gateway_args += gateway_args
         self.processes: list[ServiceProcess] = []
         self._progress = Progress(sys.stderr)
         self._starting: list[ServiceProcess] = []
@@ -87,8 +92,12 @@ class Stack:
             self._spawn(name, "local_worker", "127.0.0.1:0", ["--name", name, *link, *self._worker_args])
         gateway = self._spawn("gateway", "gateway", self._listen, [*link, *self._gateway_args])
         self.gateway = self._address(gateway)
-        if port := gateway.log.lines("listening")[0]["http_port"]:
+        [listening] = gateway.log.lines("listening")
+        if port := listening["http_port"]:
             self.http = f"http://127.0.0.1:{port}/v1"
+        if port := listening["page_port"]:
+            # Browsers send no server what follows the `#`.
+            self.page = f"http://127.0.0.1:{port}/#key={page_key(self.secret)}"
 
     def await_workers(self) -> None:
         """Return when every worker can serve requests; raises StackError when a service ends meanwhile."""

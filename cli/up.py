@@ -44,6 +44,11 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         default="127.0.0.1:8000",
         help="address of the gateway's OpenAI HTTP API (default: %(default)s)",
     )
+    parser.add_argument(
+        "--page-listen",
+        default="127.0.0.1:8080",
+        help="address of the page that shows who is served how much; empty for none (default: %(default)s)",
+    )
     parser.add_argument("--log-dir", type=Path, help="folder for the services' logs (default: a new temporary one)")
     for service in ("scheduler", "worker", "gateway"):
         parser.add_argument(
@@ -78,6 +83,7 @@ def run(args: argparse.Namespace) -> int:
         engine=args.engine,
         listen=args.listen,
         http_listen=args.http_listen,
+        page_listen=args.page_listen,
         scheduler_args=args.scheduler_arg,
         worker_args=args.worker_arg,
         gateway_args=args.gateway_arg,
@@ -91,6 +97,8 @@ def run(args: argparse.Namespace) -> int:
             stack.await_workers()
             addresses = ", ".join(filter(None, [stack.gateway, stack.http]))
             print(f"ready: gateway {addresses}, scheduler {stack.scheduler}; try: fairlead chat", flush=True)
+            if stack.page:
+                print(f"watch: {stack.page}", flush=True)
             _serve(stack)
     except _Stopped:
         pass

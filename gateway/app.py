@@ -18,6 +18,8 @@ from gateway.http.application import HttpApplication
 from gateway.http.server import HttpServer
 from gateway.metrics import CallMetrics, PlacementMetrics, StateMetrics, ThrottlingMetrics
 from gateway.operators import ThrottlingService, TracesService
+from gateway.page.admin_channels import AdminChannels
+from gateway.page.page import ClusterView, Page
 from gateway.reload import follow
 from gateway.service import InferenceService, add_inference_to_server
 from gateway.tenants import CACHE_SCOPES, Tenants
@@ -30,6 +32,7 @@ from serving.process import Serving, configure_logging, run
 from serving.redis_access import open_redis
 from serving.rpc.channel import MAX_REQUEST_BYTES
 from serving.rpc.server import Server
+from serving.rpc.tls import Certificate
 from serving.telemetry.metrics import Metrics
 from serving.telemetry.records import GATEWAY
 from serving.telemetry.traces import TailSampler, Traces, otlp_processor
@@ -85,16 +88,17 @@ class Gateway:
             credentials=certificate.credentials() if certificate else None,
             health_listen=config.health_listen,
         )
+        api = HttpApplication(
+            self._cluster.members,
+            self._admission,
+            Tokenization(self._cluster, self._admission.identify, open_calls),
+            self._drive,
+            self._server.bodies,
+        )
         self._http = (
             HttpServer(
                 config.http_listen,
-                HttpApplication(
-                    self._cluster.members,
-                    self._admission,
-                    Tokenization(self._cluster, self._admission.identify, open_calls),
-                    self._drive,
-                    self._server.bodies,
-                ),
+                api,
                 certificate.context() if certificate else None,
                 seconds=config.request_seconds,
                 reader_seconds=config.reader_seconds,
@@ -102,11 +106,12 @@ class Gateway:
             if config.http_listen
             else None
         )
+        admin_secret = config.admin_secret or config.secret
+        self._page = self._make_page(api, admin_secret, certificate) if config.page_listen else None
         service = InferenceService(
             self._cluster, self._admission, self._call_log, self._server.bodies, config.reader_seconds
         )
         self._server.add(add_inference_to_server, service, "fairlead.v1.Inference")
-        admin_secret = config.admin_secret or config.secret
         traces = TracesService(self._traces)
         self._server.add(traces_pb2_grpc.add_TracesServicer_to_server, traces, "fairlead.v1.Traces", admin_secret)
         accounts = ThrottlingService(self._call_log.accounting, self._cluster.placements, self._store)
@@ -117,14 +122,15 @@ class Gateway:
         """Serve until `stop` is set, then let open calls finish for at most `drain_seconds`."""
         await self._metrics.start()
         await self._server.start()
-        if self._http is not None:
-            await self._http.start()
+        for listener in self._listeners:
+            await listener.start()
         log.info(
             "listening",
             extra={
                 "service": "gateway",
                 "port": self._server.port,
                 "http_port": self._http and self._http.port,
+                "page_port": self._page and self._page.port,
                 "metrics_port": self._metrics.port,
                 "health_port": self._server.health_port,
             },
@@ -143,6 +149,7 @@ class Gateway:
                     self._throttler.run(),
                     self._states.run(),
                     self._report_sharing(),
+                    *([self._page.run()] if self._page is not None else []),
                     follow([file for file in (self._config.keys, self._config.profiles) if file], self._reload),
                 )
             ]
@@ -150,12 +157,35 @@ class Gateway:
             log.info("draining")
             await self._server.set_ready(False)
             grace = self._config.drain_seconds
-            stopping = [self._server.stop(grace)] + ([self._http.stop(grace)] if self._http is not None else [])
-            await asyncio.gather(*stopping)
+            await asyncio.gather(self._server.stop(grace), *(listener.stop(grace) for listener in self._listeners))
             for task in background:
                 task.cancel()
         await self._cluster.close()
         await asyncio.gather(asyncio.to_thread(self._traces.shutdown), self._metrics.shutdown())
+
+    @property
+    def _listeners(self) -> list[HttpServer | Page]:
+        return [listener for listener in (self._http, self._page) if listener is not None]
+
+    def _make_page(self, api: HttpApplication, secret: str, certificate: Certificate | None) -> Page:
+        config = self._config
+        schedulers = AdminChannels(addresses(config.scheduler, "scheduler"), secret, config.mutual_tls)
+        accounting = self._call_log.accounting
+        view = ClusterView(
+            schedulers, self._cluster.members, self._throttler, config.throttle, accounting, self._traces
+        )
+        return Page(
+            config.page_listen,
+            view,
+            self._traces,
+            api,
+            secret,
+            bodies=self._server.bodies,
+            certificate=certificate,
+            request_seconds=config.request_seconds,
+            reader_seconds=config.reader_seconds,
+            controls=config.page_controls,
+        )
 
     def _drive(self, front: Front, call: Call) -> CallDriver:
         return CallDriver(front, self._cluster, self._call_log, call, self._config.reader_seconds)

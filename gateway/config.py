@@ -29,6 +29,19 @@ class GatewayConfig:
         unit="host:port",
         change_when="Callers use an OpenAI client.",
     )
+    page_listen: str = option(
+        "",
+        "The operators' page, which shows who is served how much, listens at this address. Without it there is no "
+        "page. The page asks for the admin secret.",
+        unit="host:port",
+        change_when="Operators want to see in a browser what the cluster does.",
+    )
+    page_controls: str = option(
+        "",
+        "The page shows the buttons of the demo that listens on this Unix socket. Without it there are no buttons.",
+        unit="path",
+        change_when="Never by hand: `fairlead demo --watch` sets it.",
+    )
     scheduler: str = shared("scheduler")
     secret: str = shared("secret")
     keys: str = option(
@@ -176,6 +189,11 @@ class GatewayConfig:
             (self.tls_certificate == "") == (self.tls_key == ""), "tls_certificate, tls_key: give both of them, or none"
         )
         require(0 <= self.trace_ratio <= 1, f"trace_ratio: must be between 0 and 1, got {self.trace_ratio}")
+        require(
+            not self.page_listen or self.insecure or self.tls_certificate != "" or is_loopback(self.page_listen),
+            f"page_listen: {self.page_listen} is reachable from other machines and there is no TLS: the admin secret "
+            "would cross the network in clear; give --tls-certificate, or accept it with --insecure",
+        )
         require(
             self.insecure or self.keys != "" or self.is_loopback,
             f"listen: {self.listen} is reachable from other machines and no keys are given: anyone could use the "

@@ -1,8 +1,11 @@
 """The operators' service of the scheduler."""
 
+from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
+from global_scheduler.core.client_service_table import NOTHING, ClientTotals
 from global_scheduler.service import SchedulerService
 
 
@@ -23,6 +26,22 @@ class AdminService(scheduler_pb2_grpc.AdminServicer):
             placed_by_others=self._scheduler.placed_by_others,
         )
 
+    async def ListClients(
+        self, request: scheduler_pb2.ListClientsRequest, context: Any
+    ) -> scheduler_pb2.ListClientsResponse:
+        """Return each client's sums over the live workers, and what it has waiting at each of them."""
+        state = self._scheduler.state()
+        workers = [member.worker for member in state.members]
+        totals = self._scheduler.client_services.latest(request.most * max(1, len(workers)))
+        return scheduler_pb2.ListClientsResponse(
+            epoch=state.epoch,
+            policy=self._policy,
+            workers=workers,
+            instances=[member.instance for member in state.members],
+            clients=[_total(client, totals[client], workers) for client in islice(totals, request.most)],
+            remembered=len(self._scheduler.client_services),
+        )
+
     async def DrainWorker(
         self, request: scheduler_pb2.DrainWorkerRequest, context: Any
     ) -> scheduler_pb2.DrainWorkerResponse:
@@ -36,3 +55,14 @@ class AdminService(scheduler_pb2_grpc.AdminServicer):
         """Flush a worker's prefix cache; the index follows when the worker reports the evictions."""
         self._scheduler.flush(request.worker)
         return scheduler_pb2.FlushWorkerResponse()
+
+
+def _total(client: str, totals: ClientTotals, workers: Sequence[str]) -> scheduler_pb2.ClientTotal:
+    services = [totals.services.get(worker, NOTHING) for worker in workers]
+    return scheduler_pb2.ClientTotal(
+        client=client,
+        service=sum(service.service for service in services),
+        weighted_service=sum(service.weighted for service in services),
+        running=sum(service.running for service in services),
+        waiting=[service.waiting for service in services] if totals.waiting else [],
+    )

@@ -22,7 +22,7 @@ from serving.flags import flag, parse_flags
 C = TypeVar("C")
 MOST = 2**31 - 1  # largest number in any configuration: protobuf fields, arrays and Redis can all hold it
 MAX_PORT = 65_535
-LISTENERS = ("listen", "http_listen", "metrics", "health_listen")
+LISTENERS = ("listen", "http_listen", "page_listen", "metrics", "health_listen")
 _WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _EXPECTED = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 

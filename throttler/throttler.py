@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from throttler.core.decider import Arrival, Decider, LimitStatus, Permit
+from throttler.core.decider import Arrival, Decider, LimitStatus, Permit, ThrottleState
 from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.interactions import FinishedInteraction
 from throttler.core.profiles import Expectation, Profiles
@@ -50,6 +50,10 @@ class Throttler:
     def limit_status(self, client: str) -> LimitStatus | None:
         """Return how much of its limit a client has now; see Decider."""
         return self._decider.limit_status(client, self._clock())
+
+    def state(self) -> ThrottleState:
+        """Return what an operator sees of limits and interactions; see Decider."""
+        return self._decider.state(self._clock())
 
     def refused(self, client: str) -> None:
         """Count a call that was refused before `decide`; see Decider."""

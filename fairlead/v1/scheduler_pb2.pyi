@@ -320,6 +320,42 @@ class DrainWorkerResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class ListClientsRequest(_message.Message):
+    __slots__ = ("most",)
+    MOST_FIELD_NUMBER: _ClassVar[int]
+    most: int
+    def __init__(self, most: _Optional[int] = ...) -> None: ...
+
+class ListClientsResponse(_message.Message):
+    __slots__ = ("epoch", "policy", "workers", "instances", "clients", "remembered")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
+    INSTANCES_FIELD_NUMBER: _ClassVar[int]
+    CLIENTS_FIELD_NUMBER: _ClassVar[int]
+    REMEMBERED_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    policy: str
+    workers: _containers.RepeatedScalarFieldContainer[str]
+    instances: _containers.RepeatedScalarFieldContainer[str]
+    clients: _containers.RepeatedCompositeFieldContainer[ClientTotal]
+    remembered: int
+    def __init__(self, epoch: _Optional[int] = ..., policy: _Optional[str] = ..., workers: _Optional[_Iterable[str]] = ..., instances: _Optional[_Iterable[str]] = ..., clients: _Optional[_Iterable[_Union[ClientTotal, _Mapping[str, _Any]]]] = ..., remembered: _Optional[int] = ...) -> None: ...
+
+class ClientTotal(_message.Message):
+    __slots__ = ("client", "service", "weighted_service", "running", "waiting")
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
+    SERVICE_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTED_SERVICE_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    client: str
+    service: float
+    weighted_service: float
+    running: int
+    waiting: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, client: _Optional[str] = ..., service: _Optional[float] = ..., weighted_service: _Optional[float] = ..., running: _Optional[int] = ..., waiting: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class StatusRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

@@ -207,6 +207,11 @@ class AdminStub:
                 request_serializer=fairlead_dot_v1_dot_scheduler__pb2.StatusRequest.SerializeToString,
                 response_deserializer=fairlead_dot_v1_dot_scheduler__pb2.StatusResponse.FromString,
                 _registered_method=True)
+        self.ListClients = channel.unary_unary(
+                '/fairlead.v1.Admin/ListClients',
+                request_serializer=fairlead_dot_v1_dot_scheduler__pb2.ListClientsRequest.SerializeToString,
+                response_deserializer=fairlead_dot_v1_dot_scheduler__pb2.ListClientsResponse.FromString,
+                _registered_method=True)
         self.DrainWorker = channel.unary_unary(
                 '/fairlead.v1.Admin/DrainWorker',
                 request_serializer=fairlead_dot_v1_dot_scheduler__pb2.DrainWorkerRequest.SerializeToString,
@@ -225,6 +230,13 @@ class AdminServicer:
 
     def Status(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListClients(self, request, context):
+        """Each client's service over all workers, for whoever looks every second: it costs little beside Status.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -250,6 +262,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.Status,
                     request_deserializer=fairlead_dot_v1_dot_scheduler__pb2.StatusRequest.FromString,
                     response_serializer=fairlead_dot_v1_dot_scheduler__pb2.StatusResponse.SerializeToString,
+            ),
+            'ListClients': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListClients,
+                    request_deserializer=fairlead_dot_v1_dot_scheduler__pb2.ListClientsRequest.FromString,
+                    response_serializer=fairlead_dot_v1_dot_scheduler__pb2.ListClientsResponse.SerializeToString,
             ),
             'DrainWorker': grpc.unary_unary_rpc_method_handler(
                     servicer.DrainWorker,
@@ -290,6 +307,33 @@ class Admin:
             '/fairlead.v1.Admin/Status',
             fairlead_dot_v1_dot_scheduler__pb2.StatusRequest.SerializeToString,
             fairlead_dot_v1_dot_scheduler__pb2.StatusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListClients(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fairlead.v1.Admin/ListClients',
+            fairlead_dot_v1_dot_scheduler__pb2.ListClientsRequest.SerializeToString,
+            fairlead_dot_v1_dot_scheduler__pb2.ListClientsResponse.FromString,
             options,
             channel_credentials,
             insecure,

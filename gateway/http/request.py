@@ -18,6 +18,7 @@ class HttpRequest:
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
+        self.query: str = scope["query_string"].decode("latin-1")
         self.headers = {name.decode("latin-1"): value.decode(errors="replace") for name, value in scope["headers"]}
         self.dialect = dialect_of(self.path)
         self.has_begun = False  # the answer's head is sent

@@ -21,6 +21,7 @@ class HttpServer:
     """Serves `application` on the address `listen`.
 
     A request's head may take `seconds` to arrive; a caller that reads nothing for `reader_seconds` is disconnected.
+    `option` is the name of the option that holds the address.
     """
 
     def __init__(
@@ -31,7 +32,9 @@ class HttpServer:
         *,
         seconds: float,
         reader_seconds: float,
+        option: str = "http_listen",
     ) -> None:
+        self._option = option
         self.port: int | None = None  # once started
         self._listen = listen
         self._context = context
@@ -61,7 +64,7 @@ class HttpServer:
                 self._connection, host.strip("[]") or None, int(port), ssl=self._context, backlog=BACKLOG
             )
         except (OSError, UnicodeError) as error:
-            raise ConfigError(f"http_listen: cannot listen on {self._listen}: {error}") from error
+            raise ConfigError(f"{self._option}: cannot listen on {self._listen}: {error}") from error
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self, grace: float) -> None:

@@ -6,8 +6,9 @@ gateway. A call that is not exported costs one entry in a bounded table.
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import SpanProcessor
@@ -113,6 +114,15 @@ class Traces:
         """
         calls = ((key, call) for (_, _, key), trace in self._traces.items() for call in trace.calls)
         return [call for key, call in calls if name in (key, call.request_id, call.caller_request_id)]
+
+    def newest(self) -> Iterator[CallRecord]:
+        """Yield the last call of each remembered trace, the trace with the newest call first."""
+        return (trace.calls[-1] for trace in reversed(self._traces.values()))
+
+    def of_client(self, client: str, most: int) -> list[CallRecord]:
+        """Return the calls of the newest `most` traces of `client`, those of one trace together, oldest first."""
+        traces = (trace for (owner, _, _), trace in reversed(self._traces.items()) if owner == client)
+        return [call for trace in islice(traces, most) for call in trace.calls]
 
     def shutdown(self) -> None:
         """Export the remaining spans and stop; block for at most the exporter's timeout."""

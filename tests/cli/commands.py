@@ -103,7 +103,7 @@ class Command:
     def up(self, *args: str, logs: str = "logs") -> Running:
         """`fairlead up` with the fake engine and a free port."""
         folder = str(self.folder / logs)
-        ports = ["--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"]
+        ports = ["--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--page-listen", "127.0.0.1:0"]
         return self.start("up", "--engine", "fake", *ports, "--log-dir", folder, *args)
 
     def endpoint_files(self) -> list[Path]:

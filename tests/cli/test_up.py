@@ -6,6 +6,7 @@ import signal
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -61,6 +62,15 @@ def test_other_commands_find_the_running_stack(shared: tuple[Command, Running]) 
     assert "worker-0" in status.stdout
     assert "worker-1" in status.stdout
     assert "default/ann" in status.stdout
+
+
+def test_the_address_of_the_page_is_printed_with_a_key_that_opens_it(shared: tuple[Command, Running]) -> None:
+    _, up = shared
+    if not any("watch: " in line for line in up.said):
+        up.wait_for("watch: ")
+    [line] = [line for line in up.said if "watch: " in line]
+    address, _, key = line.removeprefix("watch: ").strip().partition("#key=")
+    assert urlopen(f"{address}login", data=key.encode()).status == 204
 
 
 def test_each_process_is_seen_on_its_way(shared: tuple[Command, Running]) -> None:
@@ -177,7 +187,7 @@ def test_a_start_that_fails_leaves_the_running_stack_findable(shared: tuple[Comm
     command, _ = shared
     [file] = command.endpoint_files()
     taken, logs = json.loads(file.read_text())["gateway"], str(command.folder / "second")
-    ports = ["--listen", taken, "--http-listen", ""]
+    ports = ["--listen", taken, "--http-listen", "", "--page-listen", ""]
     second = command.run("up", "--engine", "fake", "--workers", "1", *ports, "--log-dir", logs)
     assert second.returncode == 1
     assert "gateway ended with status" in second.stderr.splitlines()[-1]

@@ -195,6 +195,25 @@ async def test_service_goes_with_the_worker_and_an_earlier_stream_of_it_says_no_
     assert (list(status.services), status.clients) == ([], 0)
 
 
+async def test_clients_are_listed_with_their_sums_over_all_workers(channel: grpc.aio.Channel) -> None:
+    stub = scheduler_pb2_grpc.AdminStub(channel)
+    watch = scheduler_pb2_grpc.SchedulerStub(channel).Watch(pb.WatchRequest(), metadata=METADATA)
+    workers = [await attach(channel, name) for name in ("w1", "w2")]
+    for worker, waiting in zip(workers, (2, 0), strict=True):
+        ann = pb.ClientService(client="ann", service=3, weighted_service=6, waiting=waiting, running=1)
+        bob = pb.ClientService(client="bob", service=5, weighted_service=5)
+        await worker.write(pb.WorkerReport(load=pb.Load(running=1, services=[ann, bob])))
+    await until(watch, lambda state: [member.load.running for member in state.members] == [1, 1])
+    answer = await stub.ListClients(pb.ListClientsRequest(most=10), metadata=METADATA)
+    assert (list(answer.workers), list(answer.instances)) == (["w1", "w2"], ["1", "1"])
+    assert (answer.epoch > 0, answer.policy, answer.remembered) == (True, "doubleq", 2)
+    ann, bob = answer.clients
+    assert (ann.service, ann.weighted_service, ann.running, list(ann.waiting)) == (6, 12, 2, [2, 0])
+    assert (bob.client, bob.service, list(bob.waiting)) == ("bob", 10, []), "it has no request"
+    answer = await stub.ListClients(pb.ListClientsRequest(most=1), metadata=METADATA)
+    assert [client.client for client in answer.clients] == ["ann"], "those with requests come first"
+
+
 async def test_progress_moves_the_index(channel: grpc.aio.Channel) -> None:
     worker = await attach(channel)
     gateway = scheduler_pb2_grpc.SchedulerStub(channel).Dispatch(metadata=METADATA)

@@ -21,6 +21,11 @@ def test_agrees_with_counting_every_arrival(arrivals: list[tuple[str, int]], lim
             last = max((when for who, when in history if who == name), default=-60)
             assert window.reset(name, float(now)) == max(0, last + 60 - now)
         assert (wait > 0) == (len(recent) > limit)
+        exhausted = window.exhausted(float(now))
+        for name in "abc":  # whose next arrival would not fit, and from when on it would
+            times = [when for who, when in history if who == name and when > now - 60]
+            expected = times[-limit] + 60 - now if len(times) >= limit else None
+            assert exhausted.get(QuotaAccount(name, limit)) == expected
         if wait:  # after `wait` there is room for one more, half a second sooner there is not
             assert len([when for when in recent if when > now + wait - 60]) < limit
             assert len([when for when in recent if when > now + wait - 0.5 - 60]) >= limit
@@ -69,3 +74,12 @@ def test_a_fixed_window_tells_the_quota_of_each_arrival() -> None:
         window.arrived(account, 0.0)
         due.append(bool(quota.take_due()))
     assert due == [False] * 7 + [True]
+
+
+def test_a_fixed_window_tells_which_limits_are_used_up_until_its_end() -> None:
+    window = FixedWindow(60.0, LocalQuota())
+    for now in (130.0, 131.0):
+        window.arrived(QuotaAccount("a", 2), now)
+    window.arrived(QuotaAccount("b", 2), 131.0)
+    assert window.exhausted(140.0) == {QuotaAccount("a", 2): 40.0}
+    assert window.exhausted(180.0) == {}

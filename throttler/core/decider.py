@@ -49,6 +49,17 @@ class LimitStatus(NamedTuple):
     reset: float
 
 
+class ThrottleState(NamedTuple):
+    """What limits and interactions stand at one moment.
+
+    `exhausted` maps each limit that is used up to the seconds until another arrival fits.
+    """
+
+    exhausted: dict[QuotaAccount, float]
+    interactions_in_flight: int
+    interactions_idle: int
+
+
 class Decider:
     """Decides once about each arriving call, with a throttle, and counts the call in its interaction."""
 
@@ -95,6 +106,11 @@ class Decider:
         window = self._throttle.window
         remaining = max(0, account.limit - window.used(account.key, now))
         return LimitStatus(account.limit, remaining, window.reset(account.key, now))
+
+    def state(self, now: float) -> ThrottleState:
+        """Return what an operator sees of limits and interactions. O(accounts); nothing is counted."""
+        exhausted = self._throttle.window.exhausted(now)
+        return ThrottleState(exhausted, self._interactions.in_flight, self._interactions.idle)
 
     def refused(self, client: str, now: float) -> None:
         """Count the arrival of a call that was refused before `decide`; it counts only towards its user's limit."""

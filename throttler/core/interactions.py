@@ -147,6 +147,16 @@ class Interactions:
         closed, self._unreported = self._unreported, []
         return closed
 
+    @property
+    def in_flight(self) -> int:
+        """The number of open interactions with at least one call in flight."""
+        return len(self._busy)
+
+    @property
+    def idle(self) -> int:
+        """The number of open interactions without a call in flight, those that expire next included."""
+        return sum(map(len, self._idle.values()))
+
     def check_invariants(self) -> None:
         """Raise AssertionError with detail when the records contradict each other."""
         due = {found for _, _, found in self._deadlines}  # never iterated: its order is not deterministic

@@ -34,6 +34,9 @@ class Window(Protocol):
     def accounts(self) -> list[QuotaAccount]:
         """Return all accounts that have counted arrivals."""
 
+    def exhausted(self, now: float) -> dict[QuotaAccount, float]:
+        """Return the accounts that have used their whole limit, with the seconds until another arrival fits."""
+
     def check_invariants(self) -> None:
         """Raise AssertionError with detail when the state is impossible."""
 
@@ -89,6 +92,14 @@ class SlidingWindow:
     def accounts(self) -> list[QuotaAccount]:
         """See Window."""
         return [QuotaAccount(key, times.maxlen or 0) for key, times in self._arrivals.items()]
+
+    def exhausted(self, now: float) -> dict[QuotaAccount, float]:
+        """See Window."""
+        return {
+            QuotaAccount(key, len(times)): times[0] + self.seconds - now
+            for key, times in self._arrivals.items()
+            if len(times) == times.maxlen and times[0] + self.seconds > now
+        }
 
     def check_invariants(self) -> None:
         """Raise AssertionError unless times are bounded and ordered, and keys are ordered by last arrival."""
@@ -147,6 +158,13 @@ class FixedWindow:
     def accounts(self) -> list[QuotaAccount]:
         """See Window."""
         return [QuotaAccount(key, limit) for key, (_, limit) in self._counts.items()]
+
+    def exhausted(self, now: float) -> dict[QuotaAccount, float]:
+        """See Window."""
+        if int(now // self.seconds) != self._window:
+            return {}
+        left = (self._window + 1) * self.seconds - now
+        return {QuotaAccount(key, limit): left for key, (count, limit) in self._counts.items() if count >= limit}
 
     def check_invariants(self) -> None:
         """Raise AssertionError unless counts are positive and within the limit."""

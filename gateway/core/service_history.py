@@ -1,0 +1,111 @@
+"""The service of clients over the last minutes: who received how much, beside whom.
+
+Workers report sums that begin anew with each process, and clients come and go. Two figures per client make them
+comparable. *Gained* is the service since this record knows the client; shares are computed from it. *Position* is the
+service over weight in which clients that wait are compared. As with the counters of VTC (Algorithm 2, lines 8-13), a
+client that joins begins at least at the position of the least served client that waits: nobody is owed anything for the
+time in which it asked for nothing.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+HISTORY_SECONDS = 240.0
+TOLERANCE = 1e-6
+
+
+class ClientSample(NamedTuple):
+    """The reported sums of one client: service in cost units, before and after division by its weight."""
+
+    service: float
+    weighted: float
+    is_busy: bool  # it has requests that wait or run
+    is_backlogged: bool  # it has requests that wait at every worker of a pool
+
+
+@dataclass(slots=True)
+class ClientCourse:
+    """One client as it is known now; `gained` and `position` are in cost units."""
+
+    sample: ClientSample
+    position: float
+    gained: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryPoint:
+    """One observation: positions of the busy clients, and the least position of a backlogged one, if there is one."""
+
+    at: float  # seconds
+    least: float | None
+    bound: float | None  # the proved bound on the distance of two backlogged clients at that time, in cost units
+    positions: dict[str, float]
+    gained: dict[str, float] = field(repr=False)
+
+
+class ServiceHistory:
+    """The observations of the last HISTORY_SECONDS; `now` is in seconds and never decreases."""
+
+    def __init__(self) -> None:
+        self.points: deque[HistoryPoint] = deque()
+        self.courses: dict[str, ClientCourse] = {}
+        self._workers: frozenset[str] = frozenset()
+        self._floor = 0.0  # where a client that joins begins
+
+    def observe(
+        self, now: float, workers: frozenset[str], clients: Mapping[str, ClientSample], bound: float | None
+    ) -> None:
+        """Record the sums over the processes `workers`; sums over other processes than before continue nothing."""
+        continues = workers == self._workers
+        self._workers = workers
+        self.courses = {name: self._advanced(name, sample, continues) for name, sample in clients.items()}
+        backlogged = [course.position for course in self.courses.values() if course.sample.is_backlogged]
+        least = min(backlogged, default=None)
+        busy = {name: course.position for name, course in self.courses.items() if course.sample.is_busy}
+        # While nobody is backlogged, nobody falls behind: clients that begin to wait later begin together.
+        self._floor = max([self._floor, *busy.values()]) if least is None else max(self._floor, least)
+        gained = {name: course.gained for name, course in self.courses.items()}
+        self.points.append(HistoryPoint(now, least, bound, busy, gained))
+        while self.points[0].at < now - HISTORY_SECONDS:
+            self.points.popleft()
+
+    def gains(self, seconds: float) -> dict[str, float]:
+        """Return what each known client gained in the last `seconds`, in cost units, or since it is known."""
+        since = self.points[-1].at - seconds if self.points else 0.0
+        base: Mapping[str, float] = {}
+        for point in reversed(self.points):
+            base = point.gained
+            if point.at <= since:
+                break
+        return {name: max(0.0, course.gained - base.get(name, 0.0)) for name, course in self.courses.items()}
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError with detail when the state is impossible."""
+        times = [point.at for point in self.points]
+        assert times == sorted(times), "observations out of order"
+        assert not times or times[-1] - times[0] <= HISTORY_SECONDS, f"{times[-1] - times[0]} s of history"
+        for name, course in self.courses.items():
+            assert course.gained >= 0, f"{name} gained {course.gained}"
+            if course.sample.is_backlogged:
+                least = self.points[-1].least
+                assert least is not None, f"{name} is backlogged, and nobody is the least"
+                assert course.position >= least - TOLERANCE, f"{name} is behind the least"
+
+    def _advanced(self, name: str, sample: ClientSample, continues: bool) -> ClientCourse:
+        known = self.courses.get(name)
+        if known is None:
+            return ClientCourse(sample, self._floor)
+        earlier, position, gained = known.sample, known.position, known.gained
+        if _joins(earlier, sample):
+            position = max(position, self._floor)
+        if continues:  # a worker that has forgotten an idle client begins its sums anew
+            position += max(0.0, sample.weighted - earlier.weighted)
+            gained += max(0.0, sample.service - earlier.service)
+        return ClientCourse(sample, position, gained)
+
+
+def _joins(earlier: ClientSample, sample: ClientSample) -> bool:
+    begins = sample.is_busy and not earlier.is_busy
+    return begins or (sample.is_backlogged and not earlier.is_backlogged)

@@ -1,0 +1,117 @@
+"""What all viewers of the page see: one snapshot per period, and one patch that every viewer is sent.
+
+Nothing is collected while nobody looks. A viewer costs the network a patch per period, whatever the number of viewers
+and of clients: snapshot, patch and JSON are made once.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+import msgspec
+
+from gateway.core.merge_patch import Document, merge_patch
+from gateway.http.sse import named_event
+
+log = logging.getLogger(__name__)
+PERIOD_SECONDS = 1.0
+LINGER_SECONDS = 60.0  # without viewers: whoever comes back by then finds the history
+MOST_BEHIND = 10  # events that a viewer may not have taken yet; the page connects again after it was dropped
+MOST_VIEWERS = 100
+
+
+class Viewer:
+    """One open page: the events that it has not taken yet."""
+
+    def __init__(self) -> None:
+        self._events: asyncio.Queue[bytes | None] = asyncio.Queue(MOST_BEHIND + 1)
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """Yield events until the viewer is dropped or the gateway stops."""
+        while (event := await self._events.get()) is not None:
+            yield event
+
+    def send(self, event: bytes) -> bool:
+        """Add an event; return False, and end the viewer, if it has not taken the earlier ones."""
+        if self._events.qsize() < MOST_BEHIND:
+            self._events.put_nowait(event)
+            return True
+        self.end()
+        return False
+
+    def end(self) -> None:
+        """Let `events` end after what has been added."""
+        self._events.put_nowait(None)
+
+
+class TooManyViewers(Exception):
+    """The page is open MOST_VIEWERS times already."""
+
+
+class Collector:
+    """The snapshot of the cluster, taken every second while there are viewers.
+
+    `look` returns the state now, `past` what only a new viewer needs.
+    """
+
+    def __init__(self, look: Callable[[], Awaitable[Document]], past: Callable[[], Document]) -> None:
+        self._look = look
+        self._past = past
+        self._state: Document = {}
+        self._viewers: set[Viewer] = set()
+        self._arrived = asyncio.Event()
+
+    async def run(self, rest: Callable[[], Awaitable[None]]) -> None:
+        """Collect until cancelled; `rest` is called at the end, and when nobody has looked for LINGER_SECONDS."""
+        try:
+            while True:
+                await self._arrived.wait()
+                try:
+                    await self._collect()
+                except Exception:  # ours; the page is not worth the calls that the gateway serves
+                    log.exception("the page cannot be collected")
+                    await asyncio.sleep(PERIOD_SECONDS)
+                else:
+                    await rest()
+        finally:
+            await rest()
+
+    @contextlib.contextmanager
+    def viewing(self) -> Iterator[Viewer]:
+        """Return a new viewer, which receives the whole state and from then on patches; raise TooManyViewers."""
+        if len(self._viewers) >= MOST_VIEWERS:
+            raise TooManyViewers(f"at most {MOST_VIEWERS} pages can be open")
+        viewer = Viewer()
+        if self._state:
+            viewer.send(self._whole())
+        self._viewers.add(viewer)
+        self._arrived.set()
+        try:
+            yield viewer
+        finally:
+            self._viewers.discard(viewer)
+
+    def close(self) -> None:
+        """End all viewers, so that their connections do not delay the end of the process."""
+        for viewer in self._viewers:
+            viewer.end()
+        self._viewers.clear()
+
+    async def _collect(self) -> None:
+        seen = time.monotonic()
+        while self._viewers or time.monotonic() - seen < LINGER_SECONDS:
+            began = time.monotonic()
+            state = await self._look()
+            was_empty, patch, self._state = not self._state, merge_patch(self._state, state), state
+            event = self._whole() if was_empty else named_event(b"patch", msgspec.json.encode(patch))
+            self._viewers = {viewer for viewer in self._viewers if viewer.send(event)}
+            if self._viewers:
+                seen = time.monotonic()
+            await asyncio.sleep(max(0.0, began + PERIOD_SECONDS - time.monotonic()))
+        self._state = {}
+        self._arrived.clear()
+
+    def _whole(self) -> bytes:
+        return named_event(b"state", msgspec.json.encode({**self._state, "past": self._past()}))

@@ -1,0 +1,179 @@
+"""The state of the page: what its viewers see of the cluster at one moment, as JSON objects within objects."""
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from fairlead.v1 import scheduler_pb2
+from gateway.accounting import AppOutcomes
+from gateway.core.merge_patch import Document
+from gateway.core.service_history import ClientSample, ServiceHistory
+from serving.telemetry.records import CallRecord
+from serving.wire import served_models
+from throttler.core.decider import ThrottleState
+
+NOW_SECONDS = 5.0
+MINUTE_SECONDS = 60.0
+MOST_PREFIXES = 3  # latest calls that are shown of a worker
+MOST_QUEUED = 400  # pairs of worker and waiting client; above it queues are sent as sums over all workers only
+MOST_EXHAUSTED = 100  # limits
+Members = Collection[scheduler_pb2.Member]
+
+
+def samples(answer: scheduler_pb2.ListClientsResponse, members: Members) -> dict[str, ClientSample]:
+    """Return each client's sums; it is backlogged while it waits at every worker of a pool (DLPM, Definition 3.1)."""
+    pools = _pools(answer, members)
+    found: dict[str, ClientSample] = {}
+    for total in answer.clients:
+        waiting = list(total.waiting)
+        is_backlogged = bool(waiting) and any(all(waiting[index] for index in pool) for pool in pools)
+        is_busy = bool(waiting) or total.running > 0
+        found[total.client] = ClientSample(total.service, total.weighted_service, is_busy, is_backlogged)
+    return found
+
+
+def bound(members: Members) -> float | None:
+    """Return the bound of all workers together, in cost units; None if a worker's policy has none."""
+    bounds = [member.load.fairness_bound for member in members if not member.load.draining]
+    return sum(bounds) if bounds and all(bounds) else None
+
+
+def fairness(history: ServiceHistory, members: Members) -> Document:
+    """Return the bound in cost units and in seconds, and the largest gap that a worker measured beside its bound."""
+    serving = [member.load for member in members if not member.load.draining]
+    rate = sum(load.service_rate for load in serving)
+    limit = bound(members)
+    said: Document = {"backlogged": sum(course.sample.is_backlogged for course in history.courses.values())}
+    if limit:
+        said["bound"] = round(limit)
+        said["gap_part"] = _rounded(max(load.fairness_gap / load.fairness_bound for load in serving))
+    if rate:
+        said["rate"] = _rounded(rate)
+    if history.points and history.points[-1].least is not None:
+        said["least"] = round(history.points[-1].least)
+    return said
+
+
+def clients(history: ServiceHistory, answer: scheduler_pb2.ListClientsResponse) -> Document:
+    """Return each client's service, shares and requests."""
+    now, minute = history.gains(NOW_SECONDS), history.gains(MINUTE_SECONDS)
+    all_now, all_minute = sum(now.values()) or 1.0, sum(minute.values()) or 1.0
+    return {
+        total.client: {
+            "service": round(total.service),
+            "position": round(history.courses[total.client].position),
+            "now": _rounded(now[total.client] / all_now),
+            "minute": _rounded(minute[total.client] / all_minute),
+            "waiting": sum(total.waiting),
+            "running": total.running,
+            "backlogged": history.courses[total.client].sample.is_backlogged,
+        }
+        for total in answer.clients
+    }
+
+
+def workers(members: Members, overloaded: Collection[str], newest: Iterable[CallRecord]) -> Document:
+    """Return each worker's load, and the latest calls that it served: whose, and how much of the prompt was cached."""
+    served: defaultdict[str, list[str]] = defaultdict(list)
+    for call in newest:
+        if call.worker and call.scheduled and len(served[call.worker]) < MOST_PREFIXES:
+            served[call.worker].append(f"{call.client} {call.cached_tokens}/{call.prompt_tokens}")
+    return {member.worker: _worker(member, overloaded, served[member.worker]) for member in members}
+
+
+def queues(answer: scheduler_pb2.ListClientsResponse) -> Document:
+    """Return what each client has waiting at each worker; empty where that is too much to send every second."""
+    found: dict[str, dict[str, int]] = {worker: {} for worker in answer.workers}
+    for total in answer.clients:
+        for worker, waiting in zip(answer.workers, total.waiting, strict=False):
+            if waiting:
+                found[worker][total.client] = waiting
+    return found if sum(map(len, found.values())) <= MOST_QUEUED else {}
+
+
+def throttle(
+    state: ThrottleState, now: float, overloaded: Collection[str], apps: Mapping[str, AppOutcomes], kind: str
+) -> Document:
+    """Return the limits that are used up, each with the Unix time at which another call fits, and the interactions."""
+    soonest = sorted(state.exhausted.items(), key=lambda item: -item[1])[:MOST_EXHAUSTED]
+    return {
+        "kind": kind,
+        "overloaded": ", ".join(sorted(overloaded)),
+        "exhausted": {
+            account.key: {"limit": account.limit, "until": math.ceil(now + seconds)} for account, seconds in soonest
+        },
+        "interactions": {"in_flight": state.interactions_in_flight, "idle": state.interactions_idle},
+        "apps": {
+            name: {
+                "served": app.served,
+                "throttled": app.throttled,
+                "refused": app.refused,
+                "failed": app.broken + app.invalid,
+                "cancelled": app.cancelled,
+            }
+            for name, app in apps.items()
+        },
+    }
+
+
+def history_lines(history: ServiceHistory, unix_offset: float) -> Document:
+    """Return the positions of the last minutes as columns, one value per point; null where a client was not busy.
+
+    `unix_offset` is Unix time minus the clock of the observations, in seconds.
+    """
+    points = history.points
+    names = sorted({name for point in points for name in point.positions})
+    return {
+        "times": [round(point.at + unix_offset, 1) for point in points],
+        "least": [_whole(point.least) for point in points],
+        "bound": [_whole(point.bound) for point in points],
+        "lines": {name: [_whole(point.positions.get(name)) for point in points] for name in names},
+    }
+
+
+def _pools(answer: scheduler_pb2.ListClientsResponse, members: Members) -> list[list[int]]:
+    """Return for each model the indices of its workers in `answer`, without draining workers."""
+    models = {
+        member.worker: [model.name for model in served_models(member)] for member in members if not member.load.draining
+    }
+    pools: defaultdict[str, list[int]] = defaultdict(list)
+    for index, worker in enumerate(answer.workers):
+        for model in models.get(worker, ()):
+            pools[model].append(index)
+    return list(pools.values())
+
+
+def _worker(member: scheduler_pb2.Member, overloaded: Collection[str], served: list[str]) -> Document:
+    load, model = member.load, member.model
+    models = [model.name for model in served_models(member)]
+    state = "draining" if load.draining else "overloaded" if set(models) & set(overloaded) else "serving"
+    said: dict[str, Any] = {
+        "models": ", ".join(models),
+        "policy": model.policy,
+        "state": state,
+        "running": load.running,
+        "waiting": load.waiting,
+        "kv": load.kv_tokens_used,
+        "kv_tokens": model.kv_tokens,
+        "step": _rounded(load.step_seconds),
+        "queue": round(load.queue_seconds, 1),
+        "served": served,
+    }
+    if load.prompt_tokens:
+        said["hits"] = _rounded(load.cached_tokens / load.prompt_tokens)
+    if load.fairness_bound:
+        said["bound"] = round(load.fairness_bound)
+        said["gap"] = round(load.fairness_gap)
+        if load.service_rate:
+            said["bound_seconds"] = _rounded(load.fairness_bound / load.service_rate)
+    return said
+
+
+def _rounded(value: float) -> float:
+    """Return `value` to three digits, so that noise in further ones is not sent."""
+    return float(f"{value:.3g}")
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)

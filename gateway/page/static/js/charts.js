@@ -1,0 +1,108 @@
+// The two charts of service: as it adds up, and ahead of the least served client that waits.
+
+import uPlot from "/vendor/uplot/uPlot.esm.js";
+
+import { brief, time } from "./format.js";
+import { cssColour } from "./palette.js";
+
+const HEIGHT = 250;
+const MOST_LINES = 12;
+
+export class Charts {
+  constructor(cumulative, ahead, palette) {
+    this.cumulative = new Chart(cumulative, palette);
+    this.ahead = new Chart(ahead, palette);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+      this.cumulative.remake();
+      this.ahead.remake();
+    });
+  }
+
+  // `names` are the clients, the most active first.
+  show(series, names) {
+    const { times, least, bound } = series;
+    const drawn = names.filter((name) => series.lines.has(name)).slice(0, MOST_LINES);
+    const lines = drawn.map((name) => series.lines.get(name));
+    const top = least.map((value, index) => sum(value, bound[index]));
+    const behind = lines.map((line) => line.map((value, index) => sum(value, negative(least[index]))));
+    const zero = least.map((value) => (value === null ? null : 0));
+    this.cumulative.show(drawn, [times, top, least, ...lines]);
+    this.ahead.show(drawn, [times, zero.map((value, index) => sum(value, bound[index])), zero, ...behind]);
+  }
+}
+
+class Chart {
+  constructor(container, palette) {
+    this.container = container;
+    this.palette = palette;
+    this.plot = null;
+    this.key = "";
+    new ResizeObserver(() => this.fit()).observe(container);
+  }
+
+  show(names, data) {
+    const key = JSON.stringify(names.map((name) => [name, this.palette.className(name)]));
+    this.data = data;
+    if (this.plot === null || key !== this.key) {
+      this.key = key;
+      this.names = names;
+      this.remake();
+    } else {
+      this.plot.setData(data);
+    }
+  }
+
+  remake() {
+    if (this.names === undefined) {
+      return;
+    }
+    this.plot?.destroy();
+    const size = { width: this.container.clientWidth, height: HEIGHT };
+    this.plot = new uPlot({ ...size, ...options(this.names, this.palette) }, this.data, this.container);
+  }
+
+  fit() {
+    if (this.plot !== null && this.plot.width !== this.container.clientWidth) {
+      this.plot.setSize({ width: this.container.clientWidth, height: HEIGHT });
+    }
+  }
+}
+
+function options(names, palette) {
+  const faint = cssColour("--faint");
+  const rule = { stroke: cssColour("--rule"), width: 1 };
+  const axis = { stroke: faint, grid: rule, ticks: { ...rule, size: 4 }, font: "12px system-ui, sans-serif" };
+  const edge = { stroke: cssColour("--band-edge"), width: 1.5, points: { show: false } };
+  return {
+    cursor: { show: false },
+    legend: { show: false },
+    scales: { x: { time: true }, y: { range: (_, low, high) => range(low, high) } },
+    axes: [
+      { ...axis, space: 90, values: (_, ticks) => ticks.map(time) },
+      { ...axis, size: 58, values: (_, ticks) => ticks.map(brief) },
+    ],
+    series: [
+      {},
+      { ...edge, dash: [6, 4] },
+      { ...edge, width: 1 },
+      ...names.map((name) => ({ stroke: palette.colour(name), width: 2, points: { show: false } })),
+    ],
+    bands: [{ series: [1, 2], fill: cssColour("--band") }],
+  };
+}
+
+function range(low, high) {
+  if (low === null || high === null) {
+    return [0, 1];
+  }
+  const room = Math.max(1, 0.06 * (high - low));
+  return [Math.min(0, low) === 0 && low < 0.3 * high ? 0 : low - room, high + room];
+}
+
+function sum(one, other) {
+  return one === null || other === null || one === undefined ? null : one + other;
+}
+
+function negative(value) {
+  return value === null ? null : -value;
+}

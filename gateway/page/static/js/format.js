@@ -1,0 +1,38 @@
+// Numbers and times as text.
+
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const short = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+const clock = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+
+export const ABSENT = "–";
+
+export function units(value) {
+  return value === undefined || value === null ? ABSENT : whole.format(value);
+}
+
+export function brief(value) {
+  return short.format(value);
+}
+
+export function percent(part) {
+  return part === undefined ? ABSENT : `${(100 * part).toFixed(part < 0.1 ? 1 : 0)} %`;
+}
+
+export function seconds(value) {
+  if (value === undefined) {
+    return ABSENT;
+  }
+  if (value < 1) {
+    return `${(1000 * value).toFixed(value < 0.01 ? 1 : 0)} ms`;
+  }
+  return value < 10 ? `${value.toFixed(1)} s` : `${whole.format(value)} s`;
+}
+
+// Unix seconds as the time of day.
+export function time(value) {
+  return clock.format(new Date(1000 * value));
+}
+
+export function counted(number, noun) {
+  return `${units(number)} ${noun}${number === 1 ? "" : "s"}`;
+}

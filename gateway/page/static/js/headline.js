@@ -1,0 +1,41 @@
+// The page's first lines: who waits, and how far apart they can be.
+
+import { setClass, setText } from "./element.js";
+import { counted, percent, seconds, units } from "./format.js";
+
+export class Headline {
+  constructor(headline, connection, bound) {
+    this.headline = headline;
+    this.connection = connection;
+    this.bound = bound;
+  }
+
+  show(state) {
+    const { fairness, scheduler, workers, clients } = state;
+    const waiting = `${counted(fairness.backlogged, "client")} ${fairness.backlogged === 1 ? "waits" : "wait"}`;
+    setText(
+      this.headline,
+      `${counted(Object.keys(workers).length, "worker")}, ${counted(Object.keys(clients).length, "client")}; ${waiting}. ` +
+        `Policy ${scheduler.policy || "unknown"}.`,
+    );
+    setClass(this.connection, scheduler.away ? "lost" : "");
+    setText(this.connection, scheduler.away ? `No news: ${scheduler.away}.` : "Live");
+    setText(this.bound, boundText(fairness));
+  }
+
+  lost() {
+    setClass(this.connection, "lost");
+    setText(this.connection, "The gateway does not answer. Connecting again.");
+  }
+}
+
+function boundText(fairness) {
+  if (fairness.bound === undefined) {
+    return "The policy of the workers has no bound: a client that waits can fall behind without limit.";
+  }
+  const time = fairness.rate ? `, which the workers serve in ${seconds(fairness.bound / fairness.rate)}` : "";
+  return (
+    `Two clients that wait are never apart by more than ${units(fairness.bound)} cost units${time}. ` +
+    `The largest gap that a worker measured is ${percent(fairness.gap_part)} of its bound.`
+  );
+}

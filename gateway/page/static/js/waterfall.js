@@ -1,0 +1,67 @@
+// Where the time of calls went: a row per call, all on one scale.
+
+import { element, setPart } from "./element.js";
+import { seconds, time } from "./format.js";
+
+const PHASES = ["admit", "select", "queue", "prefill", "decode"];
+const HEADS = ["Call", "Began", "Outcome", "Worker", "Prompt, cached", "Output", "Service", "Total", "Where the time went"];
+
+// Returns a table of calls in order of arrival.
+export function waterfall(calls, caption) {
+  const box = element("div", { className: "scroll" });
+  box.tabIndex = 0;
+  box.setAttribute("role", "group");
+  box.setAttribute("aria-label", caption);
+  box.append(legend());
+  const table = element("table", { parent: box });
+  element("caption", { text: caption, parent: table });
+  const head = element("tr", { parent: element("thead", { parent: table }) });
+  for (const name of HEADS) {
+    element("th", { text: name, parent: head }).scope = "col";
+  }
+  const body = element("tbody", { parent: table });
+  const ordered = [...calls].sort((one, other) => one.received - other.received);
+  const begin = Math.min(...ordered.map((call) => call.received));
+  const end = Math.max(...ordered.map((call) => call.finished));
+  for (const call of ordered) {
+    body.append(row(call, begin, Math.max(1e-6, end - begin)));
+  }
+  return box;
+}
+
+function legend() {
+  const list = element("ul", { className: "legend" });
+  for (const phase of PHASES) {
+    const item = element("li", { parent: list });
+    element("span", { className: `swatch phase-${phase}`, parent: item });
+    item.append(phase);
+  }
+  return list;
+}
+
+function row(call, begin, whole) {
+  const made = element("tr");
+  const facts = [
+    call.interaction ? `${call.interaction}, stage ${call.stage}` : call.id,
+    time(call.received),
+    call.outcome.replaceAll("_", " ") + (call.retries ? `, ${call.retries} retries` : ""),
+    call.worker || "–",
+    `${call.prompt_tokens}, ${call.cached_tokens}`,
+    String(call.output_tokens),
+    String(Math.round(call.service)),
+    seconds(call.finished - call.received),
+  ];
+  for (const fact of facts) {
+    element("td", { className: "name", text: fact, parent: made });
+  }
+  const track = element("span", { className: "track", parent: element("td", { parent: made }) });
+  track.setAttribute("role", "img");
+  track.setAttribute("aria-label", call.phases.map(([name, start, end]) => `${name} ${seconds(end - start)}`).join(", "));
+  track.title = track.getAttribute("aria-label");
+  for (const [name, start, end] of call.phases) {
+    const bar = element("i", { className: `phase-${name}`, parent: track });
+    setPart(bar, "--from", `${(100 * (start - begin)) / whole}%`);
+    setPart(bar, "--part", `${(100 * (end - start)) / whole}%`);
+  }
+  return made;
+}
