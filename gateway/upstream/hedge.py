@@ -37,4 +37,5 @@ async def hedged(calls: Sequence[Callable[[], Coroutine[Any, Any, T]]], patience
     finally:
         for task in running:
             task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        if running:
+            await asyncio.wait(running)
