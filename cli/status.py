@@ -38,13 +38,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _members(status: scheduler_pb2.StatusResponse) -> list[str]:
     overloaded = {pool.model for pool in status.cluster.pools if pool.overloaded}
-    row = "{:<16} {:<24} {:<11} {:>7} {:>7} {:>13} {:>8} {:>17} {:>8} {:<10}  {}"
+    row = "{:<16} {:<24} {:<19} {:<11} {:>7} {:>7} {:>13} {:>8} {:>17} {:>8} {:<10}  {}"
     lines = [f"global policy: {status.policy}"]
     if status.placed_by_others:
         lines.append(f"{status.placed_by_others:,} requests reached workers without a placement by this scheduler")
     heads = (
         "worker",
         "model",
+        "engine",
         "policy",
         "running",
         "waiting",
@@ -62,7 +63,8 @@ def _members(status: scheduler_pb2.StatusResponse) -> list[str]:
         used, step = f"{load.kv_tokens_used}/{model.kv_tokens}", f"{load.step_seconds * 1e3:.1f}"
         gap = f"{load.fairness_gap:,.0f}/{bound.units(load)}"
         numbers = (load.running, load.waiting, used, step, gap, bound.seconds(load))
-        lines.append(row.format(member.worker, ",".join(names), model.policy, *numbers, model.admission, state))
+        whose = (member.worker, ",".join(names), model.engine, model.policy)
+        lines.append(row.format(*whose, *numbers, model.admission, state))
     return lines
 
 

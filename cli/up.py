@@ -35,7 +35,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument(
         "--engine",
         default="transformers",
-        choices=("transformers", "fake"),
+        choices=("transformers", "vllm", "fake"),
         help="engine of the workers (default: %(default)s)",
     )
     parser.add_argument("--listen", default="127.0.0.1:7000", help="the gateway's address (default: %(default)s)")

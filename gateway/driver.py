@@ -5,6 +5,7 @@ import logging
 import math
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Protocol
 
 from fairlead.errors import FairleadError, Internal
@@ -220,16 +221,18 @@ class CallDriver:
         prepared = self._prepared
         assert prepared is not None
         assert self._placement is not None
-        sampling = sampling_to_proto(prepared.sampling)
-        sampling.max_tokens -= submit.output_tokens
-        sampling.min_tokens = max(0, sampling.min_tokens - submit.output_tokens)
+        sampling = replace(
+            prepared.sampling,
+            max_tokens=prepared.sampling.max_tokens - submit.output_tokens,
+            min_tokens=max(0, prepared.sampling.min_tokens - submit.output_tokens),
+        )
         submission = worker_pb2.Submit(
             request_id=prepared.request_id,
             attempt=submit.attempt,
             client=prepared.client,
             token_ids=prepared.token_ids + submit.generated,
             generated_tokens=submit.output_tokens,
-            sampling=sampling,
+            sampling=sampling_to_proto(sampling),
             weight=prepared.weight,
             system_tokens=prepared.system_tokens,
             in_interaction=prepared.in_interaction,

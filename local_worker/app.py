@@ -47,13 +47,13 @@ def make_batcher(config: WorkerConfig, model: ServedModel, limits: BatchLimits) 
             cost=cost,
             max_input_tokens=limits.max_prompt_tokens,
             max_output_tokens=model.longest,
-            block_tokens=config.block_tokens,
+            block_tokens=model.block_tokens,
             most_output_tokens=together
             if limits.admission is AdmissionMode.OPTIMISTIC
             else min(together, model.kv_tokens),
         )
     )
-    cache = PrefixCache(model.kv_tokens // config.block_tokens, config.block_tokens)
+    cache = PrefixCache(model.kv_tokens // model.block_tokens, model.block_tokens)
     return Batcher(policy, cache, cost, limits, model.tokenizer.eos_token_ids)
 
 
@@ -64,13 +64,13 @@ class Worker:
         self._config = config
         self._event_loop = asyncio.get_running_loop()
         self._loop_end: asyncio.Future[None] = self._event_loop.create_future()
-        limits = sizes.limits(config, model.device, model.longest)
+        limits = sizes.limits(config, model.device, model.longest, model.block_tokens)
         self._batcher = make_batcher(config, model, limits)
         loop = EngineLoop(self._batcher, model.engine, self._post_events, self._loop_died)
         prompts = PromptEncoder(
             model.tokenizer,
             model.vocab_size,
-            config.block_tokens,
+            model.block_tokens,
             config.secret,
             model.revisions,
             limits.max_prompt_tokens,
@@ -178,10 +178,11 @@ class Worker:
             max_prompt_tokens=limits.max_prompt_tokens,
             vocab_size=model.vocab_size,
             longest_token=model.tokenizer.longest_token,
-            block_tokens=self._config.block_tokens,
+            block_tokens=model.block_tokens,
             kv_tokens=model.kv_tokens,
             max_running=limits.max_running,
             revision=model.revisions[name],
+            engine=model.engine_name,
             policy=self._config.policy,
             admission=self._config.admission,
             cost=cost_name(cost_function(self._config.cost)),

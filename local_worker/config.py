@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from local_worker.core.device_sizes import check_sizes
+from local_worker.core.device_sizes import BLOCK_TOKENS, check_sizes
 from local_worker.core.limits import AdmissionMode
 from local_worker.core.policies import POLICIES
 from serving.config import ConfigError, addresses, check_listeners, cost_function, option, require
@@ -50,15 +50,23 @@ class WorkerConfig:
     )
     engine: str = option(
         "transformers",
-        "`transformers` computes tokens with a model; `fake` makes them up, without one.",
-        choices=("transformers", "fake"),
-        change_when="You rehearse a deployment without a model (`fake`).",
+        "`transformers` and `vllm` compute tokens with a model, `vllm` with the executor of an installed vLLM; `fake` "
+        "makes them up, without a model.",
+        choices=("transformers", "vllm", "fake"),
+        change_when="A model needs several GPUs or a quantization (`vllm`), or you rehearse a deployment without a "
+        "model (`fake`).",
     )
     fake_step_seconds: float = option(
         0.0,
         "Each step of the engine `fake` takes this time.",
         unit="seconds",
         change_when="A rehearsal should keep workers as busy as a model would.",
+    )
+    vllm_args: str = option(
+        "",
+        "These are more arguments of vLLM's engine: a YAML file, or a mapping such as `{tensor_parallel_size: 2}`.",
+        unit="path or YAML",
+        change_when="The engine is `vllm`, and a model needs several GPUs, a quantization or another of its options.",
     )
     model: str = option(
         BUILT_IN,
@@ -81,7 +89,8 @@ class WorkerConfig:
     )
     dtype: str = option(
         "auto",
-        "Weights and KV cache have this number format; `auto` is float32 on a CPU and bfloat16 on a GPU.",
+        "Weights and KV cache have this number format; `auto` is float32 on a CPU and bfloat16 on a GPU, and that of "
+        "the model's files with the engine `vllm`.",
         choices=("auto", *DTYPES),
         change_when="Memory is short on a CPU (`bfloat16`), or the GPU has no bfloat16 (`float16`).",
     )
@@ -93,7 +102,8 @@ class WorkerConfig:
     )
     batch_invariant: bool = option(
         False,
-        "A request's logits do not depend on the other requests in the batch. Steps take longer.",
+        "A request's logits do not depend on the other requests in the batch. Steps take longer. Only the engine "
+        "`transformers` can do this.",
         change_when="Outputs have to be reproducible to the bit.",
     )
     kv_tokens: int | None = option(
@@ -105,13 +115,15 @@ class WorkerConfig:
     )
     memory_fraction: float = option(
         0.3,
-        "The KV cache takes this part of the memory that the weights leave free.",
+        "The KV cache takes this part of the memory that the weights leave free. With the engine `vllm`, weights and "
+        "cache take this part of all memory.",
         unit="0 to 1",
         change_when="The worker has a GPU to itself, where 0.9 is usual.",
     )
-    block_tokens: int = option(
-        16,
-        "A page of the KV cache has this many tokens. Prefixes are cached and found in whole blocks of that size.",
+    block_tokens: int | None = option(
+        None,
+        "A page of the KV cache has this many tokens. Prefixes are cached and found in whole blocks of that size. "
+        "Without it a page has 16 tokens, or as many as vLLM chooses for the device.",
         unit="tokens",
         change_when="Prefixes are hardly longer than a block (less). All workers of a model need the same.",
     )
@@ -185,13 +197,21 @@ class WorkerConfig:
         for name in POSITIVE:
             value = getattr(self, name)
             require(value is None or value > 0, f"{name}: must be above 0, got {value}")
+        require(
+            self.engine == "vllm" or not self.vllm_args,
+            f"vllm_args: must not be given with the engine {self.engine}, got {self.vllm_args!r}",
+        )
+        require(
+            self.engine == "transformers" or not self.batch_invariant,
+            f"batch_invariant: must not be given with the engine {self.engine}",
+        )
         require(self.fake_step_seconds >= 0, f"fake_step_seconds: must be 0 or more, got {self.fake_step_seconds}")
         try:
             check_sizes(
                 max_running=self.max_running,
                 token_budget=self.token_budget,
                 kv_tokens=self.kv_tokens,
-                block_tokens=self.block_tokens,
+                block_tokens=self.block_tokens or (1 if self.engine == "vllm" else BLOCK_TOKENS),
             )
         except ValueError as error:
             raise ConfigError(str(error)) from error

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from local_worker.core.batch import Engine, PendingStep
+from local_worker.core.batch import Engine, EngineLost, PendingStep
 from local_worker.core.batcher import Batcher
 from local_worker.core.job import Job
 from local_worker.core.job_table import JobTable
@@ -39,8 +39,8 @@ class EngineLoop:
 
     That is the step just launched or, with an engine that runs ahead, the previous one: the device computes while the
     host processes the previous results. The loop runs until `stop`. On its own thread it calls `deliver` after every
-    turn that changed something, and `died` if a defect ends it: a worker without its loop serves no request and must
-    not seem healthy.
+    turn that changed something, and `died` if a defect or the loss of the engine ends it: a worker without its loop
+    serves no request and must not seem healthy.
     """
 
     def __init__(
@@ -69,10 +69,11 @@ class EngineLoop:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread after the steps in flight, and wait for its end."""
+        """Stop the thread after the steps in flight, wait for its end, and close the engine."""
         self._stopping = True
         self._wake.set()
         self._thread.join()
+        self._engine.close()
 
     def submit(self, job: Job[Sink]) -> None:
         """Queue `job`, whose events go to its owner. Any thread may call this."""
@@ -138,6 +139,8 @@ class EngineLoop:
             self.stepping_since = time.monotonic()
         try:
             self._steps.append(LaunchedStep(plan, self._engine.launch(plan.batch)))
+        except EngineLost:
+            raise
         except Exception:
             log.exception("a step could not be launched", extra={"requests": len(plan.batch.slices)})
             self._finish_all_but(0)
@@ -153,6 +156,8 @@ class EngineLoop:
     def _finish(self, step: LaunchedStep) -> None:
         try:
             result = step.pending.wait()
+        except EngineLost:
+            raise
         except Exception:
             log.exception("forward pass failed", extra={"requests": len(step.plan.batch.slices)})
             self._fail(step.plan)

@@ -3,12 +3,16 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
 
 from local_worker.config import WorkerConfig
 from local_worker.core.batch import Engine
-from local_worker.core.device_sizes import SIZES
+from local_worker.core.device_sizes import BLOCK_TOKENS, SIZES
 from local_worker.engine.model_files import folder_of, log_once, resolve, revision
-from local_worker.sizes import max_running
+from local_worker.engine.vllm.environment import prepare, read_arguments
+from local_worker.sizes import max_running, token_budget
 from local_worker.tokenizer import ByteTokenizer, HuggingFaceTokenizer, Tokenizer
 from serving.config import ConfigError, require
 from serving.process import log_step
@@ -24,11 +28,13 @@ class ServedModel:
     """
 
     engine: Engine
+    engine_name: str  # with its version, for people
     tokenizer: Tokenizer
     vocab_size: int
     max_model_tokens: int
     kv_tokens: int
-    revisions: Mapping[str, str]  # model name in requests -> revision of its weights
+    block_tokens: int
+    revisions: Mapping[str, str]  # model name in requests -> revision of its weights and engine
     device: str  # "cpu" or "cuda"
 
     @property
@@ -39,10 +45,10 @@ class ServedModel:
 
 def load_model(config: WorkerConfig) -> ServedModel:
     """Load the engine that `config.engine` names; raise ConfigError if it cannot serve the model or memory is short."""
-    model = _fake(config) if config.engine == "fake" else _transformers(config)
+    model = {"fake": _fake, "transformers": _transformers, "vllm": _vllm}[config.engine](config)
     require(
-        model.kv_tokens >= config.block_tokens,
-        f"kv_tokens: must be at least one block (block_tokens, {config.block_tokens}), got {model.kv_tokens}",
+        model.kv_tokens >= model.block_tokens,
+        f"kv_tokens: must be at least one block (block_tokens, {model.block_tokens}), got {model.kv_tokens}",
     )
     return model
 
@@ -50,19 +56,32 @@ def load_model(config: WorkerConfig) -> ServedModel:
 def _fake(config: WorkerConfig) -> ServedModel:
     from local_worker.engine.fake import FakeEngine
 
-    tokenizer = ByteTokenizer()
-    engine = FakeEngine(tokenizer.vocab_size, config.fake_step_seconds, config.block_tokens)
+    tokenizer, block_tokens = ByteTokenizer(), config.block_tokens or BLOCK_TOKENS
+    engine = FakeEngine(tokenizer.vocab_size, config.fake_step_seconds, block_tokens)
     kv_tokens = config.kv_tokens or FAKE_KV_TOKENS
-    revisions = dict.fromkeys(config.model_names, "fake")
-    return ServedModel(engine, tokenizer, tokenizer.vocab_size, kv_tokens, kv_tokens, revisions, device="cpu")
+    return ServedModel(
+        engine,
+        "fake",
+        tokenizer,
+        tokenizer.vocab_size,
+        kv_tokens,
+        kv_tokens,
+        block_tokens,
+        dict.fromkeys(config.model_names, "fake"),
+        device="cpu",
+    )
+
+
+def _path(config: WorkerConfig) -> Path | str:
+    # A wrong name is reported before the slow imports. These are local, so that the fake engine needs none.
+    try:
+        return resolve(config.model)
+    except OSError as error:
+        raise ConfigError(f"model: {config.model}: {error}") from error
 
 
 def _transformers(config: WorkerConfig) -> ServedModel:
-    # A wrong name is reported before the slow imports. The imports are local, so that the fake engine needs none.
-    try:
-        path = resolve(config.model)
-    except OSError as error:
-        raise ConfigError(f"model: {config.model}: {error}") from error
+    path = _path(config)
     log_step("importing the engine")
     import torch
 
@@ -80,7 +99,7 @@ def _transformers(config: WorkerConfig) -> ServedModel:
         with reading():
             tokenizer = HuggingFaceTokenizer.load(path)
         options = EngineOptions(
-            block_tokens=config.block_tokens,
+            block_tokens=config.block_tokens or BLOCK_TOKENS,
             kv_tokens=config.kv_tokens,
             memory_fraction=config.memory_fraction,
             batch_invariant=config.batch_invariant,
@@ -93,5 +112,58 @@ def _transformers(config: WorkerConfig) -> ServedModel:
     except (UnsupportedModel, OutOfMemory, OSError) as error:
         raise ConfigError(f"model: {config.model}: {error}") from error
     return ServedModel(
-        engine, tokenizer, engine.vocab_size, engine.max_model_tokens, engine.kv_tokens, revisions, device
+        engine,
+        f"transformers {version('transformers')}",
+        tokenizer,
+        engine.vocab_size,
+        engine.max_model_tokens,
+        engine.kv_tokens,
+        options.block_tokens,
+        revisions,
+        device,
+    )
+
+
+def _vllm(config: WorkerConfig) -> ServedModel:
+    path, arguments = _path(config), read_arguments(config.vllm_args)
+    require(find_spec("vllm") is not None, "engine: vllm is not installed; docs/operations.md says how to install it")
+    log_step("importing the engine")
+    prepare(config.threads)
+    from local_worker.engine.attention import UnsupportedModel
+    from local_worker.engine.load_errors import reading
+    from local_worker.engine.vllm.arguments import VllmOptions
+    from local_worker.engine.vllm.executor import VllmEngine, device_of_vllm
+
+    log_once()
+    device = device_of_vllm()
+    require(config.device in ("auto", device), f"device: the installed vLLM computes on {device}, not {config.device}")
+    require(device in SIZES, f"engine: vllm: must compute on one of {', '.join(SIZES)}, not on {device}")
+    try:
+        log_step("reading the tokenizer")
+        with reading():
+            tokenizer = HuggingFaceTokenizer.load(path)
+        options = VllmOptions(
+            max_running=max_running(config, device),
+            token_budget=token_budget(config, device),
+            block_tokens=config.block_tokens,
+            kv_tokens=config.kv_tokens or SIZES[device].most_kv_tokens,
+            memory_fraction=config.memory_fraction,
+            dtype=config.dtype,
+            eos_token_ids=tokenizer.eos_token_ids,
+        )
+        log_step("starting vLLM's executor")
+        engine = VllmEngine(str(path), options, arguments)
+        revisions = {name: f"{revision(folder_of(path))}.vllm" for name in config.model_names}
+    except (UnsupportedModel, OSError) as error:
+        raise ConfigError(f"model: {config.model}: {error}") from error
+    return ServedModel(
+        engine,
+        f"vllm {engine.version}",
+        tokenizer,
+        engine.vocab_size,
+        engine.max_model_tokens,
+        engine.kv_tokens,
+        engine.block_tokens,
+        revisions,
+        device,
     )

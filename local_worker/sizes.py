@@ -19,16 +19,23 @@ def max_running(config: WorkerConfig, device: str) -> int:
     return most if config.token_budget is None else min(most, config.token_budget - 1)
 
 
-def limits(config: WorkerConfig, device: str, longest: int) -> BatchLimits:
+def token_budget(config: WorkerConfig, device: str) -> int:
+    """Return the largest number of tokens of a step on `device`.
+
+    By default a step has as many tokens for prompts as for decoding.
+    """
+    return config.token_budget or max(SIZES[device].token_budget, 2 * max_running(config, device))
+
+
+def limits(config: WorkerConfig, device: str, longest: int, block_tokens: int) -> BatchLimits:
     """Return the limits of a worker on `device`, where prompt and output together have at most `longest` tokens.
 
-    By default prompts leave room for one block of output, and a step has as many tokens for prompts as for decoding.
+    By default prompts leave room for one block of output.
     """
-    running = max_running(config, device)
     return BatchLimits(
-        max_running=running,
-        token_budget=config.token_budget or max(SIZES[device].token_budget, 2 * running),
-        max_prompt_tokens=config.max_prompt_tokens or max(1, longest - config.block_tokens),
+        max_running=max_running(config, device),
+        token_budget=token_budget(config, device),
+        max_prompt_tokens=config.max_prompt_tokens or max(1, longest - block_tokens),
         max_waiting=config.max_waiting,
         max_waiting_per_client=MAX_WAITING_PER_CLIENT,
         admission=AdmissionMode(config.admission),

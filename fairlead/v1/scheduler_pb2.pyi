@@ -139,7 +139,7 @@ class AcceptedRequest(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., client: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., weight: _Optional[float] = ..., model: _Optional[str] = ...) -> None: ...
 
 class ModelInfo(_message.Message):
-    __slots__ = ("name", "max_model_tokens", "vocab_size", "block_tokens", "kv_tokens", "max_running", "policy", "max_prompt_tokens", "cost", "admission", "revision", "longest_token")
+    __slots__ = ("name", "max_model_tokens", "vocab_size", "block_tokens", "kv_tokens", "max_running", "policy", "max_prompt_tokens", "cost", "admission", "revision", "longest_token", "engine")
     NAME_FIELD_NUMBER: _ClassVar[int]
     MAX_MODEL_TOKENS_FIELD_NUMBER: _ClassVar[int]
     VOCAB_SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -152,6 +152,7 @@ class ModelInfo(_message.Message):
     ADMISSION_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     LONGEST_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_FIELD_NUMBER: _ClassVar[int]
     name: str
     max_model_tokens: int
     vocab_size: int
@@ -164,7 +165,8 @@ class ModelInfo(_message.Message):
     admission: str
     revision: str
     longest_token: int
-    def __init__(self, name: _Optional[str] = ..., max_model_tokens: _Optional[int] = ..., vocab_size: _Optional[int] = ..., block_tokens: _Optional[int] = ..., kv_tokens: _Optional[int] = ..., max_running: _Optional[int] = ..., policy: _Optional[str] = ..., max_prompt_tokens: _Optional[int] = ..., cost: _Optional[str] = ..., admission: _Optional[str] = ..., revision: _Optional[str] = ..., longest_token: _Optional[int] = ...) -> None: ...
+    engine: str
+    def __init__(self, name: _Optional[str] = ..., max_model_tokens: _Optional[int] = ..., vocab_size: _Optional[int] = ..., block_tokens: _Optional[int] = ..., kv_tokens: _Optional[int] = ..., max_running: _Optional[int] = ..., policy: _Optional[str] = ..., max_prompt_tokens: _Optional[int] = ..., cost: _Optional[str] = ..., admission: _Optional[str] = ..., revision: _Optional[str] = ..., longest_token: _Optional[int] = ..., engine: _Optional[str] = ...) -> None: ...
 
 class Load(_message.Message):
     __slots__ = ("running", "waiting", "kv_tokens_used", "step_seconds", "draining", "queue_seconds", "services", "fairness_gap", "recomputed_tokens", "stalled_seconds", "prompt_tokens", "cached_tokens", "fairness_bound", "service_rate")

@@ -37,5 +37,4 @@ async def hedged(calls: Sequence[Callable[[], Coroutine[Any, Any, T]]], patience
     finally:
         for task in running:
             task.cancel()
-        if running:
-            await asyncio.wait(running)
+        await asyncio.gather(*running, return_exceptions=True)

@@ -62,7 +62,6 @@ class WorkerLink:
         self.received = 0  # number of received messages
         self._metadata = secret_metadata(secret)
         self._channel = open_channel(address, mutual_tls)
-        self._tokenizer = worker_pb2_grpc.TokenizerStub(self._channel)
         self._writer: CoalescingWriter[worker_pb2.SessionCommands] | None = None
         self._reader: asyncio.Task[None] | None = None
         self._closing = False
@@ -91,13 +90,13 @@ class WorkerLink:
 
     async def encode(self, request: worker_pb2.EncodeRequest, timeout: float) -> worker_pb2.EncodeResponse:
         """Return the prompt as token ids and digests; raise the worker's FairleadError."""
-        return await self._tokenize(self._tokenizer.Encode, request, timeout)
+        return await self._tokenizer(worker_pb2_grpc.TokenizerStub(self._channel).Encode, request, timeout)
 
     async def decode(self, request: worker_pb2.DecodeRequest, timeout: float) -> worker_pb2.DecodeResponse:
         """Return the text of tokens; raise the worker's FairleadError, or Unavailable if its version is too old."""
-        return await self._tokenize(self._tokenizer.Decode, request, timeout)
+        return await self._tokenizer(worker_pb2_grpc.TokenizerStub(self._channel).Decode, request, timeout)
 
-    async def _tokenize(self, ask: Callable[..., Awaitable[Reply]], request: object, timeout: float) -> Reply:
+    async def _tokenizer(self, ask: Callable[..., Awaitable[Reply]], request: object, timeout: float) -> Reply:
         self.encoding += 1
         try:
             return await ask(request, timeout=timeout, metadata=self._metadata)

@@ -1,6 +1,8 @@
 """The contract between the core and an engine: the core hands in a batch, the engine returns its sampled tokens.
 
-A batch is complete plain data: an engine needs no other data about a request, and may run in another process.
+A batch is complete plain data: an engine needs no other data about a request, and may run in another process. An
+engine may keep state of running requests: a batch says which requests have entered the running batch and which have
+left it since the batch before.
 
 An engine may run ahead: the next batch is launched before the host knows the tokens of the previous one. The engine
 takes such tokens from its own samples of the previous batch.
@@ -41,11 +43,27 @@ class Slice(NamedTuple):  # made once per request and step; a frozen dataclass t
         return self.stop - self.prompt_tokens
 
 
+class Entry(NamedTuple):
+    """A request that has entered the running batch, for the first time or again, and all its `tokens` that are known.
+
+    Its first slice since then is in the same batch.
+    """
+
+    request: int  # see Slice
+    tokens: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One engine step: at most one slice per request; prefill and decode are mixed."""
+    """One engine step: at most one slice per request; prefill and decode are mixed.
+
+    The requests in `left` have ended or were preempted since the previous batch, and have no pages any more. One that
+    was preempted may be in `entered` of the same batch or of a later one.
+    """
 
     slices: tuple[Slice, ...]
+    entered: tuple[Entry, ...] = ()
+    left: tuple[int, ...] = ()
 
     @property
     def tokens(self) -> int:
@@ -69,11 +87,15 @@ class StepResult:
     logprobs: tuple[SampledLogprobs | None, ...] = ()  # empty if no slice requested them
 
 
+class EngineLost(Exception):
+    """The engine can compute no step any more: its worker has to end."""
+
+
 class PendingStep(Protocol):
     """A step that was launched and may still be computing."""
 
     def wait(self) -> StepResult:
-        """Return the samples of the step once it is computed; raise the engine's error if it failed.
+        """Return the samples of the step once it is computed; raise EngineLost, or the error for which it failed.
 
         After a failure the contents of the pages of the batch's requests are undefined. So are those of any batch that
         was launched after it.
@@ -104,3 +126,6 @@ class Engine(Protocol):
     def launch(self, batch: Batch) -> PendingStep:
         """Start to compute the batch, while at most `ahead` earlier steps are unfinished; raise as `PendingStep.wait`
         does."""
+
+    def close(self) -> None:
+        """Release the device and end the engine's processes. Nothing is called afterwards."""

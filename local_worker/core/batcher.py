@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import repeat
 
 from fairlead.outcomes import FinishReason
-from local_worker.core.batch import Batch, SampledLogprobs, Slice, StepResult
+from local_worker.core.batch import Batch, Entry, SampledLogprobs, StepResult
 from local_worker.core.deadlines import Deadlines
 from local_worker.core.in_flight import InFlight
 from local_worker.core.kv_shares import KVShares
@@ -51,6 +51,7 @@ class Batcher:
         self._deadlines = Deadlines()
         self._step_left = 0  # number of tokens that the step being planned can still compute
         self._in_flight = InFlight()
+        self._left: list[int] = []  # requests that have left the running batch since the last plan, by arrival
 
     @property
     def running(self) -> int:
@@ -169,11 +170,16 @@ class Batcher:
                 admitted = self.policy.select(self)
         self._gap.observe(self.ledger.backlogged)
         self._rate.observe(self.ledger.weighted, bool(self._running), now)
-        shares = self._shares()
-        if not shares:
+        parts = self._shares()
+        if not parts:
             return None
-        batch = Batch(tuple(self._slice(request, tokens) for request, tokens in shares))
-        plan = Plan(batch, tuple(request for request, _ in shares), tuple(admitted))
+        batch = Batch(
+            tuple(slice_of(request, tokens, self._in_flight.source(request)) for request, tokens in parts),
+            tuple(Entry(request.arrival, tuple(request.tokens)) for request in admitted),
+            tuple(self._left),
+        )
+        self._left.clear()
+        plan = Plan(batch, tuple(request for request, _ in parts), tuple(admitted))
         self._in_flight.launched(plan)
         return plan
 
@@ -193,6 +199,7 @@ class Batcher:
 
     def _preempt(self, request: Request, now: float) -> None:
         del self._running[request]
+        self._left.append(request.arrival)
         self._kv_shares.preempted(request)
         self.cache.release(request)
         request.computed = 0
@@ -205,9 +212,6 @@ class Batcher:
     def _shares(self) -> list[tuple[Request, int]]:
         """Return the requests that take part in the step, each with its number of tokens."""
         return list(shares(self._running, self._limits.token_budget))
-
-    def _slice(self, request: Request, tokens: int) -> Slice:
-        return slice_of(request, tokens, self._in_flight.source(request))
 
     def commit(self, plan: Plan, result: StepResult) -> list[Advance]:
         """Append the samples of the earliest uncommitted plan; return the progress of each request that got one.
@@ -274,6 +278,7 @@ class Batcher:
 
     def _retire(self, request: Request) -> None:
         del self._running[request]
+        self._left.append(request.arrival)
         self._deadlines.discard(request)
         self.cache.release(request)
         self.policy.finished(request)

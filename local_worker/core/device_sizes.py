@@ -6,6 +6,8 @@ the bound is at most some minutes of work on either kind of device.
 
 from dataclasses import dataclass
 
+BLOCK_TOKENS = 16  # tokens of a page, unless the engine or an option says otherwise
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceSizes:

@@ -35,6 +35,9 @@ class FakeEngine:
         self._sampled = tuple(self._next(piece) for piece in batch.slices if piece.samples)
         return CompletedStep(StepResult(self._sampled))
 
+    def close(self) -> None:
+        """See Engine."""
+
     def _write(self, piece: Slice) -> None:
         tokens = piece.tokens if piece.source is None else (self._sampled[piece.source],)
         size = self._block_tokens

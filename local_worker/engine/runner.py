@@ -150,6 +150,9 @@ class TransformersEngine:
         self._sampled = choose(logits, pieces, self._sampled, self._options.eos_token_ids)
         return SampledStep(self._sampled, logits, pieces)
 
+    def close(self) -> None:
+        """See Engine; the device's memory is released with the process."""
+
     def _logits(self, slices: Sequence[Slice]) -> torch.Tensor:
         """Return the logits [slices that sample, vocabulary], valid until the next call."""
         if self._graphs is not None and self._graphs.fits(slices):

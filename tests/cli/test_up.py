@@ -61,6 +61,7 @@ def test_other_commands_find_the_running_stack(shared: tuple[Command, Running]) 
     assert status.returncode == 0
     assert "worker-0" in status.stdout
     assert "worker-1" in status.stdout
+    assert " fake " in status.stdout
     assert "default/ann" in status.stdout
 
 

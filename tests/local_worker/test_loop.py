@@ -6,12 +6,13 @@ Outputs do not depend on the steps in flight.
 
 import queue
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from fairlead.outcomes import FinishReason, Outcome
 from local_worker.attempt import AttemptEnded, AttemptEvents
-from local_worker.core.batch import Batch, PendingStep, StepResult
+from local_worker.core.batch import Batch, EngineLost, PendingStep, StepResult
 from local_worker.core.job import Job
 from local_worker.core.output_text import OutputText
 from local_worker.core.request import Request
@@ -46,6 +47,10 @@ class Failing(FakeEngine):
         super().__init__(257, 0.0, BLOCK, ahead)
         self.waits = list(waits)
         self.launches = list(launches)
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
 
     def launch(self, batch: Batch) -> PendingStep:
         error = self.launches.pop(0) if self.launches else None
@@ -123,6 +128,24 @@ def test_a_failing_step_ends_its_requests_and_the_loop_goes_on(ahead: int) -> No
     assert outcome is Outcome.COMPLETED
     assert after.healthy
     listener.stop()
+
+
+@AHEAD
+@pytest.mark.parametrize("lost", [{"launches": [EngineLost("gone")]}, {"waits": [EngineLost("gone")]}])
+def test_a_lost_engine_ends_the_loop_and_no_request(ahead: int, lost: dict[str, Any]) -> None:
+    """The worker dies of it, and gateways place its requests elsewhere; an end as INTERNAL would lose them."""
+    listener = listening(Failing(ahead, **lost))
+    listener.submit(make_request([1, 2, 3], arrival=0))
+    assert isinstance(listener.deaths.get(timeout=WAIT), EngineLost)
+    assert listener.ends == []
+
+
+def test_a_loop_that_stops_closes_its_engine() -> None:
+    engine = Failing(0)
+    listener = listening(engine)
+    assert not engine.closed
+    listener.stop()
+    assert engine.closed
 
 
 @AHEAD

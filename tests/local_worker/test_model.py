@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tokenizers.models import WordLevel
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from local_worker.config import WorkerConfig
+from local_worker.engine.vllm.environment import read_arguments
 from local_worker.model import FAKE_KV_TOKENS, ServedModel, load_model
 from serving.config import ConfigError
 
@@ -112,6 +114,30 @@ def test_the_fake_engine_serves_several_models_by_name() -> None:
         config("a,,b")
     with pytest.raises(ConfigError, match="served_name: must not be given with several models, got 2: a,b"):
         config("a,b", "served")
+
+
+def test_arguments_of_vllm_are_a_mapping(tmp_path: Path) -> None:
+    file = tmp_path / "vllm.yaml"
+    file.write_text("tensor_parallel_size: 2\nquantization: fp8\n")
+    assert read_arguments("") == {}
+    assert read_arguments(str(file)) == {"tensor_parallel_size": 2, "quantization": "fp8"}
+    assert read_arguments("{tensor_parallel_size: 4}") == {"tensor_parallel_size": 4}
+    for wrong, reason in (("nosuch.yaml", "No such file"), ("{a: ", "flow"), ("{1: 2}", "got {1: 2}")):
+        with pytest.raises(ConfigError, match=f"vllm_args: .*{reason}"):
+            read_arguments(wrong)
+
+
+@pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed here")
+def test_vllm_is_named_where_it_is_missing(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="engine: vllm is not installed"):
+        load_model(WorkerConfig(secret="s" * 16, model=str(folder), engine="vllm"))
+
+
+def test_options_of_another_engine_are_refused() -> None:
+    with pytest.raises(ConfigError, match="vllm_args: must not be given with the engine fake"):
+        WorkerConfig(secret="s" * 16, engine="fake", vllm_args="{enforce_eager: true}")
+    with pytest.raises(ConfigError, match="batch_invariant: must not be given with the engine vllm"):
+        WorkerConfig(secret="s" * 16, engine="vllm", batch_invariant=True)
 
 
 def test_a_folder_is_one_model_whatever_its_name(folder: Path) -> None:

@@ -10,7 +10,7 @@ from local_worker.sizes import limits
 
 
 def limits_with(device: str, longest: int, **options: Any) -> BatchLimits:
-    return limits(WorkerConfig(secret="s" * 16, **options), device, longest)
+    return limits(WorkerConfig(secret="s" * 16, **options), device, longest, block_tokens=16)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""An engine whose model reads its whole context from pages, so that errors in the pages show in its tokens."""
+"""An engine whose model reads its whole context from pages, so that errors in the pages show in its tokens; it also
+remembers each running request, so that errors in what it is told of them show."""
 
 from collections.abc import Sequence
 
@@ -28,14 +29,31 @@ class Device:
         self.ahead = ahead
         self._slots: dict[tuple[int, int], int] = {}
         self._sampled: tuple[int, ...] = ()
+        self.known: dict[int, tuple[int, ...]] = {}  # running request -> its tokens when it entered
 
     def launch(self, batch: Batch) -> CompletedStep:
         """See Engine: first everything is written, then read; done at once, as on a stream that nobody waits for."""
+        self._remember(batch)
         for piece in batch.slices:
             for at, token in enumerate(self._inputs(piece), start=piece.start):
                 self._slots[piece.pages[at // BLOCK], at % BLOCK] = token
         self._sampled = tuple(next_token(self._context(piece)) for piece in batch.slices if piece.samples)
         return CompletedStep(StepResult(self._sampled))
+
+    def close(self) -> None:
+        """See Engine."""
+
+    def _remember(self, batch: Batch) -> None:
+        for request in batch.left:
+            del self.known[request]
+        for request, tokens in batch.entered:
+            assert request not in self.known
+            self.known[request] = tokens
+        assert {request for request, _ in batch.entered} <= {piece.request for piece in batch.slices}
+        for piece in batch.slices:
+            tokens = self.known[piece.request]
+            if piece.source is None and piece.stop <= len(tokens):
+                assert piece.tokens == tokens[piece.start : piece.stop]
 
     def _inputs(self, piece: Slice) -> list[int]:
         if piece.source is not None:

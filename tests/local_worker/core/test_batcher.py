@@ -83,6 +83,7 @@ class BatcherMachine(RuleBasedStateMachine):
             assert entered or piece.start == before[request][0]
             self.check(request, piece)
         self.steps.append((plan, self.device.launch(plan.batch)))
+        assert len(self.device.known) == self.batcher.running, "the engine remembers who runs, and nobody else"
 
     def check(self, request: Request, piece: Slice) -> None:
         known = len(request.tokens)

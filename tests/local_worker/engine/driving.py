@@ -37,6 +37,7 @@ def make_batcher(
     least_weight: int = WEIGHT_ONE,
     quantum_tokens: int = 64,
     most_idle: int = MOST_IDLE,
+    block_tokens: int = BLOCK,
 ) -> Batcher:
     cost = cost or WeightedTokens()
     together = max_running * max_output_tokens
@@ -47,8 +48,8 @@ def make_batcher(
         max_output_tokens=max_output_tokens,
         least_weight=least_weight,
         most_idle=most_idle,
-        block_tokens=BLOCK,
-        most_output_tokens=together if admission is AdmissionMode.OPTIMISTIC else min(together, pages * BLOCK),
+        block_tokens=block_tokens,
+        most_output_tokens=together if admission is AdmissionMode.OPTIMISTIC else min(together, pages * block_tokens),
     )
     limits = BatchLimits(
         max_running=max_running,
@@ -58,18 +59,23 @@ def make_batcher(
         max_waiting_per_client=1000,
         admission=admission,
     )
-    return Batcher(LOCAL_POLICIES[policy](config), PrefixCache(pages, BLOCK), cost, limits, eos)
+    return Batcher(LOCAL_POLICIES[policy](config), PrefixCache(pages, block_tokens), cost, limits, eos)
 
 
 def make_request(
-    prompt: Sequence[int], *, arrival: int = 0, seed_position: int = 0, sampling: SamplingParams | None = None
+    prompt: Sequence[int],
+    *,
+    arrival: int = 0,
+    seed_position: int = 0,
+    sampling: SamplingParams | None = None,
+    block_tokens: int = BLOCK,
 ) -> Request:
     return Request(
         id=f"r{arrival}",
         client=f"c{arrival % 3}",
         tokens=list(prompt),
         prompt_tokens=len(prompt),
-        digests=list(unpack_digests(chain(pack_ids(prompt), BLOCK, SEED))),
+        digests=list(unpack_digests(chain(pack_ids(prompt), block_tokens, SEED))),
         chain_seed=SEED,
         sampling=sampling or SamplingParams(max_tokens=8, ignore_eos=True),
         arrival=arrival,

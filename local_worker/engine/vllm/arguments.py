@@ -1,0 +1,79 @@
+"""The arguments with which vLLM's executor is built: those of the operator, and those that the worker decides."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from vllm.engine.arg_utils import EngineArgs
+
+from local_worker.engine.attention import UnsupportedModel
+from local_worker.engine.vllm.sampler import KEY, SeededSampler
+
+# Arguments that an option of the worker sets.
+SET_BY_OPTION = {
+    "model": "model",
+    "served_model_name": "served_name",
+    "dtype": "dtype",
+    "block_size": "block_tokens",
+    "num_gpu_blocks_override": "kv_tokens",
+    "max_num_seqs": "max_running",
+    "max_num_batched_tokens": "token_budget",
+    "gpu_memory_utilization": "memory_fraction",
+}
+# Arguments of vLLM's scheduler and frontends, which do not run, and of features that batches cannot describe.
+NOT_SUPPORTED = (
+    "async_scheduling",
+    "enable_chunked_prefill",
+    "enable_lora",
+    "enable_prefix_caching",
+    "enable_prompt_embeds",
+    "kv_transfer_config",
+    "logits_processors",
+    "runner",
+    "scheduler_cls",
+    "scheduling_policy",
+    "speculative_config",
+    "tokenizer",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VllmOptions:
+    """The options with which vLLM runs a model."""
+
+    max_running: int  # largest number of requests in a batch
+    token_budget: int  # largest number of tokens in a batch
+    block_tokens: int | None = None  # None: as vLLM chooses
+    kv_tokens: int | None = None  # None: as many as fit by vLLM's profile of the memory
+    memory_fraction: float = 0.5  # part of the device's memory for weights, activations and KV cache
+    dtype: str = "auto"
+    eos_token_ids: tuple[int, ...] = ()
+
+
+def engine_args(model: str, options: VllmOptions, given: Mapping[str, Any]) -> EngineArgs:
+    """Return vLLM's arguments; raise UnsupportedModel, which names the argument, for one that cannot be `given`."""
+    known = {field.name for field in fields(EngineArgs)}
+    for name in given:
+        if name in SET_BY_OPTION:
+            raise UnsupportedModel(f"vllm_args: {name}: is set by the option {SET_BY_OPTION[name]}")
+        if name in NOT_SUPPORTED:
+            raise UnsupportedModel(f"vllm_args: {name}: is not supported")
+        if name not in known:
+            raise UnsupportedModel(f"vllm_args: {name}: vLLM has no such argument")
+    decided: dict[str, Any] = {
+        "model": model,
+        "dtype": options.dtype,
+        "block_size": options.block_tokens,
+        "max_num_seqs": options.max_running,
+        "max_num_batched_tokens": options.token_budget,
+        "gpu_memory_utilization": options.memory_fraction,
+        "max_model_len": -1,  # as long as the KV cache allows
+        "skip_tokenizer_init": True,
+        "enable_chunked_prefill": True,
+        "enable_prefix_caching": False,
+        "async_scheduling": False,
+        "disable_hybrid_kv_cache_manager": True,  # every layer keeps the pages of the whole context
+        "logits_processors": [SeededSampler],
+    }
+    additional = {**given.get("additional_config", {}), KEY: list(options.eos_token_ids)}
+    return EngineArgs(**(decided | dict(given) | {"additional_config": additional}))

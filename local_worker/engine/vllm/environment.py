@@ -1,0 +1,42 @@
+"""What has to be settled before vLLM is imported: its environment variables, and the operator's arguments."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from serving.config import ConfigError, require
+
+# Variables that are already set keep their values.
+VARIABLES = {
+    "VLLM_CONFIGURE_LOGGING": "0",  # records go to the worker's log
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # one device needs no second process
+    "VLLM_NO_USAGE_STATS": "1",  # nothing is reported to anybody
+}
+
+
+def prepare(threads: int | None) -> None:
+    """Set the environment variables of vLLM, and the number of `threads` of each of its processes on a CPU."""
+    for name, value in VARIABLES.items():
+        os.environ.setdefault(name, value)
+    if threads is not None:
+        os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
+        os.environ["OMP_NUM_THREADS"] = str(threads)
+
+
+def read_arguments(given: str) -> Mapping[str, Any]:
+    """Return the arguments in a YAML file or a YAML mapping; raise ConfigError for anything else."""
+    try:
+        text = given if given.lstrip().startswith("{") or not given else Path(given).read_text()
+        arguments = yaml.safe_load(text)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"vllm_args: {error}") from error
+    if arguments is None:
+        return {}
+    require(
+        isinstance(arguments, dict) and all(isinstance(name, str) for name in arguments),
+        f"vllm_args: must be a mapping of names to values, got {arguments!r}",
+    )
+    return dict(arguments)

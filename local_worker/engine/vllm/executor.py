@@ -1,0 +1,194 @@
+"""An engine over vLLM's executor: vLLM computes batches on one or many devices; who is computed is decided here.
+
+vLLM's scheduler and its prefix cache do not run. The executor's processes keep state of each running request: its
+tokens, its pages and its parameters. So a request's tokens are sent once, when it enters the running batch, and later
+only what is new. vLLM samples a token as soon as a request's known tokens are computed, which is when its slice
+`samples`.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vllm.platforms import current_platform
+from vllm.v1.core.sched.output import CachedRequestData, NewRequestData, SchedulerOutput
+from vllm.v1.engine.core import EngineCore
+from vllm.v1.executor import Executor
+from vllm.v1.kv_cache_interface import AttentionSpec
+from vllm.v1.outputs import LogprobsLists, ModelRunnerOutput
+from vllm.version import __version__
+
+from local_worker.core.batch import Batch, CompletedStep, EngineLost, Entry, SampledLogprobs, Slice, StepResult
+from local_worker.engine.attention import UnsupportedModel
+from local_worker.engine.load_errors import reading
+from local_worker.engine.vllm.arguments import VllmOptions, engine_args
+from local_worker.engine.vllm.sampler import sampling_params
+from serving.sampling_params import SamplingParams
+
+log = logging.getLogger(__name__)
+RESERVED = 1  # vLLM never uses its first page
+
+
+def device_of_vllm() -> str:
+    """Return the kind of device for which the installed vLLM was built: "cpu", "cuda" or another."""
+    return str(current_platform.device_type)
+
+
+@dataclass(slots=True)
+class SentRequest:
+    """The data of a request that vLLM's processes have: its known tokens when it entered, and the present pages."""
+
+    tokens: int
+    pages: tuple[int, ...]
+
+
+class VllmEngine:
+    """An engine that never runs ahead: the host waits for each step's tokens."""
+
+    ahead = 0
+    version = __version__
+
+    def __init__(self, model: str, options: VllmOptions, arguments: Mapping[str, Any]) -> None:
+        """Start vLLM's executor for a folder or hub id, with more `arguments` of vLLM.
+
+        Raises UnsupportedModel for a model or an argument that vLLM or this engine does not support.
+        """
+        args = engine_args(model, options, arguments)
+        with reading():
+            config = args.create_engine_config()
+            if options.kv_tokens is not None:
+                pages = options.kv_tokens // config.cache_config.block_size
+                config.cache_config.num_gpu_blocks_override = pages + RESERVED
+            self._core = EngineCore(config, Executor.get_class(config), log_stats=False)
+        self._executor: Executor = self._core.model_executor
+        self._sent: dict[int, SentRequest] = {}  # requests that vLLM's processes keep
+        try:
+            self._check_cache()
+            with reading():
+                self._probe()
+        except UnsupportedModel:
+            self.close()
+            raise
+        self.block_tokens: int = config.cache_config.block_size
+        self.kv_tokens: int = (config.cache_config.num_gpu_blocks - RESERVED) * self.block_tokens
+        self.max_model_tokens: int = config.model_config.max_model_len
+        self.vocab_size: int = config.model_config.get_vocab_size()
+        log.info(
+            "model loaded",
+            extra={
+                "vllm": self.version,
+                "processes": config.parallel_config.world_size,
+                "dtype": str(config.model_config.dtype),
+                "block_tokens": self.block_tokens,
+                "kv_tokens": self.kv_tokens,
+            },
+        )
+
+    def _check_cache(self) -> None:
+        """Raise UnsupportedModel unless one table of pages describes the whole state of a request."""
+        groups = self._core.scheduler.kv_cache_config.kv_cache_groups
+        kinds = ", ".join(type(group.kv_cache_spec).__name__ for group in groups)
+        if len(groups) != 1 or not isinstance(groups[0].kv_cache_spec, AttentionSpec):
+            raise UnsupportedModel(f"it must have one kind of KV cache, that of attention; it has {kinds or 'none'}")
+
+    def _probe(self) -> None:
+        """Compute one token, because vLLM finds some models' shapes unsupported only then."""
+        sampling = SamplingParams(max_tokens=1)
+        piece = Slice(0, (0,), 0, 1, (0,), samples=True, sampling=sampling, prompt_tokens=1)
+        self._execute(self._scheduler_output(Batch((piece,), entered=(Entry(0, (0,)),))))
+        self._execute(self._scheduler_output(Batch((), left=(0,))))
+
+    def launch(self, batch: Batch) -> CompletedStep:
+        """Compute the batch; see Engine. Raises EngineLost after any error: the state in vLLM's processes is not known
+        then."""
+        try:
+            output = self._execute(self._scheduler_output(batch))
+        except Exception as error:
+            raise EngineLost("vLLM's executor failed") from error
+        pieces = [piece for piece in batch.slices if piece.samples]
+        rows = [output.req_id_to_index[_id(piece.request)] for piece in pieces]
+        tokens = tuple(int(output.sampled_token_ids[row][0]) for row in rows)
+        if output.logprobs is None:
+            return CompletedStep(StepResult(tokens))
+        entries = (
+            _entry(output.logprobs, row, piece.sampling.logprobs) for row, piece in zip(rows, pieces, strict=True)
+        )
+        return CompletedStep(StepResult(tokens, tuple(entries)))
+
+    def close(self) -> None:
+        """End the executor's processes; see Engine."""
+        self._core.shutdown()
+
+    def _execute(self, scheduled: SchedulerOutput) -> ModelRunnerOutput:
+        output = self._executor.execute_model(scheduled)
+        return self._executor.sample_tokens(None) if output is None else output
+
+    def _scheduler_output(self, batch: Batch) -> SchedulerOutput:
+        """Return `batch` as vLLM's scheduler would describe it, and remember what has been sent."""
+        gone = {_id(request) for request in batch.left if self._sent.pop(request, None) is not None}
+        entered = dict(batch.entered)
+        new: list[NewRequestData] = []
+        known = CachedRequestData.make_empty()
+        for piece in batch.slices:
+            if piece.request in entered:
+                new.append(self._new(piece, entered[piece.request]))
+            else:
+                self._add_known(known, piece)
+        counts = {_id(piece.request): piece.stop - piece.start for piece in batch.slices}
+        return SchedulerOutput(
+            scheduled_new_reqs=new,
+            scheduled_cached_reqs=known,
+            num_scheduled_tokens=counts,
+            total_num_scheduled_tokens=batch.tokens,
+            scheduled_spec_decode_tokens={},
+            scheduled_encoder_inputs={},
+            num_common_prefix_blocks=[0],
+            finished_req_ids=gone,
+            free_encoder_mm_hashes=[],
+        )
+
+    def _new(self, piece: Slice, tokens: Sequence[int]) -> NewRequestData:
+        self._sent[piece.request] = SentRequest(len(tokens), piece.pages)
+        return NewRequestData(
+            req_id=_id(piece.request),
+            prompt_token_ids=list(tokens),
+            mm_features=[],
+            sampling_params=sampling_params(piece),
+            pooling_params=None,
+            block_ids=(_blocks(piece.pages),),
+            num_computed_tokens=piece.start,
+            lora_request=None,
+        )
+
+    def _add_known(self, known: CachedRequestData, piece: Slice) -> None:
+        """Add the changes of a request that the processes know. A page that was replaced by the page of another request
+        with equal content makes them all be sent again, as for a request that resumes."""
+        sent = self._sent[piece.request]
+        request, before = _id(piece.request), len(sent.pages)
+        has_grown = piece.pages[:before] == sent.pages
+        added = piece.pages[before:] if has_grown else piece.pages
+        if not has_grown:
+            known.resumed_req_ids.add(request)
+        known.req_ids.append(request)
+        known.new_token_ids.append(list(piece.tokens))  # for the first stages of a pipeline
+        known.new_block_ids.append((_blocks(added),) if added else None)
+        known.num_computed_tokens.append(piece.start)
+        known.num_output_tokens.append(max(0, piece.stop - sent.tokens))
+        sent.pages = piece.pages
+
+
+def _id(request: int) -> str:
+    return str(request)
+
+
+def _blocks(pages: Sequence[int]) -> list[int]:
+    return [page + RESERVED for page in pages]
+
+
+def _entry(found: LogprobsLists, row: int, alternatives: int | None) -> SampledLogprobs | None:
+    """Return the log-probabilities in `row`: the first is the sampled token's, the others are sorted."""
+    if alternatives is None:
+        return None
+    ids, values = found.logprob_token_ids[row].tolist(), found.logprobs[row].tolist()
+    return SampledLogprobs(values[0], tuple(zip(ids[1:], values[1:], strict=True))[:alternatives])

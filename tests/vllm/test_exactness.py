@@ -1,0 +1,171 @@
+"""Greedy and sampled tokens over vLLM's executor equal those of our engine, whatever shares the batch or the cache."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from local_worker.core.batch import StepResult
+from local_worker.core.limits import AdmissionMode
+from local_worker.engine.runner import TransformersEngine
+from tests.local_worker.engine import driving
+from tests.local_worker.engine.test_exactness import CONFIGS
+from tests.vllm.running import (
+    NEW_TOKENS,
+    PAGES,
+    Numbers,
+    make_batcher,
+    make_request,
+    ours,
+    outputs,
+    prompts,
+    resized,
+    saved,
+    vllm,
+)
+
+if TYPE_CHECKING:
+    from local_worker.engine.vllm.executor import VllmEngine
+
+# vLLM's CPU build has no kernel for the experts of so small a model, or computes another model under this name.
+NOT_COMPARED: dict[str, str] = {}
+LLAMA = resized(CONFIGS["llama"])
+numbers = Numbers()
+
+
+@pytest.mark.parametrize("name", [name for name in CONFIGS if name not in NOT_COMPARED])
+def test_mixed_batches_chunks_and_prefix_hits_change_nothing(name: str, tmp_path: Path) -> None:
+    config, texts = resized(CONFIGS[name]), prompts(8)
+    expected = outputs(ours(config), numbers.requests(texts))
+    with vllm(saved(config, tmp_path)) as engine:
+        batcher = make_batcher()
+        assert driving.run(batcher, engine, numbers.requests(texts)) == expected
+        again = numbers.requests(texts)
+        assert driving.run(batcher, engine, again) == expected
+        assert all(request.cached for request in again[1::2])
+
+
+@pytest.fixture(scope="module")
+def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TransformersEngine, "VllmEngine"]]:
+    """Our engine and vLLM's with the same weights."""
+    with vllm(saved(LLAMA, tmp_path_factory.mktemp("llama"))) as engine:
+        yield ours(LLAMA), engine
+
+
+Engines = tuple[TransformersEngine, "VllmEngine"]
+
+
+@pytest.mark.parametrize("policy", ["dlpm", "fcfs"])
+def test_preemption_and_resume_change_nothing(engines: Engines, policy: str) -> None:
+    texts = prompts(10)
+    expected = outputs(engines[0], numbers.requests(texts, max_tokens=40))
+    requests = numbers.requests(texts, max_tokens=40)
+    found = outputs(engines[1], requests, pages=12, policy=policy, admission=AdmissionMode.OPTIMISTIC)
+    assert found == expected
+    assert sum(request.preemptions for request in requests) > 0
+
+
+def test_requests_that_join_and_leave_at_any_time_change_nothing(engines: Engines) -> None:
+    texts = prompts(12)
+    expected = outputs(engines[0], numbers.requests(texts))
+    batcher = make_batcher(policy="dlpm", pages=20)
+    driver = driving.Driver(batcher, engines[1])
+    requests = numbers.requests(texts)
+    for number, request in enumerate(requests):
+        batcher.submit(request, 0.0)
+        driver.turn()
+        if number == 5:
+            batcher.abort(requests[3])
+    while driver.turn():
+        pass
+    for number, request in enumerate(requests):
+        output = request.tokens[request.prompt_tokens :]
+        assert output == expected[number][: len(output)]
+        assert len(output) == NEW_TOKENS or number == 3
+
+
+def test_a_page_given_up_for_an_equal_one_is_never_read_again(engines: Engines) -> None:
+    """Two requests compute the same prefix at once and the second adopts the first's pages. A third, which enters then,
+    writes into those that the second gave up."""
+    twin = prompts(2)[1][:64]
+    texts = [[*twin, 5], [*twin, 6], prompts(6, seed=8)[5]]
+    expected = [outputs(engines[0], numbers.requests([text], max_tokens=20))[0] for text in texts]
+    batcher = make_batcher(token_budget=200, pages=12)
+    first, second, third = numbers.requests(texts, max_tokens=20)
+    driver = driving.Driver(batcher, engines[1])
+    for request in (first, second):
+        batcher.submit(request, 0.0)
+    before = batcher.plan(0.0)
+    assert before is not None
+    pages = list(second.pages)
+    batcher.commit(before, engines[1].launch(before.batch).wait())
+    assert second.pages[:2] == first.pages[:2] != pages[:2], "the second adopts the first's pages"
+    batcher.submit(third, 0.0)
+    driver.turn()
+    assert set(third.pages) & set(pages), "the third writes into what the second gave up"
+    while driver.turn():
+        pass
+    assert [request.tokens[request.prompt_tokens :] for request in (first, second, third)] == expected
+
+
+WAYS: list[dict[str, Any]] = [
+    {},
+    {"temperature": 1.0, "seed": 5},
+    {"temperature": 1.5, "top_k": 40, "top_p": 0.95, "seed": 11},
+    {"temperature": 2.0, "top_p": 0.8, "min_p": 0.01, "seed": 6},
+    {"frequency_penalty": 2.0, "presence_penalty": 1.0},
+    {"repetition_penalty": 5.0, "temperature": 1.0, "seed": 4},
+    {"ignore_eos": False, "min_tokens": 6, "stop_token_ids": tuple(range(3, 60))},
+    {"temperature": 3.0, "seed": 5, "logprobs": 3},
+    {"logprobs": 0},
+]
+
+
+def test_every_way_of_sampling_means_the_same(engines: Engines) -> None:
+    """Also beside each other in one batch, in chunks, and after a preemption."""
+    texts = prompts(len(WAYS))
+    found = []
+    for number, engine in enumerate(engines):
+        made = [
+            make_request(text, 10_000 + 100 * number + n, **{"max_tokens": 40, **way})
+            for n, (text, way) in enumerate(zip(texts, WAYS, strict=True))
+        ]
+        found.append(outputs(engine, made, pages=PAGES if number == 0 else 12, admission=AdmissionMode.OPTIMISTIC))
+        preemptions = sum(request.preemptions for request in made)
+    assert found[1] == found[0]
+    assert preemptions > 0
+    assert found[0][1] != found[0][0]
+
+
+def test_sampled_text_goes_on_at_another_worker(engines: Engines) -> None:
+    """Whichever engine began it."""
+    way: dict[str, Any] = {"temperature": 1.5, "top_k": 40, "seed": 11, "frequency_penalty": 0.5}
+    text = prompts(2)[1]
+    whole = outputs(engines[0], [make_request(text, 20_000, **way)])[0]
+    for number, engine in enumerate(engines):
+        rest = make_request([*text, *whole[:3]], 20_001 + number, seed_position=3, **{**way, "max_tokens": 5})
+        assert outputs(engine, [rest]) == [whole[3:]]
+
+
+def test_logprobs_are_those_of_the_model(engines: Engines) -> None:
+    texts = prompts(4)
+    results: list[list[StepResult]] = []
+    for number, engine in enumerate(engines):
+        batcher, steps = make_batcher(), []
+        for n, text in enumerate(texts):
+            alternatives = None if n == 1 else n
+            way: dict[str, Any] = {"temperature": 2.0, "seed": n, "logprobs": alternatives}
+            batcher.submit(make_request(text, 30_000 + 100 * number + n, **way), 0.0)
+        while (plan := batcher.plan(0.0)) is not None:
+            steps.append(engine.launch(plan.batch).wait())
+            batcher.commit(plan, steps[-1])
+        results.append(steps)
+    for mine, theirs in zip(*results, strict=True):
+        assert theirs.tokens == mine.tokens
+        for one, other in zip(mine.logprobs, theirs.logprobs, strict=True):
+            assert (one is None) == (other is None)
+            if one is not None and other is not None:
+                assert other.logprob == pytest.approx(one.logprob, abs=1e-4)
+                assert [token for token, _ in other.top] == [token for token, _ in one.top]
+                assert [value for _, value in other.top] == pytest.approx([value for _, value in one.top], abs=1e-4)

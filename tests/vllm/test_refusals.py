@@ -1,0 +1,40 @@
+"""What vLLM behind our batcher cannot do is refused when the worker starts, by name."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import MambaConfig
+
+from local_worker.engine.attention import UnsupportedModel
+from tests.local_worker.engine.test_exactness import CONFIGS, VOCAB
+from tests.vllm.running import saved, vllm
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"block_size": 64}, "block_size: is set by the option block_tokens"),
+        ({"max_num_seqs": 4}, "max_num_seqs: is set by the option max_running"),
+        ({"enable_lora": True}, "enable_lora: is not supported"),
+        ({"speculative_config": {"method": "ngram"}}, "speculative_config: is not supported"),
+        ({"tensor_parallel": 2}, "tensor_parallel: vLLM has no such argument"),
+        ({"quantization": "nosuch"}, "nosuch"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_arguments_are_refused_by_name(tmp_path: Path, arguments: dict[str, Any], reason: str) -> None:
+    folder = saved(CONFIGS["llama"], tmp_path)
+    with pytest.raises(UnsupportedModel, match=reason), vllm(folder, **arguments):
+        pass
+
+
+def test_a_model_without_pages_of_attention_is_refused(tmp_path: Path) -> None:
+    folder = saved(MambaConfig(hidden_size=32, num_hidden_layers=2, vocab_size=VOCAB), tmp_path)
+    with pytest.raises(UnsupportedModel), vllm(folder):
+        pass
+
+
+def test_a_shape_that_vllm_cannot_compute_is_refused_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedModel, match="head_dim=8"), vllm(saved(CONFIGS["llama"], tmp_path)):
+        pass
