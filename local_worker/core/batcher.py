@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import repeat
 
 from fairlead.outcomes import FinishReason
-from local_worker.core.batch import Batch, Entry, SampledLogprobs, StepResult
+from local_worker.core.batch import Batch, Entry, SampledLogprobs, Slice, StepResult
 from local_worker.core.deadlines import Deadlines
 from local_worker.core.in_flight import InFlight
 from local_worker.core.kv_shares import KVShares
@@ -173,11 +173,8 @@ class Batcher:
         parts = self._shares()
         if not parts:
             return None
-        batch = Batch(
-            tuple(slice_of(request, tokens, self._in_flight.source(request)) for request, tokens in parts),
-            tuple(Entry(request.arrival, tuple(request.tokens)) for request in admitted),
-            tuple(self._left),
-        )
+        entered = tuple(Entry(request.arrival, tuple(request.tokens)) for request in admitted)
+        batch = Batch(tuple(self._slice(request, tokens) for request, tokens in parts), entered, tuple(self._left))
         self._left.clear()
         plan = Plan(batch, tuple(request for request, _ in parts), tuple(admitted))
         self._in_flight.launched(plan)
@@ -212,6 +209,9 @@ class Batcher:
     def _shares(self) -> list[tuple[Request, int]]:
         """Return the requests that take part in the step, each with its number of tokens."""
         return list(shares(self._running, self._limits.token_budget))
+
+    def _slice(self, request: Request, tokens: int) -> Slice:
+        return slice_of(request, tokens, self._in_flight.source(request))
 
     def commit(self, plan: Plan, result: StepResult) -> list[Advance]:
         """Append the samples of the earliest uncommitted plan; return the progress of each request that got one.
