@@ -1,8 +1,9 @@
 """Limits shared by gateways through Redis, without a round trip per request; see `throttler.core.leased_quota`.
 
-One loop sends all commands: everything that is due since the last exchange goes out as one pipeline. When Redis does
-not answer in time, the gateway at once counts by itself (degraded) and logs an error. When Redis answers again,
-gateways first report the arrivals that they counted and then, after SETTLE_SECONDS, use leases as before.
+`throttler.core.lease_exchange` decides what is asked when; this module carries it to Redis. One loop sends all
+commands: everything that is due since the last exchange goes out as one pipeline. When Redis does not answer in time,
+the gateway at once counts by itself (degraded) and logs an error. When Redis answers again, gateways first report the
+arrivals that they counted and then, after SETTLE_SECONDS, use leases as before.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from redis.exceptions import RedisError
 
 from throttler import lease_script as script
 from throttler.core.expectations import Expectations
+from throttler.core.lease_exchange import LeaseExchange
 from throttler.core.leased_quota import RECALL_AGAIN, LeasedQuota, LeaseReply, LeaseRequest
 from throttler.core.quota import QuotaAccount
 from throttler.core.windows import Window
@@ -25,7 +27,6 @@ from throttler.redis_expectations import exchange_for_ever
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-Waiting = tuple[QuotaAccount, asyncio.Future[None]]  # the future is done when more of the account was requested
 ANSWER_SECONDS = 0.25  # a call waits no longer than this for a lease
 SYNC_SECONDS = 0.2  # between reports for which no call waits
 BEAT_SECONDS = 1.0  # between heartbeats
@@ -58,42 +59,37 @@ class RedisStore:
         self.commands = 0  # number of commands sent to Redis so far
         self.changed = asyncio.Event()
         self._redis = redis
-        self._leases = leases
-        self._window = window
+        self._exchange = LeaseExchange(leases, window, settle_seconds)
         self._expectations = expectations
         self._window_ms = round(window_seconds * 1000)
         self._beat_seconds = beat_seconds
-        self._settle_seconds = settle_seconds
         self._answer_seconds = answer_seconds
         self._wake = asyncio.Event()
-        self._wanted: dict[str, Waiting] = {}
-        self._asked: dict[str, Waiting | None] = {}  # accounts in the current exchange
-        self._recalled: dict[str, Waiting] = {}  # wanted accounts that wait until other gateways have given back
+        self._waiting: dict[str, asyncio.Future[None]] = {}  # by key of the account; done when more was requested
         self._beat_at = 0.0
-        self._settled_at: float | None = None  # when leases may be used again
         self._epoch: bytes | None = None
         self._scripts: tuple[str, str] | None = None  # digests of BEAT and ASK, after they were loaded into Redis
 
     @property
     def degraded(self) -> bool:
         """Whether this gateway now counts by itself, without the shared state."""
-        return self._leases.degraded
+        return self._exchange.degraded
 
     @property
     def gateways(self) -> int:
         """The number of gateways that share the limits, as Redis last reported it."""
-        return self._leases.gateways
+        return self._exchange.gateways
 
     async def lease(self, account: QuotaAccount) -> None:
         """Request more of `account`; return after any answer, or at once while degraded."""
-        if self._leases.degraded:
+        if self._exchange.degraded:
             return
-        key = account.key
-        waiting = self._wanted.get(key) or self._asked.get(key) or self._recalled.get(key)
+        waiting = self._waiting.get(account.key)
         if waiting is None:
-            waiting = self._wanted[key] = account, asyncio.get_running_loop().create_future()
+            waiting = self._waiting[account.key] = asyncio.get_running_loop().create_future()
+            self._exchange.want(account)
             self._wake.set()
-        await asyncio.shield(waiting[1])
+        await asyncio.shield(waiting)
 
     async def run(self) -> None:
         """See Store."""
@@ -115,8 +111,7 @@ class RedisStore:
                 if time.monotonic() >= self._beat_at:
                     self._beat_at = time.monotonic() + self._beat_seconds
                     await self._beat()
-                if not self._leases.degraded:
-                    await self._exchange()
+                await self._ask()
             except (RedisError, OSError, TimeoutError) as error:
                 self._scripts = None
                 self._degrade(repr(error))
@@ -130,69 +125,47 @@ class RedisStore:
         self.commands += 1
         if self._epoch not in (None, epoch):
             self._degrade("Redis has lost its data")
-        self._leases.set_gateways(gateways, time.monotonic())
-        if self._leases.degraded:
-            await self._recover()
         self._epoch = epoch
-
-    async def _recover(self) -> None:
-        """Report once what was counted without Redis; use leases again after SETTLE_SECONDS."""
-        now = time.monotonic()
-        if self._settled_at is None:
-            counted = [(account, self._window.used(account.key, now)) for account in self._window.accounts()]
-            is_new = self._epoch is None and not counted  # there is nothing to report
-            self._settled_at = now if is_new else now + self._settle_seconds
-            reports = [self._leases.ask(a, used, 0, now) for a, used in counted if self._leases.misjudged(a, used)]
-            for start in range(0, len(reports), REPORTS):
-                await self._send(reports[start : start + REPORTS])
-        if now >= self._settled_at:
-            self._leases.restore(now)
+        reports = self._exchange.heard(gateways, time.monotonic())
+        for start in range(0, len(reports), REPORTS):
+            await self._send(reports[start : start + REPORTS])
+        if self._exchange.settle(time.monotonic()):
             self.changed.set()
-            log.info("limits are shared", extra={"gateways": self._leases.gateways})
+            log.info("limits are shared", extra={"gateways": self._exchange.gateways})
 
-    async def _exchange(self) -> None:
-        now, (wanted, self._wanted) = time.monotonic(), (self._wanted, {})
-        accounts = {account.key: account for account in self._leases.take_due()}
-        accounts |= {key: account for key, (account, _) in wanted.items()}
-        if not accounts:
+    async def _ask(self) -> None:
+        now = time.monotonic()
+        requests = self._exchange.begin(now)
+        if not requests:
             return
-        self._asked = {key: wanted.get(key) for key in accounts}
-        asks = [
-            self._leases.ask(a, self._window.used(a.key, now), int(a.key in wanted), now) for a in accounts.values()
-        ]
-        try:
-            for ask, answer in zip(asks, await self._send(asks), strict=True):
-                self._leases.answered(ask, answer, now, time.monotonic())
-                if answer.recalled and (waiting := wanted.pop(ask.account.key, None)) is not None:
-                    self._recalled[ask.account.key] = waiting
-                    asyncio.get_running_loop().call_later(RECALL_SECONDS, self._try_again, ask.account.key)
-        finally:
-            self._asked = {}
-            _release(wanted)
+        end = self._exchange.end(requests, await self._send(requests), now, time.monotonic())
+        for key in end.held:
+            asyncio.get_running_loop().call_later(RECALL_SECONDS, self._try_again, key)
+        for key in end.settled:
+            self._release(key)
 
     def _try_again(self, key: str) -> None:
-        if key in self._recalled:
-            self._wanted[key] = self._recalled.pop(key)
-            self._wake.set()
+        self._exchange.try_again(key)
+        self._wake.set()
 
-    async def _send(self, asks: list[LeaseRequest]) -> list[LeaseReply]:
+    async def _send(self, requests: list[LeaseRequest]) -> list[LeaseReply]:
         assert self._scripts is not None, "only called after a beat"
         pipeline = self._redis.pipeline(transaction=False)
-        for ask in asks:
-            account, limit = ask.account
+        for request in requests:
+            account, limit = request.account
             keys = (script.ACCOUNT + account, script.JOINED, script.RECALLED + account)
             figures = (
                 limit,
-                ask.held,
-                ask.used,
-                ask.more,
-                self._leases.gateways,
+                request.held,
+                request.used,
+                request.more,
+                self._exchange.gateways,
                 round(self._window_ms * RECALL_AGAIN),
             )
             pipeline.evalsha(
                 self._scripts[1], 3, *keys, self.name, self._window_ms, *figures, script.RECALLS, account
             )  # fmt: skip
-        self.commands += len(asks)
+        self.commands += len(requests)
         return [LeaseReply(capacity, bool(recalled)) for capacity, recalled in await self._in_time(pipeline.execute())]
 
     async def _give_back(self) -> None:
@@ -211,21 +184,22 @@ class RedisStore:
         if not (limit.isdecimal() and len(limit) <= MAX_DIGITS):
             log.warning("a recall cannot be read", extra={"recall": message[:CLIPPED]})
             return
-        if gateway == self.name or key in self._asked or key in self._wanted or key in self._recalled:
-            return
-        now = time.monotonic()
-        if self._leases.recalled(QuotaAccount(key, int(limit)), self._window.used(key, now), now):
+        if gateway != self.name and self._exchange.recall(QuotaAccount(key, int(limit)), time.monotonic()):
             self._wake.set()
 
     def _degrade(self, reason: str) -> None:
-        if not self._leases.degraded:
+        if not self._exchange.degraded:
             log.error("Redis is out of reach: this gateway counts by itself", extra={"reason": reason})
             self.changed.set()
-        self._leases.degrade()
-        self._settled_at = None
-        _release(self._wanted)
-        _release(self._recalled)
-        self._wanted, self._recalled = {}, {}
+        self._exchange.degrade()
+        for key in list(self._waiting):
+            self._release(key)
+
+    def _release(self, key: str) -> None:
+        """Let the calls decide again that wait for a lease of the account."""
+        waiting = self._waiting.pop(key)
+        if not waiting.done():
+            waiting.set_result(None)
 
     async def _in_time(self, answer: Awaitable[T]) -> T:
         """Return the result of `answer`; raise TimeoutError after `answer_seconds`, pauses of this process excepted."""
@@ -241,12 +215,6 @@ class RedisStore:
         finally:
             task.add_done_callback(_look_at)
             task.cancel()
-
-
-def _release(waiting: dict[str, Waiting]) -> None:
-    for _, future in waiting.values():
-        if not future.done():
-            future.set_result(None)
 
 
 def _look_at(task: asyncio.Future[Any]) -> None:

@@ -10,12 +10,13 @@ import difflib
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import tomllib
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -27,9 +28,13 @@ RESULTS = ROOT / "build" / "mutation"
 REPORT = ROOT / "build" / "mutation.md"
 SEED = 1
 PYTEST = [
-    *("-q", "-x", "-r", "N", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist"),
+    *("-q", "-x", "-r", "fE", "--tb=no", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist"),
     *("--hypothesis-profile", "mutation", "--hypothesis-seed", "0", "-m", "not e2e and not model and not slow"),
 ]
+
+
+FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?\.py::.*?)(?: - .*)?$", re.MULTILINE)
+KILLERS = 3  # tests that are tried before all others: those that have killed most of the core's mutants so far
 
 
 class TestServer:
@@ -40,13 +45,22 @@ class TestServer:
             [python, str(HERE / "fork_server.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def run(self, tests: list[str], seconds: float) -> tuple[int | None, str]:
-        """Return pytest's exit status, None after `seconds`, and its output."""
+    def run(self, arguments: list[str], limit: int) -> "TestRun":
+        """Run pytest for at most `limit` seconds of processor time."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(json.dumps({"arguments": PYTEST + tests, "seconds": seconds}), file=self._process.stdin, flush=True)
-        answer = json.loads(self._process.stdout.readline())
-        return answer["status"], answer["output"]
+        request = {"arguments": PYTEST + arguments, "seconds": limit}
+        print(json.dumps(request), file=self._process.stdin, flush=True)
+        return TestRun(**json.loads(self._process.stdout.readline()))
+
+
+@dataclass(frozen=True)
+class TestRun:
+    """What a run of pytest gave."""
+
+    status: int | None  # None beyond the limit
+    seconds: float  # of processor time
+    output: str
 
 
 @dataclass(frozen=True)
@@ -101,7 +115,7 @@ def main() -> int:
     parser.add_argument("--sample", type=int, help="mutants of each core, drawn at random; all without")
     parser.add_argument("--again", action="store_true", help="only the mutants that survived the run before")
     parser.add_argument(
-        "--seconds", type=float, help="time limit for one mutant; without, 5 s and 4 times what its tests take"
+        "--seconds", type=int, help="processor time for one mutant; without, 5 s and 4 times what its tests take"
     )
     parser.add_argument("--python", default=str(ROOT / ".venv/bin/python"), help="interpreter that runs the tests")
     options = parser.parse_args()
@@ -119,7 +133,7 @@ def mutate(options: argparse.Namespace, known: dict[str, dict[str, list[str]]]) 
     """Mutate the chosen cores in the working directory; return whether a mutant survived."""
     server, failed = TestServer(options.python), False
     for name in options.cores or known:
-        trial = Trial(name, known[name]["modules"], known[name]["tests"], server, options.seconds)
+        trial = Trial(name, known[name], server, options.seconds)
         score = trial.again(Score.saved(name)) if options.again else trial.run(options.sample)
         score.save()
         failed |= bool(score.survivors)
@@ -132,20 +146,23 @@ def mutate(options: argparse.Namespace, known: dict[str, dict[str, list[str]]]) 
 class Trial:
     """A core's mutants and the tests that must notice them; the tests must pass on the core as it is."""
 
-    def __init__(
-        self, core: str, modules: list[str], tests: list[str], server: TestServer, seconds: float | None
-    ) -> None:
+    def __init__(self, core: str, entry: dict[str, list[str]], server: TestServer, seconds: int | None) -> None:
         self._core = core
-        self._tests = [f"tests/{path}" for path in tests]
+        self._tests = [f"tests/{test}" for test in entry["tests"]]
+        others = [f"[{policy}" for policy in entry.get("other_policies", [])]
+        self._tests += ["-k", f"not ({' or '.join(others)})"] if others else []
         self._server = server
-        began = time.monotonic()
-        status, output = server.run(self._tests, 600)
-        if status != 0:
-            sys.exit(f"the tests of {core} fail without a mutant:\n{output}")
-        self._limit = seconds or 5 + 4 * (time.monotonic() - began)
-        self._mutants = [mutant(Path(), *position) for module in modules for position in positions(Path(), module)]
+        self._killers = Counter[str]()
+        self._mutants = [
+            mutant(Path(), *position) for module in entry["modules"] for position in positions(Path(), module)
+        ]
         entries = tomllib.loads((HERE / "equivalent.toml").read_text()).get("mutant", [])
         self._equivalent = {(entry["module"], entry["line"], entry["mutant"]) for entry in entries}
+        unchanged = server.run(self._tests, 600)
+        if unchanged.status != 0:
+            sys.exit(f"the tests of {core} fail without a mutant:\n{unchanged.output}")
+        self._limit = seconds or round(5 + 4 * unchanged.seconds)
+        print(f"{core}: {len(self._mutants)} mutants, {unchanged.seconds:.1f} s of tests", flush=True)
 
     def run(self, sample: int | None) -> Score:
         """Try all mutants, or a sample."""
@@ -172,7 +189,7 @@ class Trial:
         path = Path(made.module)
         code = path.read_text()
         path.write_text(made.source)
-        status, _ = self._server.run(self._tests, self._limit)
+        status = self._notice()
         path.write_text(code)
         if status == 0:
             lines = difflib.unified_diff(
@@ -183,6 +200,18 @@ class Trial:
         else:
             score.killed += 1
             score.timeouts += status is None
+
+    def _notice(self) -> int | None:
+        """Return pytest's status of the first tests that fail: the likeliest killers alone, or all but these."""
+        killers = [test for test, _ in self._killers.most_common(KILLERS)]
+        for tests in (killers, [*self._tests, *(f"--deselect={test}" for test in killers)]):
+            if not tests:
+                continue
+            run = self._server.run(tests, self._limit)
+            if run.status != 0:
+                self._killers.update(FAILED.findall(run.output))
+                break
+        return run.status
 
 
 def report(scores: list[Score]) -> str:

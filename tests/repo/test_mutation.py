@@ -9,8 +9,9 @@ MUTATION = ROOT / "tests/mutation"
 
 def test_cores_name_modules_and_tests_that_exist() -> None:
     cores = tomllib.loads((MUTATION / "cores.toml").read_text())
-    named = [path for core in cores.values() for path in core["modules"] + [f"tests/{test}" for test in core["tests"]]]
-    assert [path for path in named if not (ROOT / path).is_file()] == []
+    modules = [ROOT / module for core in cores.values() for module in core["modules"]]
+    tests = [ROOT / "tests" / test.partition("::")[0] for core in cores.values() for test in core["tests"]]
+    assert [path for path in modules + tests if not path.is_file()] == []
 
 
 def test_equivalent_mutants_are_of_lines_that_exist_and_have_a_reason() -> None:
