@@ -69,6 +69,11 @@ class ServiceProcess:
         if self.status is None:
             self._process.terminate()
 
+    def kill(self) -> None:
+        """Send SIGKILL and wait for the end."""
+        self._process.kill()
+        self._process.wait()
+
     def end(self, deadline: float) -> None:
         """Wait for the end until `deadline` (monotonic seconds), then kill the process."""
         try:

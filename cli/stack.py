@@ -55,7 +55,8 @@ class Stack:
         self._scheduler_args = list(scheduler_args)
         # Engines that each use all cores slow each other down several times.
         threads = max(1, (os.cpu_count() or 1) // workers)
-        self._worker_args = ["--model", model, "--engine", engine, "--threads", str(threads), *worker_args]
+        self._model_args = ["--model", model, "--engine", engine, "--threads", str(threads)]
+        self._worker_args = list(worker_args)
         listeners = {"--http-listen": http_listen, "--page-listen": page_listen}
         self._gateway_args = [part for flag, address in listeners.items() if address for part in (flag, address)]
         self._gateway_args += gateway_args
@@ -85,12 +86,11 @@ class Stack:
         """Start all services and return when scheduler and gateway listen, while workers still load; raises
         StackError."""
         self._log_dir.mkdir(parents=True, exist_ok=True)
-        scheduler = self._spawn("scheduler", "global_scheduler", "127.0.0.1:0", self._scheduler_args)
-        self.scheduler = self._address(scheduler)
-        link = ["--scheduler", self.scheduler]
+        self._start_scheduler("127.0.0.1:0")
         for name in self._names:
-            self._spawn(name, "local_worker", "127.0.0.1:0", ["--name", name, *link, *self._worker_args])
-        gateway = self._spawn("gateway", "gateway", self._listen, [*link, *self._gateway_args])
+            self.start_worker(name)
+        gateway_args = ["--scheduler", self.scheduler, *self._gateway_args]
+        gateway = self._spawn("gateway", "gateway", self._listen, gateway_args)
         self.gateway = self._address(gateway)
         [listening] = gateway.log.lines("listening")
         if port := listening["http_port"]:
@@ -125,6 +125,30 @@ class Stack:
         self._check_alive()
         return [process.name for process in gone]
 
+    def start_worker(self, name: str) -> None:
+        """Start one worker; `await_workers` returns when it can serve requests."""
+        link = ["--name", name, "--scheduler", self.scheduler]
+        self._spawn(name, "local_worker", "127.0.0.1:0", [*link, *self._model_args, *self._worker_args])
+
+    def kill(self, name: str) -> None:
+        """Kill a service, which is no longer part of the stack from then on."""
+        [process] = [process for process in self.processes if process.name == name]
+        self.processes.remove(process)
+        process.kill()
+
+    def reconfigure(self, scheduler_args: Sequence[str], worker_args: Sequence[str]) -> None:
+        """Replace scheduler and workers by others with these arguments, while the gateway goes on.
+
+        Every worker of the stack is started, also those that were killed. Raises StackError.
+        """
+        self._scheduler_args, self._worker_args = list(scheduler_args), list(worker_args)
+        for process in [process for process in self.processes if process.name != "gateway"]:
+            self.kill(process.name)
+        self._start_scheduler(self.scheduler)
+        for name in self._names:
+            self.start_worker(name)
+        self.await_workers()
+
     def stop(self) -> None:
         """End every service, the gateway first so that open calls can finish; kill those that do not end in time."""
         deadline = time.monotonic() + STOP_SECONDS
@@ -137,6 +161,10 @@ class Stack:
                 time.sleep(POLL_SECONDS)
         for process in self.processes:
             process.end(deadline)
+
+    def _start_scheduler(self, listen: str) -> None:
+        scheduler = self._spawn("scheduler", "global_scheduler", listen, self._scheduler_args)
+        self.scheduler = self._address(scheduler)
 
     def _spawn(self, name: str, module: str, listen: str, args: list[str]) -> ServiceProcess:
         # The secret is passed in the environment, because all users can read command lines.

@@ -12,6 +12,7 @@ from cli.demo.picture import draw
 from cli.demo.report import screen, write_json
 from cli.demo.systems import DLPM, FCFS, VTC, WORKERS, System, stack
 from cli.demo.trial import Trial, hold
+from cli.demo.watch import watch
 from cli.option_types import above_zero
 
 # Service that each system delivers, as a multiple of DLPM's bound. Under FCFS the flooding user gets 80 % of it and the
@@ -39,12 +40,20 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         default=Path("demo-results"),
         help="folder for plot, numbers and logs (default: %(default)s)",
     )
+    parser.add_argument(
+        "--watch", action="store_true", help="show one system on a page, with buttons that drive it, until Ctrl-C"
+    )
+    parser.add_argument(
+        "--page-listen", default="127.0.0.1:8080", help="address of the page with --watch (default: %(default)s)"
+    )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the demo and return 0 only if the measurements support all its findings."""
     args.out.mkdir(parents=True, exist_ok=True)
+    if args.watch:
+        return watch(args)
     with asyncio.Runner() as runner:  # one event loop, because gRPC's threads may still use that of an earlier trial
         # DLPM first: its workers report the bound, which sets the amount of service for all systems.
         dlpm = _try(DLPM, args, runner, lambda seen: seen.served >= SERVICE * seen.bound > 0)

@@ -1,5 +1,6 @@
 """The three systems that the demo compares, and the stack of each."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,15 +39,28 @@ VTC = System("VTC", "vtc", "per-client-round-robin")
 DLPM = System("DLPM + DoubleQ", "dlpm", "doubleq")
 
 
-def stack(system: System, model: str, engine: str, logs: Path) -> Stack:
-    """Return the stack of `system`, not yet started. It has no throttle: only the schedulers differ."""
+def scheduler_args(system: System) -> list[str]:
+    """Return the scheduler's arguments under `system`."""
+    return [*SCHEDULER_ARGS, "--policy", system.across]
+
+
+def worker_args(system: System, engine: str) -> list[str]:
+    """Return the workers' arguments under `system`."""
     fake = ["--fake-step-seconds", str(FAKE_STEP_SECONDS)] if engine == "fake" else []
+    return [*WORKER_ARGS, *fake, "--policy", system.local]
+
+
+def stack(
+    system: System, model: str, engine: str, logs: Path, page_listen: str = "", gateway_args: Sequence[str] = ()
+) -> Stack:
+    """Return the stack of `system`, not yet started. It has no throttle: only the schedulers differ."""
     return Stack(
         workers=WORKERS,
         model=model,
         engine=engine,
-        scheduler_args=[*SCHEDULER_ARGS, "--policy", system.across],
-        worker_args=[*WORKER_ARGS, *fake, "--policy", system.local],
-        gateway_args=["--throttle", "none"],
+        scheduler_args=scheduler_args(system),
+        worker_args=worker_args(system, engine),
+        gateway_args=["--throttle", "none", *gateway_args],
+        page_listen=page_listen,
         log_dir=logs / system.local,
     )

@@ -5,7 +5,7 @@ Prompts are token ids instead of text, so that they have the same length for eve
 
 import asyncio
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableSequence
 from dataclasses import dataclass, field
 
 from fairlead import Client, Completion
@@ -56,20 +56,21 @@ class UserCall:
 class DemoRecord:
     """The calls and errors that the users saw."""
 
-    calls: list[UserCall] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
+    calls: MutableSequence[UserCall] = field(default_factory=list)
+    errors: MutableSequence[str] = field(default_factory=list)
 
 
 async def contend(gateway: str, stop: asyncio.Event, record: DemoRecord) -> None:
     """Let all users ask until `stop` is set, then cancel the open calls."""
     async with asyncio.TaskGroup() as group:
-        users = [group.create_task(_ask(gateway, user, record)) for user in USERS]
+        users = [group.create_task(ask(gateway, user, record)) for user in USERS]
         await stop.wait()
         for user in users:
             user.cancel()
 
 
-async def _ask(gateway: str, user: DemoUser, record: DemoRecord) -> None:
+async def ask(gateway: str, user: DemoUser, record: DemoRecord) -> None:
+    """Let one user keep its open questions until cancelled."""
     prompts = user.prompts()
     async with Client(gateway, user=user.name) as client, asyncio.TaskGroup() as group:
         for _ in range(user.parallel):
