@@ -63,6 +63,10 @@ class Admission:
         """Return the identity of the caller; raise Unauthenticated or PermissionDenied."""
         return self._tenants.identify(credentials, time.monotonic())
 
+    def identify_named(self, user: str, credentials: Credentials) -> CallerIdentity:
+        """Return the identity of a caller whose message names `user`; raise as `identify`, and InvalidRequest."""
+        return self._named(user, self.identify(credentials), credentials)
+
     def limit_status(self, client: str) -> LimitStatus | None:
         """Return how much of its limit a client has now; None where nothing limits it."""
         return self._throttler.limit_status(client)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable, Sequence
 
 from redis.asyncio import Redis
@@ -13,6 +14,7 @@ from gateway.call import Call
 from gateway.call_log import CallLog
 from gateway.config import GatewayConfig
 from gateway.core.open_call_limiter import OpenCallLimiter
+from gateway.core.response_store import ResponseStore
 from gateway.driver import CallDriver, Front
 from gateway.http.application import HttpApplication
 from gateway.http.server import HttpServer
@@ -51,6 +53,8 @@ from throttler.throttler import Throttler
 
 log = logging.getLogger(__name__)
 SHARING = "shared-limits"
+MIB = 2**20
+FORGET_SECONDS = 5.0
 
 
 class Gateway:
@@ -80,6 +84,7 @@ class Gateway:
             open_calls=open_calls,
             cache_scope=CACHE_SCOPES[config.cache_scope],
         )
+        self._responses = ResponseStore(config.response_store_mib * MIB, config.response_store_seconds)
         certificate = config.certificate
         self._server = Server(
             config.listen,
@@ -94,6 +99,7 @@ class Gateway:
             Tokenization(self._cluster, self._admission.identify, open_calls),
             self._drive,
             self._server.bodies,
+            self._responses,
         )
         self._http = (
             HttpServer(
@@ -150,6 +156,7 @@ class Gateway:
                     self._states.run(),
                     self._report_sharing(),
                     *([self._page.run()] if self._page is not None else []),
+                    self._forget_responses(),
                     follow([file for file in (self._config.keys, self._config.profiles) if file], self._reload),
                 )
             ]
@@ -207,6 +214,12 @@ class Gateway:
             await self._server.set_health(SHARING, not self._store.degraded)
             await self._store.changed.wait()
             self._store.changed.clear()
+
+    async def _forget_responses(self) -> None:
+        """Free the memory of stored responses whose time is over."""
+        while True:
+            await asyncio.sleep(FORGET_SECONDS)
+            self._responses.forget(time.monotonic())
 
     def _reload(self) -> None:
         profiles = load_profiles(self._config)

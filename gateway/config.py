@@ -147,6 +147,20 @@ class GatewayConfig:
         change_when="Callers that pause between reads lose calls (increase it), or callers that never read keep too "
         "many calls open (decrease it).",
     )
+    response_store_mib: int = option(
+        64,
+        "Responses of OpenAI's API are stored in at most this memory, so that callers may continue them. With 0 no "
+        "response is stored.",
+        unit="MiB",
+        change_when="Callers find that responses are forgotten too early (increase it), or what callers send must not "
+        "outlive a call (0).",
+    )
+    response_store_seconds: float = option(
+        3600.0,
+        "A stored response is forgotten after this time.",
+        unit="seconds",
+        change_when="Callers continue their conversations later, or what they send must be forgotten earlier.",
+    )
     drain_seconds: float = option(
         20.0,
         "Open calls have this time to finish after SIGTERM.",
@@ -183,8 +197,9 @@ class GatewayConfig:
             "drain_seconds",
             "gateways",
         )
-        for name in (*positive, "request_seconds", "reader_seconds", "slow_seconds"):
+        for name in (*positive, "request_seconds", "reader_seconds", "response_store_seconds", "slow_seconds"):
             require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
+        require(self.response_store_mib >= 0, f"response_store_mib: must not be below 0, got {self.response_store_mib}")
         require(
             (self.tls_certificate == "") == (self.tls_key == ""), "tls_certificate, tls_key: give both of them, or none"
         )

@@ -57,6 +57,14 @@ class CallerIdentity:
         """Whether the key alone determines the app; if callers choose the app, it must not change the weight."""
         return not self.is_open and len(set(self.apps)) <= 1
 
+    def may_read(self, client: str) -> bool:
+        """Return whether what belongs to `client` may be read: by itself, or by its tenant's key that may name it.
+
+        Such a key reads what belongs to all of its users while it names none.
+        """
+        is_unnamed = self.may_name_users and self.client == self.tenant
+        return client == self.client or (is_unnamed and client.startswith(f"{self.tenant}/"))
+
     def app(self, named: str, profiled: Collection[str]) -> str:
         """Return the app for which a call is counted; raise PermissionDenied if the key may not name it.
 

@@ -3,13 +3,14 @@
 Chat completions and completions are two; another one is a file beside them and a line in `application.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from fairlead.errors import FairleadError
 from fairlead.v1 import common_pb2
 from gateway.call import Call
 from gateway.core.coalescer import OutputChunk
+from gateway.core.session_tree import Session
 
 
 class Generation(NamedTuple):
@@ -53,12 +54,11 @@ class Asked(Protocol):
         """Whom the request is for; empty where it does not say."""
 
     @property
-    def named_session(self) -> str:
-        """Name the session that the request is of; empty where the body does not say."""
-
-    @property
     def is_streamed(self) -> bool:
         """Whether the answer is a stream of events."""
+
+    def session(self, headers: Mapping[str, str]) -> Session | None:
+        """Return the session that the request is of, as its headers or its body name it; None where nothing does."""
 
     def generations(self) -> Sequence[Generation]:
         """Return the calls to make, at least one; raises InvalidRequest."""

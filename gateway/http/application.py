@@ -9,6 +9,7 @@ from fairlead.errors import FairleadError, Internal, Unavailable
 from gateway.admission import Admission
 from gateway.call import new_id
 from gateway.call_log import note_refusal
+from gateway.core.response_store import ResponseStore
 from gateway.http.api import Api
 from gateway.http.asgi import Receive, Scope, Send
 from gateway.http.chat_completions import chat_completions
@@ -19,7 +20,7 @@ from gateway.http.exchange import Drive, Exchange
 from gateway.http.messages import messages
 from gateway.http.models import Models
 from gateway.http.request import HttpRequest
-from gateway.http.responses import responses
+from gateway.http.responses import ResponseEndpoints
 from gateway.http.tokens import TokenEndpoints
 from gateway.tokenization import Tokenization
 from gateway.upstream.members import Members
@@ -30,7 +31,6 @@ log = logging.getLogger(__name__)
 GENERATING: dict[str, Api] = {
     "/v1/chat/completions": chat_completions,
     "/v1/completions": completions,
-    RESPONSES: responses,
     MESSAGES: messages,
 }
 MODELS = "/v1/models"
@@ -46,12 +46,14 @@ class HttpApplication:
         tokenization: Tokenization,
         drive: Drive,
         bodies: MessageBodyLimiter,
+        responses: ResponseStore,
     ) -> None:
         self._members = members
         self._admission = admission
         self._drive = drive
         self._bodies = bodies
         self._models = Models(members)
+        self._responses = ResponseEndpoints(responses, admission.identify_named)
         tokens = TokenEndpoints(tokenization, bodies)
         self._counting: dict[str, Callable[[HttpRequest], Awaitable[bytes]]] = {
             "/tokenize": tokens.tokenize,
@@ -74,7 +76,7 @@ class HttpApplication:
                 await _refuse(request, Internal("internal error of the gateway; see its log"), new_id())
 
     async def _answer(self, request: HttpRequest) -> None:
-        api = GENERATING.get(request.path)
+        api = self._responses.api(request.credentials) if request.path == RESPONSES else GENERATING.get(request.path)
         if api is not None:
             _check_method(request, "POST")
             await Exchange(api, request, self._admission, self._drive, self._bodies).run()
@@ -88,8 +90,10 @@ class HttpApplication:
         await request.respond(200, body, request.dialect.naming(new_id()))
 
     def _look_up(self, request: HttpRequest) -> bytes:
-        """Return what GET answers; raises UnknownEndpoint and MethodNotAllowed."""
+        """Return what GET and DELETE answer; raises UnknownEndpoint, MethodNotAllowed and ResponseNotFound."""
         path = request.path
+        if path.startswith(f"{RESPONSES}/") and path.count("/") == RESPONSES.count("/") + 1:
+            return self._stored_response(request, path.rpartition("/")[2])
         name = path.removeprefix(f"{MODELS}/")
         if path not in ("/health", "/version", MODELS) and name == path:
             raise UnknownEndpoint(f"there is no endpoint {path[:128]!r}")
@@ -100,6 +104,12 @@ class HttpApplication:
             return msgspec.json.encode({"version": VERSION})
         self._admission.identify(request.credentials)
         return self._models.all() if path == MODELS else self._models.one(name)
+
+    def _stored_response(self, request: HttpRequest, response_id: str) -> bytes:
+        if request.method == "DELETE":
+            return self._responses.delete(response_id, request.credentials)
+        _check_method(request, "GET")
+        return self._responses.retrieve(response_id, request.credentials)
 
     def _health(self) -> bytes:
         """Return an empty object; raises Unavailable unless calls can be served."""

@@ -36,7 +36,11 @@ class BodyTooLarge(InvalidRequest):
 
 
 class PreviousResponseNotFound(InvalidRequest):
-    """The request goes on from a response, and the gateway stores none."""
+    """The request continues a response that is not stored, or belongs to somebody else."""
+
+
+class ResponseNotFound(InvalidRequest):
+    """The response is not stored, or belongs to somebody else."""
 
 
 class Status(NamedTuple):
@@ -57,6 +61,7 @@ STATUSES: dict[type[FairleadError], Status] = {
     PreviousResponseNotFound: Status(400, INVALID, "previous_response_not_found"),
     Unauthenticated: Status(401, INVALID, "invalid_api_key"),
     PermissionDenied: Status(403, "permission_error", "permission_denied"),
+    ResponseNotFound: Status(404, INVALID, "response_not_found"),
     UnknownModel: Status(404, INVALID, "model_not_found"),
     UnknownEndpoint: Status(404, INVALID, "unknown_endpoint"),
     MethodNotAllowed: Status(405, INVALID, "method_not_allowed"),

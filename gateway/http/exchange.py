@@ -19,7 +19,6 @@ from gateway.http.event_stream import EventStream
 from gateway.http.front import HttpFront
 from gateway.http.limit_headers import limit_headers
 from gateway.http.request import HttpRequest
-from gateway.http.session import session_of
 from gateway.request import CallRequest
 from serving.rpc.message_body_limiter import MessageBodyLimiter
 
@@ -131,7 +130,7 @@ class Exchange:
         if interaction.HEADER in headers:
             message.interaction.CopyFrom(interaction.parse(headers[interaction.HEADER]))
         else:
-            session = session_of(headers, asked.named_session)
+            session = asked.session(headers)
         return CallRequest(message=message, user=asked.named_user, session=session, fills_context=True)
 
     def _pass_on(self, index: int, chunk: OutputChunk) -> bool:

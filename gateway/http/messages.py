@@ -1,6 +1,6 @@
 """POST /v1/messages: Anthropic's API."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -10,11 +10,13 @@ from fairlead.outcomes import FinishReason
 from fairlead.v1 import common_pb2
 from gateway.call import Call
 from gateway.core.coalescer import OutputChunk
+from gateway.core.session_tree import Session
 from gateway.http.api import Generation
 from gateway.http.content import Content, text_of
 from gateway.http.decoding import decode
 from gateway.http.dialect import ANTHROPIC
 from gateway.http.sampling import Natural, Sampling
+from gateway.http.session import session_of
 from gateway.http.sse import named_event
 from gateway.http.unsupported import check_supported
 from gateway.http.user_id import named_by
@@ -90,14 +92,13 @@ class MessagesRequest(Conversation, kw_only=True):
         return named_by(self.metadata).user
 
     @property
-    def named_session(self) -> str:
-        """See Asked."""
-        return named_by(self.metadata).session
-
-    @property
     def is_streamed(self) -> bool:
         """See Asked."""
         return bool(self.stream)
+
+    def session(self, headers: Mapping[str, str]) -> Session | None:
+        """See Asked."""
+        return session_of(headers, named_by(self.metadata).session)
 
     def generations(self) -> Sequence[Generation]:
         """See Asked."""

@@ -1,8 +1,11 @@
 """What the requests of all OpenAI's APIs have in common."""
 
+from collections.abc import Mapping
 from typing import Any
 
+from gateway.core.session_tree import Session
 from gateway.http.sampling import Sampling
+from gateway.http.session import session_of
 from gateway.http.user_id import UserId, named_by
 
 
@@ -25,15 +28,14 @@ class OpenAIRequest(Sampling, kw_only=True):
         return self._named.user
 
     @property
-    def named_session(self) -> str:
-        """See Asked."""
-        key = self.prompt_cache_key
-        return self._named.session or (key if isinstance(key, str) else "")
-
-    @property
     def is_streamed(self) -> bool:
         """See Asked."""
         return bool(self.stream)
+
+    def session(self, headers: Mapping[str, str]) -> Session | None:
+        """See Asked."""
+        key = self.prompt_cache_key
+        return session_of(headers, self._named.session or (key if isinstance(key, str) else ""))
 
     @property
     def _named(self) -> UserId:

@@ -13,8 +13,8 @@ from gateway.http.completions import CompletionRequest
 from gateway.http.messages import HARMLESS as HARMLESS_MESSAGES
 from gateway.http.messages import Conversation, MessagesRequest, UnsupportedByMessages
 from gateway.http.parameters import HARMLESS, Unsupported
-from gateway.http.responses import HARMLESS as HARMLESS_RESPONSES
-from gateway.http.responses import ResponsesRequest, UnsupportedByResponses
+from gateway.http.responses_request import HARMLESS as HARMLESS_RESPONSES
+from gateway.http.responses_request import ResponsesRequest, UnsupportedByResponses
 from gateway.http.tokens import HARMLESS as HARMLESS_TOKENIZE
 from gateway.http.tokens import DetokenizeRequest, TokenizeRequest, UnsupportedByTokenize
 from tests.gateway.http.http_client import CHAT, COUNT, DETOKENIZE, HELLO, MESSAGES, MODELS, RESPONSES, TEXT, TOKENIZE

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from gateway.core.session_tree import Session
 from gateway.http.chat_completions import chat_completions
 from gateway.http.user_id import UserId, named_by, parse
 from tests.gateway.http.http_client import CHAT, HELLO, MESSAGES, RESPONSES, TEXT, HttpClient
@@ -69,5 +70,5 @@ def test_metadata_may_hold_anything(metadata: object) -> None:
 @pytest.mark.parametrize(("key", "session"), [("key", "key"), (1, ""), ({}, ""), (None, "")])
 def test_without_an_id_the_cache_key_names_the_session(key: object, session: str) -> None:
     body = {"messages": HELLO, "prompt_cache_key": key}
-    assert chat_completions(json.dumps(body).encode()).named_session == session
-    assert chat_completions(json.dumps({**body, "user": JSON}).encode()).named_session == ID
+    assert chat_completions(json.dumps(body).encode()).session({}) == (Session(session) if session else None)
+    assert chat_completions(json.dumps({**body, "user": JSON}).encode()).session({}) == Session(ID)

@@ -1,0 +1,157 @@
+"""The answers with OpenAI's Responses."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from fairlead.errors import FairleadError
+from fairlead.outcomes import FinishReason
+from gateway.call import Call
+from gateway.core.coalescer import OutputChunk
+from gateway.http.dialect import OPENAI_RESPONSES
+from gateway.http.responses_request import ResponsesRequest
+from gateway.http.sse import named_event
+
+
+class ResponseAnswer:
+    """Write the response that one call generates; implements Answer.
+
+    `keep` stores the body of a complete response, with its text, and returns whether there was room for it.
+    """
+
+    def __init__(self, request: ResponsesRequest, call: Call, keep: Callable[[bytes, str], bool]) -> None:
+        self._request = request
+        self._call = call
+        self._keep = keep
+        self._item = f"msg_{call.request_id}"
+        self._texts: list[str] = []
+        self._events = 0
+        place = {"item_id": self._item, "output_index": 0, "content_index": 0, "logprobs": []}
+        head = msgspec.json.encode({"type": "response.output_text.delta", **place})[:-1]
+        self._before_delta = b"event: response.output_text.delta\ndata: " + head
+
+    def chunk(self, index: int, chunk: OutputChunk) -> bytes:
+        """See Answer."""
+        opening = self._opening()
+        self._texts.append(chunk.text)
+        delta = b'%s,"sequence_number":%d,"delta":%s}\n\n'
+        return opening + delta % (self._before_delta, self._number(), msgspec.json.encode(chunk.text))
+
+    def finished(self, index: int, call: Call) -> bytes:
+        """See Answer."""
+        opening, text = self._opening(), "".join(self._texts)
+        place = {"item_id": self._item, "output_index": 0, "content_index": 0}
+        return b"".join(
+            (
+                opening,
+                self._event("response.output_text.done", text=text, logprobs=[], **place),
+                self._event("response.content_part.done", part=_part(text), **place),
+                self._event("response.output_item.done", output_index=0, item=self._message(text)),
+            )
+        )
+
+    def closing(self, calls: Sequence[Call]) -> bytes:
+        """See Answer."""
+        response = msgspec.Raw(self._complete("".join(self._texts)))
+        return self._event(f"response.{_status(self._call)}", response=response)
+
+    def error(self, error: FairleadError) -> bytes:
+        """See Answer. The fields are those of the event `error`, and `error` itself is what clients raise."""
+        described = OPENAI_RESPONSES.described(error)
+        fields = {name: described[name] for name in ("code", "message", "param")}
+        return self._event("error", **fields, error=described)
+
+    def whole(self, calls: Sequence[Call], texts: Sequence[str]) -> bytes:
+        """See Answer."""
+        return self._complete(texts[0])
+
+    def _complete(self, text: str) -> bytes:
+        """Return the complete response, and store it if the request allows it and there is room."""
+        response = self._response(_status(self._call), [self._message(text)])
+        body = msgspec.json.encode(response)
+        if self._request.is_to_be_stored and not self._keep(body, text):
+            return msgspec.json.encode({**response, "store": False})
+        return body
+
+    def _opening(self) -> bytes:
+        """Return what stands before the first text, once."""
+        if self._events:
+            return b""
+        response = self._response("in_progress", [])
+        item = {"id": self._item, "type": "message", "status": "in_progress", "role": "assistant", "content": []}
+        place = {"item_id": self._item, "output_index": 0, "content_index": 0}
+        return b"".join(
+            (
+                self._event("response.created", response=response),
+                self._event("response.in_progress", response=response),
+                self._event("response.output_item.added", output_index=0, item=item),
+                self._event("response.content_part.added", part=_part(""), **place),
+            )
+        )
+
+    def _event(self, kind: str, **fields: Any) -> bytes:
+        data = {"type": kind, "sequence_number": self._number(), **fields}
+        return named_event(kind.encode(), msgspec.json.encode(data))
+
+    def _number(self) -> int:
+        self._events += 1
+        return self._events - 1
+
+    def _message(self, text: str) -> dict[str, Any]:
+        """Return the only item of the output, complete."""
+        content = [_part(text)]
+        status = _status(self._call)
+        return {"id": self._item, "type": "message", "status": status, "role": "assistant", "content": content}
+
+    def _response(self, status: str, output: list[dict[str, Any]]) -> dict[str, Any]:
+        asked, call = self._request, self._call
+        return {
+            "id": response_id(call),
+            "object": "response",
+            "created_at": call.timings.received // 1_000_000_000,
+            "status": status,
+            "background": False,
+            "error": None,
+            "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
+            "instructions": asked.instructions,
+            "max_output_tokens": asked.max_output_tokens,
+            "metadata": asked.metadata or {},
+            "model": call.model,
+            "output": output,
+            "parallel_tool_calls": False,
+            "previous_response_id": asked.previous_response_id,
+            "store": asked.is_to_be_stored,
+            "temperature": 1.0 if asked.temperature is None else asked.temperature,
+            "text": {"format": {"type": "text"}},
+            "tool_choice": "none",
+            "tools": [],
+            "top_p": 1.0 if asked.top_p is None else asked.top_p,
+            "truncation": "disabled",
+            "usage": None if status == "in_progress" else _usage(call),
+            "user": asked.user,
+        }
+
+
+def _part(text: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _status(call: Call) -> str:
+    return "incomplete" if call.finish_reason is FinishReason.LENGTH else "completed"
+
+
+def _usage(call: Call) -> dict[str, Any]:
+    usage = call.usage
+    return {
+        "input_tokens": usage.prompt_tokens,
+        "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
+        "output_tokens": usage.output_tokens,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": usage.prompt_tokens + usage.output_tokens,
+    }
+
+
+def response_id(call: Call) -> str:
+    """Return the id of the response that `call` generates."""
+    return f"resp_{call.request_id}"
