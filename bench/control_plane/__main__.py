@@ -1,11 +1,16 @@
 """The control plane's cost per call: CPU time, requests per second, time added to the first token.
 
-    python -m bench.control_plane [--calls 400] [--callers 32] [--workers 4] [--routers]
+    python -m bench.control_plane [--calls 160] [--callers 32] [--workers 4] [--rounds 3] [--prompt-bytes 8192]
+                                  [--tls] [--routers sglang vllm litellm]
 
-Every call sends a prompt of 8 KB and receives a stream of 64 tokens. Fake workers answer at once (burst) or at 10 ms
-per token. Fairlead runs over gRPC and over HTTP, with four tokens per message and with one. It is compared with one
-stream per call straight to the workers and, with --routers, with public HTTP routers over HTTP workers, installed into
-`.cache/routers`. CPU counts the processes in between: gateway and scheduler, or the router. The CPU time per token is
+Every call sends a prompt and receives a stream of 64 tokens. Fake workers answer at once (burst) or at 10 ms per token.
+Each caller has a connection of its own. Fairlead runs over gRPC and over HTTP, with four tokens per message and with
+one, and with --tls also behind TLS. It is compared with one stream per call straight to the workers, with bare servers
+on the same libraries that send the same chunks without any logic, and with public HTTP routers over HTTP workers,
+installed into `.cache/routers`. All systems are up at once and run the job in turns, in alternating order; figures are
+medians over the rounds. The ratio is that of the CPU time to the first router's, round by round.
+
+CPU counts the processes in between: gateway and scheduler, the bare server, or the router. The CPU time per token is
 the gateway's: what a call of 64 tokens costs more than a call of one token, divided by 63. The added time is the time
 to the first token less that of the direct path. Two more tables show the time of a dispatch request at 500 decisions a
 second, and the start-up times of gateway and scheduler.
@@ -15,114 +20,129 @@ import argparse
 import asyncio
 import os
 import tempfile
-from collections.abc import Callable, Coroutine, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any
 
+from bench.control_plane import table
+from bench.control_plane.bare import bare_server
 from bench.control_plane.dispatching import Rate, latencies
-from bench.control_plane.job import TOKENS, Job, Measured
-from bench.control_plane.over_http import COALESCED, EACH_TOKEN, over_http
+from bench.control_plane.job import TOKENS, Job
 from bench.control_plane.routers import environment
-from bench.control_plane.stack import start, straight_to_a_worker, through_the_gateway
+from bench.control_plane.stack import Gateway, plain, start, with_tls
 from bench.control_plane.starting import median, starts
+from bench.control_plane.straight import straight_to_a_worker
+from bench.control_plane.system import Rounds, System, alternate
+from bench.control_plane.ways import ways
 from bench.machine import commit, processor
 from cli.stack import Stack
-from fairlead.v1 import inference_pb2
 
 STARTS = 5
 READY = {
     "global_scheduler": "listening",
     "gateway": "ready",
 }  # the log message when ready; the gateway then has a worker
-FRONTS: Mapping[str, Callable[[Stack, Job], Coroutine[Any, Any, Measured]]] = {
-    "gRPC, coalesced": partial(through_the_gateway, streaming=inference_pb2.STREAMING_COALESCED),
-    "gRPC, each token": partial(through_the_gateway, streaming=inference_pb2.STREAMING_EACH_TOKEN),
-    "HTTP, coalesced": partial(over_http, headers=COALESCED),
-    "HTTP, each token": partial(over_http, headers=EACH_TOKEN),
-}
 RATE = Rate(per_second=500, seconds=10.0, prompt_tokens=2048)
+STRAIGHT = "gRPC, straight to the workers"
+HTTP_STRAIGHT = "HTTP, straight to one worker"
 
 
 def main() -> None:
     """Run the benchmark; see the module's docstring."""
+    args = _arguments()
+    sizes = f"{args.calls} calls a round, {args.rounds} rounds, {args.callers} callers, {args.workers} workers"
+    print(f"{processor()}; commit {commit()}; {sizes}, prompts of {args.prompt_bytes} bytes")
+    print(f"load of the machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores\n")
+    print(table.heading())
+    for step_seconds in (0.0, 0.01):
+        _compare(Job(args.calls, args.callers, step_seconds, args.prompt_bytes), args)
+    with start(args.workers, 0.0, args.callers, args.prompt_bytes) as stack:
+        took = asyncio.run(latencies(stack, RATE))
+        p50, p99 = (took[int(len(took) * part)] * 1e3 for part in (0.5, 0.99))
+        print(f"\na decision at {RATE.per_second}/s, {RATE.prompt_tokens} tokens: p50 {p50:.2f} ms, p99 {p99:.2f} ms")
+        _starts(stack)
+    print(f"\nload of the machine after: {os.getloadavg()[0]:.1f}")
+
+
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.control_plane")
-    parser.add_argument("--calls", type=int, default=400)
+    parser.add_argument("--calls", type=int, default=160, help="of each system in each round")
     parser.add_argument("--callers", type=int, default=32)
     parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument("--routers", action="store_true", help="also measure public routers")
-    args = parser.parse_args()
-    print(f"{processor()}; commit {commit()}; {args.calls} calls, {args.callers} callers, {args.workers} workers")
-    print(f"load of the machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores\n")
-    columns = "calls/s | CPU ms per call | of it gateway | gateway CPU µs per token"
-    print(f"| pace | system | {columns} | first token p50 ms | p99 ms | added p50 ms | added p99 ms |")
-    print("|---" * 10 + "|")
-    for step_seconds in (0.0, 0.01):
-        job = Job(args.calls, args.callers, step_seconds)
-        _fairlead(job, args.workers)
-        if args.routers:
-            _routers(job, args.workers)
-    with start(args.workers, 0.0) as stack:
-        took = asyncio.run(latencies(stack, RATE))
-    p50, p99 = (took[int(len(took) * part)] * 1e3 for part in (0.5, 0.99))
-    print(f"\na decision at {RATE.per_second}/s, {RATE.prompt_tokens} tokens: p50 {p50:.2f} ms, p99 {p99:.2f} ms")
-    _starts(args.workers)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--prompt-bytes", type=int, default=8192)
+    parser.add_argument("--tls", action="store_true", help="also measure a gateway with TLS")
+    parser.add_argument(
+        "--routers", nargs="*", default=[], choices=environment.ROUTERS, help="public routers to measure"
+    )
+    return parser.parse_args()
 
 
-def _starts(workers: int) -> None:
+def _compare(job: Job, args: argparse.Namespace) -> None:
+    """Print the lines of one pace."""
+    with ExitStack() as up:
+        stack = up.enter_context(start(args.workers, job.step_seconds, job.callers, job.prompt_bytes))
+        gateways = {"": plain(stack)}
+        if args.tls:
+            gateways[" with TLS"] = up.enter_context(with_tls(stack))
+        fronts = _fronts(gateways)
+        systems = [System(STRAIGHT, lambda job: asyncio.run(straight_to_a_worker(stack, job))), *fronts]
+        systems += [*_bare(up, job), *_routers(up, job, args)]
+        single = alternate(fronts, replace(job, tokens=1), 1)
+        measured = alternate(systems, job, args.rounds)
+    reference = args.routers[0] if args.routers else ""
+    for name, rounds in measured.items():
+        us_per_token = _us_per_token(rounds, single[name]) if name in single else None
+        print(table.row(job, rounds, measured, reference, us_per_token), flush=True)
+
+
+def _us_per_token(whole: Rounds, single: Rounds) -> float:
+    """Return the gateway's CPU microseconds for each token beyond the first."""
+    return (whole.cpu_ms("gateway") - single.cpu_ms("gateway")) / (TOKENS - 1) * 1e3
+
+
+def _fronts(gateways: dict[str, Gateway]) -> list[System]:
+    return [
+        System(f"Fairlead, {front}{suffix}", run, ("gateway", "scheduler"), STRAIGHT)
+        for suffix, gateway in gateways.items()
+        for front, run in ways(gateway).items()
+    ]
+
+
+def _bare(up: ExitStack, job: Job) -> list[System]:
+    """Start the bare servers."""
+    over_grpc, grpc_pid = up.enter_context(bare_server("grpc", job.step_seconds))
+    over_http, http_pid = up.enter_context(bare_server("http", job.step_seconds))
+    gateway = Gateway(over_grpc, over_http, {"grpc": grpc_pid, "http": http_pid})
+    return [
+        System(f"bare server, {front}", run, ("grpc" if front.startswith("gRPC") else "http",))
+        for front, run in ways(gateway).items()
+    ]
+
+
+def _routers(up: ExitStack, job: Job, args: argparse.Namespace) -> list[System]:
+    """Start the routers and their workers."""
+    if not args.routers:
+        return []
+    python = environment.install()
+    urls = up.enter_context(environment.workers(python, args.workers, job.step_seconds))
+    systems = [System(HTTP_STRAIGHT, lambda job: environment.load(python, urls[0], job, {}))]
+    for name in args.routers:
+        url, pid = up.enter_context(environment.router(python, name, urls))
+        systems.append(_router(python, name, url, pid))
+    return systems
+
+
+def _router(python: Path, name: str, url: str, pid: int) -> System:
+    return System(name, lambda job: environment.load(python, url, job, {name: pid}), (name,), HTTP_STRAIGHT)
+
+
+def _starts(stack: Stack) -> None:
     print(f"\n| start to ready, median of {STARTS} | wall s | CPU s |\n|---|---|---|")
-    with start(workers, 0.0) as stack, tempfile.TemporaryDirectory() as logs:
+    with tempfile.TemporaryDirectory() as logs:
         for module, ready in READY.items():
             took = median(starts(stack, Path(logs), module, ready, STARTS))
             print(f"| {module} | {took.wall:.2f} | {took.cpu:.2f} |", flush=True)
-
-
-def _fairlead(job: Job, workers: int) -> None:
-    with start(workers, job.step_seconds) as stack:
-        direct = asyncio.run(straight_to_a_worker(stack, job))
-        _print(job, "gRPC, straight to the workers", direct, direct)
-        for name, front in FRONTS.items():
-            single = asyncio.run(front(stack, replace(job, tokens=1)))
-            measured = asyncio.run(front(stack, job))
-            of_gateway = f"{measured.cpu_ms('gateway'):.2f}", f"{_us_per_token(measured, single):.0f}"
-            _print(job, f"Fairlead, {name}", measured, direct, "gateway", "scheduler", of_gateway=of_gateway)
-
-
-def _us_per_token(measured: Measured, single: Measured) -> float:
-    """Return the gateway's CPU microseconds for each token beyond the first."""
-    return (measured.cpu_ms("gateway") - single.cpu_ms("gateway")) / (TOKENS - 1) * 1e3
-
-
-def _routers(job: Job, workers: int) -> None:
-    python = environment.install()
-    direct = environment.direct(python, job, workers)
-    _print(job, "HTTP, straight to one worker", direct, direct)
-    for name in environment.ROUTERS:
-        measured = environment.run(python, name, job, workers)
-        _print(job, name, measured, direct, *measured.cpu)
-
-
-def _print(
-    job: Job,
-    name: str,
-    measured: Measured,
-    direct: Measured,
-    *between: str,
-    of_gateway: tuple[str, str] = ("-", "-"),
-) -> None:
-    cells = [
-        str(job),
-        name,
-        f"{measured.rate:.0f}",
-        f"{measured.cpu_ms(*between):.2f}" if between else "-",
-        *of_gateway,
-        f"{measured.median_ms:.1f}",
-        f"{measured.first_ms(0.99):.1f}",
-        "-" if measured is direct else f"{measured.median_ms - direct.median_ms:.1f}",
-        "-" if measured is direct else f"{measured.first_ms(0.99) - direct.first_ms(0.99):.1f}",
-    ]
-    print("| " + " | ".join(cells) + " |", flush=True)
 
 
 if __name__ == "__main__":

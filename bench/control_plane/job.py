@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TOKENS = 64
-PROMPT_BYTES = 8192
 SYSTEM_BYTES = 1024
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -22,6 +21,7 @@ class Job:
     calls: int
     callers: int
     step_seconds: float  # seconds per token at the worker
+    prompt_bytes: int
     tokens: int = TOKENS  # of each answer
 
     def prompts(self) -> list[str]:
@@ -29,11 +29,10 @@ class Job:
         text = random.Random(1)
         letters = "abcdefghijklmnopqrstuvwxyz     "
         system = "".join(text.choices(letters, k=SYSTEM_BYTES))
-        return [system + "".join(text.choices(letters, k=PROMPT_BYTES - SYSTEM_BYTES)) for _ in range(self.calls)]
+        return [system + "".join(text.choices(letters, k=self.prompt_bytes - SYSTEM_BYTES)) for _ in range(self.calls)]
 
     def __str__(self) -> str:
-        pace = f"{self.step_seconds * 1e3:g} ms per token" if self.step_seconds else "burst"
-        return f"{self.callers} callers, {pace}"
+        return f"{self.step_seconds * 1e3:g} ms per token" if self.step_seconds else "burst"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,13 @@
-"""The job over the gateway's HTTP front: streamed completions, each caller over a connection that it keeps."""
+"""The job over HTTP: streamed completions, each caller over a connection that it keeps."""
 
 import asyncio
 import json
+import ssl
 import time
 from collections.abc import Mapping
-from urllib.parse import urlsplit
+from pathlib import Path
 
 from bench.control_plane.job import Job, Measured, measure
-from bench.control_plane.stack import processes
-from cli.stack import Stack
 
 COALESCED: Mapping[str, str] = {}
 EACH_TOKEN: Mapping[str, str] = {"x-fairlead-streaming": "each_token"}
@@ -17,19 +16,24 @@ END = b"data: [DONE]\n\n\r\n0\r\n\r\n"
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-async def over_http(stack: Stack, job: Job, headers: Mapping[str, str]) -> Measured:
-    """Run the job through the gateway over HTTP/1.1, with these headers besides those that a client needs."""
-    url = urlsplit(stack.http)
+async def over_http(
+    address: str, processes: dict[str, int], job: Job, headers: Mapping[str, str], authority: Path | None
+) -> Measured:
+    """Run the job at `address` with these headers; `authority` signed the server's certificate if there is one."""
+    host, _, port = address.rpartition(":")
+    context = ssl.create_default_context(cafile=authority) if authority else None
     idle: list[Connection] = []
 
     async def call(prompt: str) -> float:
         request = _request(prompt, job.tokens, headers)
         began = time.perf_counter()
-        reader, writer = idle.pop() if idle else await asyncio.open_connection(url.hostname, url.port, limit=MAX_ANSWER)
+        reader, writer = (
+            idle.pop() if idle else await asyncio.open_connection(host, int(port), limit=MAX_ANSWER, ssl=context)
+        )
         writer.write(request)
         head = await reader.readuntil(b"\r\n\r\n")
         if not head.startswith(b"HTTP/1.1 200 "):
-            raise RuntimeError(f"the gateway refuses the call: {head.decode('latin-1')}")
+            raise RuntimeError(f"the server refuses the call: {head.decode('latin-1')}")
         await reader.readuntil(b"\n\n")
         first = time.perf_counter() - began
         await reader.readuntil(END)
@@ -37,7 +41,7 @@ async def over_http(stack: Stack, job: Job, headers: Mapping[str, str]) -> Measu
         return first
 
     try:
-        return await measure(job, call, processes(stack))
+        return await measure(job, call, processes)
     finally:
         for _, writer in idle:
             writer.close()

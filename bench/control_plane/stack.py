@@ -1,26 +1,41 @@
-"""The job on Fairlead: through the gateway, and straight to the workers."""
+"""Fairlead between the application and fake workers, with a second gateway that has TLS."""
 
-import asyncio
-import itertools
+import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-import grpc
-
-from bench.control_plane.job import PROMPT_BYTES, Job, Measured, measure
+from bench.control_plane.job import TOKENS
+from cli.service_process import ServiceProcess
 from cli.stack import Stack
-from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc, worker_pb2, worker_pb2_grpc
-from serving.rpc.channel import open_channel, secret_metadata
+
+GATEWAY = ("--throttle", "none", "--max-streams-per-client", "1024")
+START_SECONDS = 60.0
+END_SECONDS = 10.0
 
 
-def start(workers: int, step_seconds: float) -> Stack:
-    """Return a stack of workers with the fake engine, whose steps take this time for any batch."""
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """A gateway's addresses, the ids of the processes whose CPU time is measured, and who signed its certificate."""
+
+    grpc: str
+    http: str
+    processes: dict[str, int]
+    authority: Path | None = None
+
+
+def start(workers: int, step_seconds: float, callers: int, prompt_bytes: int) -> Stack:
+    """Return a stack of workers with the fake engine, whose steps take this time for any batch.
+
+    Each worker has room for twice what all callers may have running.
+    """
     options = {
         "fake-step-seconds": step_seconds,
-        "max-prompt-tokens": PROMPT_BYTES,
-        "kv-tokens": 1 << 21,
+        "max-prompt-tokens": prompt_bytes,
+        "kv-tokens": max(1 << 21, 2 * callers * (prompt_bytes + TOKENS)),
         "token-budget": 1 << 20,
         "max-running": 64,
     }
@@ -31,7 +46,7 @@ def start(workers: int, step_seconds: float) -> Stack:
         model="fake",
         engine="fake",
         worker_args=worker_args,
-        gateway_args=["--throttle", "none", "--max-streams-per-client", "1024"],
+        gateway_args=list(GATEWAY),
         http_listen="127.0.0.1:0",
     )
 
@@ -41,64 +56,39 @@ def processes(stack: Stack) -> dict[str, int]:
     return {process.name: process.pid for process in stack.processes}
 
 
-def sampling(job: Job) -> common_pb2.SamplingParams:
-    """Return parameters by which every call generates as many tokens as the job says."""
-    return common_pb2.SamplingParams(max_tokens=job.tokens, temperature=0.0, ignore_eos=True)
+def plain(stack: Stack) -> Gateway:
+    """Return the gateway of the stack, which has no TLS."""
+    http = stack.http.removeprefix("http://").removesuffix("/v1")
+    return Gateway(stack.gateway, http, processes(stack))
 
 
-async def through_the_gateway(stack: Stack, job: Job, streaming: "inference_pb2.Streaming") -> Measured:
-    """Run the job through the gateway over gRPC, as applications do."""
-    async with grpc.aio.insecure_channel(stack.gateway) as channel:
-        stub = inference_pb2_grpc.InferenceStub(channel)
-
-        async def call(prompt: str) -> float:
-            request = inference_pb2.GenerateRequest(
-                prompt=common_pb2.Prompt(text=prompt), sampling=sampling(job), streaming=streaming
-            )
-            began, first = time.perf_counter(), 0.0
-            async for response in stub.Generate(request):
-                if not first and response.HasField("chunk"):
-                    first = time.perf_counter() - began
-            return first
-
-        return await measure(job, call, processes(stack))
-
-
-async def straight_to_a_worker(stack: Stack, job: Job) -> Measured:
-    """Tokenize and stream with one stream per call over the workers in turn, without dispatch, throttling or
-    accounting."""
-    addresses = [f"127.0.0.1:{p.log.lines('listening')[0]['port']}" for p in stack.processes if "worker" in p.name]
-    channels = [open_channel(address) for address in addresses]
-    turns, metadata = itertools.cycle(channels), secret_metadata(stack.secret)
-
-    async def call(prompt: str) -> float:
-        channel, began, first = next(turns), time.perf_counter(), 0.0
-        encoded = await worker_pb2_grpc.TokenizerStub(channel).Encode(
-            worker_pb2.EncodeRequest(prompt=common_pb2.Prompt(text=prompt)), metadata=metadata
+@contextmanager
+def with_tls(stack: Stack) -> Iterator[Gateway]:
+    """Run a second gateway, with TLS, before the workers of the stack."""
+    with tempfile.TemporaryDirectory() as folder:
+        chain, key = _certificate(Path(folder))
+        tls = ["--tls-certificate", str(chain), "--tls-key", str(key)]
+        listen = ["--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--scheduler", stack.scheduler]
+        log = Path(folder) / "gateway.log"
+        process = ServiceProcess(
+            "gateway", "gateway", [*listen, *tls, *GATEWAY], {"FAIRLEAD_SECRET": stack.secret}, log
         )
-        submit = worker_pb2.Submit(
-            request_id=str(began),
-            attempt=1,
-            client="x",
-            token_ids=encoded.token_ids,
-            sampling=sampling(job),
-            weight=1.0,
-        )
-        done = asyncio.Event()
+        try:
+            deadline = time.monotonic() + START_SECONDS
+            process.wait_for("ready", deadline)
+            ports = process.wait_for("listening", deadline)
+            ids = {**processes(stack), "gateway": process.pid}
+            yield Gateway(f"localhost:{ports['port']}", f"localhost:{ports['http_port']}", ids, chain)
+        finally:
+            process.terminate()
+            process.end(time.monotonic() + END_SECONDS)
 
-        async def commands() -> AsyncIterator[worker_pb2.SessionCommands]:
-            yield worker_pb2.SessionCommands(submits=[submit])
-            await done.wait()
 
-        async for events in worker_pb2_grpc.WorkerStub(channel).Session(commands(), metadata=metadata):
-            if not first and events.tokens:
-                first = time.perf_counter() - began
-            if events.ended:
-                done.set()
-        return first
-
-    try:
-        return await measure(job, call, processes(stack))
-    finally:
-        for channel in channels:
-            await channel.close()
+def _certificate(folder: Path) -> tuple[Path, Path]:
+    """Return a certificate for localhost that vouches for itself, and its key."""
+    chain, key = folder / "tls.crt", folder / "tls.key"
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    command = ["openssl", "req", "-x509", *curve, *subject, "-keyout", str(key), "-out", str(chain)]
+    subprocess.run(command, check=True, capture_output=True)
+    return chain, key

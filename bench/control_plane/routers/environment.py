@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from bench.control_plane.job import Job, Measured
@@ -43,9 +44,9 @@ def _litellm(programs: Path, urls: Sequence[str], port: int) -> list[str]:
 
 
 ROUTERS: dict[str, Command] = {
-    "sglang-router (Rust)": _in_rust("sglang_router.launch_router"),
-    "vllm-router (Rust)": _in_rust("vllm_router.launch_router"),
-    "litellm proxy (Python)": _litellm,
+    "sglang": _in_rust("sglang_router.launch_router"),
+    "vllm": _in_rust("vllm_router.launch_router"),
+    "litellm": _litellm,
 }
 
 
@@ -59,27 +60,26 @@ def install() -> Path:
     return python
 
 
-def run(python: Path, name: str, job: Job, workers: int) -> Measured:
-    """Run the job through one router."""
+@contextlib.contextmanager
+def workers(python: Path, number: int, step_seconds: float) -> Iterator[list[str]]:
+    """Run fake HTTP workers, whose steps take this time; yield their URLs."""
     with contextlib.ExitStack() as stack:
-        urls = [stack.enter_context(_worker(python, job.step_seconds)) for _ in range(workers)]
-        port = _free_port()
-        router = stack.enter_context(_process(ROUTERS[name](python.parent, urls, port)))
+        yield [stack.enter_context(_worker(python, step_seconds)) for _ in range(number)]
+
+
+@contextlib.contextmanager
+def router(python: Path, name: str, urls: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """Run a router before the workers at `urls`; yield its URL and its process id."""
+    port = _free_port()
+    with _process(ROUTERS[name](python.parent, urls, port)) as pid:
         url = f"http://127.0.0.1:{port}"
         _wait_for(f"{url}/v1/models")
-        return load(python, url, job, [router])
+        yield url, pid
 
 
-def direct(python: Path, job: Job, workers: int) -> Measured:
-    """Run the job at a single worker without a router, while the other workers are idle."""
-    with contextlib.ExitStack() as stack:
-        urls = [stack.enter_context(_worker(python, job.step_seconds)) for _ in range(workers)]
-        return load(python, urls[0], job, [])
-
-
-def load(python: Path, url: str, job: Job, pids: list[int]) -> Measured:
+def load(python: Path, url: str, job: Job, pids: dict[str, int]) -> Measured:
     """Run the job over HTTP in the routers' environment."""
-    arguments = [url, str(job.calls), str(job.callers), str(job.step_seconds), *map(str, pids)]
+    arguments = [url, json.dumps(asdict(job)), json.dumps(pids)]
     command = [str(python), str(HERE / "http_load.py"), *arguments]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return Measured(**json.loads(done.stdout))
