@@ -8,7 +8,7 @@ from tests.gateway.http.clients import python_with, run
 from tests.gateway.http.http_client import HttpClient
 from tests.services import Process
 
-CLIENT = "anthropic==2.12.0"
+CLIENT = "anthropic"
 HEAD = """
 import asyncio, sys
 import anthropic

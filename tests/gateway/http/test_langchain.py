@@ -7,7 +7,7 @@ from tests.gateway.http.http_client import HttpClient
 
 pytestmark = pytest.mark.e2e
 
-CLIENT = "langchain-openai==1.7.3"
+CLIENT = "langchain-openai"
 PROGRAM = """
 import asyncio, sys
 import langchain_core.exceptions, openai

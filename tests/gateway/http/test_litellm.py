@@ -7,7 +7,7 @@ from tests.gateway.http.http_client import HttpClient
 
 pytestmark = pytest.mark.e2e
 
-CLIENT = "litellm==1.106.2"
+CLIENT = "litellm"
 PROGRAM = """
 import asyncio, os, sys
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else it asks the network for prices

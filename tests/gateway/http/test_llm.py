@@ -12,7 +12,7 @@ from tests.gateway.http.http_client import HttpClient
 
 pytestmark = pytest.mark.e2e
 
-CLIENT = "llm==0.36"
+CLIENT = "llm"
 MODELS = """
 - {{model_id: chat, model_name: tiny, api_base: "{url}", supports_schema: true}}
 - {{model_id: text, model_name: tiny, api_base: "{url}", completion: true}}

@@ -11,7 +11,7 @@ from tests.gateway.http.conftest import serving
 from tests.gateway.http.http_client import TEXT, HttpClient
 from tests.services import Process, Stack, eventually
 
-CLIENT = "openai==3.54.0"
+CLIENT = "openai"
 HEAD = """
 import asyncio, sys
 import openai
