@@ -1,0 +1,70 @@
+"""LM Evaluation Harness: tasks in which the model writes, against a running cluster."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.gateway.http.clients import python_with
+from tests.gateway.http.http_client import HttpClient
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]  # it imports half of scientific Python
+
+CLIENT = "lm-eval[api]"
+PROGRAM = """
+import os, sys
+url, folder = sys.argv[1:]
+os.environ.update(HF_HOME=folder, HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1")
+import lm_eval
+from lm_eval.tasks import TaskManager
+
+tasks = TaskManager(include_path=folder, include_defaults=False)
+where = {"model": "tiny", "max_retries": 1}
+text = {**where, "base_url": f"{url}/completions", "tokenizer_backend": None, "num_concurrent": 2}
+chat = {**where, "base_url": f"{url}/chat/completions", "num_concurrent": 2}
+for task, model, arguments in (("text", "local-completions", text), ("chat", "local-chat-completions", chat)):
+    done = lm_eval.simple_evaluate(
+        model, arguments, tasks=[task], task_manager=tasks, apply_chat_template=task == "chat", bootstrap_iters=0
+    )
+    print(task, done["results"][task]["exact_match,none"])
+"""
+QUESTIONS = ["What is a tide?", "Who was Fourier?", "Why is it fair?"]
+GENERATION = {"max_gen_toks": 8, "until": ["\n\n"]}
+ASKED = {"model": "tiny", "max_tokens": 8, "temperature": 0, "stop": ["\n\n"], "seed": 1234}
+
+
+def write_task(folder: Path, name: str, answers: list[str]) -> None:
+    """A task whose right answers are `answers`; its data lies beside it."""
+    data = folder / f"{name}.json"
+    rows = zip(QUESTIONS, answers, strict=True)
+    data.write_text("\n".join(json.dumps({"question": question, "answer": answer}) for question, answer in rows))
+    task = {
+        "task": name,
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": {"test": str(data)}},
+        "test_split": "test",
+        "output_type": "generate_until",
+        "doc_to_text": "{{question}}",
+        "doc_to_target": "{{answer}}",
+        "generation_kwargs": GENERATION,
+        "metric_list": [{"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}],
+    }
+    (folder / f"{name}.yaml").write_text(yaml.safe_dump(task))
+
+
+def test_it_scores_what_the_model_writes(http: HttpClient, tmp_path: Path) -> None:
+    """The right answers are those of a plain client, but for one: two of three are right."""
+    texts = [http.complete(**ASKED, prompt=question).json["choices"][0]["text"] for question in QUESTIONS]
+    chats = [
+        http.chat(**ASKED, messages=[{"role": "user", "content": question}]).json["choices"][0]["message"]["content"]
+        for question in QUESTIONS
+    ]
+    write_task(tmp_path, "text", [*texts[:2], "wrong"])
+    write_task(tmp_path, "chat", [*chats[:2], "wrong"])
+    command = [python_with(CLIENT), "-c", PROGRAM, f"http://127.0.0.1:{http.port}/v1", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    scores = dict(line.split() for line in done.stdout.splitlines() if line.startswith(("text ", "chat ")))
+    assert {name: round(float(score), 3) for name, score in scores.items()} == {"text": 0.667, "chat": 0.667}
