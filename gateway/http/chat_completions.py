@@ -16,6 +16,7 @@ from gateway.http.sampling import Natural, drawn
 from gateway.http.unsupported import check_supported
 from gateway.validation import MAX_MESSAGES
 
+HARMLESS_IN_CHATS = {**HARMLESS, "add_special_tokens": (False,)}  # the chat template writes them
 FORM = Form(
     id="chatcmpl",
     whole="chat.completion",
@@ -36,6 +37,7 @@ class ChatCompletionRequest(Parameters, kw_only=True):
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
+    echo: bool | None = None
 
     def generations(self) -> Sequence[Generation]:
         """See Asked."""
@@ -49,7 +51,9 @@ class ChatCompletionRequest(Parameters, kw_only=True):
 
     def answer(self, call: Call) -> ChoicesAnswer:
         """See Asked."""
-        return ChoicesAnswer(FORM, call, choices=self.n or 1, includes_usage=self.includes_usage)
+        choices, last = self.n or 1, self.messages[-1]
+        echoed = [last.text("messages")] * choices if self.echo and last.role == "assistant" else []
+        return ChoicesAnswer(FORM, call, choices=choices, includes_usage=self.includes_usage, echoed=echoed)
 
 
 _DECODER = msgspec.json.Decoder(ChatCompletionRequest)
@@ -58,5 +62,5 @@ _DECODER = msgspec.json.Decoder(ChatCompletionRequest)
 def chat_completions(body: bytes) -> ChatCompletionRequest:
     """See Api."""
     asked = decode(_DECODER, body)
-    check_supported(asked, Unsupported, HARMLESS)
+    check_supported(asked, Unsupported, HARMLESS_IN_CHATS)
     return asked

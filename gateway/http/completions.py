@@ -15,6 +15,7 @@ from gateway.http.parameters import HARMLESS, MAX_CALLS, Parameters, Unsupported
 from gateway.http.sampling import Natural, drawn
 from gateway.http.unsupported import check_supported
 
+HARMLESS_IN_TEXTS = {**HARMLESS, "add_special_tokens": (True,)}
 FORM = Form(
     id="cmpl",
     whole="text_completion",
@@ -79,5 +80,5 @@ _DECODER = msgspec.json.Decoder(CompletionRequest)
 def completions(body: bytes) -> CompletionRequest:
     """See Api."""
     asked = decode(_DECODER, body)
-    check_supported(asked, Unsupported, HARMLESS)
+    check_supported(asked, Unsupported, HARMLESS_IN_TEXTS)
     return asked

@@ -39,6 +39,9 @@ class UnsupportedByMessages(Sampling, kw_only=True):
     mcp_servers: Any = None
     container: Any = None
     context_management: Any = None
+    compaction: Any = None
+    inference_geo: Any = None
+    thread: Any = None
 
 
 # Values that ask for nothing but what is done anyway.

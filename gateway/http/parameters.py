@@ -38,6 +38,20 @@ class Unsupported(OpenAIRequest, kw_only=True):
     web_search_options: Any = None
     chat_template: Any = None
     documents: Any = None
+    moderation: Any = None
+    store: Any = None
+    verbosity: Any = None
+    add_special_tokens: Any = None
+    allowed_token_ids: Any = None
+    bad_words: Any = None
+    cache_salt: Any = None
+    include_stop_str_in_output: Any = None
+    length_penalty: Any = None
+    logits_processors: Any = None
+    return_token_ids: Any = None
+    return_tokens_as_token_ids: Any = None
+    skip_special_tokens: Any = None
+    truncate_prompt_tokens: Any = None
 
 
 # Values that ask for nothing but what is done anyway.
@@ -57,6 +71,16 @@ HARMLESS: dict[str, tuple[Any, ...]] = {
     "reasoning_effort": ("none",),
     "modalities": (["text"],),
     "documents": ([],),
+    "store": (False,),
+    "verbosity": ("medium",),
+    "allowed_token_ids": ([],),
+    "bad_words": ([],),
+    "include_stop_str_in_output": (False,),
+    "length_penalty": (1,),
+    "logits_processors": ([],),
+    "return_token_ids": (False,),
+    "return_tokens_as_token_ids": (False,),
+    "skip_special_tokens": (True,),
 }
 
 

@@ -30,6 +30,7 @@ class UnsupportedByResponses(OpenAIRequest, kw_only=True):
     truncation: Any = None
     context_management: Any = None
     top_logprobs: Any = None
+    moderation: Any = None
 
 
 # Values that ask for nothing but what is done anyway.

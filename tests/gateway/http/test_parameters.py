@@ -1,0 +1,79 @@
+"""Every parameter that the published clients know is obeyed, refused by name, or told to be ignored."""
+
+import json
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gateway.http.chat_completions import ChatCompletionRequest
+from gateway.http.completions import CompletionRequest
+from gateway.http.messages import MessagesRequest
+from gateway.http.responses_request import ResponsesRequest
+from tests.gateway.http.clients import python_with, run
+from tests.gateway.http.http_client import CHAT, HELLO, HttpClient
+from tests.gateway.http.test_anthropic_client import CLIENT as ANTHROPIC
+from tests.gateway.http.test_openai_client import CLIENT as OPENAI
+
+DOCUMENT = Path(__file__).parents[3] / "docs/http.md"
+PROGRAM = """
+import importlib, json, sys
+
+module, name = sys.argv[1].rsplit(".", 1)
+print(json.dumps(sorted(getattr(importlib.import_module(module), name).__annotations__)))
+"""
+REQUESTS: dict[str, tuple[str, type[msgspec.Struct]]] = {
+    "openai.types.chat.completion_create_params.CompletionCreateParamsBase": (OPENAI, ChatCompletionRequest),
+    "openai.types.completion_create_params.CompletionCreateParamsBase": (OPENAI, CompletionRequest),
+    "openai.types.responses.response_create_params.ResponseCreateParamsBase": (OPENAI, ResponsesRequest),
+    "anthropic.types.message_create_params.MessageCreateParamsBase": (ANTHROPIC, MessagesRequest),
+    "anthropic.types.beta.message_create_params.MessageCreateParamsBase": (ANTHROPIC, MessagesRequest),
+}
+BEGUN = [*HELLO, {"role": "assistant", "content": "Well, "}]
+
+
+def ignored() -> set[str]:
+    """What the document tells to be ignored."""
+    rows = re.findall(r"^\| every other field.*$", DOCUMENT.read_text(), re.MULTILINE)
+    return {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+
+
+@pytest.mark.parametrize("parameters", REQUESTS)
+def test_no_parameter_is_ignored_that_the_document_does_not_name(parameters: str) -> None:
+    client, request = REQUESTS[parameters]
+    known = set(json.loads(run(python_with(client), PROGRAM, parameters)))
+    assert known - set(request.__struct_fields__) <= ignored()
+
+
+def test_every_parameter_that_is_refused_is_in_the_document() -> None:
+    text = DOCUMENT.read_text()
+    for _, request in REQUESTS.values():
+        for kind in request.__mro__:
+            if kind.__name__.startswith("Unsupported"):
+                missing = {name for name in kind.__annotations__ if f"`{name}`" not in text}
+                assert not {name for name in missing if not name.startswith("guided_")}, kind
+
+
+def test_special_tokens_are_those_of_the_api(http: HttpClient) -> None:
+    """A template adds them to a chat, the tokenizer to a text: nothing else can be asked for."""
+    for own, ask in ((False, http.chat), (True, http.complete)):
+        assert ask(add_special_tokens=own).status == 200
+        assert ask(add_special_tokens=not own).error["param"] == "add_special_tokens"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_chat_may_echo_what_it_continues(http: HttpClient, stream: bool) -> None:
+    body = {"messages": BEGUN, "max_tokens": 4, "seed": 1, "ignore_eos": True, "stream": stream, "n": 2}
+
+    def texts(**fields: object) -> list[str]:
+        answer = http.post(CHAT, {**body, "continue_final_message": True, **fields})
+        assert answer.status == 200, answer.body
+        told = ["", ""]
+        for part in answer.events if stream else [answer.json]:
+            for choice in part["choices"]:
+                told[choice["index"]] += (choice["delta"] if stream else choice["message"]).get("content", "")
+        return told
+
+    assert texts(echo=True) == ["Well, " + text for text in texts()]
+    assert texts(echo=True, messages=HELLO) == texts(messages=HELLO), "only an answer is part of the answer"
