@@ -86,8 +86,8 @@ def metrics_receiver() -> MetricsReceiver:
 @pytest.fixture
 def endpoint(receiver: Receiver, metrics_receiver: MetricsReceiver) -> Iterator[str]:
     server = grpc.server(futures.ThreadPoolExecutor(1))
-    rpc.add_TraceServiceServicer_to_server(receiver, server)  # type: ignore[no-untyped-call]
-    metrics_rpc.add_MetricsServiceServicer_to_server(metrics_receiver, server)  # type: ignore[no-untyped-call]
+    rpc.add_TraceServiceServicer_to_server(receiver, server)
+    metrics_rpc.add_MetricsServiceServicer_to_server(metrics_receiver, server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     yield f"http://127.0.0.1:{port}"

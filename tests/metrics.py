@@ -70,5 +70,5 @@ def declared() -> set[str]:
     StateMetrics(meter, lambda: 0, lambda: 0)
     ThrottlingMetrics(meter, Accounting(), LocalStore())
     SchedulerMetrics(meter, make_service(SchedulerConfig(secret="a secret for tests only")))
-    WorkerMetrics(meter, [scheduler_pb2.ModelInfo()], None)
+    WorkerMetrics(meter, [scheduler_pb2.ModelInfo()], lambda: None)
     return meter.names

@@ -35,7 +35,7 @@ def structured(descriptor: Descriptor) -> st.SearchStrategy[Any]:
     return st.fixed_dictionaries({}, optional=fields).map(lambda values: GetMessageClass(descriptor)(**values))
 
 
-def _with_one_field(descriptor: Descriptor) -> st.SearchStrategy[Any]:
+def _with_one_field(descriptor: Any) -> st.SearchStrategy[Any]:
     """A message with one field, whose own message has one field, and so on."""
     made = GetMessageClass(descriptor)
     choices: list[st.SearchStrategy[Any]] = [st.just(made())]

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -84,7 +85,7 @@ class Cluster:
         changes = self._gateway.logged("overload changed")
         return bool(changes and changes[-1]["models"])
 
-    def lets_in(self, client: str, app: str = "desk", **interaction: object) -> bool:
+    def lets_in(self, client: str, app: str = "desk", **interaction: Any) -> bool:
         """Whether a call is let in under overload, where it waits behind others, or refused for its user's limit."""
         waiting = self._stack.requests()
         request = request_for("Let me in", 4)

@@ -13,6 +13,7 @@ from cli.__main__ import main
 from cli.limit_options import NAMES, READ_BY
 from cli.objective import MOST_WORKERS, fewest
 from local_worker.config import WorkerConfig
+from local_worker.core.device_sizes import BLOCK_TOKENS
 from local_worker.sizes import limits
 from simulation.spec import ADMISSIONS, SERVED
 from simulation.step_time import Coefficients, MeasuredProfile, profile
@@ -133,8 +134,9 @@ def test_the_workers_own_options_and_defaults(capsys: pytest.CaptureFixture[str]
 
 def test_the_simulated_worker_has_the_real_ones_defaults() -> None:
     real = WorkerConfig(secret="s" * 16)
-    taken = limits(real, "cuda", 8192)
-    for name in ("block_tokens", "admission", "cost", "quantum_tokens"):
+    taken = limits(real, "cuda", 8192, BLOCK_TOKENS)
+    assert SERVED.block_tokens == BLOCK_TOKENS
+    for name in ("admission", "cost", "quantum_tokens"):
         assert getattr(SERVED, name) == getattr(real, name)
     assert (SERVED.max_running, SERVED.token_budget) == (taken.max_running, taken.token_budget)
 

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -67,7 +67,7 @@ def allowed(manifests: list[Manifest]) -> set[Connection]:
     listening = {port["containerPort"] for container in containers(manifests) for port in container["ports"]}
     numbers = sorted({connection.port.number for connection in DOCUMENTED} | listening | _named_ports(manifests) | {1})
     ports = [Port(number, protocol) for number in numbers for protocol in ("TCP", "UDP")]
-    connections = (Connection(*pair, port) for pair, port in product(pairs, ports))
+    connections = (Connection(source, target, port) for (source, target), port in product(pairs, ports))
     return {connection for connection in connections if allows(manifests, *connection)}
 
 
@@ -127,12 +127,12 @@ def test_each_damage_to_the_policies_shows(render: Render, damage: Callable[[lis
     assert allowed(manifests) != DOCUMENTED
 
 
-def policy(namespace: str = "n", **spec: object) -> Manifest:
+def policy(namespace: str = "n", **spec: Any) -> Manifest:
     return {"kind": "NetworkPolicy", "metadata": {"namespace": namespace}, "spec": {"podSelector": {}, **spec}}
 
 
 A, B, AWAY = Endpoint("a", "n", {"app": "a"}), Endpoint("b", "n", {"app": "b"}), Endpoint("a", "m", {"app": "a"})
-TO_A = {"podSelector": {"matchLabels": {"app": "a"}}}
+TO_A: dict[str, Any] = {"podSelector": {"matchLabels": {"app": "a"}}}
 IN_M = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "m"}}}
 ONE = Port(1)
 

@@ -107,7 +107,7 @@ def test_a_completion_is_all_that_came(client: SyncClient) -> None:
 def test_a_request_says_what_was_asked_and_by_whom(client: SyncClient, peer: Peer) -> None:
     client.generate([1, 2], model="m", max_tokens=3, temperature=0.5, stop=["END"], each_token=True)
     client.chat([("system", "be brief"), {"role": "user", "content": "hi"}], app="other")
-    rendering = {
+    rendering: dict[str, Any] = {
         "add_generation_prompt": False,
         "continue_final_message": True,
         "chat_template_kwargs": {"a": [1, None]},

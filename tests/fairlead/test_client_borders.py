@@ -46,6 +46,7 @@ async def test_an_interactions_stream_shows_what_was_accepted(address: str) -> N
     async with Client(address) as client, client.interaction(app="agent") as interaction:
         stream = interaction.stream("one")
         await stream.wait()
+        assert stream.accepted is not None
         assert stream.accepted.request_id == "r"
 
 
@@ -65,7 +66,7 @@ def test_one_stop_string_is_one(client: SyncClient, peer: Peer) -> None:
     ],
 )
 def test_a_value_that_fits_no_field_is_an_invalid_request(
-    client: SyncClient, option: str, value: object, complaint: str
+    client: SyncClient, option: str, value: Any, complaint: str
 ) -> None:
     with pytest.raises(InvalidRequest) as caught:
         client.generate("hi", **{option: value})

@@ -94,7 +94,7 @@ async def test_what_was_in_progress_when_the_client_closed_is_cancelled(patient:
     client = Client(patient)
     chunks = aiter(client.stream("hi"))
     assert (await anext(chunks)).text == "Hel"
-    reading = asyncio.create_task(anext(chunks))  # type: ignore[arg-type]
+    reading = asyncio.ensure_future(anext(chunks))
     await asyncio.sleep(0)
     await client.close()
     with pytest.raises(Cancelled):

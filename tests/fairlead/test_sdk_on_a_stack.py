@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 
@@ -42,7 +43,7 @@ async def test_generate_chat_and_ids(client: Client) -> None:
     chat = await client.chat(messages, max_tokens=4, ignore_eos=True)
     assert len(chat.token_ids) == 4
     assert chat.usage.system_tokens == len("system: be brief\n")
-    rendering = {"continue_final_message": True, "chat_template_kwargs": {"thinking": True}}
+    rendering: dict[str, Any] = {"continue_final_message": True, "chat_template_kwargs": {"thinking": True}}
     rendered = await client.chat(messages, max_tokens=1, **rendering)
     assert rendered.usage.prompt_tokens == len("system: be brief\nthinking: true\nuser: hello")
     with pytest.raises(InvalidRequest, match=r"chat_template_kwargs\.tools") as caught:

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -141,6 +142,10 @@ def instances(stack: Stack) -> set[str]:
     return {member.instance for member in stack.status().cluster.members}
 
 
+def attached_since(stack: Stack, before: set[str]) -> set[str]:
+    return instances(stack) - before
+
+
 def test_a_rolling_update_ends_no_call(stack: Stack, gateway: Process, stub: Inference) -> None:
     request = request_for("Tell me", 2000)
     call = stub.Generate(request, timeout=60)
@@ -150,7 +155,7 @@ def test_a_rolling_update_ends_no_call(stack: Stack, gateway: Process, stub: Inf
         before = instances(stack)
         assert stack.workers[worker].terminate() == 0, "its call goes to the only other one"
         stack.worker(worker, fake_step_seconds=step, drain_seconds=0.3)
-        eventually(lambda old=before: instances(stack) - old, "another of that name attaches")
+        eventually(partial(attached_since, stack, before), "another of that name attaches")
         worker = other(worker)
     responses = [*begun, *call]
     assert gateway.wait_for("call ended")["attempts"] == 5

@@ -19,7 +19,7 @@ def chunk(first: int, tokens: int, text: str) -> OutputChunk:
 def test_output_is_kept_in_order_with_its_log_probabilities(
     tokens_per_message: int, arrivals: list[tuple[int, str, bool]]
 ) -> None:
-    coalescer, taken, count = Coalescer(tokens_per_message), [], 0
+    coalescer, taken, count = Coalescer(tokens_per_message), list[OutputChunk](), 0
     for tokens, text, is_read in arrivals:
         coalescer.add(chunk(count, tokens, text))
         count += tokens

@@ -6,7 +6,6 @@ from typing import Any
 
 import grpc
 import pytest
-from google.protobuf.message import Message
 
 from fairlead.outcomes import Outcome
 from fairlead.token_ids import unpack_ids
@@ -150,7 +149,7 @@ def test_a_deadline_ends_the_call_everywhere(
 
 
 def test_sigterm_lets_streams_finish(gateway: Process, stub: inference_pb2_grpc.InferenceStub) -> None:
-    call: Iterator[Message] = stub.Generate(request_for("Tell me"), timeout=60)
+    call: Iterator[inference_pb2.GenerateResponse] = stub.Generate(request_for("Tell me"), timeout=60)
     next(call)
     status = gateway.terminate()
     assert list(call)[-1].finished.outcome == Outcome.COMPLETED

@@ -1,5 +1,7 @@
 """What a caller gets: prompts of every kind, through a real cluster."""
 
+from typing import Any
+
 import grpc
 import pytest
 
@@ -34,8 +36,8 @@ def ids_of(responses: list[inference_pb2.GenerateResponse]) -> list[int]:
     return unpack_ids(b"".join(response.chunk.token_ids.packed for response in responses))
 
 
-def request_for(prompt: common_pb2.Prompt, **sampling: object) -> inference_pb2.GenerateRequest:
-    params = common_pb2.SamplingParams(**({"max_tokens": 20, "ignore_eos": True} | sampling))
+def request_for(prompt: common_pb2.Prompt, **sampling: Any) -> inference_pb2.GenerateRequest:
+    params = common_pb2.SamplingParams(**{"max_tokens": 20, "ignore_eos": True, **sampling})
     return inference_pb2.GenerateRequest(prompt=prompt, sampling=params)
 
 

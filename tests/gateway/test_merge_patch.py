@@ -1,5 +1,7 @@
 """Merge patches (RFC 7396): whoever applies all patches has the state."""
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +15,7 @@ DOCUMENTS = st.recursive(
 
 
 @given(earlier=DOCUMENTS, later=DOCUMENTS)
-def test_a_patch_leads_from_one_state_to_the_other(earlier: dict, later: dict) -> None:
+def test_a_patch_leads_from_one_state_to_the_other(earlier: dict[str, Any], later: dict[str, Any]) -> None:
     patch = merge_patch(earlier, later)
     assert apply(earlier, patch) == later
     assert (patch == {}) == (earlier == later)

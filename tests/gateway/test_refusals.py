@@ -3,6 +3,7 @@
 import hashlib
 import math
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -21,7 +22,7 @@ from tests.services import Stack
 Request = inference_pb2.GenerateRequest
 
 
-def prompt(**kind: object) -> Request:
+def prompt(**kind: Any) -> Request:
     return Request(prompt=common_pb2.Prompt(**kind))
 
 
@@ -33,11 +34,11 @@ def ids(packed: bytes) -> Request:
     return prompt(token_ids=common_pb2.TokenIds(packed=packed))
 
 
-def sampling(**params: object) -> Request:
+def sampling(**params: Any) -> Request:
     return Request(prompt=common_pb2.Prompt(text="hello"), sampling=common_pb2.SamplingParams(**params))
 
 
-def interaction(**fields: object) -> Request:
+def interaction(**fields: Any) -> Request:
     return Request(prompt=common_pb2.Prompt(text="hello"), interaction=inference_pb2.Interaction(**fields))
 
 

@@ -184,5 +184,10 @@ def test_a_wrong_file_is_refused_by_name(tmp_path: Path, text: str, message: str
 
 
 def test_credentials_over_grpc_are_the_metadata_that_is_text() -> None:
-    given = [("authorization", "Bearer k"), ("x-fairlead-user", "ann"), ("traceparent", b"\xff"), ("x-request-id", "7")]
+    given: list[tuple[str, str | bytes]] = [
+        ("authorization", "Bearer k"),
+        ("x-fairlead-user", "ann"),
+        ("traceparent", b"\xff"),
+        ("x-request-id", "7"),
+    ]
     assert shown(given) == Credentials(authorization="Bearer k", user="ann", request_id="7")

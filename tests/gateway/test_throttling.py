@@ -1,5 +1,7 @@
 """Throttled calls say when to come back; interactions in progress are never refused."""
 
+from typing import Any
+
 import grpc
 import pytest
 
@@ -10,7 +12,7 @@ from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc
 from tests.services import Stack, eventually
 
 
-def request_for(max_tokens: int, **interaction: object) -> inference_pb2.GenerateRequest:
+def request_for(max_tokens: int, **interaction: Any) -> inference_pb2.GenerateRequest:
     request = inference_pb2.GenerateRequest(
         prompt=common_pb2.Prompt(text="hello"),
         sampling=common_pb2.SamplingParams(max_tokens=max_tokens, ignore_eos=True),

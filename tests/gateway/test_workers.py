@@ -70,8 +70,8 @@ async def test_events_reach_their_attempt_and_no_other(workers: WorkerLinks, wor
     )
     worker.events.put_nowait(worker_pb2.StepEvents(ended=[worker_pb2.Ended(request_id="r", attempt=2)]))
     worker.events.put_nowait(worker_pb2.StepEvents(tokens=[tokens("r", 2, "after the end"), tokens("s", 1, "t")]))
-    assert [(await other.events.get()).text, (await other.events.get()).text] == ["s", "t"]
-    assert (await new.events.get()).text == "new"
+    assert [await other.events.get(), await other.events.get()] == [tokens("s", 1, "s"), tokens("s", 1, "t")]
+    assert await new.events.get() == tokens("r", 2, "new")
     assert isinstance(await new.events.get(), worker_pb2.Ended)
     assert new.events.empty()
     assert old.events.empty()

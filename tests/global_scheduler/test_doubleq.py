@@ -11,8 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Fleet, Member, WorkerLoad
-from global_scheduler.core.policies import DoubleQ, RoutePolicyConfig
-from global_scheduler.core.policies.doubleq import KEPT_TOKENS
+from global_scheduler.core.policies import RoutePolicyConfig
+from global_scheduler.core.policies.doubleq import KEPT_TOKENS, DoubleQ
 from serving.blocks import pack_digests, runs
 from serving.cost import MICRO, Profiled
 from tests.global_scheduler.driving import CONFIG, QUANTUM, dispatcher, identity, placed, request

@@ -77,7 +77,7 @@ async def until(call: Any, condition: Callable[[pb.ClusterState], bool]) -> pb.C
         state = await call.read()
         assert state is not grpc.aio.EOF
         if condition(state):
-            return state  # type: ignore[no-any-return]
+            return state
 
 
 async def test_membership_follows_the_workers_stream(channel: grpc.aio.Channel) -> None:
@@ -100,7 +100,7 @@ async def test_membership_follows_the_workers_stream(channel: grpc.aio.Channel) 
 
 
 def info(model: str, **fields: Any) -> pb.ModelInfo:
-    return pb.ModelInfo(**({"name": model, "block_tokens": 16, "kv_tokens": 1000, "max_running": 8} | fields))
+    return pb.ModelInfo(**{"name": model, "block_tokens": 16, "kv_tokens": 1000, "max_running": 8, **fields})
 
 
 async def test_a_worker_of_two_models_gets_the_requests_of_both(channel: grpc.aio.Channel) -> None:

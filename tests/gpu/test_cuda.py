@@ -106,7 +106,7 @@ def test_launching_a_step_never_waits_for_the_device(way: str) -> None:
     batcher = make_batcher(pages=256)
     for request in make_requests(7, **WAYS[way]):
         batcher.submit(request, 0.0)
-    steps = []
+    steps: list[Any] = []
     while len(steps) < 8 and (plan := batcher.plan(0.0)) is not None:
         torch.cuda.set_sync_debug_mode("error")
         try:

@@ -193,7 +193,7 @@ async def test_tokens_are_gathered_as_the_gateway_asks_and_an_end_brings_what_is
     step(many=2)
     step(many=2)
     echo.abort(sink, "many", 1)
-    sizes, ended = [], []
+    sizes, ended = list[int](), list[str]()
     while not ended:
         events = await next_events(call)
         sizes += [len(unpack_ids(entry.token_ids)) for entry in events.tokens]

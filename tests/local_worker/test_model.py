@@ -8,6 +8,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tokenizers import Tokenizer
@@ -19,7 +20,7 @@ from local_worker.engine.vllm.environment import read_arguments
 from local_worker.model import FAKE_KV_TOKENS, ServedModel, load_model
 from serving.config import ConfigError
 
-SIZES = {
+SIZES: dict[str, Any] = {
     "vocab_size": 16,
     "hidden_size": 8,
     "intermediate_size": 8,

@@ -230,7 +230,8 @@ async def test_the_scheduler_learns_identity_load_blocks_and_ends(start_service:
         await gateway.send(asked)
         await gateway.until_ended("one")
         services: dict[str, float] = {}
-        accepted, cached, ended = [], b"", []
+        accepted: list[scheduler_pb2.AcceptedRequest] = []
+        cached, ended = b"", list[scheduler_pb2.RequestEnd]()
         # Two service units per output token, one per prompt token.
         while not ended or services.get("ann") != len(PROMPT) + 40:
             report = await scheduler.reports.get()

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from cli.report import Chart, ChartLine
-from reproduction import __main__ as command
 from reproduction.__main__ import main
 from reproduction.item import Finding, Item, Report, Study
 from reproduction.sources import Sources
@@ -42,11 +41,15 @@ def lacking(sources: Sources) -> Study:
     raise SourceMissing("needs a folder: --traces or FAIRLEAD_TRACES")
 
 
+ITEMS = {
+    item.name: item for item in (Item("small", "Paper, Figure 1", small), Item("lacking", "Paper, Figure 2", lacking))
+}
+
+
 @pytest.fixture(autouse=True)
 def _two_items(monkeypatch: pytest.MonkeyPatch) -> None:
     """In place of the papers', which take hours."""
-    items = (Item("small", "Paper, Figure 1", small), Item("lacking", "Paper, Figure 2", lacking))
-    monkeypatch.setattr(command, "ITEMS", {item.name: item for item in items})
+    monkeypatch.setattr("reproduction.__main__.ITEMS", ITEMS)
 
 
 def run(tmp_path: Path, *options: str) -> int:
@@ -97,7 +100,7 @@ def test_after_ctrl_c_what_is_done_stays_and_what_is_not_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late = Item("late", "Paper, Figure 3", cut_short)
-    monkeypatch.setattr(command, "ITEMS", {**command.ITEMS, "late": late, "later": replace(late, name="later")})
+    monkeypatch.setattr("reproduction.__main__.ITEMS", {**ITEMS, "late": late, "later": replace(late, name="later")})
     document = tmp_path / "report.md"
     document.write_text("everything")
     assert run(tmp_path, "all", "--markdown", str(document)) == 130

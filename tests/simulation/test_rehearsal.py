@@ -8,12 +8,11 @@ from fairlead.outcomes import Outcome
 from global_scheduler.core.dispatcher import Dispatcher
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
-from simulation import worker
 from simulation.call import SimulatedCall
 from simulation.cluster import SimulatedCluster
 from simulation.faults import Fault, FaultKind, inject
 from simulation.oracle import run_watched
-from simulation.prompts import PromptSegments
+from simulation.prompts import PromptSegments, output_run
 from simulation.rehearsal import rehearse
 from simulation.spec import ClusterSpec, WorkerSpec
 from simulation.workload import OpenLoop
@@ -75,8 +74,7 @@ def test_who_cancels_is_served_no_further_and_who_is_late_is_dropped() -> None:
 
 
 def test_the_oracle_sees_a_wrong_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = worker.output_run
-    monkeypatch.setattr(worker, "output_run", lambda call, start, stop: right(call, start + 1, stop + 1))
+    monkeypatch.setattr("simulation.worker.output_run", lambda call, start, stop: output_run(call, start + 1, stop + 1))
     with pytest.raises(AssertionError, match="token"):
         run_watched(system())
 

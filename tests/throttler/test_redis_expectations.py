@@ -31,7 +31,7 @@ SUBJECT = ExpectationSubject("t", "agent", 0)
 )
 async def test_what_cannot_be_read_counts_as_nothing(tmp_path: Path, view: bytes) -> None:
     server, expectations, other = RedisServer(tmp_path), Expectations(PROFILES), Expectations(PROFILES)
-    server.client.zadd(script.GATEWAYS, {"a": 1, "b": 1, "strange": 1, b"\xff": 1})
+    server.client.zadd(script.GATEWAYS, {b"a": 1, b"b": 1, b"strange": 1, b"\xff": 1})
     server.client.set(LEARNED + "strange", view)
     other.observed(SUBJECT, "u", Expectation(output=150))
     async with Redis.from_url(server.url) as redis:

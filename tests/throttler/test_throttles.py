@@ -76,7 +76,10 @@ class NaiveRpm:
 
 
 def summary(decision: Decision) -> Outcome | bool:
-    return decision.protected if isinstance(decision, Admitted) else decision.outcome
+    if isinstance(decision, Admitted):
+        return decision.protected
+    assert isinstance(decision, Rejected)
+    return decision.outcome
 
 
 @given(st.lists(st.tuples(CALL, st.booleans()), max_size=80))
@@ -116,6 +119,7 @@ def test_conformance(name: str, calls: list[Call]) -> None:
         if isinstance(decision, Admitted):
             assert protected or not decision.protected
             continue
+        assert isinstance(decision, Rejected)
         assert 0 < decision.retry_after <= 60
         user = decision.outcome is Outcome.THROTTLED_USER
         assert ("user_per_minute=3" if user else "app_per_minute=5") in decision.message

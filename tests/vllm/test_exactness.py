@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from local_worker.core.batch import StepResult
+from local_worker.core.batch import Engine, StepResult
 from local_worker.core.limits import AdmissionMode
 from local_worker.engine.runner import TransformersEngine
 from tests.local_worker.engine import driving
@@ -53,7 +53,7 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Transfor
         yield ours(LLAMA), engine
 
 
-Engines = tuple[TransformersEngine, "VllmEngine"]
+Engines = tuple[Engine, Engine]  # ours, and that over vLLM
 
 
 @pytest.mark.parametrize("policy", ["dlpm", "fcfs"])

@@ -30,7 +30,7 @@ def python_with(package: str) -> Path:
 def _install(requirements: Sequence[str], environment: Path) -> None:
     """Install without compiling: a program imports few of the modules that come with it."""
     subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", environment], check=True)
-    pip = [sys.executable, "-m", "pip", "--python", environment / "bin" / "python", "--disable-pip-version-check"]
+    pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python"), "--disable-pip-version-check"]
     done = subprocess.run([*pip, "install", "--quiet", "--no-compile", *requirements], capture_output=True, text=True)
     if "No matching distribution" in done.stderr:
         pytest.skip(f"the package index has not all of {', '.join(requirements)}")

@@ -1,5 +1,7 @@
 """Chat completions, whole and streamed, by the letter of the API."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.gateway.http.http_client import CHAT, HELLO, HttpClient
@@ -78,7 +80,7 @@ def test_several_choices_are_calls_of_their_own(shared: tuple[Process, HttpClien
 
 
 def test_parts_of_text_null_content_and_developers(http: HttpClient) -> None:
-    def tokens(messages: list[object]) -> int:
+    def tokens(messages: Sequence[object]) -> int:
         prompt_tokens: int = http.chat(messages=messages).json["usage"]["prompt_tokens"]
         return prompt_tokens
 

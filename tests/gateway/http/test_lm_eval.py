@@ -63,7 +63,7 @@ def test_it_scores_what_the_model_writes(http: HttpClient, tmp_path: Path) -> No
     ]
     write_task(tmp_path, "text", [*texts[:2], "wrong"])
     write_task(tmp_path, "chat", [*chats[:2], "wrong"])
-    command = [python_with(CLIENT), "-c", PROGRAM, f"http://127.0.0.1:{http.port}/v1", str(tmp_path)]
+    command = [str(python_with(CLIENT)), "-c", PROGRAM, f"http://127.0.0.1:{http.port}/v1", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     scores = dict(line.split() for line in done.stdout.splitlines() if line.startswith(("text ", "chat ")))

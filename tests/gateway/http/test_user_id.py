@@ -49,7 +49,10 @@ def test_every_session_of_claude_code_is_the_same_client(
             (text, UserId(text))
             for text in ("ann_session_5", "user_5_session_6", "user_a_account_b", '{"name": "ann"}')
         ),
-        *((value, UserId()) for value in (None, 1, [], {})),
+        (None, UserId()),
+        (1, UserId()),
+        ([], UserId()),
+        ({}, UserId()),
     ],
 )
 def test_ids(text: object, expected: UserId) -> None:

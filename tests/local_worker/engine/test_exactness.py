@@ -289,6 +289,9 @@ class LogprobRecorder:
             self.found[request].append(entry)
         return CompletedStep(result)
 
+    def close(self) -> None:
+        self._engine.close()
+
 
 @pytest.mark.parametrize("group_tokens", [1, 64, 100_000])
 def test_how_decoding_requests_are_grouped_changes_no_greedy_token(group_tokens: int) -> None:

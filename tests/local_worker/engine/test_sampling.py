@@ -131,8 +131,7 @@ def test_the_number_of_first_candidates_changes_no_token() -> None:
     logits = torch.randn(41, vocabulary)
     ways = ({"top_p": 0.9}, {"top_k": 700}, {"min_p": 0.02}, {"top_p": 0.5, "top_k": 40})
     requests = [
-        make_request([1], sampling=SamplingParams(temperature=1.0, seed=seed, **ways[seed % 4]))  # type: ignore[arg-type]
-        for seed in range(40)
+        make_request([1], sampling=SamplingParams(temperature=1.0, seed=seed, **ways[seed % 4])) for seed in range(40)
     ]
     alone = [sample(logits[row : row + 1], [request]).tokens[0] for row, request in enumerate(requests)]
     whole = make_request([1], sampling=SamplingParams(temperature=1.0, top_k=vocabulary))
