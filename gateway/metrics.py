@@ -11,6 +11,7 @@ from opentelemetry.trace import NonRecordingSpan
 from fairlead.outcomes import Outcome
 from gateway.accounting import Accounting
 from gateway.upstream.placements import PlacementCounts
+from serving.telemetry.counter import Counter
 from serving.telemetry.labels import CappedLabel
 from serving.telemetry.records import CallRecord, InteractionRecord, phases
 from serving.telemetry.spans import call_context
@@ -30,16 +31,30 @@ class CallMetrics:
 
     def __init__(self, meter: Meter) -> None:
         self._apps = CappedLabel(MOST_APPS)
-        self._calls = meter.create_counter("fairlead.calls", description="Calls that ended, by outcome")
-        self._retries = meter.create_counter("fairlead.retries", description="Dispatches of a call after its first")
-        self._tokens = meter.create_counter("fairlead.tokens", description="Tokens of calls: input, cached, output")
-        self._wasted = meter.create_counter(
-            "fairlead.tokens.wasted", description="Tokens computed for calls that did not complete"
+        self._calls = Counter(
+            meter, "fairlead.calls", ("model", "app", "outcome"), description="Calls that ended, by outcome"
         )
-        self._service = meter.create_counter(
-            "fairlead.service", description="Service charged, in cost units, by the client's tier"
+        self._retries = Counter(
+            meter, "fairlead.retries", ("model",), description="Dispatches of a call after its first"
         )
-        self._interactions = meter.create_counter("fairlead.interactions", description="Interactions that closed")
+        self._tokens = Counter(
+            meter, "fairlead.tokens", ("model", "kind"), description="Tokens of calls: input, cached, output"
+        )
+        self._wasted = Counter(
+            meter,
+            "fairlead.tokens.wasted",
+            ("outcome",),
+            description="Tokens computed for calls that did not complete",
+        )
+        self._service = Counter(
+            meter,
+            "fairlead.service",
+            ("tier", "app"),
+            description="Service charged, in cost units, by the client's tier",
+        )
+        self._interactions = Counter(
+            meter, "fairlead.interactions", ("app", "reason"), description="Interactions that closed"
+        )
         self._duration = meter.create_histogram(
             "gen_ai.server.request.duration",
             "s",
@@ -68,27 +83,27 @@ class CallMetrics:
     def call(self, call: CallRecord) -> None:
         """Count one call that has ended."""
         app = self._apps.value(call.app)
-        self._calls.add(1, {"model": call.model, "app": app, "outcome": call.outcome.name})
+        self._calls.add(1, call.model, app, call.outcome.name)
         if call.retries:
-            self._retries.add(call.retries, {"model": call.model})
+            self._retries.add(call.retries, call.model)
         self._count_tokens(call)
         if call.service:
-            self._service.add(call.service, {"tier": call.tier or NO_TIER, "app": app})
+            self._service.add(call.service, call.tier or NO_TIER, app)
         self._time(call)
 
     def interaction(self, interaction: InteractionRecord) -> None:
         """Count one interaction that has closed."""
-        self._interactions.add(1, {"app": self._apps.value(interaction.app), "reason": interaction.reason})
+        self._interactions.add(1, self._apps.value(interaction.app), interaction.reason)
 
     def _count_tokens(self, call: CallRecord) -> None:
         if not call.scheduled:
             return
-        kinds = {"input": call.prompt_tokens, "cached": call.cached_tokens, "output": call.output_tokens}
-        for kind, tokens in kinds.items():
-            self._tokens.add(tokens, {"model": call.model, "kind": kind})
+        self._tokens.add(call.prompt_tokens, call.model, "input")
+        self._tokens.add(call.cached_tokens, call.model, "cached")
+        self._tokens.add(call.output_tokens, call.model, "output")
         if call.outcome is not Outcome.COMPLETED:
             computed = call.prompt_tokens - call.cached_tokens + call.output_tokens
-            self._wasted.add(computed, {"outcome": call.outcome.name})
+            self._wasted.add(computed, call.outcome.name)
 
     def _time(self, call: CallRecord) -> None:
         attributes = {
