@@ -30,8 +30,7 @@ class ResponseToGenerate:
         self._request = request
         self._previous = previous
         self._store = store
-        earlier = common_pb2.Chat.FromString(previous.conversation).messages if previous else []
-        self._messages = [*earlier, *request.messages()]
+        self._input = request.messages()
 
     def session(self, headers: Mapping[str, str]) -> Session | None:
         """See Asked. The previous call's interaction goes on; if that call was in none, this one begins one."""
@@ -41,10 +40,10 @@ class ResponseToGenerate:
 
     def generations(self) -> Sequence[Generation]:
         """See Asked. Instructions are those of this request alone."""
-        chat = common_pb2.Chat(messages=self._messages)
+        chat = common_pb2.Chat()
         if self._request.instructions:
-            instructions = common_pb2.ChatMessage(role="system", content=self._request.instructions)
-            chat = common_pb2.Chat(messages=[instructions, *self._messages])
+            chat.messages.add(role="system", content=self._request.instructions)
+        self._append_conversation(chat)
         sampling = self._request.parameters(self._request.max_output_tokens, None)
         return [Generation(common_pb2.Prompt(chat=chat), sampling)]
 
@@ -53,15 +52,23 @@ class ResponseToGenerate:
         return ResponseAnswer(self._request, call, partial(self._keep, call))
 
     def _keep(self, call: Call, body: bytes, text: str) -> bool:
-        output = common_pb2.ChatMessage(role="assistant", content=text)
+        chat = common_pb2.Chat()
+        self._append_conversation(chat)
+        chat.messages.add(role="assistant", content=text)
         response = StoredResponse(
             id=response_id(call),
             client=call.client,
             interaction=call.interaction,
             body=body,
-            conversation=common_pb2.Chat(messages=[*self._messages, output]).SerializeToString(),
+            conversation=chat.SerializeToString(),
         )
         return self._store.add(response, time.monotonic())
+
+    def _append_conversation(self, chat: common_pb2.Chat) -> None:
+        """Append what was said so far. The previous conversation is not kept for long: many calls may continue it."""
+        if self._previous is not None:
+            chat.MergeFromString(self._previous.conversation)
+        chat.messages.extend(self._input)
 
 
 class ResponseEndpoints:

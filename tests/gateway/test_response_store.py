@@ -125,6 +125,13 @@ def test_what_is_larger_than_the_store_displaces_nothing() -> None:
     assert store.find("small", 0.0) is not None
 
 
+def test_what_is_as_large_as_the_store_takes_its_place() -> None:
+    store = ResponseStore(2**14, SECONDS)
+    for response_id in "ab":
+        assert store.add(response(response_id, "ann", 2**14), 0.0)
+    assert [store.find(response_id, 0.0) is not None for response_id in "ab"] == [False, True]
+
+
 def test_a_store_without_room_stores_nothing() -> None:
     store = ResponseStore(0, SECONDS)
     assert not store.add(response("a"), 0.0)
