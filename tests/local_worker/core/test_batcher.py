@@ -33,6 +33,12 @@ def tokens_for(plan: Plan) -> StepResult:
     return StepResult(tuple((sum(r.tokens) * 7 + piece.stop) % (EOS + 1) for r, piece in plan.parts if piece.samples))
 
 
+def service(request: Request) -> int:
+    """The cost of a request that has begun, from what became of it."""
+    assert request.service == (request.prompt_tokens - request.cached + 2 * request.output_tokens) * MICRO
+    return request.service
+
+
 class BatcherMachine(RuleBasedStateMachine):
     """Submits, steps, aborts between plan and commit, failing steps, deadlines; with `ahead`, plans before the previous
     commit. Every output must equal that of the request alone."""
@@ -48,6 +54,7 @@ class BatcherMachine(RuleBasedStateMachine):
         )
         self.device = Device(self.ahead)
         self.inside: dict[Request, None] = {}
+        self.everyone: list[Request] = []
         self.steps: deque[tuple[Plan, CompletedStep]] = deque()
         self.arrivals = 0
         self.now = 0.0
@@ -62,6 +69,7 @@ class BatcherMachine(RuleBasedStateMachine):
         self.arrivals += 1
         self.batcher.submit(request, self.now)
         self.inside[request] = None
+        self.everyone.append(request)
 
     @precondition(lambda self: len(self.steps) <= self.ahead)
     @rule()
@@ -139,7 +147,26 @@ class BatcherMachine(RuleBasedStateMachine):
     @invariant()
     def sound(self) -> None:
         self.batcher.check_invariants()
+        waiting = set(self.batcher.queue)
+        assert waiting <= self.inside.keys()
         assert self.batcher.running + self.batcher.waiting == len(self.inside)
+        assert all(not request.computed and not request.pages for request in waiting)
+
+    @invariant()
+    def accounted(self) -> None:
+        """The ledger is what one counts by looking at every request that ever was here."""
+        ledger, waiting = self.batcher.ledger, set(self.batcher.queue)
+        begun = [request for request in self.everyone if request.paid]
+        for account in ledger.accounts:
+            here = [request for request in self.inside if request.client == account.client]
+            counted = sum(request in waiting for request in here)
+            assert (account.waiting, account.running) == (counted, len(here) - counted)
+            assert account.service == sum(
+                map(service, (request for request in begun if request.client == account.client))
+            )
+        assert ledger.weighted == sum(map(service, begun))
+        assert ledger.prompt_tokens == sum(request.prompt_tokens for request in begun)
+        assert ledger.cached_tokens == sum(request.cached for request in begun)
 
 
 SETTINGS = settings(max_examples=80, stateful_step_count=50, deadline=None)

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from local_worker.core.policies import QueuePolicy, QueuePolicyConfig
-from local_worker.core.policies.dlpm import MAX_BYPASS, MAX_PASSED
+from local_worker.core.policies.dlpm import MAX_BYPASS, MAX_PASSED, MAX_REMATCHED
 from local_worker.core.policies.drr import Drr
 from local_worker.core.request import Request
 from serving.bounded_client_map import MOST_IDLE
@@ -42,10 +42,11 @@ CONFIG = QueuePolicyConfig(
 
 
 class Room:
-    """A StepBudget with room for some tokens; the match of a request is its number of leading tokens 1."""
+    """A StepBudget with room for some tokens; the match of a request is its number of leading tokens 1, or `kept`."""
 
     def __init__(self) -> None:
         self.left = 0
+        self.kept = 1000  # tokens of each prefix that the cache keeps
         self.order: list[Request] = []
         self.beyond: dict[Request, int] = {}  # output tokens beyond a client's share
 
@@ -55,7 +56,7 @@ class Room:
 
     def matched_tokens(self, request: Request) -> int:
         ones = next((i for i, token in enumerate(request.tokens) if token != 1), len(request.tokens))
-        return min(ones, len(request.tokens) - 1) // BLOCK * BLOCK
+        return min(ones, self.kept, len(request.tokens) - 1) // BLOCK * BLOCK
 
     def admit(self, request: Request) -> int | None:
         extend = len(request.tokens) - self.matched_tokens(request)
@@ -86,8 +87,10 @@ GENERATE = st.tuples(st.just("generate"), st.integers(0, 5), st.integers(1, 30))
 FINISH = st.tuples(st.just("finish"), st.integers(0, 5))
 RETRACT = st.tuples(st.just("preempt"))
 WITHDRAW = st.tuples(st.just("withdraw"), st.integers(0, 5))
+KEEP = st.tuples(st.just("keep"), st.integers(0, 20))
 HISTORY = st.lists(st.one_of(ARRIVE, ARRIVE, SELECT, GENERATE, FINISH, WITHDRAW), max_size=50)
 WITH_RETRACTION = st.lists(st.one_of(ARRIVE, ARRIVE, SELECT, GENERATE, FINISH, WITHDRAW, RETRACT), max_size=50)
+WITH_EVICTION = st.lists(st.one_of(ARRIVE, ARRIVE, SELECT, GENERATE, FINISH, WITHDRAW, KEEP, KEEP), max_size=50)
 COUNTERS = ("vtc", "vtc-predict", "vtc-oracle", "wsc", "lcf")  # their balances are the better the lower
 
 
@@ -140,6 +143,13 @@ class Driver:
         self.running += admitted
         return admitted
 
+    def keep(self, tokens: int) -> None:
+        """Evict what the cache holds of each prefix beyond `tokens`, or fill it up to these."""
+        before, self.room.kept = self.room.kept, tokens
+        self.policy.cached(
+            [digest for waiting in self.waiting for digest in waiting.digests[before // BLOCK : tokens // BLOCK]]
+        )
+
     def check(self) -> None:
         self.policy.check_invariants()
         assert self.policy.waiting == len(self.waiting)
@@ -161,6 +171,8 @@ def play(driver: Driver, history: list[tuple[Any, ...]], heard: Callable[[str, A
             driver.finished[request] = None
             driver.policy.finished(request)
             heard("finished", request)
+        elif kind == "keep":
+            driver.keep(*rest)
         elif kind == "preempt" and driver.unfinished:
             victim = driver.policy.victim(driver.unfinished)
             assert victim in driver.unfinished
@@ -303,25 +315,65 @@ def item(room: Room, request: Request) -> Item:
     )
 
 
+# A request of the client with credit does not fit while another client is in debt, so the step grants no round.
+A_MISFIT_IN_CREDIT: list[tuple[Any, ...]] = [
+    ("arrive", "b", 0, 4, 1000, False),
+    ("select", 90),
+    ("generate", 0, 30),
+    ("arrive", "b", 0, 4, 1000, False),
+    ("arrive", "a", 0, 20, 1000, False),
+    ("select", 3),
+    ("select", 90),
+]
+
+
 @settings(max_examples=400, deadline=None)
-@given(history=HISTORY)
+@given(history=WITH_EVICTION)
+@example(A_MISFIT_IN_CREDIT)
 def test_dlpm_is_algorithm_1(history: list[tuple[Any, ...]]) -> None:
+    """Also where blocks are evicted and cached again while requests wait, as long as one step can look at all."""
     policy = LOCAL_POLICIES["dlpm"](CONFIG)
     driver, model = Driver(policy), NaiveDlpm()
+    requests: dict[int, Request] = {}
 
     def heard(what: str, value: Any) -> None:
         if what == "arrived":
+            requests[value.arrival] = value
             model.arrived(item(driver.room, value))
         elif what == "withdrawn":
             model.queue = [i for i in model.queue if i.arrival != value.arrival]
         elif what == "generated":
             model.generated(value[0].arrival, value[1])
         elif what == "selected":
+            for waiting in model.queue:
+                waiting.matched = driver.room.matched_tokens(requests[waiting.arrival])
+                waiting.extend = (len(requests[waiting.arrival].tokens) - waiting.matched) * MICRO
             assert [r.arrival for r in value[1]] == [i.arrival for i in model.select(room_for(value[0]))]
         for client, balance in model.q.items():
             assert policy.balance(client) == balance
 
-    play(driver, history, heard)
+    arrivals = [number for number, step in enumerate(history) if step[0] == "arrive"]
+    play(driver, [step for number, step in enumerate(history) if number not in arrivals[MAX_REMATCHED:]], heard)
+
+
+def test_dlpm_finds_a_match_that_was_evicted_and_cached_again() -> None:
+    driver = Driver(LOCAL_POLICIES["dlpm"](CONFIG))
+    longer = driver.arrive("a", 8, 4)
+    driver.arrive("b", 4, 4)
+    driver.keep(0)
+    assert driver.select(0) == []
+    driver.keep(8)
+    assert driver.select(4) == [longer]
+
+
+def test_dlpm_looks_up_a_bounded_number_of_matches_per_step() -> None:
+    """Requests whose blocks were evicted are behind one that has a match; a step finds out about so many of them."""
+    for stale, is_first in ((MAX_REMATCHED, True), (MAX_REMATCHED + 1, False)):
+        driver = Driver(LOCAL_POLICIES["dlpm"](ROOMY))
+        for _ in range(stale):
+            driver.arrive("a", 16, 1).tokens[0] = 0  # nothing of it is cached any more
+        matched = driver.arrive("b", 8, 1)
+        assert (driver.select(17)[0] is matched) == is_first
 
 
 MODELS: dict[str, Callable[[], NaiveVtc | NaiveDrr]] = {
@@ -457,9 +509,9 @@ CREDIT = 1000 * MICRO
 LARGE = 20
 
 
-def bar(driver: Driver) -> Request:
+def bar(driver: Driver, cached: int = 0, beyond: int = 0) -> Request:
     """A request of client b that does not fit, passed by those of a until it would be a barrier."""
-    large = driver.arrive("b", 0, LARGE)
+    large = driver.arrive("b", cached, LARGE - cached, beyond=beyond)
     for _ in range(2 * MAX_BYPASS):
         driver.arrive("a", 0, 1)
         if not driver.select(LARGE - 1):
@@ -472,8 +524,28 @@ def test_a_barrier_is_charged_once_when_it_is_raised() -> None:
     large = bar(driver)
     assert driver.policy.balance("b") == CREDIT - LARGE * MICRO
     assert driver.select(LARGE - 1) == [], "nobody passes a barrier"
-    assert driver.select(LARGE) == [large]
+    assert driver.select(LARGE + 1) == [large, driver.running[-1]], "after it, others enter in the same step"
     assert driver.policy.balance("b") == CREDIT - LARGE * MICRO
+
+
+def test_a_barrier_pays_for_the_room_that_it_keeps_free() -> None:
+    driver = Driver(LOCAL_POLICIES["dlpm"](ROOMY))
+    large = bar(driver, beyond=7)
+    assert driver.policy.balance("b") == CREDIT - (LARGE + 2 * 7) * MICRO
+    assert driver.select(LARGE) == [large]
+    assert driver.policy.balance("b") == CREDIT - (LARGE + 2 * 7) * MICRO
+
+
+@pytest.mark.parametrize("spare", [0, 1])
+def test_only_a_client_in_credit_raises_a_barrier(spare: int) -> None:
+    """A client spends its credit on small requests, which pass its large one for the time that makes a barrier."""
+    driver = Driver(LOCAL_POLICIES["dlpm"](replace(CONFIG, quantum_tokens=MAX_BYPASS + spare)))
+    driver.arrive("b", 0, LARGE)
+    for _ in range(MAX_BYPASS):
+        driver.arrive("b", 0, 1)
+        driver.select(LARGE - 1)
+    after = 1 - LARGE if spare else MAX_BYPASS  # a client without credit gets a quantum
+    assert driver.policy.balance("b") == after * MICRO
 
 
 def test_a_cancelled_barrier_keeps_its_charge_and_stops_blocking() -> None:
@@ -494,6 +566,38 @@ def test_a_client_raises_one_barrier_per_round() -> None:
         driver.policy.withdrawn(large)
 
 
+def test_a_client_raises_another_barrier_in_the_next_round() -> None:
+    driver = Driver(LOCAL_POLICIES["dlpm"](ROOMY))
+    large = bar(driver)
+    assert large in driver.select(LARGE)
+    for request in (large, driver.running[0]):
+        request.tokens += [0] * (CREDIT // MICRO)
+        driver.policy.generated(request, CREDIT // MICRO)
+    bar(driver)
+    assert driver.select(LARGE - 1) == [], "nobody passes a barrier"
+
+
+def test_a_barrier_whose_prefix_is_cached_meanwhile_gets_nothing_back() -> None:
+    driver = Driver(LOCAL_POLICIES["dlpm"](ROOMY))
+    driver.keep(0)
+    large = bar(driver, cached=LARGE - 4)
+    driver.keep(LARGE)
+    assert large in driver.select(LARGE)
+    assert driver.policy.balance("b") == CREDIT - LARGE * MICRO
+
+
+def test_the_barrier_of_a_preempted_request_costs_nothing_again() -> None:
+    driver = Driver(LOCAL_POLICIES["dlpm"](ROOMY))
+    large = driver.arrive("b", 0, LARGE)
+    assert driver.select(LARGE) == [large]
+    driver.preempt(large)
+    for _ in range(MAX_BYPASS):
+        driver.arrive("a", 0, 1)
+        driver.select(LARGE - 1)
+    assert driver.select(LARGE - 1) == [], "nobody passes a barrier"
+    assert driver.policy.balance("b") == CREDIT - LARGE * MICRO
+
+
 def test_strict_paper_has_no_barriers_and_no_priority_for_interactions() -> None:
     driver = Driver(LOCAL_POLICIES["dlpm"](replace(ROOMY, strict_paper=True)))
     large = bar(driver)
@@ -511,6 +615,49 @@ def test_room_is_charged_at_admission_except_under_strict_paper(name: str, sign:
     driver.select(4)
     charged = driver.policy.balance("a") - (CREDIT if sign < 0 else 0)
     assert charged == sign * (4 + (0 if strict else 7 * (1 if name == "wsc" else 2))) * MICRO
+
+
+def test_the_smallest_balance_is_credit() -> None:
+    driver = Driver(LOCAL_POLICIES["dlpm"](replace(CONFIG, quantum_tokens=1)))
+    heavy = 1_000_001  # thousandths: the prompt of a thousand tokens costs one micro-unit less than the quantum
+    driver.arrive("a", 0, 1000, weight=heavy)
+    driver.arrive("a", 0, 1, weight=heavy)
+    assert len(driver.select(1001)) == 2
+    assert driver.policy.balance("a") == 1 - 999
+
+
+U = 64 + 2 * 256  # of CONFIG: the cost of the longest prompt and of the output that fits in memory
+BOUNDS = [
+    ("dlpm", False, 2 * (U + 2 * 64 + 10)),  # a barrier adds one output
+    ("dlpm", True, 2 * (U + 10)),
+    ("drr", False, 2 * (U + 10) + 10),
+    ("vtc", False, 2 * 2 * 256),
+]
+
+
+@pytest.mark.parametrize(("name", "strict", "bound"), BOUNDS)
+def test_a_bound_is_the_one_of_the_theorem(name: str, strict: bool, bound: int) -> None:
+    policy = LOCAL_POLICIES[name](replace(CONFIG, strict_paper=strict))
+    assert policy.bound_micro == bound * MICRO
+    if name == "dlpm":
+        assert policy.balance_range_micro == (-(bound // 2 - 10) * MICRO, 10 * MICRO)
+
+
+def test_vtcs_bound_is_the_one_of_the_longest_prompt_where_that_costs_more() -> None:
+    assert LOCAL_POLICIES["vtc"](replace(CONFIG, most_output_tokens=16)).bound_micro == 2 * 64 * MICRO
+
+
+@pytest.mark.parametrize("name", LOCAL_POLICIES)
+@given(history=WITH_RETRACTION)
+def test_conformance_the_latest_request_of_the_client_with_the_least_claim_is_preempted(
+    name: str, history: list[tuple[Any, ...]]
+) -> None:
+    driver = Driver(LOCAL_POLICIES[name](CONFIG))
+    play(driver, history, lambda *_: None)
+    driver.select(1000)
+    sign = -1 if name in COUNTERS else 1
+    least = min(driver.unfinished, key=lambda r: (sign * driver.policy.balance(r.client), -r.arrival), default=None)
+    assert least is None or driver.policy.victim(driver.unfinished) is least
 
 
 @pytest.mark.parametrize("name", sorted(LOCAL_POLICIES))
