@@ -79,6 +79,15 @@ class Process:
 
         return f"127.0.0.1:{eventually(listening, 'the service listens')[0]['port']}"
 
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._popen.pid
+
+    def wait(self) -> int:
+        """Wait until it has ended; returns the exit status."""
+        return self._popen.wait(DEADLINE)
+
     def begin_peak(self) -> None:
         """`peak` counts from now on."""
         Path(f"/proc/{self._popen.pid}/clear_refs").write_text("5")

@@ -1,17 +1,14 @@
 """A worker with a real model dies in mid-stream: the text is that of the undisturbed run, greedy and sampled."""
 
-import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from fairlead.v1 import inference_pb2
-from local_worker.engine.model_files import built_in
 from tests.faults.load import caller, output_of, request_for
+from tests.faults.small_model import save_small_model
 from tests.services import Stack
 
 CALLS = 6
@@ -22,20 +19,7 @@ MARK = 20  # responses of the first call after which its worker dies
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """A small random model with the built-in one's tokenizer."""
-    folder = tmp_path / "tiny"
-    shutil.copytree(built_in(), folder, ignore=shutil.ignore_patterns("*.safetensors", "config.json"))
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=49152,
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=1024,
-    )
-    LlamaForCausalLM(config).save_pretrained(folder)
-    return folder
+    return save_small_model(tmp_path / "small")
 
 
 def test_the_text_survives_its_worker(stack: Stack, model: Path) -> None:

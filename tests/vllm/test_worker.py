@@ -1,0 +1,101 @@
+"""Workers over vLLM, with one process and with two ranks: real processes that are stopped and killed."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlead.v1 import inference_pb2
+from tests import services
+from tests.faults.load import caller, output_of, request_for
+from tests.faults.small_model import save_small_model
+from tests.services import Process, Stack, eventually
+
+CALLS = 4
+TOKENS = 150
+MARK = 20  # responses of the first call after which a rank of its worker dies
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_small_model(tmp_path_factory.mktemp("models") / "small")
+
+
+@pytest.fixture
+def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
+    """With one scheduler; vLLM may take minutes to start where other processes compute."""
+    monkeypatch.setattr(services, "DEADLINE", 600.0)
+    stack = Stack(tmp_path)
+    yield stack
+    stack.close()
+
+
+def start(stack: Stack, name: str, model: Path, ranks: int) -> Process:
+    """Start a worker, and wait until it serves."""
+    settings: dict[str, Any] = {"threads": 1, "dtype": "float32", "kv_tokens": 4096, "memory_fraction": 0.1}
+    arguments = f"{{enforce_eager: true, tensor_parallel_size: {ranks}}}"
+    stack.worker(name, engine="vllm", model=model, vllm_args=arguments, block_tokens=32, **settings)
+    assert stack.workers[name].address
+    return stack.workers[name]
+
+
+def ranks_of(pid: int) -> list[int]:
+    """The processes of vLLM that a worker has started."""
+    children = Path(f"/proc/{pid}/task").glob("*/children")
+    pids = [int(child) for file in children for child in file.read_text().split()]
+    return [pid for pid in pids if b"VLLM" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def assert_gone(pids: list[int]) -> None:
+    eventually(lambda: not any(map(is_running, pids)), f"processes {pids} have ended")
+
+
+def test_calls_go_on_elsewhere_when_a_rank_dies(stack: Stack, model: Path) -> None:
+    """With the tokens of the undisturbed run, greedy and sampled, which came from one process and from two ranks."""
+    ranks = ranks_of(start(stack, "a", model, ranks=2).pid)
+    assert len(ranks) == 2
+    start(stack, "b", model, ranks=1)
+    assert {member.model.engine.partition(" ")[0] for member in stack.status().cluster.members} == {"vllm"}
+    gateway = stack.gateway(throttle="none")
+    died = threading.Event()
+
+    with caller(gateway.address) as stub, ThreadPoolExecutor(CALLS) as callers:
+
+        def call(number: int, kills: bool) -> list[inference_pb2.GenerateResponse]:
+            request = request_for(f"Once upon a time, number {number}", TOKENS, temperature=float(number % 2))
+            responses = []
+            for response in stub.Generate(request, timeout=services.DEADLINE):
+                responses.append(response)
+                if kills and len(responses) == MARK and responses[0].accepted.worker == "a" and not died.is_set():
+                    died.set()
+                    os.kill(ranks[1], signal.SIGKILL)
+            return responses
+
+        first = list(callers.map(lambda number: call(number, False), range(CALLS)))
+        assert {responses[0].accepted.worker for responses in first} == {"a", "b"}
+        disturbed = list(callers.map(lambda number: output_of(call(number, True)), range(CALLS)))
+    assert died.is_set()
+    assert disturbed == [output_of(responses) for responses in first]
+    assert stack.workers["a"].wait() != 0
+    assert_gone(ranks)
+
+
+@pytest.mark.parametrize("how", ["terminate", "kill"])
+def test_a_worker_leaves_no_process_behind(stack: Stack, model: Path, how: str) -> None:
+    worker = start(stack, "a", model, ranks=2)
+    ranks = ranks_of(worker.pid)
+    assert len(ranks) == 2
+    assert getattr(worker, how)() in (0, None)
+    assert_gone(ranks)
