@@ -17,6 +17,7 @@ SERVICES = {
     "control-plane": ["gateway", "global_scheduler"],
     "worker": ["local_worker"],
     "worker-cuda": ["local_worker"],
+    "worker-vllm": ["local_worker"],
 }
 
 
