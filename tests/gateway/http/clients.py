@@ -13,7 +13,7 @@ from tests.lock import CACHE, exclusively
 ENVIRONMENTS = (
     ("openai==3.54.0", "anthropic==2.12.0", "langchain-openai==1.7.3", "llm==0.36"),
     ("litellm==1.106.2",),  # it works with an older client of OpenAI
-    ("lm-eval[api]==0.4.13",),
+    ("lm-eval[api]==0.4.13", "aiperf==0.13.0"),
 )
 
 
