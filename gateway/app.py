@@ -6,8 +6,6 @@ import os
 import time
 from collections.abc import Callable, Sequence
 
-from redis.asyncio import Redis
-
 from fairlead.v1 import throttling_pb2_grpc, traces_pb2_grpc
 from gateway.admission import Admission
 from gateway.call import Call
@@ -31,7 +29,6 @@ from serving.config import ConfigError, addresses, load
 from serving.document import text_of
 from serving.environment import ServiceName
 from serving.process import Serving, configure_logging, run
-from serving.redis_access import open_redis
 from serving.rpc.channel import MAX_REQUEST_BYTES
 from serving.rpc.server import Server
 from serving.rpc.tls import Certificate
@@ -46,8 +43,8 @@ from throttler.core.profiles import Profiles, RateLimits
 from throttler.core.quota import LocalQuota
 from throttler.core.registry import THROTTLES
 from throttler.core.throttle import WINDOW_SECONDS
+from throttler.core.windows import Window
 from throttler.profiles_file import parse
-from throttler.redis_store import RedisStore
 from throttler.store import LocalStore, Store
 from throttler.throttler import Throttler
 
@@ -240,16 +237,20 @@ def connect(
     else:
         leases = LeasedQuota(WINDOW_SECONDS, config.gateways)
         limits = throttle(profiles, leases, WINDOW_SECONDS)
-        store = RedisStore(open_store(config), leases, limits.window, expectations, window_seconds=WINDOW_SECONDS)
+        store = _shared_store(config, leases, limits.window, expectations)
     return Throttler(Decider(limits, Interactions(config.secret, profiles), expectations), store, closed), store
 
 
-def open_store(config: GatewayConfig) -> Redis:
-    """Return a client for the configured Redis; raise ConfigError."""
+def _shared_store(config: GatewayConfig, leases: LeasedQuota, window: Window, expectations: Expectations) -> Store:
+    # A gateway without Redis starts faster without Redis' client.
+    from serving.redis_access import open_redis
+    from throttler.redis_store import RedisStore
+
     try:
-        return open_redis(config.redis, config.redis_password, config.redis_ca)
+        redis = open_redis(config.redis, config.redis_password, config.redis_ca)
     except (ValueError, OSError) as error:
         raise ConfigError(f"redis: {error}") from error
+    return RedisStore(redis, leases, window, expectations, window_seconds=WINDOW_SECONDS)
 
 
 def load_profiles(config: GatewayConfig) -> Profiles:

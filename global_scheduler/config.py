@@ -5,9 +5,8 @@ import uuid
 from dataclasses import dataclass
 
 from global_scheduler.core.policies import POLICIES
-from global_scheduler.leadership import LeaderLease, Leadership, SoleLeadership
+from global_scheduler.leadership import Leadership, SoleLeadership
 from serving.config import ConfigError, check_listeners, cost_function, option, require
-from serving.redis_access import open_redis
 from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
 from serving.shared_options import shared
 
@@ -89,6 +88,9 @@ class SchedulerConfig:
         """Return the configured leadership: a lease in Redis, or sole leadership; raises ConfigError."""
         if not self.redis:
             return SoleLeadership()
+        from global_scheduler.leader_lease import LeaderLease
+        from serving.redis_access import open_redis
+
         try:
             redis = open_redis(self.redis, self.redis_password, self.redis_ca)
         except ValueError as error:

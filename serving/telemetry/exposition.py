@@ -19,7 +19,6 @@ from opentelemetry.sdk.metrics.export import (
     Sum,
 )
 
-CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 _UNITS = {"s": "seconds", "By": "bytes", "1": "ratio"}
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 

@@ -2,15 +2,14 @@
 
 import asyncio
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
 from opentelemetry.metrics import Meter, MeterProvider, NoOpMeterProvider
-from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricReader, PeriodicExportingMetricReader
 
-from serving.telemetry.exposition import exposition
-from serving.telemetry.resources import resource
 from serving.telemetry.scrape import ScrapeServer
+
+if TYPE_CHECKING:
+    from serving.telemetry.metric_readers import MetricReaders
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
@@ -24,20 +23,15 @@ class Metrics:
     """
 
     def __init__(self, service: str, listen: str, environ: Mapping[str, str], instance: str = "") -> None:
-        self._scraped = InMemoryMetricReader() if listen else None
-        self._server = ScrapeServer(listen, self._expose) if listen else None
-        readers: list[MetricReader] = [self._scraped] if self._scraped else []
-        if endpoint := _push_endpoint(environ):
-            readers.append(PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=endpoint)))
-        process = resource(service, instance)
-        self._sdk = SdkMeterProvider(readers, process, shutdown_on_exit=False) if readers else None
-        provider: MeterProvider = self._sdk or NoOpMeterProvider()
+        self._readers = _readers(service, instance, bool(listen), _push_endpoint(environ))
+        self._server = ScrapeServer(listen, self._readers.expose) if self._readers and listen else None
+        provider: MeterProvider = self._readers.provider if self._readers else NoOpMeterProvider()
         self.meter: Meter = provider.get_meter("fairlead")
 
     @property
     def are_read(self) -> bool:
         """Whether the metrics have a reader, so that measuring has a purpose."""
-        return self._sdk is not None
+        return self._readers is not None
 
     async def start(self) -> None:
         """Start the Prometheus endpoint; raise ConfigError if it cannot listen on its address."""
@@ -53,13 +47,16 @@ class Metrics:
         """Stop the endpoint and push the remaining measurements."""
         if self._server is not None:
             await self._server.stop()
-        if self._sdk is not None:
-            await asyncio.to_thread(self._sdk.shutdown)
+        if self._readers is not None:
+            await asyncio.to_thread(self._readers.provider.shutdown)
 
-    def _expose(self) -> str:
-        assert self._scraped is not None, "the server is started only with its reader"
-        data = self._scraped.get_metrics_data()
-        return exposition(data) if data is not None else "# EOF\n"
+
+def _readers(service: str, instance: str, scraped: bool, endpoint: str) -> "MetricReaders | None":
+    if not scraped and not endpoint:
+        return None
+    from serving.telemetry.metric_readers import MetricReaders
+
+    return MetricReaders(service, instance, scraped, endpoint)
 
 
 def _push_endpoint(environ: Mapping[str, str]) -> str:

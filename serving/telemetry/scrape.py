@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable
 
 from serving.config import ConfigError
-from serving.telemetry.exposition import CONTENT_TYPE
 
 log = logging.getLogger(__name__)
+CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 REQUEST_SECONDS = 5.0
 MAX_REQUEST_BYTES = 16 * 1024
 

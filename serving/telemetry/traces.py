@@ -10,9 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import SpanProcessor
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from fairlead.outcomes import Outcome
 from serving.telemetry.records import CallRecord, InteractionRecord
@@ -145,6 +143,10 @@ def otlp_processor(environ: Mapping[str, str]) -> SpanProcessor | None:
     endpoint = next((environ[name] for name in _ENDPOINTS if environ.get(name)), "")
     if disabled or not endpoint:
         return None
+    # A process without an endpoint needs neither, and starts faster without them.
+    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
     # Enough for several hundred calls per second while a collector is slow; the SDK's own default holds 300 calls.
     queue = int(environ.get("OTEL_BSP_MAX_QUEUE_SIZE", 1 << 16))
     return BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint), max_queue_size=queue)
