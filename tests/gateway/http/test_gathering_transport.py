@@ -1,30 +1,9 @@
 """What is written during one turn of the event loop leaves together and in order."""
 
 import asyncio
-from typing import Any
 
 from gateway.http.gathering_transport import GatheringTransport
-
-
-class Wire(asyncio.Transport):
-    """A transport that keeps what it is given, one entry per write and per end."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.events: list[bytes] = []
-
-    def write(self, data: Any) -> None:
-        assert not self.is_closing(), "a write after the end"
-        self.events.append(bytes(data))
-
-    def close(self) -> None:
-        self.events.append(b"<closed>")
-
-    def abort(self) -> None:
-        self.events.append(b"<aborted>")
-
-    def is_closing(self) -> bool:
-        return any(event in (b"<closed>", b"<aborted>") for event in self.events)
+from tests.gateway.http.wire import Wire
 
 
 def connected() -> tuple[Wire, GatheringTransport]:
