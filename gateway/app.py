@@ -72,7 +72,13 @@ class Gateway:
         ThrottlingMetrics(self._metrics.meter, self._call_log.accounting, self._store)
         PlacementMetrics(self._metrics.meter, self._cluster.placements)
         open_calls = OpenCallLimiter(per_client=config.max_streams_per_client, total=config.max_streams)
-        self._states = StateMetrics(self._metrics.meter, lambda: open_calls.count, lambda: len(self._cluster.members))
+        self._responses = ResponseStore(config.response_store_mib * MIB, config.response_store_seconds)
+        self._states = StateMetrics(
+            self._metrics.meter,
+            lambda: open_calls.count,
+            lambda: len(self._cluster.members),
+            lambda: self._responses.size,
+        )
         self._admission = Admission(
             cluster=self._cluster,
             tenants=tenants,
@@ -81,7 +87,6 @@ class Gateway:
             open_calls=open_calls,
             cache_scope=CACHE_SCOPES[config.cache_scope],
         )
-        self._responses = ResponseStore(config.response_store_mib * MIB, config.response_store_seconds)
         certificate = config.certificate
         self._server = Server(
             config.listen,

@@ -184,17 +184,22 @@ class PlacementMetrics:
 class StateMetrics:
     """Gauges of the present state, which are set on the event loop."""
 
-    def __init__(self, meter: Meter, open_calls: Callable[[], int], members: Callable[[], int]) -> None:
+    def __init__(
+        self, meter: Meter, open_calls: Callable[[], int], members: Callable[[], int], stored_bytes: Callable[[], int]
+    ) -> None:
         self._open = meter.create_gauge("fairlead.calls.open", description="Calls in progress at this gateway")
         self._members = meter.create_gauge("fairlead.gateway.workers", description="Workers that this gateway knows")
+        self._stored = meter.create_gauge("fairlead.responses.stored.bytes", description="Bytes of stored responses")
         self._open_calls = open_calls
         self._known_members = members
+        self._stored_bytes = stored_bytes
 
     async def run(self) -> None:
         """Set the gauges every STATE_SECONDS until cancelled."""
         while True:
             self._open.set(self._open_calls())
             self._members.set(self._known_members())
+            self._stored.set(self._stored_bytes())
             await asyncio.sleep(STATE_SECONDS)
 
 

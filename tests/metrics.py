@@ -67,7 +67,7 @@ def declared() -> set[str]:
     meter = DeclaringMeter()
     CallMetrics(meter)
     PlacementMetrics(meter, PlacementCounts())
-    StateMetrics(meter, lambda: 0, lambda: 0)
+    StateMetrics(meter, lambda: 0, lambda: 0, lambda: 0)
     ThrottlingMetrics(meter, Accounting(), LocalStore())
     SchedulerMetrics(meter, make_service(SchedulerConfig(secret="a secret for tests only")))
     WorkerMetrics(meter, [scheduler_pb2.ModelInfo()], lambda: None)

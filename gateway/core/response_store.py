@@ -51,6 +51,11 @@ class ResponseStore:
         """Return the number of responses."""
         return len(self._responses)
 
+    @property
+    def size(self) -> int:
+        """The bytes of all responses."""
+        return self._size
+
     def add(self, response: StoredResponse, now: float) -> bool:
         """Store `response` and return True, or return False if it is so large that it would displace itself."""
         self.forget(now)

@@ -98,6 +98,7 @@ class Stores(RuleBasedStateMachine):
             found = [self.store.find(response_id, self.now) for response_id in self.ids]
             assert [each for each in found if each is not None] == [each for _, each in self.naive.arrived]
             assert len(self.store) == len(self.naive.arrived)
+            assert self.store.size == sum(map(self.naive.size, CLIENTS))
             self.store.check_invariants()
 
 

@@ -10,6 +10,7 @@ from tests.gateway.http.clients import python_with, run
 from tests.gateway.http.conftest import serving
 from tests.gateway.http.http_client import HELLO, RESPONSES, Answer, HttpClient
 from tests.gateway.http.test_openai_client import CLIENT
+from tests.metrics import samples, scrape
 from tests.services import Stack, eventually
 
 BODY = {"input": "hello", "max_output_tokens": 3, "ignore_eos": True, "seed": 3}
@@ -179,9 +180,16 @@ def test_without_room_nothing_is_stored_and_the_answer_says_so(shared_stack: Sta
 
 
 def test_the_latest_responses_are_stored_as_far_as_there_is_room(shared_stack: Stack) -> None:
-    _, http = serving(shared_stack, response_store_mib=1)
+    gateway, http = serving(shared_stack, response_store_mib=1, metrics="127.0.0.1:0")
     ids = [ask(http, metadata={"a": "x" * (2**20 // 8)}).json["id"] for _ in range(9)]
     assert [get(http, each).status for each in ids] == [404] * 2 + [200] * 7
+    port = gateway.logged("listening")[0]["metrics_port"]
+    eventually(lambda: 2**20 // 8 * 7 < stored_bytes(port) <= 2**20, "it is told how much is stored")
+
+
+def stored_bytes(metrics_port: int) -> float:
+    [(_, value)] = samples(scrape(metrics_port)[1])["fairlead_responses_stored_bytes"]
+    return value
 
 
 def test_a_response_is_forgotten_when_its_time_is_over(shared_stack: Stack) -> None:
