@@ -9,10 +9,14 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """One button; `pressed` is None for one that does something once, and `says` is shown beneath the buttons."""
+    """One button in its group; `pressed` is None for one that does something once.
+
+    `says` is shown beneath the buttons.
+    """
 
     name: str
     label: str
+    group: str
     pressed: bool | None = None
     disabled: bool = False
     says: str = ""

@@ -44,14 +44,21 @@ def scheduler_args(system: System) -> list[str]:
     return [*SCHEDULER_ARGS, "--policy", system.across]
 
 
-def worker_args(system: System, engine: str) -> list[str]:
-    """Return the workers' arguments under `system`."""
-    fake = ["--fake-step-seconds", str(FAKE_STEP_SECONDS)] if engine == "fake" else []
+def worker_args(system: System, engine: str, step_seconds: float = FAKE_STEP_SECONDS) -> list[str]:
+    """Return the workers' arguments under `system`; a step of the fake engine takes `step_seconds`."""
+    fake = ["--fake-step-seconds", str(step_seconds)] if engine == "fake" else []
     return [*WORKER_ARGS, *fake, "--policy", system.local]
 
 
 def stack(
-    system: System, model: str, engine: str, logs: Path, page_listen: str = "", gateway_args: Sequence[str] = ()
+    system: System,
+    model: str,
+    engine: str,
+    logs: Path,
+    *,
+    step_seconds: float = FAKE_STEP_SECONDS,
+    page_listen: str = "",
+    gateway_args: Sequence[str] = (),
 ) -> Stack:
     """Return the stack of `system`, not yet started. It has no throttle: only the schedulers differ."""
     return Stack(
@@ -59,7 +66,7 @@ def stack(
         model=model,
         engine=engine,
         scheduler_args=scheduler_args(system),
-        worker_args=worker_args(system, engine),
+        worker_args=worker_args(system, engine, step_seconds),
         gateway_args=["--throttle", "none", *gateway_args],
         page_listen=page_listen,
         log_dir=logs / system.local,

@@ -20,6 +20,8 @@ SYSTEMS = {system.local: system for system in (DLPM, VTC, FCFS)}
 FLOOD, *OTHERS = USERS
 VICTIM = f"worker-{WORKERS - 1}"
 CHECK_SECONDS = 0.5
+# Of the fake engine: slow enough that the users keep their requests waiting on any machine.
+STEP_SECONDS = 0.05
 
 
 class WatchedDemo:
@@ -39,12 +41,12 @@ class WatchedDemo:
         busy = self._working is not None
         is_killed = VICTIM not in [worker.name for worker in self._stack.workers]
         policies = [
-            Button(name, system.title, pressed=system is self._system, disabled=busy)
+            Button(name, system.title, "Policy", pressed=system is self._system, disabled=busy)
             for name, system in SYSTEMS.items()
         ]
         return [
-            Button("flood", "Flood", pressed=self._flooding is not None, says=self._says),
-            Button("kill", f"Start {VICTIM}" if is_killed else f"Kill {VICTIM}", disabled=busy),
+            Button("flood", "Flood", "Users", pressed=self._flooding is not None, says=self._says),
+            Button("kill", f"Start {VICTIM}" if is_killed else f"Kill {VICTIM}", "Faults", disabled=busy),
             *policies,
         ]
 
@@ -60,7 +62,9 @@ class WatchedDemo:
         elif SYSTEMS[name] is not self._system:
             self._system = SYSTEMS[name]
             change = partial(
-                self._stack.reconfigure, scheduler_args(self._system), worker_args(self._system, self._engine)
+                self._stack.reconfigure,
+                scheduler_args(self._system),
+                worker_args(self._system, self._engine, STEP_SECONDS),
             )
             self._change(f"Scheduler and workers start again with {self._system.title}.", change)
 
@@ -111,7 +115,15 @@ def watch(args: argparse.Namespace) -> int:
         controls = ["--page-controls", str(socket)]
         try:
             with (
-                stack(DLPM, args.model, args.engine, args.out, args.page_listen, controls) as running,
+                stack(
+                    DLPM,
+                    args.model,
+                    args.engine,
+                    args.out,
+                    step_seconds=STEP_SECONDS,
+                    page_listen=args.page_listen,
+                    gateway_args=controls,
+                ) as running,
                 endpoint.published(
                     endpoint.Endpoint(running.gateway, running.scheduler, running.secret, str(args.out))
                 ),

@@ -42,6 +42,7 @@ class HistoryPoint:
     least: float | None
     bound: float | None  # the proved bound on the distance of two backlogged clients at that time, in cost units
     positions: dict[str, float]
+    ahead: dict[str, float]  # of the backlogged clients: the position above the least
     gained: dict[str, float] = field(repr=False)
 
 
@@ -61,13 +62,14 @@ class ServiceHistory:
         continues = workers == self._workers
         self._workers = workers
         self.courses = {name: self._advanced(name, sample, continues) for name, sample in clients.items()}
-        backlogged = [course.position for course in self.courses.values() if course.sample.is_backlogged]
-        least = min(backlogged, default=None)
+        backlogged = {name: course.position for name, course in self.courses.items() if course.sample.is_backlogged}
+        least = min(backlogged.values(), default=None)
+        ahead = {} if least is None else {name: position - least for name, position in backlogged.items()}
         busy = {name: course.position for name, course in self.courses.items() if course.sample.is_busy}
         # While nobody is backlogged, nobody falls behind: clients that begin to wait later begin together.
         self._floor = max([self._floor, *busy.values()]) if least is None else max(self._floor, least)
         gained = {name: course.gained for name, course in self.courses.items()}
-        self.points.append(HistoryPoint(now, least, bound, busy, gained))
+        self.points.append(HistoryPoint(now, least, bound, busy, ahead, gained))
         while self.points[0].at < now - HISTORY_SECONDS:
             self.points.popleft()
 

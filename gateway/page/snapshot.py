@@ -118,17 +118,20 @@ def throttle(
 
 
 def history_lines(history: ServiceHistory, unix_offset: float) -> Document:
-    """Return the positions of the last minutes as columns, one value per point; null where a client was not busy.
+    """Return the positions of the last minutes as columns, one value per point; null where a client had no requests,
+    or did not wait everywhere.
 
     `unix_offset` is Unix time minus the clock of the observations, in seconds.
     """
     points = history.points
-    names = sorted({name for point in points for name in point.positions})
+    busy = sorted({name for point in points for name in point.positions})
+    backlogged = sorted({name for point in points for name in point.ahead})
     return {
         "times": [round(point.at + unix_offset, 1) for point in points],
         "least": [_whole(point.least) for point in points],
         "bound": [_whole(point.bound) for point in points],
-        "lines": {name: [_whole(point.positions.get(name)) for point in points] for name in names},
+        "lines": {name: [_whole(point.positions.get(name)) for point in points] for name in busy},
+        "ahead": {name: [_whole(point.ahead.get(name)) for point in points] for name in backlogged},
     }
 
 

@@ -1,8 +1,10 @@
-// One client: its newest interactions, and the waterfall of each.
+// One client: its newest interactions with the waterfall of each, and its newest calls outside interactions.
 
 import { element } from "./element.js";
 import { counted, seconds, time } from "./format.js";
-import { waterfall } from "./waterfall.js";
+import { comparison, waterfall } from "./waterfall.js";
+
+const MOST_ALONE = 20;
 
 export class Calls {
   constructor(title, text, container) {
@@ -14,11 +16,17 @@ export class Calls {
   async choose(client) {
     const response = await fetch(`/calls?client=${encodeURIComponent(client)}`);
     const calls = response.ok ? await response.json() : [];
+    const alone = calls.filter((call) => !call.interaction);
+    const groups = interactions(calls.filter((call) => call.interaction));
     this.title.textContent = `Calls of ${client}`;
     this.text.textContent = calls.length
-      ? `The newest ${counted(calls.length, "call")} at this gateway. Prompts and answers are not kept.`
+      ? `The newest ${counted(calls.length, "call")} that have ended at this gateway. Prompts and answers are not kept.`
       : "This gateway remembers no call of this client that has ended.";
-    this.container.replaceChildren(...interactions(calls).map((group, index) => interaction(group, index === 0)));
+    this.container.replaceChildren(...groups.map((group, index) => interaction(group, index === 0)));
+    if (alone.length > 0) {
+      const newest = alone.slice(0, MOST_ALONE);
+      this.container.append(comparison(newest, `The newest ${counted(newest.length, "call")} outside interactions`));
+    }
     this.title.scrollIntoView({ block: "start" });
     this.title.focus({ preventScroll: true });
   }
@@ -27,7 +35,7 @@ export class Calls {
 function interactions(calls) {
   const groups = new Map();
   for (const call of calls) {
-    const key = JSON.stringify([call.app, call.interaction || call.id]);
+    const key = JSON.stringify([call.app, call.interaction]);
     groups.set(key, [...(groups.get(key) ?? []), call]);
   }
   return [...groups.values()];
@@ -39,11 +47,11 @@ function interaction(calls, isOpen) {
   const [first] = calls;
   const begin = Math.min(...calls.map((call) => call.received));
   const end = Math.max(...calls.map((call) => call.finished));
-  const what = first.interaction ? `interaction ${first.interaction}, ${counted(calls.length, "call")}` : `call ${first.id}`;
+  const what = `interaction ${first.interaction}, ${counted(calls.length, "call")}`;
   element("summary", { text: `${time(begin)}  ${what}, ${seconds(end - begin)}`, parent: details });
   details.addEventListener("toggle", () => {
     if (details.open && details.children.length === 1) {
-      details.append(waterfall(calls, `${what} of ${first.client}`));
+      details.append(waterfall(calls, what));
     }
   });
   details.open = isOpen;

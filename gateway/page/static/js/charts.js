@@ -21,13 +21,10 @@ export class Charts {
   // `names` are the clients, the most active first.
   show(series, names) {
     const { times, least, bound } = series;
-    const drawn = names.filter((name) => series.lines.has(name)).slice(0, MOST_LINES);
-    const lines = drawn.map((name) => series.lines.get(name));
     const top = least.map((value, index) => sum(value, bound[index]));
-    const behind = lines.map((line) => line.map((value, index) => sum(value, negative(least[index]))));
-    const zero = least.map((value) => (value === null ? null : 0));
-    this.cumulative.show(drawn, [times, top, least, ...lines]);
-    this.ahead.show(drawn, [times, zero.map((value, index) => sum(value, bound[index])), zero, ...behind]);
+    const zero = bound.map((value) => (value === null ? null : 0));
+    this.cumulative.show([times, top, least], series.lines, names);
+    this.ahead.show([times, bound, zero], series.ahead, names);
   }
 }
 
@@ -40,7 +37,9 @@ class Chart {
     new ResizeObserver(() => this.fit()).observe(container);
   }
 
-  show(names, data) {
+  show(band, lines, ranked) {
+    const names = ranked.filter((name) => lines.has(name)).slice(0, MOST_LINES);
+    const data = [...band, ...names.map((name) => lines.get(name))];
     const key = JSON.stringify(names.map((name) => [name, this.palette.className(name)]));
     this.data = data;
     if (this.plot === null || key !== this.key) {
@@ -101,8 +100,4 @@ function range(low, high) {
 
 function sum(one, other) {
   return one === null || other === null || one === undefined ? null : one + other;
-}
-
-function negative(value) {
-  return value === null ? null : -value;
 }

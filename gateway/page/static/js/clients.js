@@ -98,6 +98,6 @@ function makeBar(cell) {
 }
 
 function showBar(cell, part) {
-  setPart(cell.firstChild.firstChild, "--part", `${(100 * part).toFixed(1)}%`);
+  setPart(cell.firstChild.firstChild, "--part", part.toFixed(3));
   setText(cell.lastChild, percent(part));
 }

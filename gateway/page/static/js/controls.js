@@ -10,6 +10,7 @@ export class Controls {
     this.box = box;
     this.state = state;
     this.buttons = new Map();
+    this.groups = new Map();
   }
 
   async start() {
@@ -34,8 +35,8 @@ export class Controls {
 
   show(buttons) {
     this.section.hidden = buttons.length === 0;
-    for (const { name, label, pressed, disabled } of buttons) {
-      const button = this.buttons.get(name) ?? this.add(name);
+    for (const { name, label, group, pressed, disabled } of buttons) {
+      const button = this.buttons.get(name) ?? this.add(name, group);
       setText(button, label);
       button.disabled = disabled;
       if (pressed === null) {
@@ -47,12 +48,21 @@ export class Controls {
     setText(this.state, buttons.map((button) => button.says).filter(Boolean).join(" "));
   }
 
-  add(name) {
-    const button = element("button", { parent: this.box });
+  add(name, group) {
+    const button = element("button", { parent: this.groups.get(group) ?? this.addGroup(group) });
     button.type = "button";
     button.dataset.name = name;
     button.addEventListener("click", () => this.ask(name));
     this.buttons.set(name, button);
     return button;
+  }
+
+  addGroup(label) {
+    const group = element("div", { parent: this.box });
+    group.setAttribute("role", "group");
+    group.setAttribute("aria-label", label);
+    element("span", { text: label, parent: group });
+    this.groups.set(label, group);
+    return group;
   }
 }

@@ -15,7 +15,7 @@ export function brief(value) {
 }
 
 export function percent(part) {
-  return part === undefined ? ABSENT : `${(100 * part).toFixed(part < 0.1 ? 1 : 0)} %`;
+  return part === undefined ? ABSENT : `${(100 * part).toFixed(part > 0 && part < 0.1 ? 1 : 0)} %`;
 }
 
 export function seconds(value) {

@@ -16,7 +16,7 @@ export class Headline {
     setText(
       this.headline,
       `${counted(Object.keys(workers).length, "worker")}, ${counted(Object.keys(clients).length, "client")}; ${waiting}. ` +
-        `Policy ${scheduler.policy || "unknown"}.`,
+        `Policies: ${policies(scheduler, workers)}.`,
     );
     setClass(this.connection, scheduler.away ? "lost" : "");
     setText(this.connection, scheduler.away ? `No news: ${scheduler.away}.` : "Live");
@@ -27,6 +27,11 @@ export class Headline {
     setClass(this.connection, "lost");
     setText(this.connection, "The gateway does not answer. Connecting again.");
   }
+}
+
+function policies(scheduler, workers) {
+  const local = [...new Set(Object.values(workers).map((worker) => worker.policy))];
+  return [scheduler.policy, ...local].filter(Boolean).join(", ") || "unknown";
 }
 
 function boundText(fairness) {

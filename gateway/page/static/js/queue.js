@@ -13,12 +13,14 @@ export class Queue {
     this.text = text;
     this.palette = palette;
     this.rows = new Map();
+    this.width = 0; // asked for when it changes only: to ask in an update would lay the page out twice
+    new ResizeObserver(([entry]) => (this.width = entry.contentRect.width)).observe(container);
   }
 
   show(state, names) {
     const queues = rowsOf(state, names);
     const most = Math.max(1, ...Object.values(queues).map(total));
-    const cells = Math.max(10, Math.floor((this.container.clientWidth - LABELS) / CELL) - names.length);
+    const cells = Math.max(10, Math.floor((this.width - LABELS) / CELL) - names.length);
     const each = Math.ceil(most / cells);
     const waiting = Object.values(queues).reduce((sum, queue) => sum + total(queue), 0);
     const scale = each > 1 ? `A cell is ${each} requests of one client, rounded up.` : "A cell is a request.";

@@ -1,10 +1,11 @@
-// Each client's service over the last minutes, as columns for the charts; null where a client had no requests.
+// The service of clients over the last minutes, as columns for the charts: `lines` of those that have requests, `ahead` of
+// those that wait everywhere; null where a client did not.
 
 const SECONDS = 240;
 
 export class Series {
   constructor() {
-    this.replace({ times: [], least: [], bound: [], lines: {} });
+    this.replace({ times: [], least: [], bound: [], lines: {}, ahead: {} });
   }
 
   replace(past) {
@@ -12,22 +13,19 @@ export class Series {
     this.least = past.least;
     this.bound = past.bound;
     this.lines = new Map(Object.entries(past.lines));
+    this.ahead = new Map(Object.entries(past.ahead));
   }
 
   append(state) {
-    const isWatched = (client) => client.waiting > 0 || client.running > 0;
-    const length = this.times.push(state.time);
-    this.least.push(state.fairness.least ?? null);
-    this.bound.push(state.fairness.bound ?? null);
-    for (const [name, client] of Object.entries(state.clients)) {
-      if (isWatched(client) && !this.lines.has(name)) {
-        this.lines.set(name, Array(length - 1).fill(null));
-      }
-    }
-    for (const [name, line] of this.lines) {
-      const client = state.clients[name];
-      line.push(client && isWatched(client) ? client.position : null);
-    }
+    const { least, bound } = state.fairness;
+    const clients = Object.entries(state.clients);
+    const busy = clients.filter(([, client]) => client.waiting > 0 || client.running > 0);
+    const backlogged = clients.filter(([, client]) => client.backlogged);
+    this.times.push(state.time);
+    this.least.push(least ?? null);
+    this.bound.push(bound ?? null);
+    extend(this.lines, this.times.length, new Map(busy.map(([name, client]) => [name, client.position])));
+    extend(this.ahead, this.times.length, new Map(backlogged.map(([name, client]) => [name, client.position - least])));
     this.forget(state.time - SECONDS);
   }
 
@@ -36,13 +34,26 @@ export class Series {
     if (old <= 0) {
       return;
     }
-    for (const column of [this.times, this.least, this.bound, ...this.lines.values()]) {
+    for (const column of [this.times, this.least, this.bound, ...this.lines.values(), ...this.ahead.values()]) {
       column.splice(0, old);
     }
-    for (const [name, line] of this.lines) {
-      if (line.every((value) => value === null)) {
-        this.lines.delete(name);
+    for (const lines of [this.lines, this.ahead]) {
+      for (const [name, line] of lines) {
+        if (line.every((value) => value === null)) {
+          lines.delete(name);
+        }
       }
     }
+  }
+}
+
+function extend(lines, length, values) {
+  for (const name of values.keys()) {
+    if (!lines.has(name)) {
+      lines.set(name, Array(length - 1).fill(null));
+    }
+  }
+  for (const [name, line] of lines) {
+    line.push(values.get(name) ?? null);
   }
 }

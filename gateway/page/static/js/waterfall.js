@@ -1,30 +1,40 @@
-// Where the time of calls went: a row per call, all on one scale.
+// Where the time of calls went: a row per call, all on one scale of time.
 
 import { element, setPart } from "./element.js";
-import { seconds, time } from "./format.js";
+import { seconds as duration, time } from "./format.js";
 
 const PHASES = ["admit", "select", "queue", "prefill", "decode"];
 const HEADS = ["Call", "Began", "Outcome", "Worker", "Prompt, cached", "Output", "Service", "Total", "Where the time went"];
 
-// Returns a table of calls in order of arrival.
+// Returns a table of the calls of one interaction, in order of arrival and on one axis of time.
 export function waterfall(calls, caption) {
+  const ordered = [...calls].sort((one, other) => one.received - other.received);
+  const begin = Math.min(...ordered.map((call) => call.received));
+  const end = Math.max(...ordered.map((call) => call.finished));
+  return table(ordered, caption, () => begin, end - begin);
+}
+
+// Returns a table of calls that have nothing to do with each other: each begins at the left.
+export function comparison(calls, caption) {
+  const longest = Math.max(...calls.map((call) => call.finished - call.received));
+  return table(calls, caption, (call) => call.received, longest);
+}
+
+function table(calls, caption, beginOf, seconds) {
   const box = element("div", { className: "scroll" });
   box.tabIndex = 0;
   box.setAttribute("role", "group");
   box.setAttribute("aria-label", caption);
   box.append(legend());
-  const table = element("table", { parent: box });
-  element("caption", { text: caption, parent: table });
-  const head = element("tr", { parent: element("thead", { parent: table }) });
+  const made = element("table", { parent: box });
+  element("caption", { text: caption, parent: made });
+  const head = element("tr", { parent: element("thead", { parent: made }) });
   for (const name of HEADS) {
     element("th", { text: name, parent: head }).scope = "col";
   }
-  const body = element("tbody", { parent: table });
-  const ordered = [...calls].sort((one, other) => one.received - other.received);
-  const begin = Math.min(...ordered.map((call) => call.received));
-  const end = Math.max(...ordered.map((call) => call.finished));
-  for (const call of ordered) {
-    body.append(row(call, begin, Math.max(1e-6, end - begin)));
+  const body = element("tbody", { parent: made });
+  for (const call of calls) {
+    body.append(row(call, beginOf(call), Math.max(1e-6, seconds)));
   }
   return box;
 }
@@ -49,14 +59,14 @@ function row(call, begin, whole) {
     `${call.prompt_tokens}, ${call.cached_tokens}`,
     String(call.output_tokens),
     String(Math.round(call.service)),
-    seconds(call.finished - call.received),
+    duration(call.finished - call.received),
   ];
   for (const fact of facts) {
     element("td", { className: "name", text: fact, parent: made });
   }
   const track = element("span", { className: "track", parent: element("td", { parent: made }) });
   track.setAttribute("role", "img");
-  track.setAttribute("aria-label", call.phases.map(([name, start, end]) => `${name} ${seconds(end - start)}`).join(", "));
+  track.setAttribute("aria-label", call.phases.map(([name, start, end]) => `${name} ${duration(end - start)}`).join(", "));
   track.title = track.getAttribute("aria-label");
   for (const [name, start, end] of call.phases) {
     const bar = element("i", { className: `phase-${name}`, parent: track });

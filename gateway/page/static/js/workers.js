@@ -40,7 +40,7 @@ const COLUMNS = [
     },
     show(cell, worker) {
       const used = worker.kv / worker.kv_tokens;
-      setPart(cell.firstChild.firstChild, "--part", `${(100 * used).toFixed(1)}%`);
+      setPart(cell.firstChild.firstChild, "--part", used.toFixed(3));
       setText(cell.lastChild, percent(used));
       cell.title = `${units(worker.kv)} of ${units(worker.kv_tokens)} tokens`;
     },
