@@ -5,7 +5,7 @@ import uPlot from "/vendor/uplot/uPlot.esm.js";
 import { brief, time } from "./format.js";
 import { cssColour } from "./palette.js";
 
-const HEIGHT = 250;
+const HEIGHT = 240;
 const MOST_LINES = 12;
 
 export class Charts {
@@ -77,7 +77,7 @@ function options(names, palette) {
     legend: { show: false },
     scales: { x: { time: true }, y: { range: (_, low, high) => range(low, high) } },
     axes: [
-      { ...axis, space: 90, values: (_, ticks) => ticks.map(time) },
+      { ...axis, size: 30, space: 90, values: (_, ticks) => ticks.map(time) },
       { ...axis, size: 58, values: (_, ticks) => ticks.map(brief) },
     ],
     series: [
