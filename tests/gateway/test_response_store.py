@@ -133,6 +133,14 @@ def test_what_is_as_large_as_the_store_takes_its_place() -> None:
     assert [store.find(response_id, 0.0) is not None for response_id in "ab"] == [False, True]
 
 
+def test_room_is_made_of_what_is_over_first() -> None:
+    store = ResponseStore(3 * OVERHEAD, SECONDS)
+    store.add(response("old", "ann"), 0.0)
+    store.add(response("young", "bob", 2 * OVERHEAD), 5.0)
+    assert store.add(response("new", "eve"), SECONDS)
+    assert store.find("young", SECONDS) is not None
+
+
 def test_a_store_without_room_stores_nothing() -> None:
     store = ResponseStore(0, SECONDS)
     assert not store.add(response("a"), 0.0)
