@@ -26,16 +26,17 @@ if _version_not_supported:
 
 
 class InferenceStub:
-    """The public service: what applications call, served by the gateway.
+    """The public service, which the gateway serves to applications.
 
     Metadata: `authorization: Bearer <API key>` names the tenant,
     `x-fairlead-user` the user where the key is trusted to name users, and
     `traceparent` the caller's trace. `x-request-id`, at most 128 printable ASCII
     characters, is the caller's own id of a call: it is recorded beside the
-    gateway's, and `fairlead trace` finds the call by either. Others are ignored.
+    gateway's, and `fairlead trace` finds the call by either. Other metadata is
+    ignored.
 
-    Generate, and whatever is refused, ends with the gateway's own id of the
-    request in the trailing metadata `x-request-id`. A call that does not complete
+    Generate, and every refused call, ends with the gateway's own id of the request
+    in the trailing metadata `x-request-id`. A call that does not complete
     ends with a gRPC status that carries google.rpc.ErrorInfo (reason = the
     Outcome's name), and RetryInfo or BadRequest where they apply.
     """
@@ -64,16 +65,17 @@ class InferenceStub:
 
 
 class InferenceServicer:
-    """The public service: what applications call, served by the gateway.
+    """The public service, which the gateway serves to applications.
 
     Metadata: `authorization: Bearer <API key>` names the tenant,
     `x-fairlead-user` the user where the key is trusted to name users, and
     `traceparent` the caller's trace. `x-request-id`, at most 128 printable ASCII
     characters, is the caller's own id of a call: it is recorded beside the
-    gateway's, and `fairlead trace` finds the call by either. Others are ignored.
+    gateway's, and `fairlead trace` finds the call by either. Other metadata is
+    ignored.
 
-    Generate, and whatever is refused, ends with the gateway's own id of the
-    request in the trailing metadata `x-request-id`. A call that does not complete
+    Generate, and every refused call, ends with the gateway's own id of the request
+    in the trailing metadata `x-request-id`. A call that does not complete
     ends with a gRPC status that carries google.rpc.ErrorInfo (reason = the
     Outcome's name), and RetryInfo or BadRequest where they apply.
     """
@@ -85,7 +87,7 @@ class InferenceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def EndInteraction(self, request, context):
-        """No further call of the interaction will come. Unknown ones are ignored.
+        """Declares that no further call of the interaction will come. An unknown interaction is ignored.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -124,16 +126,17 @@ def add_InferenceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Inference:
-    """The public service: what applications call, served by the gateway.
+    """The public service, which the gateway serves to applications.
 
     Metadata: `authorization: Bearer <API key>` names the tenant,
     `x-fairlead-user` the user where the key is trusted to name users, and
     `traceparent` the caller's trace. `x-request-id`, at most 128 printable ASCII
     characters, is the caller's own id of a call: it is recorded beside the
-    gateway's, and `fairlead trace` finds the call by either. Others are ignored.
+    gateway's, and `fairlead trace` finds the call by either. Other metadata is
+    ignored.
 
-    Generate, and whatever is refused, ends with the gateway's own id of the
-    request in the trailing metadata `x-request-id`. A call that does not complete
+    Generate, and every refused call, ends with the gateway's own id of the request
+    in the trailing metadata `x-request-id`. A call that does not complete
     ends with a gRPC status that carries google.rpc.ErrorInfo (reason = the
     Outcome's name), and RetryInfo or BadRequest where they apply.
     """

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class SchedulerStub:
-    """The global scheduler: chooses workers, keeps membership, is not in the token path.
+    """The global scheduler chooses workers and keeps the membership. Tokens do not pass through it.
     Every call carries the cluster secret as metadata `x-fairlead-secret`.
     """
 
@@ -54,26 +54,26 @@ class SchedulerStub:
 
 
 class SchedulerServicer:
-    """The global scheduler: chooses workers, keeps membership, is not in the token path.
+    """The global scheduler chooses workers and keeps the membership. Tokens do not pass through it.
     Every call carries the cluster secret as metadata `x-fairlead-secret`.
     """
 
     def Dispatch(self, request_iterator, context):
-        """One long-lived stream per gateway; all requests of a loop tick in one message.
+        """One long-lived stream per gateway. A message carries all requests of one tick of the gateway's event loop.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Attach(self, request_iterator, context):
-        """One long-lived stream per worker: up = load, events and progress; down = commands.
+        """One long-lived stream per worker. The worker sends its load, events and progress; the scheduler sends commands.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Watch(self, request, context):
-        """The members and each pool's overload, at once and on every change.
+        """Sends the members and each pool's overload, at once and after every change.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -106,7 +106,7 @@ def add_SchedulerServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Scheduler:
-    """The global scheduler: chooses workers, keeps membership, is not in the token path.
+    """The global scheduler chooses workers and keeps the membership. Tokens do not pass through it.
     Every call carries the cluster secret as metadata `x-fairlead-secret`.
     """
 
@@ -193,7 +193,7 @@ class Scheduler:
 
 
 class AdminStub:
-    """For operators: a service of its own, so that it can have a role of its own.
+    """For operators. It is a separate service, so that access to it can be granted separately.
     """
 
     def __init__(self, channel):
@@ -225,7 +225,7 @@ class AdminStub:
 
 
 class AdminServicer:
-    """For operators: a service of its own, so that it can have a role of its own.
+    """For operators. It is a separate service, so that access to it can be granted separately.
     """
 
     def Status(self, request, context):
@@ -235,21 +235,23 @@ class AdminServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListClients(self, request, context):
-        """Each client's service over all workers, for whoever looks every second: it costs little beside Status.
+        """Returns each client's service over all workers. It costs much less than Status, so that it can be called every
+        second.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DrainWorker(self, request, context):
-        """The worker gets no requests any more, finishes those that run, and exits. Returns when it has been told.
+        """Makes the worker finish its running requests and exit; it gets no new requests. Returns when the command has been
+        sent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FlushWorker(self, request, context):
-        """The worker empties its prefix cache of what no running request uses. Returns when it has been told.
+        """Makes the worker drop all cached blocks that no running request uses. Returns when the command has been sent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -287,7 +289,7 @@ def add_AdminServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Admin:
-    """For operators: a service of its own, so that it can have a role of its own.
+    """For operators. It is a separate service, so that access to it can be granted separately.
     """
 
     @staticmethod

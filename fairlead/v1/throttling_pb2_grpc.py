@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class ThrottlingStub:
-    """For operators: what became of interactions at one gateway, and whether it
-    shares its limits. Carries the admin secret as metadata `x-fairlead-secret`.
+    """For operators: how interactions ended at one gateway, and whether the gateway
+    shares its limits with others. Calls carry the admin secret as metadata `x-fairlead-secret`.
     """
 
     def __init__(self, channel):
@@ -44,8 +44,8 @@ class ThrottlingStub:
 
 
 class ThrottlingServicer:
-    """For operators: what became of interactions at one gateway, and whether it
-    shares its limits. Carries the admin secret as metadata `x-fairlead-secret`.
+    """For operators: how interactions ended at one gateway, and whether the gateway
+    shares its limits with others. Calls carry the admin secret as metadata `x-fairlead-secret`.
     """
 
     def Account(self, request, context):
@@ -71,8 +71,8 @@ def add_ThrottlingServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Throttling:
-    """For operators: what became of interactions at one gateway, and whether it
-    shares its limits. Carries the admin secret as metadata `x-fairlead-secret`.
+    """For operators: how interactions ended at one gateway, and whether the gateway
+    shares its limits with others. Calls carry the admin secret as metadata `x-fairlead-secret`.
     """
 
     @staticmethod

@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class TracesStub:
-    """For operators: the newest interactions that a gateway remembers. Carries the
-    admin secret as metadata `x-fairlead-secret`; prompts and outputs are not kept.
+    """For operators: the newest interactions that a gateway remembers. Calls carry the
+    admin secret as metadata `x-fairlead-secret`. Prompts and outputs are not kept.
     """
 
     def __init__(self, channel):
@@ -44,8 +44,8 @@ class TracesStub:
 
 
 class TracesServicer:
-    """For operators: the newest interactions that a gateway remembers. Carries the
-    admin secret as metadata `x-fairlead-secret`; prompts and outputs are not kept.
+    """For operators: the newest interactions that a gateway remembers. Calls carry the
+    admin secret as metadata `x-fairlead-secret`. Prompts and outputs are not kept.
     """
 
     def FindTrace(self, request, context):
@@ -71,8 +71,8 @@ def add_TracesServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Traces:
-    """For operators: the newest interactions that a gateway remembers. Carries the
-    admin secret as metadata `x-fairlead-secret`; prompts and outputs are not kept.
+    """For operators: the newest interactions that a gateway remembers. Calls carry the
+    admin secret as metadata `x-fairlead-secret`. Prompts and outputs are not kept.
     """
 
     @staticmethod

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class WorkerStub:
-    """A worker as gateways see it. Every call carries the cluster secret.
+    """The service of a worker for gateways. Every call carries the cluster secret.
     """
 
     def __init__(self, channel):
@@ -43,11 +43,11 @@ class WorkerStub:
 
 
 class WorkerServicer:
-    """A worker as gateways see it. Every call carries the cluster secret.
+    """The service of a worker for gateways. Every call carries the cluster secret.
     """
 
     def Session(self, request_iterator, context):
-        """One long-lived stream per gateway; a message carries the tokens of all its requests that leave at a time.
+        """One long-lived stream per gateway. A message carries the tokens of all its requests that leave at one time.
         When the stream breaks, the worker aborts the requests that came over it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -71,7 +71,7 @@ def add_WorkerServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Worker:
-    """A worker as gateways see it. Every call carries the cluster secret.
+    """The service of a worker for gateways. Every call carries the cluster secret.
     """
 
     @staticmethod
@@ -103,7 +103,7 @@ class Worker:
 
 
 class TokenizerStub:
-    """Prompts are tokenized here: the control plane has no tokenizer.
+    """Workers tokenize prompts, because the control plane has no tokenizer.
     """
 
     def __init__(self, channel):
@@ -125,7 +125,7 @@ class TokenizerStub:
 
 
 class TokenizerServicer:
-    """Prompts are tokenized here: the control plane has no tokenizer.
+    """Workers tokenize prompts, because the control plane has no tokenizer.
     """
 
     def Encode(self, request, context):
@@ -135,7 +135,7 @@ class TokenizerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Decode(self, request, context):
-        """older workers have none
+        """older workers do not implement it
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -163,7 +163,7 @@ def add_TokenizerServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Tokenizer:
-    """Prompts are tokenized here: the control plane has no tokenizer.
+    """Workers tokenize prompts, because the control plane has no tokenizer.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""What was attacked, how often, what came of it, and what it did to the memory of the processes."""
+"""What was attacked, how often, with which result, and what it did to the memory of the processes."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.services import Process
 
-HEADER = ("attack", "count", "came of it", "memory before and after, MiB")
+HEADER = ("attack", "count", "result", "memory before and after, MiB")
 
 
 @dataclass(slots=True)
