@@ -17,9 +17,9 @@ class AdminService(scheduler_pb2_grpc.AdminServicer):
         self._policy = policy
 
     async def Status(self, request: scheduler_pb2.StatusRequest, context: Any) -> scheduler_pb2.StatusResponse:
-        """Return the cluster's state as Watch sends it, with each worker's service per client."""
+        """Return the cluster's state with each worker's load, and its service per client."""
         return scheduler_pb2.StatusResponse(
-            cluster=self._scheduler.state(),
+            cluster=self._scheduler.status(),
             services=self._scheduler.services(),
             policy=self._policy,
             clients=len(self._scheduler.client_services),
@@ -30,14 +30,14 @@ class AdminService(scheduler_pb2_grpc.AdminServicer):
         self, request: scheduler_pb2.ListClientsRequest, context: Any
     ) -> scheduler_pb2.ListClientsResponse:
         """Return each client's sums over the live workers, and what it has waiting at each of them."""
-        state = self._scheduler.state()
-        workers = [member.worker for member in state.members]
+        cluster = self._scheduler.snapshot()
+        workers = sorted(cluster.members)
         totals = self._scheduler.client_services.latest(request.most * max(1, len(workers)))
         return scheduler_pb2.ListClientsResponse(
-            epoch=state.epoch,
+            epoch=cluster.epoch,
             policy=self._policy,
             workers=workers,
-            instances=[member.instance for member in state.members],
+            instances=[cluster.members[worker].instance for worker in workers],
             clients=[_total(client, totals[client], workers) for client in islice(totals, request.most)],
             remembered=len(self._scheduler.client_services),
         )

@@ -14,10 +14,12 @@ class WorkerAttachment:
     def __init__(self, hello: scheduler_pb2.Hello, member: Member) -> None:
         self.member = member
         models = served_models(hello)
-        self.view = scheduler_pb2.Member(
+        self._described = scheduler_pb2.Member(
             worker=hello.worker, instance=hello.instance, address=hello.address, model=models[0], models=models
         )
         self._leaving = False
+        self.load = scheduler_pb2.Load()
+        self.view = self._view()  # for gateways; replaced, and never changed
         self._commands: asyncio.Queue[scheduler_pb2.WorkerCommand | None] = asyncio.Queue()
         self._commands.put_nowait(scheduler_pb2.WorkerCommand(attached=scheduler_pb2.Attached()))
 
@@ -29,12 +31,26 @@ class WorkerAttachment:
     def loaded(self, load: scheduler_pb2.Load) -> None:
         """Replace the load by the latest report, without the services per client, which ClientServiceTable keeps."""
         load.ClearField("services")
-        self.view.load.CopyFrom(load)
-        self.view.load.draining |= self._leaving
+        load.draining |= self._leaving
+        self.load = load
+        if load.draining != self.view.load.draining:
+            self.view = self._view()
+
+    def status(self) -> scheduler_pb2.Member:
+        """Return the worker with its load, for operators."""
+        member = scheduler_pb2.Member(load=self.load)
+        member.MergeFrom(self._described)
+        return member
+
+    def _view(self) -> scheduler_pb2.Member:
+        view = scheduler_pb2.Member(load=scheduler_pb2.Load(draining=self.load.draining))
+        view.MergeFrom(self._described)
+        return view
 
     def drain(self) -> None:
         """Send the worker the drain command, and show it as draining from now on, whatever it still reports."""
-        self._leaving = self.view.load.draining = True
+        self._leaving = self.load.draining = True
+        self.view = self._view()
         self._commands.put_nowait(scheduler_pb2.WorkerCommand(drain=scheduler_pb2.DrainCommand()))
 
     def flush(self) -> None:

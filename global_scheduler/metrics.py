@@ -6,7 +6,7 @@ from collections import Counter
 
 from opentelemetry.metrics import Meter
 
-from fairlead.v1 import scheduler_pb2
+from global_scheduler.cluster_snapshot import ClusterSnapshot
 from global_scheduler.core.client_service_table import ClientServiceTable
 from global_scheduler.core.recent_fairness import RecentFairness
 from global_scheduler.service import SchedulerService
@@ -37,22 +37,21 @@ class SchedulerMetrics:
     async def run(self) -> None:
         """Set the gauges once a second until cancelled."""
         while True:
-            self._set(self._scheduler.state(), self._scheduler.client_services)
+            self._set(self._scheduler.snapshot(), self._scheduler.client_services)
             await asyncio.sleep(STATE_SECONDS)
 
-    def _set(self, state: scheduler_pb2.ClusterState, client_services: ClientServiceTable) -> None:
-        self._epoch.set(state.epoch)
+    def _set(self, cluster: ClusterSnapshot, client_services: ClientServiceTable) -> None:
+        self._epoch.set(cluster.epoch)
         members = Counter(
             (model.name, "draining" if member.load.draining else "serving")
-            for member in state.members
+            for member in cluster.members.values()
             for model in member.models
         )
-        overloaded = {pool.model: pool.overloaded for pool in state.pools}
-        self._models |= overloaded.keys()
+        self._models |= cluster.pools.keys()
         for model in sorted(self._models):
             for word in ("serving", "draining"):
                 self._members.set(members[model, word], {"model": model, "state": word})
-            self._overloaded.set(int(overloaded.get(model, False)), {"model": model})
+            self._overloaded.set(int(cluster.pools.get(model, False)), {"model": model})
         self._clients.set(len(client_services.waiting))
         self._fairness.observe(client_services.waiting, client_services.weighted, time.monotonic())
         self._compared.set(self._fairness.clients)

@@ -12,6 +12,7 @@ from typing import Any
 from fairlead.errors import InvalidRequest, listed
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from global_scheduler.attachment import WorkerAttachment
+from global_scheduler.cluster_snapshot import ClusterSnapshot
 from global_scheduler.core.client_service_table import ClientServiceTable
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Member
@@ -28,8 +29,10 @@ from global_scheduler.messages import (
 )
 
 log = logging.getLogger(__name__)
-# Load changes are coalesced to this period; members that attach or leave are reported at once.
-WATCH_SECONDS = 0.1
+# Time alone changes overload, and makes members stale: both are looked at in this period. While a pool is overloaded,
+# gateways are told each time, because they forget an overload of which they hear nothing.
+WATCH_SECONDS = 0.25
+GATHER_SECONDS = 0.02  # members that attach or leave within this time are reported together
 # Time after the end of a Dispatch stream by which its submissions have reached a worker, or never will.
 ORPHAN_SECONDS = 2.0
 # Clients per message to an operator; a longer message would delay dispatches while it is built.
@@ -53,23 +56,37 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         self.placed_by_others = 0  # requests that gateways placed while this scheduler was the leader
         self.instance = uuid.uuid4().hex  # of this process, as traces and metrics name it
         self._attachments: dict[str, WorkerAttachment] = {}
-        self._changed = asyncio.Event()
+        self._snapshot = ClusterSnapshot({}, {}, leadership.epoch)
+        self._changed = asyncio.Event()  # something is to be published
+        self._published = asyncio.Event()  # replaced at each publication
         self._sources = itertools.count(1)
 
     async def run(self) -> None:
         """Renew the leadership if this scheduler has it, and remove stale workers, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._leadership.run(self._notify))
-            tasks.create_task(self._expire())
+            tasks.create_task(self._leadership.run(self._changed.set))
+            tasks.create_task(self._watch())
 
-    async def _expire(self) -> None:
+    async def _watch(self) -> None:
         while True:
             for member in self._dispatcher.expired(time.monotonic()):
                 attachment = self._attachments[member.identity.worker]
                 log.warning("worker stalls", extra={"worker": member.identity.worker})
                 self._detach(attachment)
                 attachment.close()
-            await asyncio.sleep(WATCH_SECONDS)
+            self._changed.clear()
+            self._publish()
+            await asyncio.sleep(GATHER_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(WATCH_SECONDS):
+                    await self._changed.wait()
+
+    def _publish(self) -> None:
+        """Tell all watchers if anything changed, or if there is overload to be confirmed."""
+        snapshot = self.snapshot()
+        if snapshot != self._snapshot or snapshot.is_overloaded:
+            self._snapshot, published, self._published = snapshot, self._published, asyncio.Event()
+            published.set()
 
     async def Dispatch(
         self, request_iterator: AsyncIterator[scheduler_pb2.DispatchBatch], context: Any
@@ -119,30 +136,30 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
     async def Watch(
         self, request: scheduler_pb2.WatchRequest, context: Any
     ) -> AsyncIterator[scheduler_pb2.ClusterState]:
-        """Send the cluster's state at once, and again after every change."""
+        """Send the cluster at once, and then what changes, or the whole of it to older gateways."""
         self._leadership.heard(request.epoch)
-        last: scheduler_pb2.ClusterState | None = None
+        self._publish()
+        sent, published = self._snapshot, self._published
+        yield sent.whole()
         while True:
-            changed = self._changed
-            state = self.state()
-            if state != last:
-                yield state
-                last = state
-            # A new state after each period also shows what only time changes: stale members and stale loads.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(WATCH_SECONDS):
-                    await changed.wait()
+            await published.wait()
+            snapshot, published = self._snapshot, self._published
+            yield snapshot.changes(sent) if request.takes_changes else snapshot.whole()
+            sent = snapshot
 
-    def state(self) -> scheduler_pb2.ClusterState:
-        """Return the live members by name, and their pools."""
+    def snapshot(self) -> ClusterSnapshot:
+        """Return the cluster as gateways see it now."""
         now = time.monotonic()
-        live = [m.identity.worker for m in self._dispatcher.live(now)]
-        pools = self._dispatcher.overloaded(now)
-        return scheduler_pb2.ClusterState(
-            members=[self._attachments[worker].view for worker in sorted(live)],
-            pools=[scheduler_pb2.Pool(model=model, overloaded=overloaded) for model, overloaded in pools.items()],
-            epoch=self._leadership.epoch,
-        )
+        live = [member.identity.worker for member in self._dispatcher.live(now)]
+        members = {worker: self._attachments[worker].view for worker in live}
+        return ClusterSnapshot(members, self._dispatcher.overloaded(now), self._leadership.epoch)
+
+    def status(self) -> scheduler_pb2.ClusterState:
+        """Return the live members with their loads, by name, and their pools."""
+        state = self.snapshot().whole()
+        for member in state.members:
+            member.CopyFrom(self._attachments[member.worker].status())
+        return state
 
     def services(self) -> list[scheduler_pb2.WorkerService]:
         """Return each attached worker's service per client, for clients that have requests or had some lately."""
@@ -157,7 +174,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         attachment = self._attached(worker)
         attachment.drain()
         self._loaded(attachment)
-        self._notify()
+        self._changed.set()
 
     def flush(self, worker: str) -> None:
         """Flush the prefix cache of `worker`; raises InvalidRequest when it is not attached."""
@@ -204,7 +221,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         self._accepted(member, hello.requests)
         attachment = self._attachments[hello.worker] = WorkerAttachment(hello, member)
         self._check_cost(hello)
-        self._notify()
+        self._changed.set()
         return attachment
 
     def _check_cost(self, hello: scheduler_pb2.Hello) -> None:
@@ -219,11 +236,11 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         kind = report.WhichOneof("kind")
         if kind == "load":
             self._served(attachment, report.load)
-            was_draining = attachment.view.load.draining
+            view = attachment.view
             attachment.loaded(report.load)
             self._loaded(attachment)
-            if was_draining != attachment.view.load.draining:
-                self._notify()
+            if attachment.view is not view:
+                self._changed.set()
         elif kind == "progress":
             self._progressed(attachment, report.progress)
         else:
@@ -251,7 +268,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
                 self._dispatcher.accepted(member, request, time.monotonic())
 
     def _loaded(self, attachment: WorkerAttachment) -> None:
-        self._dispatcher.reported(attachment.member, load_from(attachment.view.load), time.monotonic())
+        self._dispatcher.reported(attachment.member, load_from(attachment.load), time.monotonic())
 
     def _served(self, attachment: WorkerAttachment, load: scheduler_pb2.Load) -> None:
         if self._is_current(attachment):
@@ -263,11 +280,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
         if self._is_current(attachment):
             del self._attachments[attachment.worker]
             self.client_services.lost(attachment.worker)
-            self._notify()
+            self._changed.set()
 
     def _is_current(self, attachment: WorkerAttachment) -> bool:
         return self._attachments.get(attachment.worker) is attachment
-
-    def _notify(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()

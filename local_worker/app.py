@@ -147,6 +147,8 @@ class Worker:
     async def _finish(self) -> None:
         log.info("draining")
         self._snapshot.draining = True
+        for attachment in self._attachments:
+            attachment.report_at_once()
         await self._server.set_ready(False)
         try:
             async with asyncio.timeout(self._config.drain_seconds):

@@ -19,8 +19,11 @@ from serving.rpc.channel import open_channel, secret_metadata
 from serving.rpc.mutual_tls import MutualTls
 
 log = logging.getLogger(__name__)
-REPORT_SECONDS = 0.05  # the contract requires at least ten reports per second
-GATHER_SECONDS = 0.01  # events of this long are sent as one message
+# Between two reports of the load. While requests wait, overload depends on it; whether they wait, scheduling does, too.
+REPORT_SECONDS = 0.9
+QUEUE_REPORT_SECONDS = 0.5
+QUEUE_CHANGE_SECONDS = 0.25
+GATHER_SECONDS = 0.05  # events of this long are sent as one message
 RECONNECT_SECONDS = 0.2
 # Largest number of accounts in one report; later reports carry the rest. All accounts in one message could exceed its
 # size limit, and would delay the scheduler's decisions while it reads them.
@@ -51,7 +54,10 @@ class SchedulerAttachment:
         self._blocks: dict[int, int | None] = {}
         self._accepted: list[AttemptAccepted] = []
         self._ended: list[AttemptEnded] = []
-        self._has_events = asyncio.Event()
+        self._told = scheduler_pb2.Load()  # the load of the last report
+        self._told_at = 0.0
+        self.load_due = 0.0  # loop time of the next report of the load
+        self._wake = asyncio.Event()  # set where the next report may be due earlier than was known
         self._attached = False
 
     def deliver(self, out: StepEvents) -> None:
@@ -70,8 +76,25 @@ class SchedulerAttachment:
             self._blocks[digest] = parent
         self._accepted.extend(out.accepted)
         self._ended.extend(out.ended)
-        if self._blocks or self._accepted or self._ended:
-            self._has_events.set()
+        if self._has_progress:
+            self._wake.set()
+        if self._told.draining != self._snapshot.is_draining:
+            self.report_at_once()
+        elif bool(self._told.waiting) != bool(out.load.waiting):
+            self._expect_load(self._told_at + QUEUE_CHANGE_SECONDS)
+
+    @property
+    def _has_progress(self) -> bool:
+        return bool(self._blocks or self._accepted or self._ended)
+
+    def report_at_once(self) -> None:
+        """Report the load now, because the worker begins to drain."""
+        self._expect_load(0.0)
+
+    def _expect_load(self, due: float) -> None:
+        if due < self.load_due:
+            self.load_due = due
+            self._wake.set()
 
     async def run(self) -> None:
         """Attach and report until cancelled; after a failure attach again."""
@@ -107,24 +130,29 @@ class SchedulerAttachment:
         self._services = dict(self._snapshot.services.items())
         self._attached = True
         yield scheduler_pb2.WorkerReport(hello=self._snapshot.hello())
+        self.load_due = 0.0
         loop = asyncio.get_running_loop()
-        load_due = loop.time()
         while True:
-            if loop.time() >= load_due:
-                load_due = loop.time() + REPORT_SECONDS
-                yield scheduler_pb2.WorkerReport(load=self._take_load())
-            if self._blocks or self._accepted or self._ended:
+            if loop.time() >= self.load_due:
+                yield scheduler_pb2.WorkerReport(load=self._take_load(loop.time()))
+            if self._has_progress:
                 yield scheduler_pb2.WorkerReport(progress=self._take_progress())
             await asyncio.sleep(GATHER_SECONDS)
-            self._has_events.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(load_due):
-                    await self._has_events.wait()
+            while not self._has_progress and loop.time() < self.load_due:
+                self._wake.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(self.load_due):
+                        await self._wake.wait()
 
-    def _take_load(self) -> scheduler_pb2.Load:
-        load = self._snapshot.load()
+    def _take_load(self, now: float) -> scheduler_pb2.Load:
+        load = self._told = self._snapshot.load()
+        self._told_at = now
         for client in list(islice(self._services, MOST_SERVICES)):
             load.services.append(_to_proto(self._services.pop(client)))
+        if self._services:
+            self.load_due = now + GATHER_SECONDS
+        else:
+            self.load_due = now + (QUEUE_REPORT_SECONDS if load.waiting else REPORT_SECONDS)
         return load
 
     def _take_progress(self) -> scheduler_pb2.Progress:

@@ -75,11 +75,16 @@ class WorkerSnapshot:
         hello.requests.extend(map(to_accepted, self._requests.values()))
         return hello
 
+    @property
+    def is_draining(self) -> bool:
+        """Whether the worker takes no requests now, because it stops or because its steps fail."""
+        return self.draining or time.monotonic() < self._draining_until
+
     def load(self) -> scheduler_pb2.Load:
         """Return the current load of the worker, without the clients' accounts."""
         load = scheduler_pb2.Load(**self._load._asdict())
         now = time.monotonic()
-        load.draining = self.draining or now < self._draining_until
+        load.draining = self.is_draining
         load.queue_seconds = 0.0 if self._oldest is None else now - self._oldest
         load.stalled_seconds = now - self._delivered_at if load.running or load.waiting else 0.0
         # If the first step never ends, no event of its requests has been delivered: the step's start counts.

@@ -263,20 +263,26 @@ class FlushCommand(_message.Message):
     def __init__(self) -> None: ...
 
 class WatchRequest(_message.Message):
-    __slots__ = ("epoch",)
+    __slots__ = ("epoch", "takes_changes")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    TAKES_CHANGES_FIELD_NUMBER: _ClassVar[int]
     epoch: int
-    def __init__(self, epoch: _Optional[int] = ...) -> None: ...
+    takes_changes: bool
+    def __init__(self, epoch: _Optional[int] = ..., takes_changes: _Optional[bool] = ...) -> None: ...
 
 class ClusterState(_message.Message):
-    __slots__ = ("members", "pools", "epoch")
+    __slots__ = ("members", "pools", "epoch", "is_change", "left")
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     POOLS_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    IS_CHANGE_FIELD_NUMBER: _ClassVar[int]
+    LEFT_FIELD_NUMBER: _ClassVar[int]
     members: _containers.RepeatedCompositeFieldContainer[Member]
     pools: _containers.RepeatedCompositeFieldContainer[Pool]
     epoch: int
-    def __init__(self, members: _Optional[_Iterable[_Union[Member, _Mapping[str, _Any]]]] = ..., pools: _Optional[_Iterable[_Union[Pool, _Mapping[str, _Any]]]] = ..., epoch: _Optional[int] = ...) -> None: ...
+    is_change: bool
+    left: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, members: _Optional[_Iterable[_Union[Member, _Mapping[str, _Any]]]] = ..., pools: _Optional[_Iterable[_Union[Pool, _Mapping[str, _Any]]]] = ..., epoch: _Optional[int] = ..., is_change: _Optional[bool] = ..., left: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Member(_message.Message):
     __slots__ = ("worker", "instance", "address", "model", "load", "models")

@@ -73,7 +73,8 @@ class SchedulerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Watch(self, request, context):
-        """Sends the members and each pool's overload, at once and after every change.
+        """Sends the members and each pool's overload at once and after every change; while a pool is overloaded, it sends the
+        overload four times a second.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

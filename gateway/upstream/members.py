@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from fairlead.errors import InvalidRequest, Unavailable, listed
 from fairlead.v1 import scheduler_pb2
+from gateway.upstream.watched_cluster import WatchedCluster
 from serving.wire import served_models
 
 CLIPPED = 128  # characters of an unknown model's name that an error repeats
@@ -22,12 +23,13 @@ class Members:
     """
 
     def __init__(self) -> None:
-        self._told: dict[str, scheduler_pb2.Member] = {}
+        self._told: Mapping[str, scheduler_pb2.Member] = {}
         self._inherited: dict[str, scheduler_pb2.Member] = {}
         self._by_worker: dict[str, scheduler_pb2.Member] = {}
         self._pools: dict[str, list[scheduler_pb2.Member]] = {}
+        self._serving: dict[str, list[scheduler_pb2.Member]] = {}  # the members of the pools that do not drain
         self._limits: dict[str, scheduler_pb2.ModelInfo] = {}
-        self._overloaded: dict[str, bool] = {}
+        self._overloaded: Mapping[str, bool] = {}
 
     def __len__(self) -> int:
         return len(self._by_worker)
@@ -39,15 +41,19 @@ class Members:
 
     def follow(self) -> None:
         """Mark all members as inherited, because a scheduler takes the lead or reconnects."""
-        self._inherited |= self._told
+        self._inherited = {**self._inherited, **self._told}
         self._told = {}
 
-    def update(self, state: scheduler_pb2.ClusterState) -> None:
-        """Apply a report of the leader."""
-        self._told = {member.worker: member for member in state.members}
-        self._inherited = {name: member for name, member in self._inherited.items() if name not in self._told}
-        self._overloaded = {pool.model: pool.overloaded for pool in state.pools}
-        self._pool()
+    def update(self, report: WatchedCluster) -> bool:
+        """Apply a report of the leader; return whether it changes anything."""
+        has_changed = report.members is not self._told
+        if has_changed:
+            self._told = report.members
+            self._inherited = {name: member for name, member in self._inherited.items() if name not in self._told}
+            self._pool()
+        if self._overloaded != report.overloaded:
+            self._overloaded, has_changed = report.overloaded, True
+        return has_changed
 
     def disinherit(self, alive: Callable[[scheduler_pb2.Member], bool]) -> None:
         """Remove the inherited members that are not `alive`: they had enough time to attach to the leader."""
@@ -57,7 +63,7 @@ class Members:
     def check_invariants(self) -> None:
         """Raise AssertionError if the tables of members and pools contradict each other."""
         assert not self._told.keys() & self._inherited.keys()
-        assert self._by_worker == self._told | self._inherited
+        assert self._by_worker == {**self._told, **self._inherited}
         served = sum(len(served_models(member)) for member in self._by_worker.values())
         assert sum(map(len, self._pools.values())) == served
         assert self._pools.keys() == self._limits.keys()
@@ -80,7 +86,7 @@ class Members:
 
     def serving(self, model: str) -> list[scheduler_pb2.Member]:
         """Return the members that serve `model`, without draining ones, in order of their names."""
-        return [member for member in self._pools.get(model, ()) if not member.load.draining]
+        return self._serving.get(model, [])
 
     def inherited_serving(self, model: str) -> list[scheduler_pb2.Member]:
         """Return the members of `serving` that the leader has not reported yet."""
@@ -105,7 +111,7 @@ class Members:
         return self._limits[model]
 
     def _pool(self) -> None:
-        self._by_worker = dict(sorted((self._inherited | self._told).items()))
+        self._by_worker = dict(sorted({**self._inherited, **self._told}.items()))
         pools: dict[str, list[scheduler_pb2.Member]] = {}
         infos: dict[str, list[scheduler_pb2.ModelInfo]] = {}
         for member in self._by_worker.values():
@@ -113,6 +119,7 @@ class Members:
                 pools.setdefault(info.name, []).append(member)
                 infos.setdefault(info.name, []).append(info)
         self._pools = dict(sorted(pools.items()))
+        self._serving = {model: [m for m in pool if not m.load.draining] for model, pool in pools.items()}
         self._limits = {model: _smallest(of_workers) for model, of_workers in infos.items()}
 
 

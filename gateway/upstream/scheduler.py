@@ -9,6 +9,7 @@ import grpc
 from fairlead.rpc.cancellation import reraise_cancellation
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from gateway.upstream.placements import Decision
+from gateway.upstream.watched_cluster import WatchedCluster
 from serving.rpc.channel import open_channel, secret_metadata
 from serving.rpc.coalescing_writer import CoalescingWriter
 from serving.rpc.mutual_tls import MutualTls
@@ -19,7 +20,7 @@ RECONNECT_SECONDS = 0.2
 DECISION_SECONDS = 1.0
 
 Stream = Callable[[scheduler_pb2_grpc.SchedulerStub], Awaitable[None]]
-OnState = Callable[["SchedulerLink", scheduler_pb2.ClusterState | None], None]
+OnReport = Callable[["SchedulerLink", WatchedCluster | None], None]
 
 
 class SchedulerUnavailable(Exception):
@@ -33,22 +34,22 @@ class SchedulerUnavailable(Exception):
 class SchedulerLink:
     """One Dispatch and one Watch stream to a scheduler, which are reopened whenever they break.
 
-    `on_state` is called with every state, and with None when the Watch stream breaks; `epoch` returns the highest epoch
-    seen so far.
+    `on_report` is called with every report, and with None when the Watch stream breaks; `epoch` returns the highest
+    epoch seen so far.
     """
 
     def __init__(
         self,
         address: str,
         secret: str,
-        on_state: OnState,
+        on_report: OnReport,
         epoch: Callable[[], int],
         mutual_tls: MutualTls | None = None,
     ) -> None:
         self.address = address
         self._mutual_tls = mutual_tls
         self._metadata = secret_metadata(secret)
-        self._on_state = on_state
+        self._on_report = on_report
         self._epoch = epoch
         self.is_reporting = False  # whether its Watch stream delivers states, as leader or standby
         self._writer: CoalescingWriter[scheduler_pb2.DispatchBatch] | None = None
@@ -119,11 +120,13 @@ class SchedulerLink:
             self.give_up_decisions(Decision.NO_SCHEDULER)
 
     async def _watch(self, stub: scheduler_pb2_grpc.SchedulerStub) -> None:
-        request = scheduler_pb2.WatchRequest(epoch=self._epoch())
+        request = scheduler_pb2.WatchRequest(epoch=self._epoch(), takes_changes=True)
+        cluster = WatchedCluster()
         try:
             async for state in stub.Watch(request, metadata=self._metadata):
                 self.is_reporting = True
-                self._on_state(self, state)
+                cluster.apply(state)
+                self._on_report(self, cluster)
         finally:
             self.is_reporting = False
-            self._on_state(self, None)
+            self._on_report(self, None)

@@ -8,6 +8,7 @@ from fairlead.v1 import scheduler_pb2
 from gateway.upstream.members import Members
 from gateway.upstream.placements import Decision
 from gateway.upstream.scheduler import SchedulerLink, SchedulerUnavailable
+from gateway.upstream.watched_cluster import WatchedCluster
 from serving.rpc.mutual_tls import MutualTls
 
 log = logging.getLogger(__name__)
@@ -15,14 +16,14 @@ log = logging.getLogger(__name__)
 # then is removed, unless this gateway has a session with it: then only its connection to the scheduler is broken, and
 # it is checked again after the same time.
 REATTACH_SECONDS = 5.0
-# Overload is valid for this time after a report. While requests wait or run, the leader reports ten times a second.
+# Overload is valid for this time after a report. While a pool is overloaded, the leader reports four times a second.
 FRESH_SECONDS = 1.0
 
 
 class SchedulerLinks:
     """The links to all schedulers; `members` follow the reports of the leader.
 
-    `changed` is called after each change of `members`; `connected` returns whether this gateway has a session with a
+    `changed` is called when `members` may have changed; `connected` returns whether this gateway has a session with a
     worker.
 
     States with an epoch below the highest seen come from a deposed leader and are ignored. If two schedulers report the
@@ -47,7 +48,7 @@ class SchedulerLinks:
         self._reattach_timer: asyncio.TimerHandle | None = None
         self._overload_expiry: asyncio.TimerHandle | None = None
         self._links = [
-            SchedulerLink(address, secret, self._on_state, lambda: self._epoch, mutual_tls) for address in addresses
+            SchedulerLink(address, secret, self._on_report, lambda: self._epoch, mutual_tls) for address in addresses
         ]
 
     async def run(self) -> None:
@@ -72,21 +73,22 @@ class SchedulerLinks:
         if self._leader is not None:
             self._leader.withdraw(request_id, attempt)
 
-    def _on_state(self, link: SchedulerLink, state: scheduler_pb2.ClusterState | None) -> None:
-        if state is None or state.epoch == 0 or state.epoch < self._epoch:
+    def _on_report(self, link: SchedulerLink, report: WatchedCluster | None) -> None:
+        if report is None or report.epoch == 0 or report.epoch < self._epoch:
             if link is self._leader:
                 self._lose()
             return
-        if self._leader is None or state.epoch > self._epoch:
-            self._follow(link, state.epoch)
+        if self._leader is None or report.epoch > self._epoch:
+            self._follow(link, report.epoch)
         elif link is not self._leader:
             self._report_conflict(link)
             return
-        self._members.update(state)
+        has_changed = self._members.update(report)
         self._cancel_overload_expiry()
         if self._members.overloaded_models():
             self._overload_expiry = asyncio.get_running_loop().call_later(FRESH_SECONDS, self._forget_overload)
-        self._changed()
+        if has_changed:
+            self._changed()
 
     def _follow(self, link: SchedulerLink, epoch: int) -> None:
         log.info("follows scheduler", extra={"scheduler": link.address, "epoch": epoch})

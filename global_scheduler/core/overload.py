@@ -6,7 +6,7 @@ from global_scheduler.core.fleet import Member
 
 ENTER = 0.9
 LEAVE = 0.8
-FRESH_SECONDS = 1.0
+FRESH_SECONDS = 3.0  # three reports of a worker for which nobody waits
 QUEUE_SECONDS = 1.0
 
 

@@ -287,6 +287,14 @@ async def test_overload_of_which_nothing_more_is_heard_is_over(linked: Linked) -
     await linked.until(lambda: linked.cluster.members.overloaded("m"))
 
 
+async def test_changes_that_a_scheduler_reports_are_applied_to_what_it_reported_before(linked: Linked) -> None:
+    drains = scheduler_pb2.Member(worker="b", instance="b1", load=scheduler_pb2.Load(draining=True), model=MODEL)
+    for change, serving in (({"members": [drains]}, ["a"]), ({"left": ["a"]}, [])):
+        linked.scheduler.say(scheduler_pb2.ClusterState(epoch=1, is_change=True, **change))
+        await linked.until(lambda: [m.worker for m in linked.cluster.members.serving("m")] == serving)  # noqa: B023
+    assert linked.names() == ["b"]
+
+
 async def test_a_restarted_scheduler_is_found_again_and_takes_nobody_away_at_once(linked: Linked) -> None:
     await linked.scheduler.server.stop(0)
     await linked.until(lambda: not linked.cluster.members.overloaded("m"))

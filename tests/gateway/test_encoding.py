@@ -22,6 +22,7 @@ from gateway.request import CallRequest
 from gateway.service import InferenceService, add_inference_to_server
 from gateway.tenants import CACHE_SCOPES, Tenants
 from gateway.upstream.cluster import LONG_PROMPT, Cluster
+from gateway.upstream.watched_cluster import WatchedCluster
 from serving.rpc.server import Server
 from serving.telemetry.traces import Traces
 from throttler.core.decider import Decider
@@ -75,7 +76,9 @@ async def admission(tokenizer: HeldTokenizer) -> AsyncIterator[Admission]:
         longest_token=LONGEST_TOKEN,
     )
     member = scheduler_pb2.Member(worker="a", address=f"127.0.0.1:{tokenizer.server.port}", model=model)
-    cluster.members.update(scheduler_pb2.ClusterState(members=[member]))
+    reported = WatchedCluster()
+    reported.apply(scheduler_pb2.ClusterState(members=[member]))
+    cluster.members.update(reported)
     profiles = Profiles()
     decider = Decider(Unlimited(), Interactions(SECRET, profiles), Expectations(profiles))
     throttler = Throttler(decider, LocalStore(), lambda _: None)

@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from fairlead.errors import InvalidRequest, Unavailable
 from fairlead.v1 import scheduler_pb2
 from gateway.upstream.members import Members
+from gateway.upstream.watched_cluster import WatchedCluster
 
 WORKERS = st.frozensets(st.sampled_from("abc"))
 
@@ -23,9 +24,11 @@ def member(worker: str, *models: str, context: int = 100, draining: bool = False
     return scheduler_pb2.Member(worker=worker, model=infos[0], models=infos, load=load)
 
 
-def state(*members: scheduler_pb2.Member, overloaded: str = "") -> scheduler_pb2.ClusterState:
+def state(*members: scheduler_pb2.Member, overloaded: str = "") -> WatchedCluster:
     pools = [scheduler_pb2.Pool(model=overloaded, overloaded=True)] if overloaded else []
-    return scheduler_pb2.ClusterState(members=members, pools=pools)
+    watched = WatchedCluster()
+    watched.apply(scheduler_pb2.ClusterState(members=members, pools=pools))
+    return watched
 
 
 def names(members: Members) -> list[str]:
@@ -109,6 +112,21 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
+
+
+def test_a_report_that_changes_nothing_says_so() -> None:
+    members = Members()
+    watched = state(member("a"), overloaded="m")
+    assert members.update(watched)
+    watched.apply(scheduler_pb2.ClusterState(pools=[scheduler_pb2.Pool(model="m", overloaded=True)], is_change=True))
+    assert not members.update(watched)
+    watched.apply(scheduler_pb2.ClusterState(is_change=True))
+    assert members.update(watched), "the overload is over"
+    watched.apply(scheduler_pb2.ClusterState(members=[member("a", draining=True)], is_change=True))
+    assert members.update(watched)
+    assert members.serving("m") == []
+    members.follow()
+    assert members.update(watched), "told again by a leader that is new"
 
 
 def test_draining_workers_get_nothing_new() -> None:

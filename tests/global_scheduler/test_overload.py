@@ -3,7 +3,7 @@
 import pytest
 
 from global_scheduler.core.fleet import Member, WorkerLoad
-from global_scheduler.core.overload import Overload
+from global_scheduler.core.overload import FRESH_SECONDS, Overload
 from tests.global_scheduler.driving import dispatcher, identity
 
 # Of a worker with 1,000 tokens of KV cache and 10 places: each enters the overload by one measure alone, just stays in
@@ -57,8 +57,8 @@ def test_the_worst_tenth_decides_rounded_up(workers: int, decide: int) -> None:
 def test_a_worker_whose_report_is_old_is_unknown() -> None:
     member = Member(0, identity("a"), reported_at=0)
     member.load = WorkerLoad(queue_seconds=9)
-    assert Overload().update([member], now=1.0)
-    assert not Overload().update([member], now=1.1)
+    assert Overload().update([member], now=FRESH_SECONDS)
+    assert not Overload().update([member], now=FRESH_SECONDS + 0.1)
 
 
 def test_the_age_of_a_report_counts_not_its_time() -> None:

@@ -80,6 +80,15 @@ async def until(call: Any, condition: Callable[[pb.ClusterState], bool]) -> pb.C
             return state
 
 
+async def until_status(channel: grpc.aio.Channel, condition: Callable[[pb.ClusterState], bool]) -> pb.ClusterState:
+    """Return the cluster as operators see it, with loads, once it meets the condition."""
+    admin = scheduler_pb2_grpc.AdminStub(channel)
+    while True:
+        cluster = (await admin.Status(pb.StatusRequest(), metadata=METADATA)).cluster
+        if condition(cluster):
+            return cluster
+
+
 async def test_membership_follows_the_workers_stream(channel: grpc.aio.Channel) -> None:
     stub = scheduler_pb2_grpc.SchedulerStub(channel)
     watch = stub.Watch(pb.WatchRequest(), metadata=METADATA)
@@ -97,6 +106,22 @@ async def test_membership_follows_the_workers_stream(channel: grpc.aio.Channel) 
     worker.cancel()
     await until(watch, lambda s: not s.members)
     assert [r.worker for r in await dispatch(gateway, request("3"))] == [""]
+
+
+async def test_gateways_that_take_changes_are_told_what_changed(channel: grpc.aio.Channel) -> None:
+    watch = scheduler_pb2_grpc.SchedulerStub(channel).Watch(pb.WatchRequest(takes_changes=True), metadata=METADATA)
+    first = await watch.read()
+    assert (len(first.members), first.is_change) == (0, False)
+    one = await attach(channel, "w1")
+    assert [member.worker for member in (await until(watch, lambda s: bool(s.members))).members] == ["w1"]
+    two = await attach(channel, "w2")
+    change = await until(watch, lambda s: bool(s.members))
+    assert ([member.worker for member in change.members], change.is_change) == (["w2"], True)
+    await one.write(pb.WorkerReport(load=pb.Load(draining=True)))
+    drained = (await until(watch, lambda s: bool(s.members))).members
+    assert [(member.worker, member.load.draining) for member in drained] == [("w1", True)]
+    two.cancel()
+    assert list((await until(watch, lambda s: bool(s.left))).left) == ["w2"]
 
 
 def info(model: str, **fields: Any) -> pb.ModelInfo:
@@ -128,7 +153,7 @@ async def test_a_worker_of_two_models_gets_the_requests_of_both(channel: grpc.ai
     ]
     await both.write(pb.WorkerReport(progress=pb.Progress(accepted=accepted)))
     await both.write(pb.WorkerReport(load=pb.Load(waiting=7)))
-    await until(watch, lambda s: any(member.load.waiting == 7 for member in s.members))
+    await until_status(channel, lambda s: any(member.load.waiting == 7 for member in s.members))
     admin = scheduler_pb2_grpc.AdminStub(channel)
     assert (await admin.Status(pb.StatusRequest(), metadata=METADATA)).placed_by_others == 1
 
@@ -162,18 +187,22 @@ async def test_models_that_cannot_be_of_one_worker_are_refused(
         await call.read()
 
 
-async def test_load_reaches_watchers_and_service_the_operator(channel: grpc.aio.Channel) -> None:
+async def test_overload_and_draining_reach_watchers_and_loads_and_service_the_operator(
+    channel: grpc.aio.Channel,
+) -> None:
     worker = await attach(channel)
     watch = scheduler_pb2_grpc.SchedulerStub(channel).Watch(pb.WatchRequest(), metadata=METADATA)
     ann, bob = pb.ClientService(client="ann", service=3), pb.ClientService(client="bob", service=5)
     for services in ([ann], [bob]):
         await worker.write(pb.WorkerReport(load=pb.Load(waiting=1, queue_seconds=9, services=services)))
     state = await until(watch, lambda s: s.pools[0].overloaded)
-    assert (state.members[0].load.waiting, len(state.members[0].load.services)) == (1, 0)
+    assert state.members[0].load == pb.Load(), "gateways need no load"
+    assert (await watch.read()).pools[0].overloaded, "told again, unchanged, for as long as it lasts"
     await worker.write(pb.WorkerReport(load=pb.Load(draining=True)))
     await until(watch, lambda s: s.members[0].load.draining)
     status = await scheduler_pb2_grpc.AdminStub(channel).Status(pb.StatusRequest(), metadata=METADATA)
     assert (status.policy, status.clients) == ("doubleq", 2)
+    assert status.cluster.members[0].load == pb.Load(draining=True)
     assert [(s.worker, list(s.clients)) for s in status.services] == [("w1", [ann, bob])]
 
 
@@ -186,7 +215,7 @@ async def test_service_goes_with_the_worker_and_an_earlier_stream_of_it_says_no_
     worker = await attach(channel)
     await worker.write(pb.WorkerReport(load=pb.Load(running=1, services=[bob])))
     watch = scheduler_pb2_grpc.SchedulerStub(channel).Watch(pb.WatchRequest(), metadata=METADATA)
-    await until(watch, lambda s: s.members[0].load.running == 1)
+    await until_status(channel, lambda s: s.members[0].load.running == 1)
     status = await admin.Status(pb.StatusRequest(), metadata=METADATA)
     assert [list(s.clients) for s in status.services] == [[bob]]
     worker.cancel()
@@ -197,13 +226,12 @@ async def test_service_goes_with_the_worker_and_an_earlier_stream_of_it_says_no_
 
 async def test_clients_are_listed_with_their_sums_over_all_workers(channel: grpc.aio.Channel) -> None:
     stub = scheduler_pb2_grpc.AdminStub(channel)
-    watch = scheduler_pb2_grpc.SchedulerStub(channel).Watch(pb.WatchRequest(), metadata=METADATA)
     workers = [await attach(channel, name) for name in ("w1", "w2")]
     for worker, waiting in zip(workers, (2, 0), strict=True):
         ann = pb.ClientService(client="ann", service=3, weighted_service=6, waiting=waiting, running=1)
         bob = pb.ClientService(client="bob", service=5, weighted_service=5)
         await worker.write(pb.WorkerReport(load=pb.Load(running=1, services=[ann, bob])))
-    await until(watch, lambda state: [member.load.running for member in state.members] == [1, 1])
+    await until_status(channel, lambda state: [member.load.running for member in state.members] == [1, 1])
     answer = await stub.ListClients(pb.ListClientsRequest(most=10), metadata=METADATA)
     assert (list(answer.workers), list(answer.instances)) == (["w1", "w2"], ["1", "1"])
     assert (answer.epoch > 0, answer.policy, answer.remembered) == (True, "doubleq", 2)
@@ -217,13 +245,12 @@ async def test_clients_are_listed_with_their_sums_over_all_workers(channel: grpc
 async def test_progress_moves_the_index(channel: grpc.aio.Channel) -> None:
     worker = await attach(channel)
     gateway = scheduler_pb2_grpc.SchedulerStub(channel).Dispatch(metadata=METADATA)
-    watch = scheduler_pb2_grpc.SchedulerStub(channel).Watch(pb.WatchRequest(), metadata=METADATA)
     steps = [(pb.Progress(cached=[pb.BlockRun(digests=CHAIN)]), 48), (pb.Progress(evicted=pack_digests([3])), 32)]
     for number, (progress, matched) in enumerate(steps, start=1):
         await worker.write(pb.WorkerReport(progress=progress))
         # A load behind it on the same stream says when the progress has been read.
         await worker.write(pb.WorkerReport(load=pb.Load(running=number)))
-        await until(watch, lambda s, number=number: s.members[0].load.running == number)  # type: ignore[misc]
+        await until_status(channel, lambda s, number=number: s.members[0].load.running == number)  # type: ignore[misc]
         (reply,) = await dispatch(gateway, request(str(number)))
         assert reply.matched_tokens == matched
         await gateway.write(pb.DispatchBatch(withdrawals=[pb.Withdrawal(request_id=str(number), attempt=1)]))
@@ -259,8 +286,7 @@ async def test_what_others_placed_is_counted(channel: grpc.aio.Channel) -> None:
     ]
     await worker.write(pb.WorkerReport(progress=pb.Progress(accepted=accepted)))
     await worker.write(pb.WorkerReport(load=pb.Load(running=2)))
-    watch = scheduler_pb2_grpc.SchedulerStub(channel).Watch(pb.WatchRequest(), metadata=METADATA)
-    await until(watch, lambda s: bool(s.members) and s.members[0].load.running == 2)
+    await until_status(channel, lambda s: bool(s.members) and s.members[0].load.running == 2)
     assert (await admin.Status(pb.StatusRequest(), metadata=METADATA)).placed_by_others == 1
 
 
@@ -274,8 +300,7 @@ async def test_a_malformed_accepted_request_costs_no_worker_its_place(channel: g
     await call.write(hello(requests=accepted))
     await call.write(pb.WorkerReport(progress=pb.Progress(accepted=accepted)))
     await call.write(pb.WorkerReport(load=pb.Load(running=7)))
-    watch = stub.Watch(pb.WatchRequest(), metadata=METADATA)
-    await until(watch, lambda s: len(s.members) == 1 and s.members[0].load.running == 7)
+    await until_status(channel, lambda s: len(s.members) == 1 and s.members[0].load.running == 7)
 
 
 async def test_what_is_given_up_before_it_was_sent_is_not_booked(channel: grpc.aio.Channel) -> None:

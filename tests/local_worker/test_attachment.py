@@ -7,7 +7,7 @@ import pytest
 
 from fairlead.outcomes import Outcome
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
-from local_worker.attachment import MOST_SERVICES, SchedulerAttachment
+from local_worker.attachment import MOST_SERVICES, REPORT_SECONDS, SchedulerAttachment
 from local_worker.attempt import AttemptAccepted, AttemptEnded, AttemptEvents
 from local_worker.messages import to_accepted
 from local_worker.step_events import ClientAccountReport, EngineLoad, StepEvents
@@ -93,9 +93,30 @@ async def test_a_worker_whose_steps_fail_reports_draining_until_one_succeeds(
     await listener.load(lambda load: not load.draining)
 
 
-@pytest.mark.parametrize("attached", [0.2], indirect=True)
+async def test_the_load_is_reported_once_a_second_but_a_queue_or_a_drain_before_that(
+    attached: tuple[Listener, AttachedWorker],
+) -> None:
+    listener, worker = attached
+    clock = asyncio.get_running_loop()
+    await listener.load(lambda load: True)
+    first = clock.time()
+    worker.deliver(StepEvents(load=EngineLoad(running=1)))
+    assert (await listener.load(lambda load: True)).running == 1
+    assert clock.time() - first > REPORT_SECONDS / 2
+    before = worker.attachment.load_due
+    worker.deliver(StepEvents(load=EngineLoad(waiting=1, running=1)))
+    assert worker.attachment.load_due < before
+    assert (await listener.load(lambda load: True)).waiting == 1
+    worker.snapshot.draining = True
+    worker.attachment.report_at_once()
+    assert worker.attachment.load_due < clock.time()
+    assert (await listener.load(lambda load: True)).draining
+
+
+@pytest.mark.parametrize("attached", [1.0], indirect=True)
 async def test_draining_after_failed_steps_ends_by_itself(attached: tuple[Listener, AttachedWorker]) -> None:
     listener, worker = attached
+    await listener.load(lambda load: not load.draining)
     worker.deliver(StepEvents(healthy=False))
     await listener.load(lambda load: load.draining)
     await listener.load(lambda load: not load.draining)
