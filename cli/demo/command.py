@@ -44,7 +44,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--watch", action="store_true", help="show one system on a page, with buttons that drive it, until Ctrl-C"
     )
     parser.add_argument(
-        "--page-listen", default="127.0.0.1:8080", help="address of the page with --watch (default: %(default)s)"
+        "--page-listen", default="127.0.0.1:7080", help="address of the page with --watch (default: %(default)s)"
     )
     parser.set_defaults(run=run)
 

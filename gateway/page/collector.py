@@ -26,7 +26,8 @@ class Viewer:
     """One open page: the events that it has not taken yet."""
 
     def __init__(self) -> None:
-        self._events: asyncio.Queue[bytes | None] = asyncio.Queue(MOST_BEHIND + 1)
+        self._events: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._has_ended = False
 
     async def events(self) -> AsyncIterator[bytes]:
         """Yield events until the viewer is dropped or the gateway stops."""
@@ -35,14 +36,15 @@ class Viewer:
 
     def send(self, event: bytes) -> bool:
         """Add an event; return False, and end the viewer, if it has not taken the earlier ones."""
-        if self._events.qsize() < MOST_BEHIND:
-            self._events.put_nowait(event)
-            return True
-        self.end()
-        return False
+        if self._has_ended or self._events.qsize() >= MOST_BEHIND:
+            self.end()
+            return False
+        self._events.put_nowait(event)
+        return True
 
     def end(self) -> None:
-        """Let `events` end after what has been added."""
+        """Let `events` end after what has been added; nothing is added from then on."""
+        self._has_ended = True
         self._events.put_nowait(None)
 
 
@@ -51,20 +53,29 @@ class TooManyViewers(Exception):
 
 
 class Collector:
-    """The snapshot of the cluster, taken every second while there are viewers.
+    """The snapshot of the cluster, taken while there are viewers.
 
-    `look` returns the state now, `past` what only a new viewer needs.
+    `look` returns the state now, `past` what only a new viewer needs. A snapshot is taken every `period` seconds, and
+    for `linger` seconds after the last viewer has gone.
     """
 
-    def __init__(self, look: Callable[[], Awaitable[Document]], past: Callable[[], Document]) -> None:
+    def __init__(
+        self,
+        look: Callable[[], Awaitable[Document]],
+        past: Callable[[], Document],
+        period: float = PERIOD_SECONDS,
+        linger: float = LINGER_SECONDS,
+    ) -> None:
         self._look = look
         self._past = past
+        self._period = period
+        self._linger = linger
         self._state: Document = {}
         self._viewers: set[Viewer] = set()
         self._arrived = asyncio.Event()
 
     async def run(self, rest: Callable[[], Awaitable[None]]) -> None:
-        """Collect until cancelled; `rest` is called at the end, and when nobody has looked for LINGER_SECONDS."""
+        """Collect until cancelled; `rest` is called at the end, and when nobody has looked for `linger` seconds."""
         try:
             while True:
                 await self._arrived.wait()
@@ -72,7 +83,7 @@ class Collector:
                     await self._collect()
                 except Exception:  # ours; the page is not worth the calls that the gateway serves
                     log.exception("the page cannot be collected")
-                    await asyncio.sleep(PERIOD_SECONDS)
+                    await asyncio.sleep(self._period)
                 else:
                     await rest()
         finally:
@@ -101,7 +112,7 @@ class Collector:
 
     async def _collect(self) -> None:
         seen = time.monotonic()
-        while self._viewers or time.monotonic() - seen < LINGER_SECONDS:
+        while self._viewers or time.monotonic() - seen < self._linger:
             began = time.monotonic()
             state = await self._look()
             was_empty, patch, self._state = not self._state, merge_patch(self._state, state), state
@@ -109,7 +120,7 @@ class Collector:
             self._viewers = {viewer for viewer in self._viewers if viewer.send(event)}
             if self._viewers:
                 seen = time.monotonic()
-            await asyncio.sleep(max(0.0, began + PERIOD_SECONDS - time.monotonic()))
+            await asyncio.sleep(max(0.0, began + self._period - time.monotonic()))
         self._state = {}
         self._arrived.clear()
 

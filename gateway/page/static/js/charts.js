@@ -2,7 +2,7 @@
 
 import uPlot from "/vendor/uplot/uPlot.esm.js";
 
-import { brief, time } from "./format.js";
+import { brief, seconds, time } from "./format.js";
 import { cssColour } from "./palette.js";
 
 const HEIGHT = 240;
@@ -10,16 +10,18 @@ const MOST_LINES = 12;
 
 export class Charts {
   constructor(cumulative, ahead, palette) {
-    this.cumulative = new Chart(cumulative, palette);
-    this.ahead = new Chart(ahead, palette);
+    this.cumulative = new Chart(cumulative, palette, () => []);
+    this.ahead = new Chart(ahead, palette, (axis) => [secondsAxis(axis, () => this.rate)]);
+    this.rate = 0; // cost units that the workers serve per second; 0: not known
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
       this.cumulative.remake();
       this.ahead.remake();
     });
   }
 
-  // `names` are the clients, the most active first.
-  show(series, names) {
+  // `names` are the clients, the most active first; `rate` is in cost units per second, or not known.
+  show(series, names, rate) {
+    this.rate = rate ?? 0;
     const { times, least, bound } = series;
     const top = least.map((value, index) => sum(value, bound[index]));
     const zero = bound.map((value) => (value === null ? null : 0));
@@ -29,8 +31,10 @@ export class Charts {
 }
 
 class Chart {
-  constructor(container, palette) {
+  // `more(axis)` returns the axes beside those of time and cost units, made like `axis`.
+  constructor(container, palette, more) {
     this.container = container;
+    this.more = more;
     this.palette = palette;
     this.plot = null;
     this.key = "";
@@ -57,7 +61,7 @@ class Chart {
     }
     this.plot?.destroy();
     const size = { width: this.container.clientWidth, height: HEIGHT };
-    this.plot = new uPlot({ ...size, ...options(this.names, this.palette) }, this.data, this.container);
+    this.plot = new uPlot({ ...size, ...options(this.names, this.palette, this.more) }, this.data, this.container);
   }
 
   fit() {
@@ -67,7 +71,7 @@ class Chart {
   }
 }
 
-function options(names, palette) {
+function options(names, palette, more) {
   const faint = cssColour("--faint");
   const rule = { stroke: cssColour("--rule"), width: 1 };
   const axis = { stroke: faint, grid: rule, ticks: { ...rule, size: 4 }, font: "12px system-ui, sans-serif" };
@@ -79,6 +83,7 @@ function options(names, palette) {
     axes: [
       { ...axis, size: 30, space: 90, values: (_, ticks) => ticks.map(time) },
       { ...axis, size: 58, values: (_, ticks) => ticks.map(brief) },
+      ...more(axis),
     ],
     series: [
       {},
@@ -100,4 +105,10 @@ function range(low, high) {
 
 function sum(one, other) {
   return one === null || other === null || one === undefined ? null : one + other;
+}
+
+// The same scale in seconds of the workers' service.
+function secondsAxis(axis, rate) {
+  const values = (_, ticks) => ticks.map((value) => (rate() ? seconds(value / rate()) : ""));
+  return { ...axis, side: 1, scale: "y", size: 62, grid: { show: false }, values };
 }

@@ -22,6 +22,9 @@ export function seconds(value) {
   if (value === undefined) {
     return ABSENT;
   }
+  if (value === 0) {
+    return "0 s";
+  }
   if (value < 1) {
     return `${(1000 * value).toFixed(value < 0.01 ? 1 : 0)} ms`;
   }

@@ -41,7 +41,7 @@ function draw(state) {
   }
   const { names } = ranking;
   headline.show(state);
-  charts.show(series, names);
+  charts.show(series, names, state.fairness.rate);
   chartTable.show(state, names);
   clients.show(state.clients, names);
   queue.show(state, names);

@@ -25,7 +25,7 @@ export class Throttle {
     this.apps = new Rows(
       apps,
       [
-        { isHead: true, className: "name", text: (_, name) => name },
+        { isHead: true, className: "name", text: (_, name) => name || "refused before it was known" },
         ...["served", "throttled", "refused", "failed", "cancelled"].map((field) => ({
           className: "number",
           text: (app) => units(app[field]),
