@@ -3,20 +3,36 @@
 import pytest
 
 from local_worker.config import WorkerConfig
-from local_worker.model import load_model
+from local_worker.model import ServedModel, load_model
 from local_worker.prompt import Chat
 from serving.sampling_params import SamplingParams
 from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request, run
 
+QUESTION = ("user", "What is the capital of France?")
+pytestmark = pytest.mark.model
 
-@pytest.mark.model
-def test_it_knows_the_capital_of_france() -> None:
-    model = load_model(WorkerConfig(secret="s" * 16, threads=2, block_tokens=BLOCK, kv_tokens=64 * BLOCK))
-    engine, tokenizer = model.engine, model.tokenizer
-    encoded = tokenizer.encode_chat(Chat((("user", "What is the capital of France?"),)))
+
+@pytest.fixture(scope="module")
+def model() -> ServedModel:
+    return load_model(WorkerConfig(secret="s" * 16, threads=2, block_tokens=BLOCK, kv_tokens=64 * BLOCK))
+
+
+def answer(model: ServedModel, chat: Chat) -> str:
+    """What the model says to `chat`; it must come to an end of its own."""
+    tokenizer = model.tokenizer
     batcher = make_batcher(pages=64, eos=tokenizer.eos_token_ids)
-    [output] = run(batcher, engine, [make_request(encoded.ids, sampling=SamplingParams(max_tokens=16))])
-    decoder = tokenizer.decoder()
-    text = "".join(decoder.push(token) for token in output if token not in tokenizer.eos_token_ids) + decoder.flush()
-    assert text == "The capital of France is Paris."
+    ids = tokenizer.encode_chat(chat).ids
+    [output] = run(batcher, model.engine, [make_request(ids, sampling=SamplingParams(max_tokens=16))])
     assert output[-1] in tokenizer.eos_token_ids
+    decoder = tokenizer.decoder()
+    return "".join(decoder.push(token) for token in output if token not in tokenizer.eos_token_ids) + decoder.flush()
+
+
+def test_it_knows_the_capital_of_france(model: ServedModel) -> None:
+    assert answer(model, Chat((QUESTION,))) == "The capital of France is Paris."
+
+
+def test_it_goes_on_with_an_answer_that_has_begun(model: ServedModel) -> None:
+    begun = ("assistant", "The capital of France is")
+    continued = Chat((QUESTION, begun), add_generation_prompt=False, continue_final_message=True)
+    assert answer(model, continued) == " Paris."
