@@ -9,9 +9,9 @@ CACHE = Path(__file__).parents[1] / ".cache"
 
 
 @contextmanager
-def exclusively() -> Iterator[None]:
-    """Wait until no other process is inside."""
+def exclusively(what: str) -> Iterator[None]:
+    """Wait until no other process is inside for the same thing; `what` is part of a file's name."""
     CACHE.mkdir(exist_ok=True)
-    with (CACHE / "lock").open("w") as file:
+    with (CACHE / f"{what}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

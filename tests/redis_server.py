@@ -14,7 +14,7 @@ from tests.services import eventually
 def installed() -> str:
     """The path of redis-server, from the distribution's package if it is not there yet."""
     if shutil.which("redis-server") is None:
-        with exclusively():
+        with exclusively("apt"):
             subprocess.run(["apt-get", "update", "-qq"], check=True)
             subprocess.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", "redis-server"], check=True)
     path = shutil.which("redis-server")

