@@ -28,13 +28,12 @@ from tests.vllm.running import (
 if TYPE_CHECKING:
     from local_worker.engine.vllm.executor import VllmEngine
 
-# vLLM's CPU build has no kernel for the experts of so small a model, or computes another model under this name.
-NOT_COMPARED: dict[str, str] = {}
+REFUSED = {"gpt-neox"}  # see test_refusals
 LLAMA = resized(CONFIGS["llama"])
 numbers = Numbers()
 
 
-@pytest.mark.parametrize("name", [name for name in CONFIGS if name not in NOT_COMPARED])
+@pytest.mark.parametrize("name", [name for name in CONFIGS if name not in REFUSED])
 def test_mixed_batches_chunks_and_prefix_hits_change_nothing(name: str, tmp_path: Path) -> None:
     config, texts = resized(CONFIGS[name]), prompts(8)
     expected = outputs(ours(config), numbers.requests(texts))

@@ -8,7 +8,7 @@ from transformers import MambaConfig
 
 from local_worker.engine.attention import UnsupportedModel
 from tests.local_worker.engine.test_exactness import CONFIGS, VOCAB
-from tests.vllm.running import saved, vllm
+from tests.vllm.running import resized, saved, vllm
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,12 @@ def test_arguments_are_refused_by_name(tmp_path: Path, arguments: dict[str, Any]
 def test_a_model_without_pages_of_attention_is_refused(tmp_path: Path) -> None:
     folder = saved(MambaConfig(hidden_size=32, num_hidden_layers=2, vocab_size=VOCAB), tmp_path)
     with pytest.raises(UnsupportedModel), vllm(folder):
+        pass
+
+
+def test_a_model_that_vllm_computes_with_the_code_of_transformers_is_refused(tmp_path: Path) -> None:
+    folder = saved(resized(CONFIGS["gpt-neox"]), tmp_path)
+    with pytest.raises(UnsupportedModel, match="no code of its own for GPTNeoXForCausalLM"), vllm(folder):
         pass
 
 

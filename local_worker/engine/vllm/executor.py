@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from vllm.config import ModelConfig
 from vllm.platforms import current_platform
 from vllm.v1.core.sched.output import CachedRequestData, NewRequestData, SchedulerOutput
 from vllm.v1.engine.core import EngineCore
@@ -57,6 +58,7 @@ class VllmEngine:
         args = engine_args(model, options, arguments)
         with reading():
             config = args.create_engine_config()
+            _check_implementation(config.model_config, arguments)
             if options.kv_tokens is not None:
                 pages = options.kv_tokens // config.cache_config.block_size
                 config.cache_config.num_gpu_blocks_override = pages + RESERVED
@@ -176,6 +178,16 @@ class VllmEngine:
         known.num_computed_tokens.append(piece.start)
         known.num_output_tokens.append(max(0, piece.stop - sent.tokens))
         sent.pages = piece.pages
+
+
+def _check_implementation(model: ModelConfig, arguments: Mapping[str, Any]) -> None:
+    """Raise ValueError for a model that vLLM computes with transformers' code, unless the operator asks for that.
+
+    With GPT-NeoX vLLM's tokens were then others than those of `generate`.
+    """
+    if model.using_transformers_backend() and "model_impl" not in arguments:
+        names = ", ".join(model.architectures)
+        raise ValueError(f"vLLM has no code of its own for {names}: take the engine transformers, or give model_impl")
 
 
 def _id(request: int) -> str:
