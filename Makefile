@@ -67,7 +67,7 @@ $(VLLM_VENV)/lowest/.ready: $(VLLM_VENV)/.ready
 vllm-venv: $(VLLM_VENV)/lowest/.ready ## install vLLM for CPUs into an environment of its own (once, 4 GB, several minutes)
 
 test-vllm: vllm-venv ## run the tests that need vLLM, and those of its contract also with the lowest version
-	PYTHONPATH=$(VLLM_VENV)/lowest $(VLLM_VENV)/bin/python -m pytest -q --show-capture no tests/vllm -m "vllm and not e2e" -k "not mixed"
+	PYTHONPATH=$(VLLM_VENV)/lowest $(VLLM_VENV)/bin/python -m pytest -q --show-capture no tests/vllm -m "not e2e" -k "not mixed"
 	$(VLLM_VENV)/bin/python -m pytest -q --show-capture no tests/vllm
 
 mutate: setup build/mutate-venv ## see whether tests notice wrong changes of cores: CORE="call dlpm", SAMPLE=30 of each (docs/mutation.md)

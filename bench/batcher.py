@@ -17,31 +17,31 @@ KV_TOKENS = 64 * 512
 PROMPT_TOKENS = 64
 
 
-def make_batcher() -> Batcher:
-    """Make a batcher as a worker does, large enough for every case."""
+def make_batcher(block_tokens: int = BLOCK) -> Batcher:
+    """Make a batcher as a worker does, large enough for every case, with pages of `block_tokens`."""
     cost = WeightedTokens()
     config = QueuePolicyConfig(
         quantum_tokens=512,
         cost=cost,
         max_input_tokens=4096,
         max_output_tokens=KV_TOKENS,
-        block_tokens=BLOCK,
+        block_tokens=block_tokens,
         most_output_tokens=KV_TOKENS,
     )
     limits = BatchLimits(
         max_running=64, token_budget=512, max_prompt_tokens=4096, max_waiting=1000, max_waiting_per_client=1000
     )
-    return Batcher(POLICIES["dlpm"](config), PrefixCache(KV_TOKENS // BLOCK, BLOCK), cost, limits, ())
+    return Batcher(POLICIES["dlpm"](config), PrefixCache(KV_TOKENS // block_tokens, block_tokens), cost, limits, ())
 
 
-def make_request(prompt: Sequence[int], new_tokens: int, number: int) -> Request:
+def make_request(prompt: Sequence[int], new_tokens: int, number: int, block_tokens: int = BLOCK) -> Request:
     """Make a greedy request of one of eight clients."""
     return Request(
         id=str(number),
         client=f"c{number % 8}",
         tokens=list(prompt),
         prompt_tokens=len(prompt),
-        digests=list(unpack_digests(chain(pack_ids(prompt), BLOCK, 1))),
+        digests=list(unpack_digests(chain(pack_ids(prompt), block_tokens, 1))),
         chain_seed=1,
         sampling=SamplingParams(max_tokens=new_tokens, ignore_eos=True),
         arrival=number,

@@ -9,7 +9,7 @@ import torch
 from transformers import ContinuousBatchingConfig, GenerationConfig
 
 from bench.batcher import BLOCK, KV_TOKENS, make_batcher, make_request
-from local_worker.core.batch import PendingStep
+from local_worker.core.batch import Engine, PendingStep
 from local_worker.core.plan import Plan
 from local_worker.engine.runner import EngineOptions, TransformersEngine
 
@@ -22,10 +22,12 @@ def fairlead(model: Any) -> Run:
     return partial(drive, TransformersEngine(model, OPTIONS))
 
 
-def drive(engine: TransformersEngine, prompts: Sequence[Sequence[int]], new_tokens: int) -> list[list[int]]:
+def drive(
+    engine: Engine, prompts: Sequence[Sequence[int]], new_tokens: int, block_tokens: int = BLOCK
+) -> list[list[int]]:
     """Run the prompts and return the output tokens of each."""
-    batcher = make_batcher()
-    requests = [make_request(prompt, new_tokens, number) for number, prompt in enumerate(prompts)]
+    batcher = make_batcher(block_tokens)
+    requests = [make_request(prompt, new_tokens, number, block_tokens) for number, prompt in enumerate(prompts)]
     for request in requests:
         batcher.submit(request, 0.0)
     steps: deque[tuple[Plan, PendingStep]] = deque()

@@ -12,6 +12,7 @@ if HAS_VLLM:
     prepare(threads=1)
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what needs vLLM where there is none; vLLM warns of its own code."""
     for item in items:

@@ -128,8 +128,8 @@ class VllmEngine:
 
     def _scheduler_output(self, batch: Batch) -> SchedulerOutput:
         """Return `batch` as vLLM's scheduler would describe it, and remember what has been sent."""
-        gone = {_id(request) for request in batch.left if self._sent.pop(request, None) is not None}
-        entered = dict(batch.entered)
+        entered = dict(batch.entered)  # new to vLLM, whatever it still knows under the same numbers
+        gone = {_id(request) for request in (*batch.left, *entered) if self._sent.pop(request, None) is not None}
         new: list[NewRequestData] = []
         known = CachedRequestData.make_empty()
         for piece in batch.slices:
