@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.attempts import MAX_ATTEMPTS, Attempts
-from gateway.core.stall_detector import AFTERMATH_SECONDS, LATE_SECONDS, StallDetector
+from gateway.core.stall_detector import AFTERMATH_SECONDS, BEAT_SECONDS, LATE_SECONDS, StallDetector
 
 SAYS = st.lists(st.sampled_from(["entered", "advanced"]), max_size=3)
 
@@ -46,10 +46,13 @@ def test_what_was_lost_while_the_gateway_stood_still_counts_once_for_each_worker
     assert attempts.exhausted
 
 
-@given(st.lists(st.floats(0, 3 * AFTERMATH_SECONDS), max_size=30), st.floats(0, 2 * AFTERMATH_SECONDS))
+PAUSES = st.sampled_from([BEAT_SECONDS, LATE_SECONDS, 2 * LATE_SECONDS]) | st.floats(0, 3 * AFTERMATH_SECONDS)
+
+
+@given(st.lists(PAUSES, max_size=30), PAUSES)
 def test_absence_explains_what_is_lost_in_its_aftermath(pauses: list[float], after: float) -> None:
     """Against all beats so far; `after`: how long after the last one something is lost."""
-    beats = list(itertools.accumulate(pauses, initial=0.0))
+    beats = list(itertools.accumulate(pauses, initial=1024.0))
     absence = StallDetector(beats[0])
     for beat in beats[1:]:
         absence.beat(beat)

@@ -280,6 +280,15 @@ def test_an_answer_that_grows_does_not_hide_the_runs_after_it() -> None:
     assert [index.match(packed(path), 1) for path in ((1, 2), (2,))] == [(1, 2), (1, 1)]
 
 
+def test_an_answer_that_begins_where_others_diverged_leaves_them_in_place() -> None:
+    index = BlockIndex(ROOM)
+    [shared] = chain((1,))
+    index.cached(0, runs([(shared, 0), (chain((1, 1))[-1], shared), (chain((1, 2))[-1], shared)]))
+    index.cached(0, [BlockRun(shared, pack_digests(chain((1, 3))[1:]))])
+    assert [index.match(packed((1, last)), 1) for last in (1, 2, 3)] == [(1, 2)] * 3
+    index.check_invariants()
+
+
 def test_an_unknown_digest_does_not_hide_the_evictions_after_it() -> None:
     index = BlockIndex(ROOM)
     index.cached(0, [BlockRun(0, packed((1,)))])

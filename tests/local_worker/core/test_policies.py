@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from local_worker.core.policies import QueuePolicy, QueuePolicyConfig
-from local_worker.core.policies.dlpm import MAX_BYPASS, MAX_PASSED, MAX_REMATCHED
+from local_worker.core.policies.dlpm import MAX_BYPASS, MAX_MISFITS, MAX_PASSED, MAX_REMATCHED
 from local_worker.core.policies.drr import Drr
 from local_worker.core.request import Request
 from serving.bounded_client_map import MOST_IDLE
@@ -138,6 +138,7 @@ class Driver:
         self.room.left, self.room.order = room, []
         admitted = self.policy.select(self.room)
         assert admitted == self.room.order, "every admission is reported, once and in order"
+        assert not any(request.prepaid for request in admitted), "what was paid ahead is spent"
         for request in admitted:
             self.waiting.remove(request)
         self.running += admitted
@@ -327,8 +328,19 @@ A_MISFIT_IN_CREDIT: list[tuple[Any, ...]] = [
 ]
 
 
+# A round that gives one client credit leaves the other at zero.
+A_ROUND_TO_ZERO: list[tuple[Any, ...]] = [
+    ("arrive", "b", 0, 20, 1000, False),
+    ("select", 90),
+    ("arrive", "b", 0, 4, 1000, False),
+    ("arrive", "a", 0, 4, 1000, False),
+    ("select", 90),
+]
+
+
 @settings(max_examples=400, deadline=None)
 @given(history=WITH_EVICTION)
+@example(A_ROUND_TO_ZERO)
 @example(A_MISFIT_IN_CREDIT)
 def test_dlpm_is_algorithm_1(history: list[tuple[Any, ...]]) -> None:
     """Also where blocks are evicted and cached again while requests wait, as long as one step can look at all."""
@@ -358,8 +370,8 @@ def test_dlpm_is_algorithm_1(history: list[tuple[Any, ...]]) -> None:
 
 def test_dlpm_finds_a_match_that_was_evicted_and_cached_again() -> None:
     driver = Driver(LOCAL_POLICIES["dlpm"](CONFIG))
-    longer = driver.arrive("a", 8, 4)
     driver.arrive("b", 4, 4)
+    longer = driver.arrive("a", 8, 4)
     driver.keep(0)
     assert driver.select(0) == []
     driver.keep(8)
@@ -373,7 +385,8 @@ def test_dlpm_looks_up_a_bounded_number_of_matches_per_step() -> None:
         for _ in range(stale):
             driver.arrive("a", 16, 1).tokens[0] = 0  # nothing of it is cached any more
         matched = driver.arrive("b", 8, 1)
-        assert (driver.select(17)[0] is matched) == is_first
+        driver.arrive("c", 20, 1)  # goes first; its match is as it was, which costs none of the step's number
+        assert (driver.select(18)[1] is matched) == is_first
 
 
 MODELS: dict[str, Callable[[], NaiveVtc | NaiveDrr]] = {
@@ -564,6 +577,36 @@ def test_a_client_raises_one_barrier_per_round() -> None:
         assert driver.policy.balance("b") == CREDIT - LARGE * MICRO
         driver.waiting.remove(large)
         driver.policy.withdrawn(large)
+
+
+def test_no_request_enters_in_a_step_after_a_barrier_was_raised() -> None:
+    driver = Driver(LOCAL_POLICIES["dlpm"](ROOMY))
+    driver.arrive("b", 0, 100)
+    for _ in range(2 * MAX_BYPASS):
+        driver.arrive("a", 0, 1)
+    assert len(driver.select(99)) == MAX_BYPASS
+
+
+@pytest.mark.parametrize("misfits", [MAX_MISFITS - 1, MAX_MISFITS])
+def test_a_step_looks_past_a_bounded_number_of_requests_that_do_not_fit(misfits: int) -> None:
+    driver = Driver(LOCAL_POLICIES["dlpm"](ROOMY))
+    for _ in range(misfits):
+        driver.arrive("b", 8, LARGE)
+    small = driver.arrive("a", 0, 1)
+    assert driver.select(LARGE - 1) == [small][: MAX_MISFITS - misfits]
+
+
+def test_a_preempted_request_counts_anew_how_often_it_was_passed() -> None:
+    driver = Driver(LOCAL_POLICIES["dlpm"](ROOMY))
+    large = driver.arrive("b", 0, LARGE)
+    for passed in range(MAX_BYPASS - 1):
+        driver.arrive("a", 0, 1)
+        assert len(driver.select(LARGE - 1)) == 1, passed
+    assert driver.select(LARGE) == [large]
+    driver.preempt(large)
+    for passed in range(2):
+        driver.arrive("a", 0, 1)
+        assert len(driver.select(LARGE - 1)) == 1, passed
 
 
 def test_a_client_raises_another_barrier_in_the_next_round() -> None:
