@@ -30,14 +30,12 @@ class AdminService(scheduler_pb2_grpc.AdminServicer):
         self, request: scheduler_pb2.ListClientsRequest, context: Any
     ) -> scheduler_pb2.ListClientsResponse:
         """Return each client's sums over the live workers, and what it has waiting at each of them."""
-        cluster = self._scheduler.snapshot()
-        workers = sorted(cluster.members)
+        cluster = self._scheduler.status()
+        workers = [member.worker for member in cluster.members]
         totals = self._scheduler.client_services.latest(request.most * max(1, len(workers)))
         return scheduler_pb2.ListClientsResponse(
-            epoch=cluster.epoch,
+            cluster=cluster,
             policy=self._policy,
-            workers=workers,
-            instances=[cluster.members[worker].instance for worker in workers],
             clients=[_total(client, totals[client], workers) for client in islice(totals, request.most)],
             remembered=len(self._scheduler.client_services),
         )

@@ -23,7 +23,7 @@ def executable() -> str | None:
 
 
 class Browser:
-    """One browser with one tab. Its messages are JSON, each ended by a zero byte (Chrome DevTools Protocol)."""
+    """A browser with one tab, which speaks the Chrome DevTools Protocol: JSON, each message ended by a zero byte."""
 
     def __init__(self, path: str, profile: Path) -> None:
         to_browser, self._writing = os.pipe()

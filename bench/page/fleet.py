@@ -26,7 +26,7 @@ class SimulatedWorker:
         self._prompts = 0
 
     async def run(self, scheduler: str, secret: str) -> None:
-        """Stay attached until cancelled."""
+        """Keep the worker attached to the scheduler until cancelled."""
         async with grpc.aio.insecure_channel(scheduler) as channel:
             stub = scheduler_pb2_grpc.SchedulerStub(channel)
             async for _ in stub.Attach(self._reports(), metadata=secret_metadata(secret)):

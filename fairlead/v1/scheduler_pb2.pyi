@@ -335,20 +335,16 @@ class ListClientsRequest(_message.Message):
     def __init__(self, most: _Optional[int] = ...) -> None: ...
 
 class ListClientsResponse(_message.Message):
-    __slots__ = ("epoch", "policy", "workers", "instances", "clients", "remembered")
-    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("cluster", "policy", "clients", "remembered")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
-    WORKERS_FIELD_NUMBER: _ClassVar[int]
-    INSTANCES_FIELD_NUMBER: _ClassVar[int]
     CLIENTS_FIELD_NUMBER: _ClassVar[int]
     REMEMBERED_FIELD_NUMBER: _ClassVar[int]
-    epoch: int
+    cluster: ClusterState
     policy: str
-    workers: _containers.RepeatedScalarFieldContainer[str]
-    instances: _containers.RepeatedScalarFieldContainer[str]
     clients: _containers.RepeatedCompositeFieldContainer[ClientTotal]
     remembered: int
-    def __init__(self, epoch: _Optional[int] = ..., policy: _Optional[str] = ..., workers: _Optional[_Iterable[str]] = ..., instances: _Optional[_Iterable[str]] = ..., clients: _Optional[_Iterable[_Union[ClientTotal, _Mapping[str, _Any]]]] = ..., remembered: _Optional[int] = ...) -> None: ...
+    def __init__(self, cluster: _Optional[_Union[ClusterState, _Mapping[str, _Any]]] = ..., policy: _Optional[str] = ..., clients: _Optional[_Iterable[_Union[ClientTotal, _Mapping[str, _Any]]]] = ..., remembered: _Optional[int] = ...) -> None: ...
 
 class ClientTotal(_message.Message):
     __slots__ = ("client", "service", "weighted_service", "running", "waiting")

@@ -1,7 +1,7 @@
 """The service of clients over the last minutes: who received how much, beside whom.
 
 Workers report sums that begin anew with each process, and clients come and go. Two figures per client make them
-comparable. *Gained* is the service since this record knows the client; shares are computed from it. *Position* is the
+comparable. *Gained* is the service since the last observation; shares are computed from it. *Position* is the
 service over weight in which clients that wait are compared. As with the counters of VTC (Algorithm 2, lines 8-13), a
 client that joins begins at least at the position of the least served client that waits: nobody is owed anything for the
 time in which it asked for nothing.
@@ -9,7 +9,7 @@ time in which it asked for nothing.
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 HISTORY_SECONDS = 240.0
@@ -27,7 +27,7 @@ class ClientSample(NamedTuple):
 
 @dataclass(slots=True)
 class ClientCourse:
-    """One client as it is known now; `gained` and `position` are in cost units."""
+    """One client as it is known now; `position` and what it `gained` since the last observation are in cost units."""
 
     sample: ClientSample
     position: float
@@ -43,7 +43,7 @@ class HistoryPoint:
     bound: float | None  # the proved bound on the distance of two backlogged clients at that time, in cost units
     positions: dict[str, float]
     ahead: dict[str, float]  # of the backlogged clients: the position above the least
-    gained: dict[str, float] = field(repr=False)
+    gained: dict[str, float]  # of the clients that were served since the last observation
 
 
 class ServiceHistory:
@@ -68,20 +68,20 @@ class ServiceHistory:
         busy = {name: course.position for name, course in self.courses.items() if course.sample.is_busy}
         # While nobody is backlogged, nobody falls behind: clients that begin to wait later begin together.
         self._floor = max([self._floor, *busy.values()]) if least is None else max(self._floor, least)
-        gained = {name: course.gained for name, course in self.courses.items()}
+        gained = {name: course.gained for name, course in self.courses.items() if course.gained}
         self.points.append(HistoryPoint(now, least, bound, busy, ahead, gained))
         while self.points[0].at < now - HISTORY_SECONDS:
             self.points.popleft()
 
     def gains(self, seconds: float) -> dict[str, float]:
-        """Return what each known client gained in the last `seconds`, in cost units, or since it is known."""
-        since = self.points[-1].at - seconds if self.points else 0.0
-        base: Mapping[str, float] = {}
+        """Return what each known client gained in the last `seconds`, in cost units."""
+        total = dict.fromkeys(self.courses, 0.0)
         for point in reversed(self.points):
-            base = point.gained
-            if point.at <= since:
+            if point.at <= self.points[-1].at - seconds:
                 break
-        return {name: max(0.0, course.gained - base.get(name, 0.0)) for name, course in self.courses.items()}
+            for name in point.gained.keys() & total.keys():
+                total[name] += point.gained[name]
+        return total
 
     def check_invariants(self) -> None:
         """Raise AssertionError with detail when the state is impossible."""
@@ -99,12 +99,12 @@ class ServiceHistory:
         known = self.courses.get(name)
         if known is None:
             return ClientCourse(sample, self._floor)
-        earlier, position, gained = known.sample, known.position, known.gained
+        earlier, position, gained = known.sample, known.position, 0.0
         if _joins(earlier, sample):
             position = max(position, self._floor)
         if continues:  # a worker that has forgotten an idle client begins its sums anew
             position += max(0.0, sample.weighted - earlier.weighted)
-            gained += max(0.0, sample.service - earlier.service)
+            gained = max(0.0, sample.service - earlier.service)
         return ClientCourse(sample, position, gained)
 
 

@@ -46,7 +46,7 @@ class AdminChannels:
                 reraise_cancellation()
                 problem = f"the scheduler does not answer: {error.code().name.lower()}"
                 continue
-            if answer.epoch:
+            if answer.cluster.epoch:
                 self._stubs.remove(stub)
                 self._stubs.insert(0, stub)
                 return answer

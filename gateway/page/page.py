@@ -47,10 +47,11 @@ class ClusterView:
             self._answer = await self._schedulers.list_clients()
         except NoLeader as error:
             scheduler["away"] = str(error)
-        now, answer, members = time.time(), self._answer, self._members.all()
+        now, answer = time.time(), self._answer
+        members = answer.cluster.members
         if "away" not in scheduler:
-            samples = snapshot.samples(answer, members)
-            self._history.observe(time.monotonic(), frozenset(answer.instances), samples, snapshot.bound(members))
+            processes = frozenset(member.instance for member in members)
+            self._history.observe(time.monotonic(), processes, snapshot.samples(answer), snapshot.bound(members))
         overloaded = self._members.overloaded_models()
         queues = snapshot.queues(answer)
         return {

@@ -18,12 +18,12 @@ MINUTE_SECONDS = 60.0
 MOST_PREFIXES = 3  # latest calls that are shown of a worker
 MOST_QUEUED = 400  # pairs of worker and waiting client; above it queues are sent as sums over all workers only
 MOST_EXHAUSTED = 100  # limits
-Members = Collection[scheduler_pb2.Member]
+Members = Collection[scheduler_pb2.Member]  # with their loads
 
 
-def samples(answer: scheduler_pb2.ListClientsResponse, members: Members) -> dict[str, ClientSample]:
+def samples(answer: scheduler_pb2.ListClientsResponse) -> dict[str, ClientSample]:
     """Return each client's sums; it is backlogged while it waits at every worker of a pool (DLPM, Definition 3.1)."""
-    pools = _pools(answer, members)
+    pools = _pools(answer.cluster.members)
     found: dict[str, ClientSample] = {}
     for total in answer.clients:
         waiting = list(total.waiting)
@@ -84,11 +84,12 @@ def workers(members: Members, overloaded: Collection[str], newest: Iterable[Call
 
 def queues(answer: scheduler_pb2.ListClientsResponse) -> Document:
     """Return what each client has waiting at each worker; empty where that is too much to send every second."""
-    found: dict[str, dict[str, int]] = {worker: {} for worker in answer.workers}
+    members = answer.cluster.members
+    found: dict[str, dict[str, int]] = {member.worker: {} for member in members}
     for total in answer.clients:
-        for worker, waiting in zip(answer.workers, total.waiting, strict=False):
+        for member, waiting in zip(members, total.waiting, strict=False):  # empty: at no worker
             if waiting:
-                found[worker][total.client] = waiting
+                found[member.worker][total.client] = waiting
     return found if sum(map(len, found.values())) <= MOST_QUEUED else {}
 
 
@@ -135,15 +136,13 @@ def history_lines(history: ServiceHistory, unix_offset: float) -> Document:
     }
 
 
-def _pools(answer: scheduler_pb2.ListClientsResponse, members: Members) -> list[list[int]]:
-    """Return for each model the indices of its workers in `answer`, without draining workers."""
-    models = {
-        member.worker: [model.name for model in served_models(member)] for member in members if not member.load.draining
-    }
+def _pools(members: Members) -> list[list[int]]:
+    """Return for each model the indices of its workers in `members`, without draining workers."""
     pools: defaultdict[str, list[int]] = defaultdict(list)
-    for index, worker in enumerate(answer.workers):
-        for model in models.get(worker, ()):
-            pools[model].append(index)
+    for index, member in enumerate(members):
+        if not member.load.draining:
+            for model in served_models(member):
+                pools[model.name].append(index)
     return list(pools.values())
 
 

@@ -36,6 +36,9 @@ export function time(value) {
   return clock.format(new Date(1000 * value));
 }
 
+// The order of names for readers: worker-2 before worker-10.
+export const inOrder = new Intl.Collator("en", { numeric: true }).compare;
+
 export function counted(number, noun) {
   return `${units(number)} ${noun}${number === 1 ? "" : "s"}`;
 }

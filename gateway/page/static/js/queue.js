@@ -1,6 +1,6 @@
 // The queue: each cell is a request that waits, in the colour of its client. Where there are few workers, each has a row.
 
-import { counted, units } from "./format.js";
+import { counted, inOrder, units } from "./format.js";
 import { element, setClass, setPart, setText } from "./element.js";
 
 const CELL = 8; // pixels
@@ -32,13 +32,17 @@ export class Queue {
         this.rows.delete(name);
       }
     }
-    for (const [name, queue] of Object.entries(queues)) {
-      this.showRow(name, queue, names, each);
-    }
+    Object.keys(queues)
+      .sort(inOrder)
+      .forEach((name, index) => this.showRow(name, index, queues[name], names, each));
   }
 
-  showRow(name, queue, names, each) {
-    const { runs, count, line } = this.rows.get(name) ?? this.addRow(name);
+  showRow(name, index, queue, names, each) {
+    const { runs, count, label: title, line } = this.rows.get(name) ?? this.addRow(name);
+    if (this.container.children[2 * index] !== title) {
+      this.container.insertBefore(title, this.container.children[2 * index] ?? null);
+      this.container.insertBefore(line, title.nextSibling);
+    }
     const waiting = names.filter((client) => queue[client] > 0);
     while (runs.children.length > waiting.length) {
       runs.lastChild.remove();

@@ -1,7 +1,7 @@
 // The table of workers.
 
 import { element, setClass, setPart, setText } from "./element.js";
-import { percent, seconds, units } from "./format.js";
+import { inOrder, percent, seconds, units } from "./format.js";
 import { Rows } from "./rows.js";
 
 export class Workers {
@@ -10,7 +10,7 @@ export class Workers {
   }
 
   show(workers) {
-    this.rows.update(Object.entries(workers));
+    this.rows.update(Object.entries(workers).sort(([one], [other]) => inOrder(one, other)));
   }
 }
 
