@@ -1,6 +1,7 @@
 """Fixtures for all tests: service processes that are never left behind."""
 
 import gc
+import os
 import signal
 from collections.abc import Iterator
 from concurrent import futures
@@ -42,6 +43,12 @@ def interruptible() -> None:
     Such a shell has the run ignore SIGINT, and every process inherits that from the one that starts it.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Run one process more than there are cores: while a test waits for a service, another one computes."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 def pytest_collection_finish() -> None:

@@ -22,7 +22,7 @@ WORKER_ARGS = [
     *("--quantum-tokens", "128"),  # eight calls whose prefix is cached
 ]
 SCHEDULER_ARGS = ["--quantum-tokens", "256"]
-FAKE_STEP_SECONDS = 0.01
+FAKE_STEP_SECONDS = 0.03  # slow enough that users on a busy machine still have requests waiting
 
 
 @dataclass(frozen=True, slots=True)
