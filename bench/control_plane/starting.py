@@ -15,7 +15,7 @@ END_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The wall and CPU seconds of one start, with a resolution of a fiftieth of a second."""
+    """The wall and CPU seconds of one start."""
 
     wall: float
     cpu: float
