@@ -11,6 +11,7 @@ import grpc
 import pytest
 
 from fairlead import Cancelled, Client, Closed, SyncClient
+from fairlead.connections import Connections
 from fairlead.v1 import inference_pb2, inference_pb2_grpc
 from tests.fairlead.test_client import Peer, address, peer
 
@@ -70,6 +71,19 @@ def test_a_client_serves_several_loops_at_once(address: str) -> None:
     with futures.ThreadPoolExecutor(4) as threads:
         texts = threads.map(lambda _: asyncio.run(text_of(client)), range(8))
         assert list(texts) == ["Hello"] * 8
+
+
+def test_loops_of_several_threads_forget_ended_loops_at_the_same_time() -> None:
+    async def connect() -> None:
+        connections.stub()
+
+    connections, interval = Connections("127.0.0.1:1"), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # threads interrupt each other between any two instructions
+    try:
+        with futures.ThreadPoolExecutor(4) as threads:
+            list(threads.map(lambda _: asyncio.run(connect()), range(200)))
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_a_client_that_nobody_closes_ends_with_its_program_in_silence(address: str) -> None:
