@@ -102,9 +102,10 @@ def test_only_the_admin_secret_opens(served: tuple[str, str, str], secret: str) 
 
 
 def test_top_shows_users_and_workers(served: tuple[str, str, str]) -> None:
-    done = fairlead("top", "--scheduler", served[1], "--secret", ADMIN, "--frames", "2", "--every", "0.1")
+    done = fairlead("top", "--scheduler", served[1], "--secret", ADMIN, "--frames", "15", "--every", "0.1")
     assert done.returncode == 0, done.stderr
-    assert len(re.findall(r"^w0 +0 +0 \.{10} 0% .* [\d.]+% serving$", done.stdout, re.MULTILINE)) == 2
+    idle = re.findall(r"^w0 +0 +0 \.{10} 0% .* [\d.]+% serving$", done.stdout, re.MULTILINE)
+    assert len(idle) >= 2, "the worker reports within a second that it has become idle"
     assert re.search(r"^default/ann ", done.stdout, re.MULTILINE)
     assert "\x1b" not in done.stdout, "it is not written to a terminal"
 
@@ -114,4 +115,4 @@ def test_status_says_which_admission_the_bound_is_for_and_who_placed_requests(se
     assert done.returncode == 0, done.stderr
     assert re.search(r"^requests placed\n  by the scheduler +[1-9]\d*\n", done.stdout, re.MULTILINE)
     assert re.search(r"^  by a gateway, no scheduler led +0\n  not at all +0$", done.stdout, re.MULTILINE)
-    assert re.search(r"^w0 +tiny +dlpm .* [\d,]+/[\d,]+ +(-|[\d,]+) reserve +serving$", done.stdout, re.MULTILINE)
+    assert re.search(r"^w0 +tiny +.*dlpm .* [\d,]+/[\d,]+ +(-|[\d,]+) reserve +serving$", done.stdout, re.MULTILINE)
