@@ -14,7 +14,7 @@ from global_scheduler.core.fleet import Fleet, Member, WorkerLoad
 from global_scheduler.core.policies import RoutePolicyConfig
 from global_scheduler.core.policies.doubleq import KEPT_TOKENS, DoubleQ
 from serving.blocks import pack_digests, runs
-from serving.cost import MICRO, Profiled
+from serving.cost import MICRO, Normalized, Profiled
 from tests.global_scheduler.driving import CONFIG, QUANTUM, dispatcher, identity, placed, request
 
 CLIENTS, WORKERS = "xyz", "abcd"
@@ -310,6 +310,20 @@ def test_submitting_and_cancelling_is_not_free() -> None:
         made.dispatch(request(str(number), prompt_tokens=90), 0)
         made.withdrawn(str(number), 1)
     assert policy.balance("ann", "m", 0) == (QUANTUM - 3 * KEPT_TOKENS) * MICRO
+
+
+def test_prompts_cost_what_they_would_without_a_system_prompt() -> None:
+    """The scheduler does not know which tokens are the system prompt; of a cancelled call some tokens stay charged."""
+    cost = Normalized(3, 1, 1)
+    made, _ = dispatcher(workers=("a",), config=RoutePolicyConfig(10_000, cost))
+    policy = made.policy
+    assert isinstance(policy, DoubleQ)
+    for number, tokens in enumerate((90, KEPT_TOKENS // 2)):
+        before = policy.balance("ann", "m", 0)
+        made.dispatch(request(str(number), prompt_tokens=tokens), 0)
+        assert before - policy.balance("ann", "m", 0) == cost.extend(tokens, 0)
+        made.withdrawn(str(number), 1)
+        assert before - policy.balance("ann", "m", 0) == cost.extend(min(KEPT_TOKENS, tokens), 0)
 
 
 def test_a_worker_that_was_away_does_not_hoard_credit() -> None:

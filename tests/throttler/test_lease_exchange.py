@@ -36,6 +36,8 @@ class Gateway:
         assert (set(end.held), set(end.settled)) == ((told, set()) if recalled else (set(), told))
         self.held |= set(end.held)
         self.waiting -= set(end.settled)
+        for request, reply in zip(self.requests, replies, strict=True):
+            assert self.leases.allowance(request.account, now) == reply.capacity
         self.requests = []
 
 
@@ -114,3 +116,14 @@ def test_a_new_gateway_that_has_counted_calls_waits() -> None:
     gateway.exchange.heard(2, 1.0)
     assert not gateway.exchange.settle(1.0)
     assert gateway.exchange.settle(1.0 + SETTLE)
+
+
+def test_a_gateway_gives_back_what_it_does_not_use_unless_it_asks_itself() -> None:
+    gateway, account = Gateway(), ACCOUNTS[1]
+    gateway.join(0.0)
+    gateway.exchange.want(account)
+    gateway.requests = gateway.exchange.begin(0.0)
+    assert not gateway.exchange.recall(account, 0.0)
+    gateway.end(False, 0.0)
+    assert gateway.exchange.recall(account, 1.0)
+    assert [(request.held, request.more) for request in gateway.exchange.begin(1.0)] == [(0, 0)]

@@ -71,7 +71,7 @@ class DoubleQ:
         credit = self._credits.get((request.client, request.model))
         if credit is not None:
             kept = charge(self._cost.extend(min(KEPT_TOKENS, request.prompt_tokens), 0), request.weight)
-            credit.charge(slot, min(0, kept - self._input_charge(request)))
+            credit.charge(slot, kept - self._input_charge(request))
 
     def forget(self, slot: int) -> None:
         """Drop all balances at `slot` before its reuse. O(clients); workers leave rarely."""

@@ -24,6 +24,7 @@ from tests.local_worker.core.device import EOS, Device, lone_output
 from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request
 
 PAGES = 16
+LARGEST = 8  # pages of a prompt of 18 tokens and an output of 12
 # Two clients that share prefixes, token values few enough for hits.
 PROMPT = st.lists(st.integers(0, 1), min_size=1, max_size=18)
 
@@ -45,12 +46,13 @@ class BatcherMachine(RuleBasedStateMachine):
 
     policy = "dlpm"
     admission = AdmissionMode.RESERVE
+    pages = PAGES
     ahead = 0
 
     def __init__(self) -> None:
         super().__init__()
         self.batcher = make_batcher(
-            pages=PAGES, token_budget=7, max_running=5, policy=self.policy, eos=(EOS,), admission=self.admission
+            pages=self.pages, token_budget=7, max_running=5, policy=self.policy, eos=(EOS,), admission=self.admission
         )
         self.device = Device(self.ahead)
         self.inside: dict[Request, None] = {}
@@ -120,6 +122,21 @@ class BatcherMachine(RuleBasedStateMachine):
                 assert advance.finish == (FinishReason.STOP if advance.tokens[-1] == EOS else FinishReason.LENGTH)
                 del self.inside[request]
 
+    @rule(prompts=st.lists(PROMPT, min_size=3, max_size=5), output=st.integers(4, 12))
+    def submit_together(self, prompts: list[list[int]], output: int) -> None:
+        """As many as share the batch and compete for its pages."""
+        for number, prompt in enumerate(prompts):
+            self.submit(prompt=prompt, client="ab"[number % 2], output=output, lifetime=None)
+
+    @rule(count=st.integers(1, 12))
+    def run(self, count: int) -> None:
+        """Steps one after the other, without which few histories get as far as an output."""
+        for _ in range(count):
+            if len(self.steps) <= self.ahead:
+                self.make_plan()
+            if self.steps:
+                self.commit()
+
     @precondition(lambda self: self.steps)
     @rule()
     def fail(self) -> None:
@@ -181,15 +198,17 @@ class VtcBatcherMachine(BatcherMachine):
 
 
 class OptimisticBatcherMachine(BatcherMachine):
-    """The same, where requests are preempted when pages run out."""
+    """The same, where requests are preempted when pages run out: there are as many as the largest request needs."""
 
     admission = AdmissionMode.OPTIMISTIC
+    pages = LARGEST
 
 
 class OptimisticVtcBatcherMachine(VtcBatcherMachine):
     """Both."""
 
     admission = AdmissionMode.OPTIMISTIC
+    pages = LARGEST
 
 
 class AheadBatcherMachine(BatcherMachine):
@@ -202,6 +221,7 @@ class OptimisticAheadBatcherMachine(AheadBatcherMachine):
     """Both."""
 
     admission = AdmissionMode.OPTIMISTIC
+    pages = LARGEST
 
 
 TestAheadBatcher = AheadBatcherMachine.TestCase

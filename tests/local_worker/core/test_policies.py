@@ -637,6 +637,7 @@ def test_the_barrier_of_a_preempted_request_costs_nothing_again() -> None:
     for _ in range(MAX_BYPASS):
         driver.arrive("a", 0, 1)
         driver.select(LARGE - 1)
+    driver.arrive("a", 0, 1)
     assert driver.select(LARGE - 1) == [], "nobody passes a barrier"
     assert driver.policy.balance("b") == CREDIT - LARGE * MICRO
 
