@@ -20,8 +20,12 @@ def check_refusals(spec: ClusterSpec, calls: Iterable[SimulatedCall]) -> None:
     limits, arrived = spec.limits, list(calls)
     for number, call in enumerate(arrived):
         if call.outcome is Outcome.REJECTED_CLIENT_LIMIT and not call.attempts:
-            mine = [o for o in arrived[:number] if o.client == call.client and o.gateway == call.gateway]
-            _check(call, [other for other in mine if _is_open(other, call.arrival)], spec.max_streams_per_client)
+            assert call.ended_at is not None
+            mine = [o for o in arrived if o.client == call.client and o.gateway == call.gateway and o is not call]
+            there = [
+                o for o in mine if o.arrival <= call.ended_at and _is_open(o, call.ended_at)
+            ]  # after a lease's wait
+            _check(call, there, spec.max_streams_per_client)
         if call.outcome not in (Outcome.THROTTLED_USER, Outcome.THROTTLED_APP) or spec.gateways > 1:
             continue
         lately = [other for other in arrived[:number] if other.arrival > call.arrival - spec.window_seconds]
