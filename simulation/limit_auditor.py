@@ -1,5 +1,6 @@
 """Check that all gateways together admit no more calls than each limit."""
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -35,7 +36,7 @@ class LimitAuditor:
 
     def _check_rpm(self, permit: Permit, now: float) -> None:
         start = now // self._seconds * self._seconds
-        self._check_both(permit, start - 1e-9, now)
+        self._check_both(permit, math.nextafter(start, -math.inf), now)
 
     def _check_both(self, permit: Permit, start: float, now: float) -> None:
         caller = permit.arrival.caller
