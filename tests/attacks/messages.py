@@ -5,6 +5,7 @@ from typing import Any
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
+from google.protobuf.struct_pb2 import Struct
 from hypothesis import strategies as st
 
 EDGES = (0, 1, 2, 127, 128, 4096, 2**31 - 1)
@@ -24,6 +25,24 @@ SCALARS: dict[int, st.SearchStrategy[Any]] = {
 }
 
 
+def _struct(values: dict[str, Any]) -> Struct:
+    struct = Struct()
+    struct.update(values)
+    return struct
+
+
+# JSON objects. Their kind of message contains itself, so that it has a strategy of its own.
+STRUCTS = st.dictionaries(
+    st.text(max_size=20),
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(max_size=20),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=20), inner, max_size=3),
+        max_leaves=4,
+    ),
+    max_size=3,
+).map(_struct)
+
+
 def _field(field: FieldDescriptor) -> st.SearchStrategy[Any]:
     one = structured(field.message_type) if field.message_type else SCALARS[field.type]
     return st.lists(one, max_size=3) if field.is_repeated else one
@@ -31,12 +50,16 @@ def _field(field: FieldDescriptor) -> st.SearchStrategy[Any]:
 
 def structured(descriptor: Descriptor) -> st.SearchStrategy[Any]:
     """Any message of this kind, with any of its fields, all of which may hold extremes."""
+    if descriptor.full_name == Struct.DESCRIPTOR.full_name:
+        return STRUCTS
     fields = {field.name: _field(field) for field in descriptor.fields}
     return st.fixed_dictionaries({}, optional=fields).map(lambda values: GetMessageClass(descriptor)(**values))
 
 
 def _with_one_field(descriptor: Any) -> st.SearchStrategy[Any]:
     """A message with one field, whose own message has one field, and so on."""
+    if descriptor.full_name == Struct.DESCRIPTOR.full_name:
+        return STRUCTS
     made = GetMessageClass(descriptor)
     choices: list[st.SearchStrategy[Any]] = [st.just(made())]
     for field in descriptor.fields:

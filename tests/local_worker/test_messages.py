@@ -13,6 +13,7 @@ from local_worker.attempt import AttemptEnded, AttemptEvents, AttemptStarted, At
 from local_worker.core.batch import SampledLogprobs
 from local_worker.core.output import Output
 from local_worker.messages import add_events, prompt_from, submission_from, to_request_end
+from local_worker.prompt import Chat
 from serving.cost import MICRO
 from serving.sampling_params import SamplingParams
 
@@ -85,8 +86,8 @@ def test_a_prompt_of_any_kind_is_plain_data_and_of_none_is_refused() -> None:
         return prompt_from(worker_pb2.EncodeRequest(prompt=common_pb2.Prompt(**kind))).content
 
     chat = common_pb2.Chat(messages=[common_pb2.ChatMessage(role="user", content="hi")])
-    assert content(chat=chat) == (("user", "hi"),)
-    assert content(chat=common_pb2.Chat()) == ()
+    assert content(chat=chat) == Chat((("user", "hi"),))
+    assert content(chat=common_pb2.Chat()) == Chat(())
     assert (content(text="hi"), content(text="")) == ("hi", "")
     assert content(token_ids=common_pb2.TokenIds(packed=b"1234")) == b"1234"
     with pytest.raises(InvalidRequest, match="prompt: one of text, chat and token_ids must be given"):

@@ -108,7 +108,8 @@ def test_under_overload_sessions_go_on_and_invented_ones_gain_nothing(stack: Sta
     """A fresh id is a call like any other; whoever stays with one, or names parents, has the protected calls."""
     profiles = tmp_path / "profiles.yaml"
     profiles.write_text(f"limits: {{kappa: {KAPPA}}}\n")
-    stack.worker("a", fake_step_seconds=0.02, max_running=1)
+    # Eight answers of 200 s keep the worker busy for longer than the test can take.
+    stack.worker("a", fake_step_seconds=0.1, max_running=1)
     gateway, http = serving(stack, throttle="oit", user_per_minute=1, profiles=profiles)
     for user in ("agent", "parent"):
         assert post(http, {"x-session-id": "main"}, user=user).status == 200
