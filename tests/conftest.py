@@ -47,8 +47,8 @@ def interruptible() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Run one process more than there are cores: while a test waits for a service, another one computes."""
-    return len(os.sched_getaffinity(0)) + 1
+    """Run three processes more than there are cores: tests wait for services and downloads half of their time."""
+    return len(os.sched_getaffinity(0)) + 3
 
 
 def pytest_collection_finish() -> None:
