@@ -116,9 +116,12 @@ class Gateway:
         )
         admin_secret = config.admin_secret or config.secret
         self._page = self._make_page(api, admin_secret, certificate) if config.page_listen else None
-        service = InferenceService(
-            self._cluster, self._admission, self._call_log, self._server.bodies, config.reader_seconds
-        )
+        self._add_services(admin_secret)
+
+    def _add_services(self, admin_secret: str) -> None:
+        """Register what the gRPC listener serves; `admin_secret` protects the operators' services."""
+        reader_seconds = self._config.reader_seconds
+        service = InferenceService(self._cluster, self._admission, self._call_log, self._server.bodies, reader_seconds)
         self._server.add(add_inference_to_server, service, "fairlead.v1.Inference")
         traces = TracesService(self._traces)
         self._server.add(traces_pb2_grpc.add_TracesServicer_to_server, traces, "fairlead.v1.Traces", admin_secret)
