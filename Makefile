@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-fast vllm-venv test-vllm attack simulate-faults mutate lint format protos build clean
+.PHONY: help setup demo up test test-fast test-clients vllm-venv test-vllm attack simulate-faults mutate lint format protos build clean
 # Three processes of tests more than there are cores (tests/conftest.py), up to six, that compute with one thread each. The tests start
 # hundreds of services, which find their code compiled.
 PYTEST = env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/pytest -q --numprocesses auto --maxprocesses 6 --dist worksteal
@@ -31,11 +31,14 @@ demo: setup ## let three users contend under three systems, one of which is fair
 up: setup ## start gateway, scheduler and workers on this machine, until Ctrl-C
 	$(BIN)/fairlead up
 
-test: setup ## run the whole test suite
-	$(PYTEST)
+test: setup ## run the test suite
+	$(PYTEST) -m "not clients"
 
 test-fast: setup ## run the tests that start no services, load no model and compute for long nowhere
 	$(PYTEST) -m "not e2e and not model and not slow"
+
+test-clients: setup ## run the tests with LiteLLM, LM Evaluation Harness and AIPerf, which are installed first (1.2 GB, once)
+	$(PYTEST) -m clients tests/gateway/http
 
 attack: setup ## attack real processes for hours, or as long as ATTACKS says, and write build/attacks.md
 	@mkdir -p build

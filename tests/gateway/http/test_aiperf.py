@@ -11,7 +11,11 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from tests.gateway.http.clients import python_with
 from tests.gateway.http.http_client import HttpClient
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]  # it starts many processes, each of which imports much
+pytestmark = [
+    pytest.mark.clients,
+    pytest.mark.e2e,
+    pytest.mark.slow,
+]  # it starts many processes, each of which imports much
 
 CLIENT = "aiperf"
 REQUESTS, INPUT, OUTPUT = 6, 30, 8

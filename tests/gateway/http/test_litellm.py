@@ -5,7 +5,7 @@ import pytest
 from tests.gateway.http.clients import python_with, run
 from tests.gateway.http.http_client import HttpClient
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]  # the import alone takes seconds
+pytestmark = [pytest.mark.clients, pytest.mark.e2e, pytest.mark.slow]  # the import alone takes seconds
 
 CLIENT = "litellm"
 PROGRAM = """

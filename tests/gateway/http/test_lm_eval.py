@@ -10,7 +10,7 @@ import yaml
 from tests.gateway.http.clients import python_with
 from tests.gateway.http.http_client import HttpClient
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]  # it imports half of scientific Python
+pytestmark = [pytest.mark.clients, pytest.mark.e2e, pytest.mark.slow]  # it imports half of scientific Python
 
 CLIENT = "lm-eval[api]"
 PROGRAM = """
