@@ -34,7 +34,7 @@ GROUPS = 20  # of workers that make their steps together
 
 @dataclass(frozen=True, slots=True)
 class ControlPlane:
-    """The processes under measurement."""
+    """Hold the processes whose CPU time is measured."""
 
     scheduler: ServiceProcess
     gateway: ServiceProcess

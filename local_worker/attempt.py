@@ -56,7 +56,7 @@ class AttemptStarted(NamedTuple):
 
 
 class AttemptTokens(NamedTuple):
-    """New output of an attempt."""
+    """Output that an attempt has produced since the last event."""
 
     request_id: str
     attempt: int

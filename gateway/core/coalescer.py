@@ -38,7 +38,7 @@ class Coalescer:
 
     @property
     def tokens(self) -> int:
-        """The number of tokens held."""
+        """Return the number of tokens held."""
         return sum(chunk.tokens for chunk in self._held)
 
     def add(self, chunk: OutputChunk) -> None:

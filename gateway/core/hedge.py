@@ -44,7 +44,7 @@ class Hedge:
 
     @property
     def exhausted(self) -> bool:
-        """Whether every peer has failed."""
+        """Return whether every peer has failed."""
         return self._failed == self._peers
 
     def check_invariants(self) -> None:

@@ -53,7 +53,7 @@ class ResponseStore:
 
     @property
     def size(self) -> int:
-        """The bytes of all responses."""
+        """Return the bytes that all stored responses take."""
         return self._size
 
     def add(self, response: StoredResponse, now: float) -> bool:

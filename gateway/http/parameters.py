@@ -91,7 +91,7 @@ class StreamOptions(msgspec.Struct, kw_only=True):
 
 
 class Parameters(Unsupported, kw_only=True):
-    """Fields of both APIs."""
+    """Fields that chat completions and completions have in common."""
 
     stream_options: StreamOptions | None = None
     n: Choices | None = None

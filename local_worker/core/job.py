@@ -38,7 +38,7 @@ class JobStarted(NamedTuple, Generic[Owner]):
 
 
 class JobTokens(NamedTuple, Generic[Owner]):
-    """New output of `job`."""
+    """Output that `job` has produced since the last event."""
 
     job: Job[Owner]
     output: Output
