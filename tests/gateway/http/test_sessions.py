@@ -20,6 +20,7 @@ PARENT = "7d1cf0f8-1f9e-4f3e-8f57-0d2b1c5a9e44"
 CLAUDE = {"user_id": json.dumps({"device_id": "d" * 64, "account_uuid": "", "session_id": ID})}
 CLAUDE_BEFORE = {"user_id": f"user_{'d' * 64}_account__session_{ID}"}
 KAPPA = 3
+ANSWERS = 8
 ROOT = Path(__file__).parents[3]
 
 # The rows of the table in docs/http.md: the headers that a client sends, and fields of its body.
@@ -108,14 +109,16 @@ def test_under_overload_sessions_go_on_and_invented_ones_gain_nothing(stack: Sta
     """A fresh id is a call like any other; whoever stays with one, or names parents, has the protected calls."""
     profiles = tmp_path / "profiles.yaml"
     profiles.write_text(f"limits: {{kappa: {KAPPA}}}\n")
-    # Eight answers of 200 s keep the worker busy for longer than the test can take.
+    # Answers of 200 s each keep the worker busy for longer than the test can take.
     stack.worker("a", fake_step_seconds=0.1, max_running=1)
     gateway, http = serving(stack, throttle="oit", user_per_minute=1, profiles=profiles)
     for user in ("agent", "parent"):
         assert post(http, {"x-session-id": "main"}, user=user).status == 200
-    filling = {"prompt": ["x"] * 8, "max_tokens": 2000, "ignore_eos": True}
+    filling = {"prompt": ["x"] * ANSWERS, "max_tokens": 2000, "ignore_eos": True}
     with http.begin(TEXT, filling, x_fairlead_user="filler"):
         eventually(lambda: any(line["models"] for line in gateway.logged("overload changed")), "overload")
+        # The first answers are an overload already, while the last ones are still on their way.
+        eventually(lambda: stack.requests() == ANSWERS, "all answers are at the worker")
         inventor = [lets_in(stack, http, "inventor", {"x-session-id": f"{n}"}) for n in range(6)]
         agent = [lets_in(stack, http, "agent", {"x-session-id": "main"}) for _ in range(6)]
         parent = [
