@@ -42,11 +42,14 @@ class Timings:
 class TokenLogprobs:
     """The model's log-probability of an output token, and those of the most likely tokens at its position.
 
-    `top` holds pairs of token id and log-probability, the most likely token first.
+    `top` holds pairs of token id and log-probability, the most likely token first. `token` and `top_tokens` are the
+    bytes of the output token and of those of `top`; a token may be a part of a character.
     """
 
     logprob: float
     top: tuple[tuple[int, float], ...]
+    token: bytes = b""
+    top_tokens: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,8 @@ class SamplingOptions(TypedDict, total=False):
 
     By default no log-probabilities are reported.
     """
+    logit_bias: Mapping[int, float] | None
+    """Values added to the scores of tokens, by token id: at most 300, each -100 to 100; by default none."""
 
 
 class CallOptions(SamplingOptions, total=False):

@@ -65,11 +65,13 @@ def as_sampling(options: SamplingOptions) -> common_pb2.SamplingParams:
         if value is None:
             continue
         try:
-            if message.DESCRIPTOR.fields_by_name[name].is_repeated:
+            if isinstance(value, Mapping):
+                getattr(message, name).update(value)
+            elif message.DESCRIPTOR.fields_by_name[name].is_repeated:
                 getattr(message, name).extend([value] if isinstance(value, str) else value)
             else:
                 setattr(message, name, value)
-        except (TypeError, ValueError) as error:
+        except (AttributeError, TypeError, ValueError) as error:
             largest = LARGEST.get(message.DESCRIPTOR.fields_by_name[name].type)
             is_range = isinstance(error, ValueError) and largest is not None  # protobuf does not name the range
             problem = f"must be between 0 and {largest}" if is_range else str(error)

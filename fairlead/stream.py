@@ -99,7 +99,12 @@ class Stream:
 
 def _chunk(chunk: inference_pb2.TokenChunk) -> Chunk:
     logprobs = tuple(
-        TokenLogprobs(entry.logprob, tuple(zip(entry.top_ids, entry.top_logprobs, strict=True)))
+        TokenLogprobs(
+            entry.logprob,
+            tuple(zip(entry.top_ids, entry.top_logprobs, strict=True)),
+            entry.token,
+            tuple(entry.top_tokens),
+        )
         for entry in chunk.logprobs
     )
     return Chunk(chunk.text, tuple(unpack_ids(chunk.token_ids.packed)), logprobs)

@@ -40,6 +40,8 @@ def check_sampling(
     sampling = sampling_from_proto(message, default_max_tokens)
     for token in sampling.stop_token_ids:
         _require(token < vocab_size, f"ids must be below {vocab_size}, got {token}", "sampling.stop_token_ids")
+    for token, _ in sampling.logit_bias:
+        _require(token < vocab_size, f"ids must be below {vocab_size}, got {token}", "sampling.logit_bias")
     return sampling
 
 

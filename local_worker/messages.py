@@ -9,7 +9,7 @@ from fairlead.errors import InvalidRequest
 from fairlead.token_ids import pack_ids
 from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
 from local_worker.attempt import AttemptAccepted, AttemptEnded, AttemptEvents, Submission
-from local_worker.core.batch import SampledLogprobs
+from local_worker.core.output import SpelledLogprobs
 from local_worker.prompt import Chat, EncodedPrompt, PromptToEncode
 from serving.cost import MICRO
 from serving.wire import sampling_from_proto
@@ -109,8 +109,8 @@ def add_events(message: worker_pb2.StepEvents, events: AttemptEvents) -> None:
         entry.token_ids = pack_ids(tokens)
         entry.text = text
         entry.service = service / MICRO
-        for sampled in logprobs:
-            _add_logprobs(entry, sampled)
+        for reported in logprobs:
+            _add_logprobs(entry, reported)
     for end in events.ended:
         _add_ended(message, end)
 
@@ -130,11 +130,13 @@ def to_request_end(end: AttemptEnded) -> scheduler_pb2.RequestEnd:
     )
 
 
-def _add_logprobs(entry: worker_pb2.Tokens, logprobs: SampledLogprobs) -> None:
+def _add_logprobs(entry: worker_pb2.Tokens, reported: SpelledLogprobs) -> None:
     entry.logprobs.add(
-        logprob=logprobs.logprob,
-        top_ids=[token for token, _ in logprobs.top],
-        top_logprobs=[value for _, value in logprobs.top],
+        logprob=reported.logprob,
+        top_ids=[likely.id for likely in reported.top],
+        top_logprobs=[likely.logprob for likely in reported.top],
+        token=reported.token,
+        top_tokens=[likely.token for likely in reported.top],
     )
 
 

@@ -4,7 +4,7 @@ import codecs
 import json
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from fairlead.errors import InvalidRequest
 from local_worker.core.output_text import Decoder
 from local_worker.prompt import Chat
+from local_worker.token_bytes import TokenBytes
 
 log = logging.getLogger(__name__)
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -110,6 +111,10 @@ class ByteDecoder:
         """See Decoder."""
         return self._decoder.decode(b"", final=True)
 
+    def token_bytes(self, token: int) -> bytes:
+        """See Decoder."""
+        return bytes([token]) if token < 256 else b""
+
 
 class HuggingFaceTokenizer:
     """The tokenizer from a model's folder, as transformers loads it."""
@@ -120,6 +125,7 @@ class HuggingFaceTokenizer:
         self.eos_token_ids = eos_token_ids
         # Measured on the vocabulary's entries, which are never shorter than their text.
         self.longest_token = max(map(len, tokenizer.get_vocab()))
+        self._token_bytes = TokenBytes(tokenizer)
 
     @classmethod
     def load(cls, path: Path | str) -> "HuggingFaceTokenizer":
@@ -182,7 +188,7 @@ class HuggingFaceTokenizer:
 
     def decoder(self) -> Decoder:
         """See Tokenizer."""
-        return HuggingFaceDecoder(self._tokenizer)
+        return HuggingFaceDecoder(self._tokenizer, self._token_bytes)
 
 
 class HuggingFaceDecoder:
@@ -192,8 +198,9 @@ class HuggingFaceDecoder:
     (leading spaces).
     """
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Any, token_bytes: Callable[[int], bytes]) -> None:
         self._tokenizer = tokenizer
+        self.token_bytes = token_bytes
         self._special = frozenset(tokenizer.all_special_ids)
         self._tokens: list[int] = []
         self._start = 0  # index of the window's first token

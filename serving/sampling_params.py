@@ -14,6 +14,8 @@ MAX_PENALTY = 2.0
 MAX_REPETITION_PENALTY = 10.0
 LEAST_REPETITION_PENALTY = 0.01
 MAX_LOGPROBS = 20
+MAX_BIASED_TOKENS = 300
+MAX_LOGIT_BIAS = 100.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,7 @@ class SamplingParams:
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
     logprobs: int | None = None  # number of alternatives to report beside the chosen token; None: no report
+    logit_bias: tuple[tuple[int, float], ...] = ()  # pairs of token id and value added to the token's score
 
     @property
     def is_greedy(self) -> bool:
@@ -67,6 +70,9 @@ class SamplingParams:
         _within("frequency_penalty", self.frequency_penalty, -MAX_PENALTY, MAX_PENALTY)
         if self.logprobs is not None:
             _within("logprobs", self.logprobs, 0, MAX_LOGPROBS)
+        _at_most("logit_bias", len(self.logit_bias), MAX_BIASED_TOKENS, "token ids")
+        for token, bias in self.logit_bias:
+            _within(f"logit_bias[{token}]", bias, -MAX_LOGIT_BIAS, MAX_LOGIT_BIAS)
         _at_most("stop", len(self.stop), MAX_STOP_STRINGS, "stop strings")
         for text in self.stop:
             if not text:

@@ -10,7 +10,7 @@ from fairlead.v1 import common_pb2, scheduler_pb2
 from serving.sampling_params import SamplingParams
 
 M = TypeVar("M")
-_REPEATED = ("stop", "stop_token_ids")
+_REPEATED = ("stop", "stop_token_ids", "logit_bias")
 _SCALARS = tuple(field.name for field in common_pb2.SamplingParams.DESCRIPTOR.fields if field.name not in _REPEATED)
 
 
@@ -35,7 +35,12 @@ def sampling_from_proto(message: common_pb2.SamplingParams, default_max_tokens: 
     given = {name: getattr(message, name) for name in _SCALARS if message.HasField(name)}
     if default_max_tokens is not None:
         given.setdefault("max_tokens", default_max_tokens)
-    return SamplingParams(**given, stop=tuple(message.stop), stop_token_ids=tuple(message.stop_token_ids))
+    return SamplingParams(
+        **given,
+        stop=tuple(message.stop),
+        stop_token_ids=tuple(message.stop_token_ids),
+        logit_bias=tuple(sorted(message.logit_bias.items())),
+    )
 
 
 def sampling_to_proto(sampling: SamplingParams) -> common_pb2.SamplingParams:
@@ -44,4 +49,5 @@ def sampling_to_proto(sampling: SamplingParams) -> common_pb2.SamplingParams:
         **{name: getattr(sampling, name) for name in _SCALARS},
         stop=sampling.stop,
         stop_token_ids=sampling.stop_token_ids,
+        logit_bias=dict(sampling.logit_bias),
     )

@@ -46,6 +46,10 @@ class NoText:
         """See Text."""
         return ""
 
+    def token_bytes(self, token: int) -> bytes:
+        """See Text."""
+        return b""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerEvents:

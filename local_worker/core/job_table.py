@@ -11,7 +11,7 @@ from fairlead.outcomes import FinishReason, Outcome
 from local_worker.core.batch import StepResult
 from local_worker.core.batcher import Batcher
 from local_worker.core.job import Job, JobEnded, JobEvents, JobStarted, JobTokens, Owner
-from local_worker.core.output import Output
+from local_worker.core.output import Output, spelled
 from local_worker.core.plan import Advance, Plan
 from local_worker.core.request import Request
 
@@ -116,7 +116,8 @@ class JobTable(Generic[Owner]):
             job.first_token_at = now
         # A token that ends the output (end of sequence, a stop token) is reported but adds no text.
         text, stop = job.text.push(tokens[:-1] if finish is FinishReason.STOP else tokens)
-        output = Output(tokens, text, () if logprobs is None else (logprobs,), request.service)
+        reported = () if logprobs is None else (spelled(tokens[-1], logprobs, job.text),)
+        output = Output(tokens, text, reported, request.service)
         self._events.tokens.append(JobTokens(job, output))
         if stop:
             if finish is None:

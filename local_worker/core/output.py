@@ -5,6 +5,29 @@ from itertools import chain
 from typing import NamedTuple
 
 from local_worker.core.batch import SampledLogprobs
+from local_worker.core.output_text import Text
+
+
+class TopLogprob(NamedTuple):
+    """A likely token by its id and its bytes, with its log-probability."""
+
+    id: int
+    token: bytes
+    logprob: float
+
+
+class SpelledLogprobs(NamedTuple):
+    """The bytes of a token with its log-probability, and the most likely tokens at its position, best first."""
+
+    token: bytes
+    logprob: float
+    top: tuple[TopLogprob, ...]
+
+
+def spelled(token: int, found: SampledLogprobs, text: Text) -> SpelledLogprobs:
+    """Return what the engine has `found` for `token`, with the bytes of all tokens."""
+    top = tuple(TopLogprob(likely, text.token_bytes(likely), logprob) for likely, logprob in found.top)
+    return SpelledLogprobs(text.token_bytes(token), found.logprob, top)
 
 
 class Output(NamedTuple):
@@ -12,7 +35,7 @@ class Output(NamedTuple):
 
     tokens: Sequence[int]
     text: str
-    logprobs: Sequence[SampledLogprobs]  # one per token; empty unless the caller requested them
+    logprobs: Sequence[SpelledLogprobs]  # one per token; empty unless the caller requested them
     service: int  # received by the attempt so far, in micro-units of cost
 
 

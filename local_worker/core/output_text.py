@@ -15,6 +15,9 @@ class Decoder(Protocol):
     def flush(self) -> str:
         """Return the text that is still held back; bytes that are not valid text become replacement characters."""
 
+    def token_bytes(self, token: int) -> bytes:
+        """Return the bytes for which a token stands by itself, which may be a part of a character."""
+
 
 class Text(Protocol):
     """The interface between a job and the text of its output."""
@@ -24,6 +27,9 @@ class Text(Protocol):
 
     def rest(self) -> str:
         """Return the text that is still held back, when the output ends without a stop string."""
+
+    def token_bytes(self, token: int) -> bytes:
+        """Return the bytes for which a token stands by itself."""
 
 
 class OutputText:
@@ -53,3 +59,7 @@ class OutputText:
         """See Text."""
         text, stop = self._stops.push(self._decoder.flush())
         return text if stop else text + self._stops.flush()
+
+    def token_bytes(self, token: int) -> bytes:
+        """See Text."""
+        return self._decoder.token_bytes(token)

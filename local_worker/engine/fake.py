@@ -1,12 +1,13 @@
 """A deterministic engine without a model, torch or weights, for fast tests and rehearsals."""
 
+import math
 import time
 from collections import defaultdict
 
 import xxhash
 
 from fairlead.token_ids import pack_ids
-from local_worker.core.batch import Batch, CompletedStep, Slice, StepResult
+from local_worker.core.batch import Batch, CompletedStep, SampledLogprobs, Slice, StepResult
 
 # Printable ASCII, so that the byte tokenizer's text is readable.
 FIRST, COUNT = ord(" "), 95
@@ -32,8 +33,9 @@ class FakeEngine:
             time.sleep(self._step_seconds)
         for piece in batch.slices:
             self._write(piece)
-        self._sampled = tuple(self._next(piece) for piece in batch.slices if piece.samples)
-        return CompletedStep(StepResult(self._sampled))
+        pieces = [piece for piece in batch.slices if piece.samples]
+        self._sampled = tuple(map(self._next, pieces))
+        return CompletedStep(StepResult(self._sampled, tuple(map(_logprobs, pieces, self._sampled))))
 
     def close(self) -> None:
         """See Engine."""
@@ -53,3 +55,12 @@ class FakeEngine:
             known += self._pages[page]
         last = known[: piece.stop - first * self._block_tokens][-WINDOW:]
         return FIRST + xxhash.xxh3_64_intdigest(piece.model.encode() + pack_ids(last), piece.stop) % COUNT
+
+
+def _logprobs(piece: Slice, token: int) -> SampledLogprobs | None:
+    """Return a distribution in which each further token of the vocabulary is half as likely as the one before."""
+    count = piece.sampling.logprobs
+    if count is None:
+        return None
+    likely = (FIRST + (token - FIRST + rank) % COUNT for rank in range(count))
+    return SampledLogprobs(-math.log(2), tuple((each, -math.log(2) * (rank + 1)) for rank, each in enumerate(likely)))

@@ -47,9 +47,9 @@ def choose(
 def adjust(
     logits: torch.Tensor, slices: Sequence[Slice], before: torch.Tensor, eos_token_ids: Sequence[int]
 ) -> torch.Tensor:
-    """Return logits with penalties applied, and without ends of the output before `min_tokens`.
+    """Return logits with biases, then penalties applied, and without ends of the output before `min_tokens`.
 
-    Return `logits` itself if no slice needs either.
+    Return `logits` itself if no slice needs any of these.
     """
     rows = [row for row, piece in enumerate(slices) if _is_adjusted(piece)]
     if not rows:
@@ -57,6 +57,8 @@ def adjust(
     adjusted = logits.clone()
     for row in rows:
         sampling = slices[row].sampling
+        if sampling.logit_bias:
+            adjusted[row] = _biased(adjusted[row], sampling.logit_bias)
         if sampling.has_penalties:
             adjusted[row] = _penalised(adjusted[row], slices[row], before)
         if slices[row].output_tokens < sampling.min_tokens:
@@ -66,7 +68,15 @@ def adjust(
 
 
 def _is_adjusted(piece: Slice) -> bool:
-    return piece.sampling.has_penalties or piece.output_tokens < piece.sampling.min_tokens
+    sampling = piece.sampling
+    return bool(sampling.logit_bias) or sampling.has_penalties or piece.output_tokens < sampling.min_tokens
+
+
+def _biased(logits: torch.Tensor, biases: Sequence[tuple[int, float]]) -> torch.Tensor:
+    """Return logits [vocabulary] with the biases added."""
+    [tokens] = upload([[token for token, _ in biases]], logits.device)
+    values = staged([bias for _, bias in biases], torch.float64, logits.device)
+    return logits.index_add(0, tokens, values.to(logits.device, logits.dtype, non_blocking=True))
 
 
 def _penalised(logits: torch.Tensor, piece: Slice, before: torch.Tensor) -> torch.Tensor:

@@ -65,7 +65,10 @@ class Peer(inference_pb2_grpc.InferenceServicer):
 
     def _chunk(self, text: str, ids: list[int]) -> inference_pb2.GenerateResponse:
         packed = common_pb2.TokenIds(packed=pack_ids(ids))
-        logprobs = [common_pb2.TokenLogprobs(logprob=-0.5, top_ids=[token], top_logprobs=[-0.5]) for token in ids]
+        logprobs = [
+            common_pb2.TokenLogprobs(logprob=-0.5, top_ids=[token], top_logprobs=[-0.5], token=b"t", top_tokens=[b"t"])
+            for token in ids
+        ]
         chunk = inference_pb2.TokenChunk(text=text, token_ids=packed, logprobs=logprobs)
         return inference_pb2.GenerateResponse(chunk=chunk)
 
@@ -95,6 +98,7 @@ def client(address: str) -> Iterator[SyncClient]:
 def test_a_completion_is_all_that_came(client: SyncClient) -> None:
     completion = client.generate("hi")
     assert (completion.text, completion.token_ids) == ("Hello", (72, 101, 108, 108, 111))
+    assert {(entry.token, entry.top_tokens) for entry in completion.logprobs} == {(b"t", (b"t",))}
     assert [entry.top for entry in completion.logprobs] == [((token, -0.5),) for token in completion.token_ids]
     assert completion.finish_reason is FinishReason.LENGTH
     assert (completion.request_id, completion.model, completion.worker) == ("r1", "m", "w")

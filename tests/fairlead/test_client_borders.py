@@ -50,6 +50,11 @@ async def test_an_interactions_stream_shows_what_was_accepted(address: str) -> N
         assert stream.accepted.request_id == "r"
 
 
+def test_biases_go_by_token_id(client: SyncClient, peer: Peer) -> None:
+    client.generate("hi", logit_bias={5: -1.5, 7: 100})
+    assert dict(peer.requests[0].sampling.logit_bias) == {5: -1.5, 7: 100.0}
+
+
 def test_one_stop_string_is_one(client: SyncClient, peer: Peer) -> None:
     client.generate("hi", stop="END")
     assert list(peer.requests[0].sampling.stop) == ["END"]
@@ -63,6 +68,9 @@ def test_one_stop_string_is_one(client: SyncClient, peer: Peer) -> None:
         ("stop_token_ids", [-1], "sampling.stop_token_ids: must be between 0 and 4294967295, got [-1]"),
         ("max_tokens", "a", "sampling.max_tokens: 'str' object cannot be interpreted as an integer, got 'a'"),
         ("stop", "\ud800", "sampling.stop: "),
+        ("logit_bias", {-1: 1.0}, "sampling.logit_bias: "),
+        ("logit_bias", {"the": 1.0}, "sampling.logit_bias: "),
+        ("stop", {"END": 1}, "sampling.stop: "),
     ],
 )
 def test_a_value_that_fits_no_field_is_an_invalid_request(

@@ -10,8 +10,7 @@ from fairlead.outcomes import FinishReason, Outcome
 from fairlead.token_ids import unpack_ids
 from fairlead.v1 import common_pb2, worker_pb2
 from local_worker.attempt import AttemptEnded, AttemptEvents, AttemptStarted, AttemptTokens
-from local_worker.core.batch import SampledLogprobs
-from local_worker.core.output import Output
+from local_worker.core.output import Output, SpelledLogprobs, TopLogprob
 from local_worker.messages import add_events, prompt_from, submission_from, to_request_end
 from local_worker.prompt import Chat
 from serving.cost import MICRO
@@ -19,7 +18,8 @@ from serving.sampling_params import SamplingParams
 
 
 def test_events_of_several_steps_follow_each_other_in_one_message() -> None:
-    likely, certain = SampledLogprobs(-0.5, ((7, -0.5), (8, -1.5))), SampledLogprobs(0.0, ())
+    top = (TopLogprob(7, b"y", -0.5), TopLogprob(8, b"\xe2", -1.5))
+    likely, certain = SpelledLogprobs(b"y", -0.5, top), SpelledLogprobs(b"z", 0.0, ())
     message = worker_pb2.StepEvents()
     add_events(
         message,
@@ -34,7 +34,8 @@ def test_events_of_several_steps_follow_each_other_in_one_message() -> None:
     assert told == [([5], "x", 0.0), ([6, 7], "yz", 5.0)]
     assert list(message.tokens[0].logprobs) == []
     logprobs, last = message.tokens[1].logprobs
-    assert last.logprob == 0.0
+    assert (last.logprob, last.token) == (0.0, b"z")
+    assert (logprobs.token, list(logprobs.top_tokens)) == (b"y", [b"y", b"\xe2"])
     assert (logprobs.logprob, list(logprobs.top_ids), list(logprobs.top_logprobs)) == (-0.5, [7, 8], [-0.5, -1.5])
 
 

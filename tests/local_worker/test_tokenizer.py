@@ -50,6 +50,29 @@ def test_tokens_are_decoded_to_the_text_that_they_are_of(name: str, text: str) -
     assert tokenizer.decode(tokenizer.encode(text, with_special_tokens=False)) == text
 
 
+@by_tokenizer
+@given(text=st.text(min_size=1))
+def test_the_bytes_of_tokens_make_up_the_text(name: str, text: str) -> None:
+    tokenizer = TOKENIZERS[name]
+    decoder = tokenizer.decoder()
+    assert b"".join(map(decoder.token_bytes, tokenizer.encode(text))) == text.encode()
+
+
+def test_special_tokens_stand_for_their_names_and_ids_beyond_the_vocabulary_for_nothing() -> None:
+    decoder = TOKENIZERS["byte-level BPE"].decoder()
+    assert decoder.token_bytes(0) == b"<end>"
+    assert decoder.token_bytes(100_000) == b""
+    assert ByteTokenizer().decoder().token_bytes(256) == b""
+
+
+def test_entries_of_sentencepiece_stand_for_spaces_and_bytes() -> None:
+    entries = ["<s>", "\u2581tide", "<0xE2>", "s"]
+    backend = Backend(models.WordLevel({entry: number for number, entry in enumerate(entries)}, unk_token="<s>"))
+    backend.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
+    decoder = HuggingFaceTokenizer(PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>"), (0,)).decoder()
+    assert [decoder.token_bytes(token) for token in range(4)] == [b"<s>", b" tide", b"\xe2", b"s"]
+
+
 def test_special_tokens_are_added_unless_they_are_not_wanted() -> None:
     backend = Backend(models.WordLevel({"<s>": 0, "tide": 1}, unk_token="<s>"))
     backend.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])

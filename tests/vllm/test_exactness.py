@@ -117,6 +117,7 @@ WAYS: list[dict[str, Any]] = [
     {"repetition_penalty": 5.0, "temperature": 1.0, "seed": 4},
     {"ignore_eos": False, "min_tokens": 6, "stop_token_ids": tuple(range(3, 60))},
     {"temperature": 3.0, "seed": 5, "logprobs": 3},
+    {"logit_bias": ((7, 100.0), (9, 99.0)), "frequency_penalty": 2.0},
     {"logprobs": 0},
 ]
 

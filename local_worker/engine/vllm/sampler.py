@@ -1,9 +1,9 @@
 """Sampling in vLLM's processes with the worker's own sampler, as one of vLLM's custom logits processors.
 
-vLLM is asked for the most likely token of every request. For a request that is sampled, penalised or has `min_tokens`,
-the processor chooses the token with `local_worker.engine.sampling`, and leaves it as the only possible one. So seeds,
-penalties and truncation mean the same as with the other engines, and a text goes on exactly at another worker. The
-log-probabilities that vLLM reports are those of the model, since it computes them before.
+vLLM is asked for the most likely token of every request. For a request that is sampled, biased, penalised or has
+`min_tokens`, the processor chooses the token with `local_worker.engine.sampling`, and leaves it as the only possible
+one. So seeds, penalties and truncation mean the same as with the other engines, and a text goes on exactly at another
+worker. The log-probabilities that vLLM reports are those of the model, since it computes them before.
 """
 
 from typing import Any, NamedTuple
@@ -57,7 +57,9 @@ def sampling_params(piece: Slice) -> VllmSamplingParams:
     """Return vLLM's parameters for the request of `piece`."""
     sampling = piece.sampling
     drawing = Drawing(sampling, piece.prompt_tokens, piece.seed_position)
-    is_plain = sampling.is_greedy and not sampling.has_penalties and sampling.min_tokens == 0
+    is_plain = (
+        sampling.is_greedy and not sampling.has_penalties and not sampling.logit_bias and sampling.min_tokens == 0
+    )
     return VllmSamplingParams(
         temperature=0.0,
         max_tokens=sampling.max_tokens,

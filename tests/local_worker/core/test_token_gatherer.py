@@ -5,8 +5,7 @@ import math
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from local_worker.core.batch import SampledLogprobs
-from local_worker.core.output import Output
+from local_worker.core.output import Output, SpelledLogprobs
 from local_worker.core.token_gatherer import TICK_SECONDS, TokenGatherer
 
 SLACK = 1e-9  # of sums of floats
@@ -15,7 +14,7 @@ SLACK = 1e-9  # of sums of floats
 def output(*tokens: int) -> Output:
     """Return the output of these tokens; text, log-probabilities and service follow from them."""
     text = "".join(map(str, tokens))
-    return Output(tokens, text, [SampledLogprobs(-token, ()) for token in tokens], max(tokens, default=0))
+    return Output(tokens, text, [SpelledLogprobs(b"", -token, ()) for token in tokens], max(tokens, default=0))
 
 
 class Gathering(RuleBasedStateMachine):

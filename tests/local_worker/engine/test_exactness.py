@@ -247,6 +247,7 @@ def test_every_way_of_sampling_gives_the_same_when_the_engine_runs_ahead() -> No
         {"min_tokens": 5},
         {"temperature": 2.0, "top_p": 0.8, "min_p": 0.01, "seed": 6, "min_tokens": 3},
         {"ignore_eos": True, "logprobs": 0},
+        {"ignore_eos": True, "logit_bias": ((7, 100.0), (9, 99.0)), "frequency_penalty": 2.0},
         {},
     ]
     texts = prompts(len(ways))

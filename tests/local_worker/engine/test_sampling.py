@@ -159,6 +159,21 @@ def test_the_repetition_penalty_counts_the_prompt_too_and_always_lowers() -> Non
     assert adjusted(request) == {0: 1.0, 1: 1.0, 2: 0.0, 3: -2.0, 4: -6.0}
 
 
+def test_biases_are_added_before_penalties() -> None:
+    request = with_output([0], [1, 3], logit_bias=((0, -100.0), (3, 6.0)), repetition_penalty=2.0)
+    assert adjusted(request) == {0: -196.0, 1: 0.5, 2: 0.0, 3: 2.5, 4: -3.0}
+
+
+def test_a_bias_decides_which_token_is_the_most_likely() -> None:
+    biased = with_output([1], [0], logit_bias=((4, 100.0),), logprobs=0)
+    result = sample(LOGITS.repeat(2, 1), [make_request([1]), biased])
+    assert result.tokens == (0, 4)
+    assert result.logprobs[1] is not None
+    assert result.logprobs[1].logprob == pytest.approx(math.log(softmax(LOGITS[0].tolist())[4]), abs=1e-5), (
+        "the model's"
+    )
+
+
 def test_penalties_go_on_over_the_output_of_earlier_attempts() -> None:
     whole = with_output([0, 0], [1, 1, 2], frequency_penalty=0.5)
     resumed = make_request([0, 0, 1, 1], seed_position=2, sampling=SamplingParams(max_tokens=62, frequency_penalty=0.5))
