@@ -1,12 +1,14 @@
-"""Run pytest many times, each time in a fork of this process, which has imported what every run needs.
+"""Run tests many times, each time in a fork of a pytest that has imported what every run needs.
 
-An interpreter that has imported pytest, Hypothesis and the libraries of the tests starts a run within 0.2 s instead of
-1.3 s. No module of this project is imported before the fork: the next run reads it as it then is.
+The pytest of this process stops before it collects tests: it has loaded its plugins, the libraries and
+tests/conftest.py, but no core. A fork of it begins to collect within milliseconds; a pytest of its own takes 1.1 s,
+most of it imports.
 
-Each line of the standard input is a JSON object with pytest's `arguments` and a limit of processor time, `seconds`. A
-line of the standard output answers it with `status`, the exit status of pytest or null beyond the limit, the `seconds`
-that the run took, and its `output`. Processor time is the same on a machine that has other work; pytest-timeout ends a
-run that waits.
+Each line of the standard input is a JSON object with the `tests` to run, an expression `keyword` that their names
+match, the tests to `deselect`, the largest number of `examples` that Hypothesis draws for a test, and a limit of
+processor time, `seconds`. A line of the standard output answers it with `status`, the exit status of pytest or null
+beyond the limit, the `seconds` that the run took, and its `output`. Processor time is the same on a machine that has
+other work; pytest-timeout ends a run that waits.
 """
 
 import contextlib
@@ -18,9 +20,10 @@ import resource
 import signal
 import sys
 import tempfile
-from typing import IO
+from typing import IO, Any
 
 import pytest
+from hypothesis import settings
 
 LIBRARIES = (
     "grpc",
@@ -30,38 +33,62 @@ LIBRARIES = (
     "redis.asyncio",
     "yaml",
 )
+PYTEST = [
+    *("-q", "-x", "-s", "-r", "fE", "--tb=no", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist"),
+    *("--hypothesis-profile", "mutation", "--hypothesis-seed", "0", "-m", "not e2e and not model and not slow"),
+]
 
 
-def main() -> None:
-    """Answer one line after the other until the input ends."""
-    sys.dont_write_bytecode = True  # a mutant may have the size and the second of the one before
-    for library in LIBRARIES:
-        importlib.import_module(library)
-    gc.collect()
-    gc.freeze()
-    for line in sys.stdin:
-        request = json.loads(line)
-        with tempfile.TemporaryFile("w+") as output:
-            status, seconds = run(request["arguments"], request["seconds"], output)
-            output.seek(0)
-            print(json.dumps({"status": status, "seconds": seconds, "output": output.read()}), flush=True)
+class ForkServer:
+    """A plugin that answers all requests where pytest would collect tests; the process ends with the requests."""
+
+    def __init__(self, answers: IO[str]) -> None:
+        self._answers = answers
+
+    def pytest_collection(self, session: pytest.Session) -> bool | None:
+        """Answer one request after the other; in a fork return None, so that pytest runs the request's tests."""
+        gc.collect()
+        gc.freeze()
+        for line in sys.stdin:
+            request = json.loads(line)
+            with tempfile.TemporaryFile("w+") as output:
+                child = os.fork()
+                if child == 0:
+                    os.setsid()
+                    resource.setrlimit(resource.RLIMIT_CPU, (request["seconds"], request["seconds"]))
+                    os.dup2(output.fileno(), sys.stdout.fileno())
+                    session.config.args = request["tests"]
+                    session.config.option.keyword = request["keyword"]
+                    session.config.option.deselect = request["deselect"]
+                    draw_at_most(request["examples"])
+                    return None
+                answer = ended(child)
+                output.seek(0)
+                print(json.dumps({**answer, "output": output.read()}), file=self._answers, flush=True)
+        os._exit(0)
 
 
-def run(arguments: list[str], limit: int, output: IO[str]) -> tuple[int | None, float]:
-    """Return the exit status of pytest with `arguments`, None beyond the limit, and its seconds of processor time."""
-    child = os.fork()
-    if child == 0:
-        os.setsid()
-        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
-        for stream in (sys.stdout, sys.stderr):
-            os.dup2(output.fileno(), stream.fileno())
-        os._exit(pytest.main(arguments))
-    _, ended, usage = os.wait4(child, 0)
+def draw_at_most(examples: int) -> None:
+    """Let no test of this process draw more `examples`, whatever its own settings are."""
+    own = vars(settings)["max_examples"].fget
+    lower = property(lambda test: min(own(test), examples))
+    type.__setattr__(settings, "max_examples", lower)  # Hypothesis has no option that wins over a test's own settings
+
+
+def ended(child: int) -> dict[str, Any]:
+    """Wait for a run to end; return its exit status, None beyond the limit, and its seconds of processor time."""
+    _, status, usage = os.wait4(child, 0)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)  # what it has started
-    status = os.waitstatus_to_exitcode(ended)
-    return None if -status in (signal.SIGXCPU, signal.SIGKILL) else status, usage.ru_utime + usage.ru_stime
+    code = os.waitstatus_to_exitcode(status)
+    is_over = -code in (signal.SIGXCPU, signal.SIGKILL)
+    return {"status": None if is_over else code, "seconds": usage.ru_utime + usage.ru_stime}
 
 
 if __name__ == "__main__":
-    main()
+    sys.dont_write_bytecode = True  # a mutant may have the size and the second of the one before
+    for library in LIBRARIES:
+        importlib.import_module(library)
+    requests_answered = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what pytest prints before the first fork
+    sys.exit(pytest.main(PYTEST, plugins=[ForkServer(requests_answered)]))

@@ -1,13 +1,13 @@
 """Mutants of a module: its source with one small wrong change, made by an operator of Cosmic Ray or by one of ours."""
 
+import copy
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import parso
-from cosmic_ray.ast import ast_nodes, get_ast_from_path
-from cosmic_ray.mutating import mutate_code
+from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.operators.operator import Example, Operator
 from cosmic_ray.plugins import get_operator, operator_names
 
@@ -61,15 +61,15 @@ class Mutant:
         return self.module, self.line, self.mutant
 
 
-def positions(root: Path, module: str) -> list[tuple[str, Operator, int]]:
-    """Return where `module` can be changed: its path, an operator and the occurrence, in a fixed order."""
-    nodes = list(ast_nodes(get_ast_from_path(root / module)))
+def mutants(root: Path, module: str) -> Iterator[Mutant]:
+    """Yield all mutants of `module`, in a fixed order."""
+    source = (root / module).read_text()
+    nodes = list(ast_nodes(get_ast(source)))
     operators = [get_operator(name)() for name in sorted(operator_names()) if CHOSEN.fullmatch(name)]
-    found = []
     for operator in [*operators, DeleteStatement()]:
-        changeable = (node for node in nodes for _ in operator.mutation_positions(node))
-        found += [(module, operator, occurrence) for occurrence, node in enumerate(changeable) if _decides(node)]
-    return found
+        for node in filter(_decides, nodes):
+            for index, _ in enumerate(operator.mutation_positions(node)):
+                yield _mutant(module, source, operator, node, index)
 
 
 def _decides(node: parso.tree.NodeOrLeaf) -> bool:
@@ -78,12 +78,25 @@ def _decides(node: parso.tree.NodeOrLeaf) -> bool:
     return function is not None and function.name.value != "check_invariants"
 
 
-def mutant(root: Path, module: str, operator: Operator, occurrence: int) -> Mutant:
-    """Return the mutant at one of the positions."""
-    source = (root / module).read_text()
-    changed = mutate_code(source, operator, occurrence)
+def _mutant(module: str, source: str, operator: Operator, node: parso.tree.NodeOrLeaf, index: int) -> Mutant:
+    """Return the mutant with the change number `index` of `operator` at `node`, whose place in the source is replaced.
+
+    To parse the module anew for each mutant would take longer than the tests that kill it.
+    """
+    lines = source.splitlines(keepends=True)
+    span = node.get_start_pos_of_prefix(), node.end_pos
+    start, end = (sum(map(len, lines[: row - 1])) + column for row, column in span)
+    changed = source[:start] + operator.mutate(_copy(node), index).get_code() + source[end:]
     before, after = source.splitlines(), changed.splitlines()
     first = next(i for i, (line, other) in enumerate(zip(before, after, strict=False)) if line != other)
     last = next(i for i, (line, other) in enumerate(zip(before[::-1], after[::-1], strict=False)) if line != other)
     was, becomes = (" ".join(map(str.strip, lines[first : len(lines) - last])) for lines in (before, after))
     return Mutant(module, type(operator).__name__, first + 1, was, becomes, changed)
+
+
+def _copy(node: parso.tree.NodeOrLeaf) -> parso.tree.NodeOrLeaf:
+    """Return a copy of `node` with everything below it and the same parent."""
+    parent, node.parent = node.parent, None
+    copied = copy.deepcopy(node)
+    node.parent = copied.parent = parent
+    return copied

@@ -17,23 +17,18 @@ import sys
 import tempfile
 import tomllib
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from mutants import Mutant, mutant, positions
+from mutants import Mutant, mutants
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 RESULTS = ROOT / "build" / "mutation"
 REPORT = ROOT / "build" / "mutation.md"
 SEED = 1
-PYTEST = [
-    *("-q", "-x", "-r", "fE", "--tb=no", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist"),
-    *("--hypothesis-profile", "mutation", "--hypothesis-seed", "0", "-m", "not e2e and not model and not slow"),
-]
-
-
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?\.py::.*?)(?: - .*)?$", re.MULTILINE)
+FEW, ALL = 10, 10**6  # examples that Hypothesis draws at most: few find most mutants
 KILLERS = 3  # tests that are tried before all others: those that have killed most of the core's mutants so far
 
 
@@ -45,13 +40,23 @@ class TestServer:
             [python, str(HERE / "fork_server.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def run(self, arguments: list[str], limit: int) -> "TestRun":
-        """Run pytest for at most `limit` seconds of processor time."""
+    def run(self, selection: "Selection", limit: int) -> "TestRun":
+        """Run the tests for at most `limit` seconds of processor time."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        request = {"arguments": PYTEST + arguments, "seconds": limit}
+        request = {**asdict(selection), "seconds": limit}
         print(json.dumps(request), file=self._process.stdin, flush=True)
         return TestRun(**json.loads(self._process.stdout.readline()))
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Tests to run, as pytest's options with the same names select them."""
+
+    tests: list[str]
+    keyword: str = ""
+    deselect: list[str] = field(default_factory=list)
+    examples: int = ALL
 
 
 @dataclass(frozen=True)
@@ -148,14 +153,12 @@ class Trial:
 
     def __init__(self, core: str, entry: dict[str, list[str]], server: TestServer, seconds: int | None) -> None:
         self._core = core
-        self._tests = [f"tests/{test}" for test in entry["tests"]]
         others = [f"[{policy}" for policy in entry.get("other_policies", [])]
-        self._tests += ["-k", f"not ({' or '.join(others)})"] if others else []
+        keyword = f"not ({' or '.join(others)})" if others else ""
+        self._tests = Selection([f"tests/{test}" for test in entry["tests"]], keyword)
         self._server = server
         self._killers = Counter[str]()
-        self._mutants = [
-            mutant(Path(), *position) for module in entry["modules"] for position in positions(Path(), module)
-        ]
+        self._mutants = [made for module in entry["modules"] for made in mutants(Path(), module)]
         entries = tomllib.loads((HERE / "equivalent.toml").read_text()).get("mutant", [])
         self._equivalent = {(entry["module"], entry["line"], entry["mutant"]) for entry in entries}
         unchanged = server.run(self._tests, 600)
@@ -202,12 +205,12 @@ class Trial:
             score.timeouts += status is None
 
     def _notice(self) -> int | None:
-        """Return pytest's status of the first tests that fail: the likeliest killers alone, or all but these."""
+        """Return pytest's status of the first tests that fail: the likeliest killers alone, all others, or all with
+        all of their examples."""
         killers = [test for test, _ in self._killers.most_common(KILLERS)]
-        for tests in (killers, [*self._tests, *(f"--deselect={test}" for test in killers)]):
-            if not tests:
-                continue
-            run = self._server.run(tests, self._limit)
+        likeliest = [Selection(killers, examples=FEW)] if killers else []
+        for selection in (*likeliest, replace(self._tests, deselect=killers, examples=FEW), self._tests):
+            run = self._server.run(selection, self._limit)
             if run.status != 0:
                 self._killers.update(FAILED.findall(run.output))
                 break

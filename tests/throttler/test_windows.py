@@ -1,9 +1,10 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from throttler.core.leased_quota import LeasedQuota
 from throttler.core.quota import LocalQuota, QuotaAccount
-from throttler.core.windows import FixedWindow, SlidingWindow
+from throttler.core.windows import FixedWindow, SlidingWindow, Window
 
 ARRIVALS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 25)), max_size=60)
 
@@ -15,17 +16,22 @@ def test_agrees_with_counting_every_arrival(arrivals: list[tuple[str, int]], lim
         now += pause
         history.append((key, now))
         recent = [when for name, when in history if name == key and when > now - 60]
+        fits = window.fits(QuotaAccount(key, limit), float(now))
         wait = window.arrived(QuotaAccount(key, limit), float(now))
         window.check_invariants()
-        for name in "abc":  # when none of its arrivals is left, and not before
-            last = max((when for who, when in history if who == name), default=-60)
-            assert window.reset(name, float(now)) == max(0, last + 60 - now)
+        assert fits == (wait == 0)
         assert (wait > 0) == (len(recent) > limit)
-        exhausted = window.exhausted(float(now))
-        for name in "abc":  # whose next arrival would not fit, and from when on it would
+        last = {who: when for who, when in history if when > now - 60}
+        latest = sorted(last, key=lambda who: max(place for place, (other, _) in enumerate(history) if other == who))
+        assert window.accounts() == [QuotaAccount(who, limit) for who in latest]
+        exhausted = {}  # accounts whose next arrival would not fit, and from when on it would
+        for name in "abc":
             times = [when for who, when in history if who == name and when > now - 60]
-            expected = times[-limit] + 60 - now if len(times) >= limit else None
-            assert exhausted.get(QuotaAccount(name, limit)) == expected
+            if len(times) >= limit:
+                exhausted[QuotaAccount(name, limit)] = times[-limit] + 60 - now
+        assert window.exhausted(float(now)) == exhausted
+        for name in "abc":  # when none of its arrivals is left, and not before
+            assert window.reset(name, float(now)) == max(0, last.get(name, -60) + 60 - now)
         if wait:  # after `wait` there is room for one more, half a second sooner there is not
             assert len([when for when in recent if when > now + wait - 60]) < limit
             assert len([when for when in recent if when > now + wait - 0.5 - 60]) >= limit
@@ -54,8 +60,10 @@ def test_fixed_windows_begin_at_multiples_of_their_length(arrivals: list[tuple[s
     window, history, now = FixedWindow(60.0, LocalQuota()), list[tuple[str, int]](), 0
     for key, pause in arrivals:
         now += pause
+        fits = window.fits(QuotaAccount(key, limit), float(now))
         wait = window.arrived(QuotaAccount(key, limit), float(now))
         window.check_invariants()
+        assert fits == (wait == 0)
         history.append((key, now))
         left = 60 - now % 60
         for name in "abc":
@@ -66,14 +74,35 @@ def test_fixed_windows_begin_at_multiples_of_their_length(arrivals: list[tuple[s
         assert wait == (left if count > limit else 0)
 
 
-def test_a_fixed_window_tells_the_quota_of_each_arrival() -> None:
+@pytest.mark.parametrize("kind", [SlidingWindow, FixedWindow])
+def test_a_window_tells_the_quota_of_each_arrival(kind: type[SlidingWindow] | type[FixedWindow]) -> None:
     quota, account = LeasedQuota(60.0), QuotaAccount("a", 8)
     quota.restore(-1000.0)  # may use half of the limit without a request, and reports the other half at once
-    window, due = FixedWindow(60.0, quota), []
+    window: Window = kind(60.0, quota)
+    due = []
     for _ in range(8):
         window.arrived(account, 0.0)
         due.append(bool(quota.take_due()))
     assert due == [False] * 7 + [True]
+
+
+def test_a_call_refused_without_any_allowance_waits_for_a_part_of_the_window() -> None:
+    """A lease may bring an allowance at any time, so the caller is not sent away for a whole window."""
+    quota = LeasedQuota(60.0)
+    quota.restore(0.0)
+    window, account = SlidingWindow(60.0, quota), QuotaAccount("a", 8)
+    assert not window.fits(account, 1.0)
+    assert 0 < window.arrived(account, 1.0) < 60.0 / 2
+
+
+def test_a_limit_that_changes_keeps_the_newest_arrivals() -> None:
+    window = SlidingWindow(60.0, LocalQuota())
+    for now in (0.0, 1.0, 2.0):
+        window.arrived(QuotaAccount("a", 3), now)
+    assert window.arrived(QuotaAccount("a", 2), 3.0) == 59.0, "the arrival at 2 s has left the window after 59 s"
+    assert window.arrived(QuotaAccount("a", 4), 4.0) == 0.0
+    assert window.accounts() == [QuotaAccount("a", 4)]
+    assert window.used("a", 4.0) == 3, "older arrivals were dropped when the limit was 2"
 
 
 def test_a_fixed_window_tells_which_limits_are_used_up_until_its_end() -> None:

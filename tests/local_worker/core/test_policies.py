@@ -437,6 +437,32 @@ def test_each_policy_is_its_pseudo_code(name: str, history: list[tuple[Any, ...]
     play(driver, history, heard)
 
 
+def test_a_prediction_is_charged_once_and_what_was_not_generated_of_it_is_refunded() -> None:
+    driver = Driver(LOCAL_POLICIES["vtc-oracle"](CONFIG))
+    request = driver.arrive("a", 0, 4)  # at most 5 output tokens, which are predicted
+    driver.select(4)
+    assert driver.policy.balance("a") == (4 + 2 * 5) * MICRO
+    request.tokens.append(0)
+    driver.policy.generated(request, 1)
+    driver.preempt(request)
+    assert driver.select(5) == [request]
+    assert driver.policy.balance("a") == (4 + 2 * 5) * MICRO
+    driver.preempt(request)
+    driver.waiting.remove(request)
+    driver.policy.withdrawn(request)
+    assert driver.policy.balance("a") == (4 + 2 * 1) * MICRO
+
+
+def test_the_mean_of_a_clients_last_five_outputs_is_predicted() -> None:
+    driver = Driver(LOCAL_POLICIES["vtc-predict"](CONFIG))
+    for length in (60, 10, 10, 10, 10, 13):
+        visit = [("arrive", "a", 0, 1), ("select", 1), ("generate", 0, length), ("finish", 0)]
+        play(driver, visit, lambda *_: None)
+    before = driver.policy.balance("a")
+    play(driver, [("arrive", "a", 0, 1), ("select", 1)], lambda *_: None)
+    assert driver.policy.balance("a") == before + (1 + 2 * 10) * MICRO
+
+
 def room_for(tokens: int) -> Callable[[Item], bool]:
     left = tokens * MICRO
 
