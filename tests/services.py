@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +13,7 @@ import grpc
 from fairlead.v1 import inference_pb2, inference_pb2_grpc, scheduler_pb2, scheduler_pb2_grpc
 from serving.environment import ServiceName, variable
 from serving.rpc.channel import secret_metadata
+from tests.service_forks import ServiceFork
 
 SECRET = "a secret for tests only"
 DEADLINE = 120.0
@@ -40,15 +39,13 @@ def eventually(condition: Callable[[], Any], what: str) -> Any:
 
 
 class Process:
-    """A service started as `python -m <module>`; its structured log is its interface to tests."""
+    """A service in a process of its own; its structured log is its interface to tests."""
 
     def __init__(self, module: str, log: Path, settings: dict[str, object]) -> None:
         self._log = log
         environment = {variable(SERVICES[module], key): str(value) for key, value in settings.items()}
-        with log.open("wb") as stderr:
-            self._popen = subprocess.Popen(
-                [sys.executable, "-m", module], stderr=stderr, env={**os.environ, **environment}
-            )
+        log.touch()
+        self._fork = ServiceFork(module, {**os.environ, **environment}, log)
 
     @property
     def log(self) -> str:
@@ -74,7 +71,7 @@ class Process:
         """Where it listens; waits until it does."""
 
         def listening() -> list[dict[str, Any]]:
-            assert self._popen.poll() is None, self.log
+            assert self._fork.poll() is None, self.log
             return self.logged("listening")
 
         return f"127.0.0.1:{eventually(listening, 'the service listens')[0]['port']}"
@@ -82,15 +79,15 @@ class Process:
     @property
     def pid(self) -> int:
         """Its process id."""
-        return self._popen.pid
+        return self._fork.pid
 
     def wait(self) -> int:
         """Wait until it has ended; returns the exit status."""
-        return self._popen.wait(DEADLINE)
+        return self._fork.wait(DEADLINE)
 
     def begin_peak(self) -> None:
         """`peak` counts from now on."""
-        Path(f"/proc/{self._popen.pid}/clear_refs").write_text("5")
+        Path(f"/proc/{self._fork.pid}/clear_refs").write_text("5")
 
     @property
     def peak(self) -> int:
@@ -103,30 +100,30 @@ class Process:
         return self._memory("VmRSS")
 
     def _memory(self, what: str) -> int:
-        status = Path(f"/proc/{self._popen.pid}/status").read_text()
+        status = Path(f"/proc/{self._fork.pid}/status").read_text()
         return int(status.partition(f"{what}:")[2].split()[0]) // 1024
 
     def pause(self) -> None:
         """SIGSTOP: it stands still and knows nothing of it."""
-        self._popen.send_signal(signal.SIGSTOP)
+        self._fork.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         """SIGCONT."""
-        self._popen.send_signal(signal.SIGCONT)
+        self._fork.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """SIGKILL: no goodbye."""
-        self._popen.kill()
-        self._popen.wait()
+        self._fork.send_signal(signal.SIGKILL)
+        self._fork.wait(DEADLINE)
 
     def begin_terminate(self) -> None:
         """SIGTERM."""
-        self._popen.send_signal(signal.SIGTERM)
+        self._fork.send_signal(signal.SIGTERM)
 
     def terminate(self) -> int:
         """SIGTERM; returns the exit status."""
         self.begin_terminate()
-        return self._popen.wait(DEADLINE)
+        return self._fork.wait(DEADLINE)
 
 
 class Stack:
