@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from fairlead.token_ids import TOKEN_BYTES
@@ -20,6 +21,17 @@ class OutputChunk(NamedTuple):
     def tokens(self) -> int:
         """The number of tokens; 0 for text that belongs to tokens sent earlier."""
         return len(self.token_ids) // TOKEN_BYTES
+
+
+def joined(chunks: Sequence[OutputChunk]) -> OutputChunk:
+    """Return consecutive chunks of one output as one chunk."""
+    if len(chunks) == 1:
+        return chunks[0]
+    return OutputChunk(
+        b"".join([chunk.token_ids for chunk in chunks]),
+        "".join([chunk.text for chunk in chunks]),
+        [*chain.from_iterable(chunk.logprobs for chunk in chunks)],
+    )
 
 
 class Coalescer:
@@ -47,8 +59,8 @@ class Coalescer:
 
     def take(self) -> OutputChunk:
         """Remove and return the next message; something must be held."""
-        if len(self._held) == 1 or self.tokens_per_message == 1:
+        if self.tokens_per_message == 1:
             return self._held.popleft()
-        ids, texts, logprobs = zip(*self._held, strict=True)
+        chunk = joined(self._held)
         self._held.clear()
-        return OutputChunk(b"".join(ids), "".join(texts), [entry for entries in logprobs for entry in entries])
+        return chunk

@@ -38,8 +38,8 @@ class Answer(Protocol):
     def error(self, error: FairleadError) -> bytes:
         """Return what ends a stream that has begun and cannot go on."""
 
-    def whole(self, calls: Sequence[Call], texts: Sequence[str]) -> bytes:
-        """Return the body for a caller that does not stream."""
+    def whole(self, calls: Sequence[Call], outputs: Sequence[OutputChunk]) -> bytes:
+        """Return the body for a caller that does not stream, with each call's whole output."""
 
 
 class Asked(Protocol):

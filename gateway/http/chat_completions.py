@@ -6,12 +6,14 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from fairlead.errors import InvalidRequest
 from gateway.call import Call
 from gateway.http.api import Generation
 from gateway.http.chat_prompt import Message, chat_prompt
 from gateway.http.choices import ChoicesAnswer, Form
 from gateway.http.decoding import decode
-from gateway.http.parameters import HARMLESS, Parameters, Unsupported
+from gateway.http.logprobs import of_chat
+from gateway.http.parameters import HARMLESS, Alternatives, Parameters, Unsupported
 from gateway.http.sampling import Natural, drawn
 from gateway.http.unsupported import check_supported
 from gateway.validation import MAX_MESSAGES
@@ -38,12 +40,18 @@ class ChatCompletionRequest(Parameters, kw_only=True):
     continue_final_message: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     echo: bool | None = None
+    logprobs: bool | None = None
+    top_logprobs: Alternatives | None = None
 
     def generations(self) -> Sequence[Generation]:
         """See Asked."""
         sampling = self.sampling()
         if self.max_completion_tokens is not None:
             sampling.max_tokens = self.max_completion_tokens
+        if self.logprobs:
+            sampling.logprobs = self.top_logprobs or 0
+        elif self.top_logprobs:
+            raise InvalidRequest("needs logprobs to be true", "top_logprobs")
         prompt = chat_prompt(
             self.messages, self.add_generation_prompt, self.continue_final_message, self.chat_template_kwargs
         )
@@ -53,7 +61,10 @@ class ChatCompletionRequest(Parameters, kw_only=True):
         """See Asked."""
         choices, last = self.n or 1, self.messages[-1]
         echoed = [last.text("messages")] * choices if self.echo and last.role == "assistant" else []
-        return ChoicesAnswer(FORM, call, choices=choices, includes_usage=self.includes_usage, echoed=echoed)
+        logprobs = of_chat if self.logprobs else None
+        return ChoicesAnswer(
+            FORM, call, choices=choices, includes_usage=self.includes_usage, echoed=echoed, logprobs=logprobs
+        )
 
 
 _DECODER = msgspec.json.Decoder(ChatCompletionRequest)

@@ -6,17 +6,21 @@ that is built of objects costs several times as much.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason
+from fairlead.v1 import common_pb2
 from gateway.call import Call
 from gateway.core.coalescer import OutputChunk
 from gateway.http.dialect import OPENAI
+from gateway.http.logprobs import Logprobs
 from gateway.http.sse import DONE, event
 
+NOTHING = OutputChunk(b"", "", ())
+GOES_ON = b',"finish_reason":null}]'
 REASONS: Mapping[FinishReason | None, bytes] = {FinishReason.STOP: b'"stop"', FinishReason.LENGTH: b'"length"'}
 
 
@@ -38,12 +42,20 @@ class ChoicesAnswer:
     """Write choices; implements Answer. Each `choices` calls have the same prompt, whose tokens are counted once."""
 
     def __init__(
-        self, form: Form, call: Call, *, choices: int, includes_usage: bool, echoed: Sequence[str] = ()
+        self,
+        form: Form,
+        call: Call,
+        *,
+        choices: int,
+        includes_usage: bool,
+        echoed: Sequence[str] = (),
+        logprobs: Logprobs | None = None,
     ) -> None:
         self._form = form
         self._choices = choices
         self._includes_usage = includes_usage
         self._echoed = echoed  # each call's prompt, to stand before its output
+        self._logprobs = logprobs
         self._named = {
             "id": f"{form.id}-{call.request_id}",
             "created": call.timings.received // 1_000_000_000,
@@ -51,19 +63,19 @@ class ChoicesAnswer:
         }
         self._head = b"data: " + msgspec.json.encode({"object": form.chunk, **self._named})[:-1] + b',"choices":['
         self._tail = b',"usage":null}\n\n' if includes_usage else b"}\n\n"
-        self._between = b',"logprobs":null,"finish_reason":null}]' + self._tail
+        self._between = b',"logprobs":null' + GOES_ON + self._tail
         self._begun: dict[int, bytes] = {}  # by index: what stands before its further text
 
     def chunk(self, index: int, chunk: OutputChunk) -> bytes:
         """See Answer."""
         before = self._begun.get(index)
         if before is None:
-            return self._first(index, chunk.text)
-        return b"%s%s%s" % (before, msgspec.json.encode(chunk.text), self._form.close + self._between)
+            return self._first(index, chunk)
+        return b"%s%s%s" % (before, msgspec.json.encode(chunk.text), self._form.close + self._after(index, chunk))
 
     def finished(self, index: int, call: Call) -> bytes:
         """See Answer."""
-        first = b"" if index in self._begun else self._first(index, "")
+        first = b"" if index in self._begun else self._first(index, NOTHING)
         end = b',"logprobs":null,"finish_reason":%s}]' % REASONS[call.finish_reason]
         return b"%s%s%s%s%s" % (first, self._opening(index), self._form.last, end, self._tail)
 
@@ -77,25 +89,37 @@ class ChoicesAnswer:
         """See Answer."""
         return event(OPENAI.error_body(error, ""))
 
-    def whole(self, calls: Sequence[Call], texts: Sequence[str]) -> bytes:
+    def whole(self, calls: Sequence[Call], outputs: Sequence[OutputChunk]) -> bytes:
         """See Answer."""
         choices = [
             {
                 "index": index,
-                **self._form.choice(self._echo(index) + text),
-                "logprobs": None,
+                **self._form.choice(self._echo(index) + output.text),
+                "logprobs": self._reported(index, output),
                 "finish_reason": msgspec.Raw(REASONS[call.finish_reason]),
             }
-            for index, (call, text) in enumerate(zip(calls, texts, strict=True))
+            for index, (call, output) in enumerate(zip(calls, outputs, strict=True))
         ]
         body = {**self._named, "object": self._form.whole, "choices": choices, "usage": self._usage(calls)}
         return msgspec.json.encode(body)
 
-    def _first(self, index: int, text: str) -> bytes:
+    def _first(self, index: int, chunk: OutputChunk) -> bytes:
         opening = self._opening(index)
         self._begun[index] = opening + self._form.further
-        told = msgspec.json.encode(self._echo(index) + text)
-        return opening + self._form.first + told + self._form.close + self._between
+        told = msgspec.json.encode(self._echo(index) + chunk.text)
+        return opening + self._form.first + told + self._form.close + self._after(index, chunk)
+
+    def _after(self, index: int, chunk: OutputChunk) -> bytes:
+        """Return what stands after the text of a chunk."""
+        reported = self._reported(index, chunk)
+        if reported is None:
+            return self._between
+        return b',"logprobs":' + msgspec.json.encode(reported) + GOES_ON + self._tail
+
+    def _reported(self, index: int, chunk: OutputChunk) -> dict[str, Any] | None:
+        if self._logprobs is None:
+            return None
+        return self._logprobs(index, cast("Sequence[common_pb2.TokenLogprobs]", chunk.logprobs))
 
     def _opening(self, index: int) -> bytes:
         return b'%s{"index":%d,' % (self._head, index)

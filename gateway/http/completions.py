@@ -11,7 +11,8 @@ from gateway.call import Call
 from gateway.http.api import Generation
 from gateway.http.choices import ChoicesAnswer, Form
 from gateway.http.decoding import decode
-from gateway.http.parameters import HARMLESS, MAX_CALLS, Parameters, Unsupported
+from gateway.http.logprobs import TextLogprobs
+from gateway.http.parameters import HARMLESS, MAX_CALLS, Alternatives, Parameters, Unsupported
 from gateway.http.sampling import Natural, drawn
 from gateway.http.unsupported import check_supported
 
@@ -33,6 +34,7 @@ class CompletionRequest(Parameters, kw_only=True):
 
     prompt: str | list[str | Natural | list[Natural]]
     echo: bool | None = None
+    logprobs: Alternatives | None = None
 
     def generations(self) -> Sequence[Generation]:
         """See Asked."""
@@ -41,6 +43,10 @@ class CompletionRequest(Parameters, kw_only=True):
             limit = f"a request may ask for at most {MAX_CALLS} choices"
             raise InvalidRequest(f"{limit}, got {len(prompts)} prompts with n = {choices}", "prompt")
         sampling = self.sampling()
+        if self.logprobs is not None:
+            if self.echo:
+                raise InvalidRequest("log-probabilities of the echoed prompt are not supported yet", "logprobs")
+            sampling.logprobs = self.logprobs
         return [
             Generation(prompt, drawn(sampling, number))
             for prompt in map(self._prompt, prompts)
@@ -51,7 +57,10 @@ class CompletionRequest(Parameters, kw_only=True):
         """See Asked."""
         choices = self.n or 1
         echoed = [str(prompt) for prompt in self._prompts() for _ in range(choices)] if self.echo else []
-        return ChoicesAnswer(FORM, call, choices=choices, includes_usage=self.includes_usage, echoed=echoed)
+        logprobs = None if self.logprobs is None else TextLogprobs(echoed)
+        return ChoicesAnswer(
+            FORM, call, choices=choices, includes_usage=self.includes_usage, echoed=echoed, logprobs=logprobs
+        )
 
     def _prompts(self) -> Sequence[str | list[int]]:
         """Return each prompt, text or token ids; raises InvalidRequest for what is neither one nor several."""

@@ -8,7 +8,7 @@ import msgspec
 from fairlead.errors import InvalidRequest
 
 T = TypeVar("T")
-_PLACE = re.compile(r" - at `(?:key in )?\$\.?(.*)`$")
+_PLACE = re.compile(r" - at (?:`key` in )?`(?:key in )?\$\.?(.*)`$")
 
 
 def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:

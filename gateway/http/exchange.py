@@ -10,7 +10,7 @@ from fairlead.v1 import inference_pb2
 from gateway.admission import Admission, Receive
 from gateway.call import Call, new_call
 from gateway.core.call_commands import Finished
-from gateway.core.coalescer import OutputChunk
+from gateway.core.coalescer import OutputChunk, joined
 from gateway.driver import CallDriver, Front
 from gateway.http import interaction
 from gateway.http.api import Answer, Api, Asked, Generation
@@ -54,7 +54,7 @@ class Exchange:
         self._pinging: asyncio.Task[None] | None = None
         self._asked: Asked | None = None
         self._answer: Answer | None = None
-        self._texts: list[list[str]] = []
+        self._outputs: list[list[OutputChunk]] = []
         self._stream = EventStream(request, self._headers)
 
     async def run(self) -> None:
@@ -100,7 +100,7 @@ class Exchange:
         first, *others = asked.generations()
         request = self._call_request(asked, first)
         self._asked = asked
-        self._texts = [[] for _ in range(1 + len(others))]
+        self._outputs = [[] for _ in range(1 + len(others))]
         if asked.is_streamed:
             self._timer = self._loop.call_later(PING_SECONDS, self._ping)
         for index, other in enumerate(others, 1):
@@ -137,7 +137,7 @@ class Exchange:
         """Keep a chunk, or write it from where it arrived; return False if only the call's task can write it."""
         assert self._asked is not None
         if not self._asked.is_streamed:
-            self._texts[index].append(chunk.text)
+            self._outputs[index].append(chunk)
             return True
         if not self._stream.is_open:
             return False
@@ -160,7 +160,7 @@ class Exchange:
         if self._asked.is_streamed:
             await self._stream.close(self._writer().closing(self._calls))
         else:
-            body = self._writer().whole(self._calls, ["".join(texts) for texts in self._texts])
+            body = self._writer().whole(self._calls, [joined(chunks) for chunks in self._outputs])
             await self._request.respond(200, body, self._headers())
 
     async def _refuse(self, error: FairleadError) -> None:

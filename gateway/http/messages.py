@@ -137,10 +137,10 @@ class MessageAnswer:
         """See Answer."""
         return named_event(b"error", ANTHROPIC.error_body(error, self._call.request_id))
 
-    def whole(self, calls: Sequence[Call], texts: Sequence[str]) -> bytes:
+    def whole(self, calls: Sequence[Call], outputs: Sequence[OutputChunk]) -> bytes:
         """See Answer."""
-        [call], [text] = calls, texts
-        return msgspec.json.encode(self._message([{"type": "text", "text": text}], _stop(call)))
+        [call], [output] = calls, outputs
+        return msgspec.json.encode(self._message([{"type": "text", "text": output.text}], _stop(call)))
 
     def _opening(self) -> bytes:
         """Return what stands before the first text, once."""

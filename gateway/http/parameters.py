@@ -7,18 +7,17 @@ import msgspec
 from fairlead.v1 import common_pb2
 from gateway.http.openai_request import OpenAIRequest
 from gateway.http.sampling import Natural
+from serving.sampling_params import MAX_LOGPROBS
 
 MAX_CALLS = 128
+Alternatives = Annotated[int, msgspec.Meta(ge=0, le=MAX_LOGPROBS)]  # most likely tokens at a position
 Choices = Annotated[int, msgspec.Meta(ge=1, le=MAX_CALLS)]
 
 
 class Unsupported(OpenAIRequest, kw_only=True):
     """Parameters that clients know and this API does not obey."""
 
-    logprobs: Any = None
-    top_logprobs: Any = None
     prompt_logprobs: Any = None
-    logit_bias: Any = None
     best_of: Any = None
     use_beam_search: Any = None
     suffix: Any = None
@@ -56,9 +55,6 @@ class Unsupported(OpenAIRequest, kw_only=True):
 
 # Values that ask for nothing but what is done anyway.
 HARMLESS: dict[str, tuple[Any, ...]] = {
-    "logprobs": (False,),
-    "top_logprobs": (0,),
-    "logit_bias": ({},),
     "best_of": (1,),
     "use_beam_search": (False,),
     "suffix": ("",),
@@ -97,6 +93,7 @@ class Parameters(Unsupported, kw_only=True):
     n: Choices | None = None
     max_tokens: Natural | None = None
     stop: str | list[str] | None = None
+    logit_bias: dict[Natural, float] | None = None
 
     @property
     def includes_usage(self) -> bool:
@@ -105,4 +102,6 @@ class Parameters(Unsupported, kw_only=True):
 
     def sampling(self) -> common_pb2.SamplingParams:
         """Return how tokens are chosen, with OpenAI's defaults."""
-        return self.parameters(self.max_tokens, [self.stop] if isinstance(self.stop, str) else self.stop)
+        sampling = self.parameters(self.max_tokens, [self.stop] if isinstance(self.stop, str) else self.stop)
+        sampling.logit_bias.update(self.logit_bias or {})
+        return sampling

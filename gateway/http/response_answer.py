@@ -62,9 +62,9 @@ class ResponseAnswer:
         fields = {name: described[name] for name in ("code", "message", "param")}
         return self._event("error", **fields, error=described)
 
-    def whole(self, calls: Sequence[Call], texts: Sequence[str]) -> bytes:
+    def whole(self, calls: Sequence[Call], outputs: Sequence[OutputChunk]) -> bytes:
         """See Answer."""
-        return self._complete(texts[0])
+        return self._complete(outputs[0].text)
 
     def _complete(self, text: str) -> bytes:
         """Return the complete response, and store it if the request allows it and there is room."""

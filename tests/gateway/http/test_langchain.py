@@ -44,7 +44,7 @@ def add(a: int, b: int) -> int:
 assert refused(chat.bind_tools([add])).param == "tools"
 schema = {"title": "A", "type": "object", "properties": {}}
 assert refused(chat.with_structured_output(schema)).param == "response_format"
-assert refused(chat.bind(logprobs=True)).param == "logprobs"
+assert chat.bind(logprobs=True, max_tokens=2).invoke("hello").response_metadata["logprobs"]["content"]
 refused(chat.bind(max_tokens=100_000), langchain_core.exceptions.ContextOverflowError)
 print("done")
 """

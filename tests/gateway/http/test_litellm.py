@@ -40,7 +40,8 @@ def refused(kind, **fields):
 refused(litellm.ContextWindowExceededError, max_tokens=100_000)
 assert "models served: tiny" in refused(litellm.NotFoundError, model="openai/none")
 assert "temperature" in refused(litellm.BadRequestError, temperature=-1)
-assert "logprobs" in refused(litellm.BadRequestError, logprobs=True)
+assert litellm.completion(**chat, logprobs=True).choices[0].logprobs.content
+assert "top_logprobs" in refused(litellm.BadRequestError, top_logprobs=2)
 print("done")
 """
 

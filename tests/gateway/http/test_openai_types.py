@@ -107,7 +107,8 @@ CHATS = """
 hello = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 4, "ignore_eos": True}
 parts = {"messages": [{"role": "developer", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]}
 named = {"model": "tiny", "temperature": 0, "stop": ["never"], "seed": 3, "user": "someone", "metadata": {"a": "b"}}
-for fields in ({}, {"n": 2}, parts, named, {"max_completion_tokens": 2}, {"logprobs": False, "tools": []}):
+likely = {"logprobs": True, "top_logprobs": 2, "tools": []}
+for fields in ({}, {"n": 2}, parts, named, {"max_completion_tokens": 2}, likely):
     answer = whole(CHAT, ChatCompletion, hello | fields)
     choices = fields.get("n", 1)
     assert [choice.index for choice in answer.choices] == list(range(choices))
@@ -132,7 +133,7 @@ COMPLETIONS = """
 prompts = (("ab", 1), (["ab", "cd"], 2), ([5, 6, 7], 1), ([[5, 6], [7]], 2))
 for prompt, count in prompts:
     texts = prompt == "ab" or prompt == ["ab", "cd"]
-    for fields in ({}, {"n": 2}, *([{"echo": True}] if texts else [])):
+    for fields in ({}, {"n": 2}, {"logprobs": 2}, *([{"echo": True}] if texts else [])):
         body = {"prompt": prompt, "max_tokens": 4, "ignore_eos": True} | fields
         choices = count * fields.get("n", 1)
         answer = whole(TEXT, Completion, body)
