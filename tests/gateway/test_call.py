@@ -296,6 +296,8 @@ class CallHistories(RuleBasedStateMachine):
         assert self.sent == self.received[: len(self.sent)], "no token twice, none left out"
         assert self.machine.output_tokens == len(self.received)
         assert self.machine.service == sum(attempt.service for attempt in self.attempts), "charged once"
+        accepted = [message.cached_tokens for message in self.messages if isinstance(message, Accepted)]
+        assert self.machine.cached_tokens == sum(accepted), "those of the first attempt that started, 0 before"
         assert (self.machine.outcome is None) == (self.end is None)
         if self.writing_since is None and self.end is None:
             assert self.sent == self.received, "nothing is held from a caller that reads"
@@ -413,6 +415,15 @@ def test_the_deadline_frees_the_worker_and_a_caller_that_is_stuck(is_writing: bo
     assert isinstance(end, End)
     assert isinstance(end.error, DeadlineExceeded)
     assert hung_up == ([HangUp(end.error)] if is_writing else [])
+
+
+@pytest.mark.parametrize(
+    ("at", "outcome"), [(60.0 - DEADLINE_SLACK, Outcome.DEADLINE_EXCEEDED), (59.9, Outcome.CANCELLED)]
+)
+def test_a_cancellation_shortly_before_the_deadline_counts_as_its_expiry(at: float, outcome: Outcome) -> None:
+    machine = running()
+    machine.handle(CallerCancelled(), at)
+    assert machine.outcome is outcome
 
 
 def test_output_that_is_held_is_sent_before_an_error() -> None:

@@ -235,6 +235,18 @@ class DeciderMachine(RuleBasedStateMachine):
             assert self.decider.limit_status(client, self.now) == LimitStatus(3, max(0, 3 - len(times)), reset)
 
     @invariant()
+    def its_state_is_told_as_it_is(self) -> None:
+        state = self.decider.state(self.now)
+        busy = sum(known.in_flight > 0 for known in self.model.interactions.values())
+        assert (state.interactions_in_flight, state.interactions_idle) == (busy, len(self.model.interactions) - busy)
+        exhausted = {}
+        for client in ("t/u", "t/v"):
+            times = [when for name, when in self.model.oit.users if name == client and when > self.now - 60]
+            if len(times) >= 3:
+                exhausted[QuotaAccount(f"user:{client}", 3)] = times[-3] + 60 - self.now
+        assert {account: left for account, left in state.exhausted.items() if account in exhausted} == exhausted
+
+    @invariant()
     def nothing_is_impossible(self) -> None:
         self.decider.check_invariants()
 
@@ -312,6 +324,15 @@ def test_new_profiles_apply_to_limits_interactions_and_expectations() -> None:
     again = permit_of(d.decide(bound, 1.0))
     assert (again.stage, again.protected) == (0, False), "an interaction of one call is over"
     assert again.norm == PRIOR / REFERENCE
+
+
+def test_what_a_completed_call_needed_is_expected_of_the_next_one() -> None:
+    d = Decider(Unlimited(), Interactions("s", PROFILES), Expectations(PROFILES))
+    bound = CALL._replace(interaction="", app_is_bound=True)
+    for needed, norm in ((None, PRIOR), (Expectation(input=150.0), PRIOR), (None, 150.0)):
+        permit = permit_of(d.decide(bound, 0.0))
+        assert permit.norm == norm / REFERENCE
+        d.ended(permit, needed, 0.0)
 
 
 def test_a_call_that_is_withdrawn_opens_no_interaction_and_ends_none() -> None:

@@ -6,7 +6,8 @@ from throttler.core.leased_quota import LeasedQuota
 from throttler.core.quota import LocalQuota, QuotaAccount
 from throttler.core.windows import FixedWindow, SlidingWindow, Window
 
-ARRIVALS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 25)), max_size=60)
+PAUSES = st.sampled_from((0, 1, 10, 20, 25))  # seconds, which often add up to the length of a window
+ARRIVALS = st.lists(st.tuples(st.sampled_from("abc"), PAUSES), max_size=60)
 
 
 @given(ARRIVALS, st.integers(1, 5))
@@ -112,3 +113,13 @@ def test_a_fixed_window_tells_which_limits_are_used_up_until_its_end() -> None:
     window.arrived(QuotaAccount("b", 2), 131.0)
     assert window.exhausted(140.0) == {QuotaAccount("a", 2): 40.0}
     assert window.exhausted(180.0) == {}
+
+
+def test_a_limit_is_used_up_until_its_oldest_arrival_leaves_the_window() -> None:
+    window, account = SlidingWindow(60.0, LocalQuota()), QuotaAccount("a", 2)
+    for now in (0.0, 30.0):
+        window.arrived(account, now)
+    assert window.exhausted(59.0) == {account: 1.0}
+    assert window.exhausted(60.0) == {}
+    assert window.used("a", 59.0) == 2
+    assert window.used("a", 60.0) == 1

@@ -149,7 +149,7 @@ class FixedWindow:
         if window != self._window:
             self._window = window
             self._counts.clear()
-        return self._counts.get(key, (0, 0))[0]
+        return self._counts[key][0] if key in self._counts else 0
 
     def reset(self, key: str, now: float) -> float:
         """See Window."""

@@ -199,3 +199,50 @@ def test_a_released_request_has_no_pages_and_shares_none() -> None:
     assert (len(request.pages), request.shared) != (0, 0)
     cache.release(request)
     assert (request.pages, request.shared) == ([], 0)
+
+
+def test_a_request_gets_the_pages_that_it_lacks_or_none_of_them() -> None:
+    cache = PrefixCache(4, BLOCK)
+    single = SamplingParams(max_tokens=1)
+    cache.release(computed(cache, make_request([1] * (2 * BLOCK - 1), sampling=single)))  # one idle page
+    request = make_request([2] * 3)
+    assert cache.admit(request, 3) == 3
+    for tokens, pages in ((BLOCK, 1), (BLOCK + 1, 2), (4 * BLOCK, 4), (2 * BLOCK, 4)):
+        assert cache.extend(request, tokens)
+        assert len(request.pages) == pages
+        cache.check_invariants([request])
+    assert not cache.extend(request, 4 * BLOCK + 1)
+    assert (len(request.pages), cache.tokens_used) == (4, 4 * BLOCK)
+    cache.check_invariants([request])
+
+
+def test_a_request_is_admitted_if_its_pages_just_fit() -> None:
+    cache, single = PrefixCache(4, BLOCK), SamplingParams(max_tokens=1)
+    shared = computed(cache, make_request([1] * 2 * BLOCK, sampling=single))  # of its three pages two are published
+    for blocks, extend in ((4, None), (3, BLOCK)):
+        request = make_request([1] * (blocks * BLOCK), sampling=single)
+        assert cache.admit(request, blocks * BLOCK) == extend
+    cache.check_invariants([shared, request])
+    assert cache.tokens_used == 4 * BLOCK
+
+
+def test_blocks_that_became_available_are_told_once() -> None:
+    cache = PrefixCache(PAGES, BLOCK)
+    request = computed(cache, make_request([1] * (2 * BLOCK + 1)))
+    computed(cache, make_request([1] * (2 * BLOCK + 1)))
+    assert cache.take_new() == request.digests[:2]
+    assert cache.take_new() == []
+
+
+def test_a_block_whose_digest_another_block_has_stays_private() -> None:
+    cache = PrefixCache(PAGES, BLOCK)
+    known = computed(cache, make_request([1] * (2 * BLOCK + 1)))
+    before = cache.snapshot()
+    forged = make_request([2] * (2 * BLOCK + 1))
+    forged.digests = list(known.digests)
+    computed(cache, forged)
+    assert (forged.shared, cache.snapshot()) == (0, before)
+    cache.check_invariants([known, forged])
+    cache.release(forged)
+    assert cache.tokens_used == len(known.pages) * BLOCK
+    assert cache.match(make_request([1] * (2 * BLOCK + 1))) == 2 * BLOCK
