@@ -343,3 +343,21 @@ def test_requests_that_another_process_placed_are_counted() -> None:
     for name in ("own", "other"):
         made.accepted(worker, request(name), 0)
     assert made.placed_by_others == 1
+
+
+def test_a_request_that_another_process_placed_is_not_placed_again() -> None:
+    made, [worker] = dispatcher(workers=("a",))
+    made.accepted(worker, request("other"), 0)
+    again = made.dispatch(request("other"), 0)
+    assert again is not None
+    assert (again.member, again.matched_tokens, again.expected) == (worker, 0, False)
+    assert worker.outstanding == 1
+
+
+def test_requests_without_a_stream_are_withdrawn_together() -> None:
+    made, [worker] = dispatcher(workers=("a",))
+    made.dispatch(request("without"), 0)
+    made.dispatch(request("of another stream"), 0, source=1)
+    made.gone(0)
+    assert worker.outstanding == 1
+    made.check_invariants()

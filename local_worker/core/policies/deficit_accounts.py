@@ -36,10 +36,8 @@ class DeficitAccounts:
         return min(0, self.rounds * self.quantum - self._debt_until) if account is None else self._refilled(account)
 
     def _refilled(self, account: DeficitAccount) -> int:
-        balance = account.balance
-        if balance > 0:
-            return balance
-        return balance + min(self.rounds - account.paid, self._needed(balance)) * self.quantum
+        rounds = min(self.rounds - account.paid, self._needed(account.balance))
+        return account.balance + rounds * self.quantum
 
     def charge(self, client: str, micro: int) -> None:
         """Subtract `micro` micro-units from the balance of a busy client (lines 22 and 27)."""
@@ -52,7 +50,7 @@ class DeficitAccounts:
         return self.rounds + self._needed(self.balance(client))
 
     def _needed(self, balance: int) -> int:
-        """Return n_i, the number of rounds after which `balance` is positive."""
+        """Return n_i, the number of rounds after which `balance`, at most the quantum, is positive."""
         return -balance // self.quantum + 1
 
     def advance(self, rounds: int) -> None:

@@ -49,3 +49,15 @@ def test_a_forgotten_debt_counts_until_its_rounds_have_passed() -> None:
     assert accounts.balance("newcomer") == -5
     accounts.advance(1)
     assert accounts.balance("newcomer") == 0
+
+
+def test_a_client_that_is_busy_again_is_not_forgotten() -> None:
+    accounts = DeficitAccounts(Q, most_idle=1)
+    accounts.busy("a")
+    accounts.idle("a")
+    accounts.busy("a")
+    for visitor in "bc":
+        accounts.busy(visitor)
+        accounts.idle(visitor)
+    accounts.charge("a", 5)
+    assert (accounts.balance("a"), len(accounts)) == (-5, 2)

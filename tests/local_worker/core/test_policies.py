@@ -297,6 +297,26 @@ def test_conformance_a_worker_remembers_the_latest_of_clients_that_called_once(n
     assert policy.remembered == 1_000
 
 
+@pytest.mark.parametrize("name", sorted({*LOCAL_POLICIES} - {"fcfs", "lpm"}))
+def test_conformance_a_client_that_came_back_is_not_forgotten_while_it_has_requests(name: str) -> None:
+    driver = Driver(LOCAL_POLICIES[name](replace(CONFIG, most_idle=1)))
+    first, second, *others = (driver.arrive(client, 0, 1) for client in "aabc")
+    driver.select(1)
+    driver.policy.finished(first)
+    driver.policy.withdrawn(second)
+    driver.waiting.remove(second)
+    back = driver.arrive("a", 0, 1)
+    driver.select(3)
+    for other in others:
+        driver.policy.finished(other)
+    before = driver.policy.balance("a")
+    back.tokens += [0] * 9
+    driver.policy.generated(back, 9)
+    assert driver.policy.balance("a") != before
+    assert driver.policy.remembered == 2
+    driver.check()
+
+
 def test_by_default_100_000_idle_clients_are_remembered() -> None:
     assert CONFIG.most_idle == MOST_IDLE == 100_000
 
