@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.outcomes import Outcome
+from throttler.core.leased_quota import LeasedQuota
 from throttler.core.oit import Oit
 from throttler.core.profiles import AppProfile, Profiles, RateLimits
 from throttler.core.quota import LocalQuota
@@ -152,6 +153,25 @@ def test_an_abuser_does_not_throttle_the_apps_other_users() -> None:
     refused = [isinstance(oit.admit(caller("abuser"), False, True, 0.0), Rejected) for _ in range(100)]
     assert refused == [False] * 3 + [True] * 97
     assert isinstance(oit.admit(caller("honest"), False, True, 1.0), Admitted)
+
+
+def test_calls_within_their_users_limit_count_towards_the_app_also_without_overload() -> None:
+    oit = Oit(PROFILES, LocalQuota())
+    for _ in range(10):
+        oit.admit(caller("u"), False, False, 0.0)
+    admitted = [isinstance(oit.admit(caller("v"), False, True, 1.0), Admitted) for _ in range(3)]
+    assert admitted == [True, True, False], "three calls of u count towards the limit of five"
+
+
+@pytest.mark.parametrize(("overloaded", "counted"), [(False, 3), (True, 1)])
+def test_a_call_counts_towards_its_app_if_it_goes_on_within_the_whole_limit_of_its_user(
+    overloaded: bool, counted: int
+) -> None:
+    """Of the three calls per minute of a user this gateway may admit one by itself."""
+    oit = Oit(PROFILES, LeasedQuota(WINDOW_SECONDS, gateways=3))
+    for _ in range(4):
+        oit.admit(caller("u"), False, overloaded, 0.0)
+    assert oit.window.used("app:t/x", 0.0) == counted
 
 
 def test_protection_is_capped_per_client_and_window() -> None:
