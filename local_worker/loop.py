@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fairlead.outcomes import Outcome
 from local_worker.core.batch import Engine, EngineLost, PendingStep
 from local_worker.core.batcher import Batcher
 from local_worker.core.job import Job
@@ -125,8 +126,9 @@ class EngineLoop:
         for _ in range(commands):
             self._inbox.popleft()()
         expired = self._jobs.expire(time.monotonic())
-        plan = self._jobs.plan(time.monotonic())
+        plan = self._batcher.plan(time.monotonic())
         if plan is not None:
+            self._jobs.admitted(plan.admitted, time.monotonic())
             self._launch(plan)
         finished = self._finish_all_but(self._engine.ahead if plan is not None else 0)
         worked = plan is not None or finished
@@ -164,14 +166,15 @@ class EngineLoop:
             return
         self._failures = 0
         self._measure_step()
-        self._jobs.commit(step.plan, result, time.monotonic())
+        self._jobs.advance(self._batcher.commit(step.plan, result), time.monotonic())
 
     def _fail(self, plan: Plan) -> None:
         """End the requests of the failed step and of the steps built on it. The loop goes on after any error of the
         model."""
         self._failures += 1
         for lost in (plan, *(step.plan for step in self._steps)):
-            self._jobs.fail(lost, time.monotonic())
+            failed = self._batcher.fail(lost)
+            self._jobs.end(failed, Outcome.INTERNAL, "the forward pass failed", time.monotonic())
         self._steps.clear()
         self.stepping_since = None
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from local_worker.attempt import AttemptAccepted, AttemptEnded, AttemptEvents, AttemptStarted, AttemptTokens
-from local_worker.core.batcher import Batcher
+from local_worker.core.batch_admission import BatchAdmission
+from local_worker.core.block_cache import Link
 from local_worker.core.job import Job, JobEnded, JobEvents
-from local_worker.core.prefix_cache import Link
 from serving.cost import MICRO, WEIGHT_ONE
 
 Sink = Hashable  # receiver of a job's events: one for each gateway session
@@ -59,17 +59,19 @@ class StepEvents:
         return [end for events in self.events.values() for end in events.ended]
 
 
-def make_step_events(events: JobEvents[Sink], batcher: Batcher, step_seconds: float, healthy: bool) -> StepEvents:
-    """Return the results of a turn: `events`, and the changes in the batcher since the last call."""
-    cached, evicted = batcher.cache.take_events()
+def make_step_events(
+    events: JobEvents[Sink], admission: BatchAdmission, step_seconds: float, healthy: bool
+) -> StepEvents:
+    """Return the results of a turn: `events`, and the changes in the admission since the last call."""
+    cached, evicted = admission.cache.take_events()
     return StepEvents(
         events=_by_sink(events),
         accepted=[_accepted(job) for job in events.accepted],
         cached=cached,
         evicted=evicted,
-        load=_load(batcher, step_seconds),
-        services=_services(batcher),
-        oldest_queued_at=batcher.oldest_queued_at,
+        load=_load(admission, step_seconds),
+        services=_services(admission),
+        oldest_queued_at=admission.oldest_queued_at,
         healthy=healthy,
     )
 
@@ -119,24 +121,24 @@ def _accepted(job: Job[Sink]) -> AttemptAccepted:
     )
 
 
-def _load(batcher: Batcher, step_seconds: float) -> EngineLoad:
+def _load(admission: BatchAdmission, step_seconds: float) -> EngineLoad:
     """Return the load of the engine, with amounts of service in cost units."""
-    ledger = batcher.ledger
+    ledger = admission.ledger
     return EngineLoad(
-        running=batcher.running,
-        waiting=batcher.waiting,
-        kv_tokens_used=batcher.cache.tokens_used,
+        running=admission.running,
+        waiting=admission.waiting,
+        kv_tokens_used=admission.cache.tokens_used,
         step_seconds=step_seconds,
-        fairness_gap=batcher.fairness_gap / MICRO,
-        fairness_bound=(batcher.policy.bound_micro or 0) / MICRO,
-        service_rate=batcher.service_rate / MICRO,
+        fairness_gap=admission.fairness_gap / MICRO,
+        fairness_bound=(admission.policy.bound_micro or 0) / MICRO,
+        service_rate=admission.service_rate / MICRO,
         recomputed_tokens=ledger.recomputed_tokens,
         prompt_tokens=ledger.prompt_tokens,
         cached_tokens=ledger.cached_tokens,
     )
 
 
-def _services(batcher: Batcher) -> list[ClientAccountReport]:
+def _services(admission: BatchAdmission) -> list[ClientAccountReport]:
     """Return reports of the accounts that changed since the last call."""
     return [
         ClientAccountReport(
@@ -147,5 +149,5 @@ def _services(batcher: Batcher) -> list[ClientAccountReport]:
             account.waiting,
             account.running,
         )
-        for account, balance in batcher.take_changed_accounts()
+        for account, balance in admission.take_changed_accounts()
     ]

@@ -6,10 +6,10 @@ from functools import partial
 
 from fairlead.outcomes import Outcome
 from local_worker.core.batch import StepResult
+from local_worker.core.block_cache import Link
 from local_worker.core.job import Job, JobEnded, JobEvents, JobTokens
 from local_worker.core.job_table import JobTable
 from local_worker.core.plan import Plan
-from local_worker.core.prefix_cache import Link
 from local_worker.core.request import Request
 from local_worker.core.token_gatherer import TokenGatherer
 from serving.sampling_params import SamplingParams
@@ -158,10 +158,11 @@ class SimulatedWorker:
         self.alive = True
 
     def _step(self) -> None:
-        plan = self.jobs.plan(self._clock.now)
+        plan = self.batcher.plan(self._clock.now)
         self._busy = plan is not None
         if plan is None:
             return
+        self.jobs.admitted(plan.admitted, self._clock.now)
         for request in plan.admitted:
             session = self.jobs.owner(request)
             assert session is not None, f"request {request.id} entered the batch without an owner"
@@ -181,10 +182,11 @@ class SimulatedWorker:
         self._run_log.steps += max(lengths)
         runs = [self._sample(request, n) for request, n in zip(plan.requests, lengths, strict=True)]
         if max(lengths) > 1:
-            self.jobs.advance(self.batcher.commit_run(plan, runs), self._clock.now)
+            advances = self.batcher.commit_run(plan, runs)
         else:
             tokens = [run[0] for piece, run in zip(plan.batch.slices, runs, strict=True) if piece.samples]
-            self.jobs.commit(plan, StepResult(tuple(tokens)), self._clock.now)
+            advances = self.batcher.commit(plan, StepResult(tuple(tokens)))
+        self.jobs.advance(advances, self._clock.now)
         for account, _ in self.batcher.take_changed_accounts():
             self._run_log.served(self.name, life, account, self._clock.now)
         self.checked(self)

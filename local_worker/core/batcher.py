@@ -11,148 +11,34 @@ the end of a request was known may compute tokens beyond that end: they are drop
 free at once, since steps compute in the order of their plans.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from itertools import repeat
 
 from fairlead.outcomes import FinishReason
 from local_worker.core.batch import Batch, Entry, SampledLogprobs, Slice, StepResult
-from local_worker.core.deadlines import Deadlines
+from local_worker.core.batch_admission import BatchAdmission
 from local_worker.core.in_flight import InFlight
-from local_worker.core.kv_shares import KVShares
 from local_worker.core.limits import AdmissionMode, BatchLimits
-from local_worker.core.live_gap import LiveGap
 from local_worker.core.plan import Advance, Plan
 from local_worker.core.policies.protocol import QueuePolicy
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
-from local_worker.core.service_ledger import ClientAccount, ServiceLedger
-from local_worker.core.service_rate import ServiceRate
 from local_worker.core.slicing import behind, shares, slice_of
-from local_worker.core.waiting_queue import WaitingQueue
 from serving.cost import Cost
 
 
-class Batcher:
+class Batcher(BatchAdmission):
     """The owner of every request from `submit` until `commit`, `fail`, `expired` or `abort` gives it up."""
+
+    cache: PrefixCache
 
     def __init__(
         self, policy: QueuePolicy, cache: PrefixCache, cost: Cost, limits: BatchLimits, eos_token_ids: Collection[int]
     ) -> None:
-        self.policy = policy
-        self.cache = cache
-        self._limits = limits
+        super().__init__(policy, cache, cost, limits)
         self._eos = frozenset(eos_token_ids)
-        self.ledger = ServiceLedger(cost)
-        self._gap = LiveGap()
-        self._rate = ServiceRate()
-        self._waiting = WaitingQueue(limits)
-        self._kv_shares = KVShares(cache.pages)
-        self._running: dict[Request, None] = {}
-        self._deadlines = Deadlines()
-        self._step_left = 0  # number of tokens that the step being planned can still compute
         self._in_flight = InFlight()
         self._left: list[int] = []  # requests that have left the running batch since the last plan, by arrival
-
-    @property
-    def running(self) -> int:
-        """The number of requests in the running batch."""
-        return len(self._running)
-
-    @property
-    def waiting(self) -> int:
-        """The number of requests in the queue."""
-        return len(self._waiting)
-
-    @property
-    def fairness_gap(self) -> int:
-        """The largest observed service gap in micro-units, to compare with the policy's `bound_micro`; see LiveGap."""
-        return self._gap.worst
-
-    @property
-    def service_rate(self) -> float:
-        """The rate of service over weight in micro-units per second; see ServiceRate."""
-        return self._rate.micro_per_second
-
-    @property
-    def queue(self) -> Collection[Request]:
-        """The waiting requests, the longest waiting first."""
-        return self._waiting.requests
-
-    @property
-    def oldest_queued_at(self) -> float | None:
-        """The time (seconds) at which the longest waiting request was queued; None when the queue is empty."""
-        return self._waiting.oldest_since
-
-    def take_changed_accounts(self) -> Iterator[tuple[ClientAccount, int]]:
-        """Return the accounts that changed since the last call, each with the client's balance in micro-units."""
-        return ((account, self.policy.balance(account.client)) for account in self.ledger.take_changed())
-
-    def submit(self, request: Request, now: float) -> Request | None:
-        """Queue `request`; raise TooLong, ClientLimit or QueueFull, and change nothing, if it cannot be queued. Return
-        the waiting request that was dropped for it, if the queue was full."""
-        self._check(request)
-        displaced = self._waiting.request_to_drop_for(request)
-        if displaced is not None:
-            self.abort(displaced)
-        self._waiting.add(request, now)
-        self._deadlines.add(request)
-        self.cache.match(request)
-        self.policy.arrived(request)
-        self._kv_shares.arrived(request)
-        self.ledger.arrived(request)
-        self._gap.watch(request.client)
-        return displaced
-
-    def _check(self, request: Request) -> None:
-        self._limits.check_size(request, self.cache.pages * self.cache.block_tokens)
-        self._waiting.check_client(self.ledger.waiting(request.client))
-
-    def matched_tokens(self, request: Request) -> int:
-        """Return the number of prompt tokens that are cached now; see StepBudget."""
-        return self.cache.match(request)
-
-    @property
-    def closed(self) -> bool:
-        """Whether the batch has no place left, or the step no token; see StepBudget."""
-        return len(self._running) >= self._limits.max_running or self._step_left <= 0
-
-    def admit(self, request: Request) -> int | None:
-        """Give `request` a place in the batch, pages, and part of the step's tokens; see StepBudget.
-
-        Only the last admitted request may need several steps. Later requests stay queued: their order can still change,
-        and earlier requests may cache their prefix meanwhile. A preempted request is not charged for being computed
-        again: the method returns 0 for it.
-        """
-        if self.closed:
-            return None
-        extend = self.cache.admit(request, self._limits.tokens_on_entry(request, self.cache.block_tokens))
-        if extend is None:
-            return None
-        self._step_left -= extend
-        self._waiting.remove(request)
-        self._running[request] = None
-        self._kv_shares.entered(request)
-        if not request.preemptions:
-            request.cached = request.computed
-        if request.paid:
-            self.ledger.readmitted(request, extend)
-            return 0
-        request.paid = True
-        self.ledger.admitted(request)
-        return extend
-
-    def reserve(self, request: Request) -> range:
-        """Return the output tokens to charge ahead: those whose pages exceed the client's share; see StepBudget."""
-        needed = self._limits.tokens_on_entry(request, self.cache.block_tokens)
-        fresh = 0 if request in self._running else self.cache.pages_for(needed) - request.matched_blocks
-        beyond = self._kv_shares.beyond(request.client, fresh) * self.cache.block_tokens
-        start = max(request.reserved, request.output_tokens)
-        stop = request.output_tokens + min(beyond, needed - len(request.tokens))
-        if stop <= start:
-            return range(start, start)
-        ahead = range(start, stop)
-        self.ledger.reserved(request, ahead)
-        return ahead
 
     def plan(self, now: float) -> Plan | None:
         """Admit requests as the policy chooses, and divide the step among the running ones. Return None if there is
@@ -168,8 +54,7 @@ class Batcher:
             self._step_left = self._limits.token_budget - sum(map(behind, self._running))
             if not self.closed:
                 admitted = self.policy.select(self)
-        self._gap.observe(self.ledger.backlogged)
-        self._rate.observe(self.ledger.weighted, bool(self._running), now)
+        self._observe(now)
         parts = self._shares()
         if not parts:
             return None
@@ -227,13 +112,12 @@ class Batcher:
             if made is not None:
                 token, logprobs = made
                 request.tokens.append(token)
-                advances.append(self._advance(request, (token,), logprobs))
+                advances.append(self._advance(request, (token,), () if logprobs is None else (logprobs,)))
         return advances
 
-    def _advance(self, request: Request, tokens: Sequence[int], logprobs: SampledLogprobs | None = None) -> Advance:
+    def _advance(self, request: Request, tokens: Sequence[int], logprobs: Sequence[SampledLogprobs] = ()) -> Advance:
         """Charge for the last `tokens` of `request`, and end it if they complete its output."""
-        self.policy.generated(request, len(tokens))
-        self.ledger.generated(request, len(tokens))
+        self._charge(request, len(tokens))
         finish = self._finish(request, tokens[-1])
         if finish is not None:
             self._retire(request)
@@ -254,46 +138,11 @@ class Batcher:
             self._retire(request)
         return failed
 
-    def abort(self, request: Request) -> None:
-        """Give up a waiting or running `request`; do nothing for any other."""
-        if request in self._waiting:
-            self._waiting.remove(request)
-            self._deadlines.discard(request)
-            self.policy.withdrawn(request)
-            self._kv_shares.left(request)
-            self.ledger.withdrawn(request)
-        elif request in self._running:
-            self._retire(request)
-
-    def expired(self, now: float) -> list[Request]:
-        """Give up and return every request whose deadline is not after `now` (seconds)."""
-        late = self._deadlines.take_passed(now)
-        for request in late:
-            self.abort(request)
-        return late
-
-    def next_deadline(self) -> float | None:
-        """Return the earliest deadline of a request in seconds; None when no request has one."""
-        return self._deadlines.next()
-
     def _retire(self, request: Request) -> None:
-        del self._running[request]
         self._left.append(request.arrival)
-        self._deadlines.discard(request)
-        self.cache.release(request)
-        self.policy.finished(request)
-        self._kv_shares.left(request)
-        self.ledger.finished(request)
+        super()._retire(request)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError unless the queue, the batch, the pages and the policy's accounts agree."""
-        both = [request.id for request in self._running if request in self._waiting]
-        assert not both, f"waiting and running: {both}"
-        assert self.policy.waiting == len(self._waiting), f"policy {self.policy.waiting}, batcher {len(self._waiting)}"
+        """Raise AssertionError unless the steps in flight, the queue, the batch, the pages and the accounts agree."""
+        super().check_invariants()
         self._in_flight.check_invariants(self._running)
-        self._waiting.check_invariants()
-        self._deadlines.check_invariants()
-        self._rate.check_invariants()
-        self._kv_shares.check_invariants(self.queue, self._running)
-        self.cache.check_invariants(list(self._running))
-        self.policy.check_invariants()

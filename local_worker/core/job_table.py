@@ -1,6 +1,6 @@
-"""The jobs of one worker: the way of each job from its submission, through the batcher's steps, to exactly one end.
+"""The jobs of one worker: the way of each job from its submission, through the running batch, to exactly one end.
 
-The caller passes in commands, plans, results of the engine and the time, and takes the resulting events.
+The caller passes in commands, what the batcher has admitted and advanced, and the time, and takes the resulting events.
 """
 
 from collections.abc import Collection, Iterable
@@ -8,19 +8,18 @@ from typing import Generic
 
 from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason, Outcome
-from local_worker.core.batch import StepResult
-from local_worker.core.batcher import Batcher
+from local_worker.core.batch_admission import BatchAdmission
 from local_worker.core.job import Job, JobEnded, JobEvents, JobStarted, JobTokens, Owner
 from local_worker.core.output import Output, spelled
-from local_worker.core.plan import Advance, Plan
+from local_worker.core.plan import Advance
 from local_worker.core.request import Request
 
 
 class JobTable(Generic[Owner]):
     """The owner of every job from `submit` until its JobEnded event. `now` is in seconds and never decreases."""
 
-    def __init__(self, batcher: Batcher) -> None:
-        self._batcher = batcher
+    def __init__(self, admission: BatchAdmission) -> None:
+        self._admission = admission
         self._jobs: dict[Request, Job[Owner]] = {}
         self._owned: dict[Owner, dict[tuple[str, int], Job[Owner]]] = {}  # by request id and attempt
         self._events: JobEvents[Owner] = JobEvents()
@@ -44,7 +43,7 @@ class JobTable(Generic[Owner]):
         """Queue `job`; ignore it as a repeated message if its owner has an unfinished job of equal request id and
         attempt.
 
-        A job that the batcher refuses ends at once. So does the job that is dropped for it when the queue is full.
+        A job that the admission refuses ends at once. So does the job that is dropped for it when the queue is full.
         """
         owned = self._owned.setdefault(job.owner, {})
         key = (job.request.id, job.attempt)
@@ -53,7 +52,7 @@ class JobTable(Generic[Owner]):
         owned[key] = self._jobs[job.request] = job
         self._events.accepted.append(job)
         try:
-            displaced = self._batcher.submit(job.request, now)
+            displaced = self._admission.submit(job.request, now)
         except FairleadError as error:
             self._end(job, now, error.outcome, message=error.message)
             return
@@ -73,40 +72,30 @@ class JobTable(Generic[Owner]):
             self._cancel(job, now)
 
     def _cancel(self, job: Job[Owner], now: float) -> None:
-        self._batcher.abort(job.request)
+        self._admission.abort(job.request)
         self._end(job, now, Outcome.CANCELLED, message="cancelled by the caller")
 
     def next_deadline(self) -> float | None:
         """Return the earliest deadline of a job in seconds; None when no job has one."""
-        return self._batcher.next_deadline()
+        return self._admission.next_deadline()
 
     def expire(self, now: float) -> int:
         """End every job whose deadline has passed as DEADLINE_EXCEEDED; return the number of these jobs."""
-        late = self._batcher.expired(now)
+        late = self._admission.expired(now)
         for request in late:
             self._end(self._jobs[request], now, Outcome.DEADLINE_EXCEEDED, message="the call's deadline passed")
         return len(late)
 
-    def plan(self, now: float) -> Plan | None:
-        """Plan the next step as Batcher.plan does, and record the start of each job that is admitted for the first
-        time."""
-        plan = self._batcher.plan(now)
-        for request in plan.admitted if plan is not None else ():
+    def admitted(self, requests: Iterable[Request], now: float) -> None:
+        """Record the start of each job whose request was admitted for the first time."""
+        for request in requests:
             job = self._jobs[request]
             if job.started_at is None:  # otherwise the job was preempted and is admitted again
                 job.started_at = now
                 self._events.started.append(JobStarted(job, request.service))
-        return plan
-
-    def commit(self, plan: Plan, result: StepResult, now: float) -> None:
-        """Commit a step as Batcher.commit does, and advance the jobs that got a token.
-
-        The last token of an output and a stop string end a job.
-        """
-        self.advance(self._batcher.commit(plan, result), now)
 
     def advance(self, advances: Iterable[Advance], now: float) -> None:
-        """Advance the jobs by `advances`, which a commit of the batcher returned."""
+        """Record the `advances` of jobs; the last token of an output and a stop string end a job."""
         for advance in advances:
             self._advance(self._jobs[advance.request], advance, now)
 
@@ -116,20 +105,21 @@ class JobTable(Generic[Owner]):
             job.first_token_at = now
         # A token that ends the output (end of sequence, a stop token) is reported but adds no text.
         text, stop = job.text.push(tokens[:-1] if finish is FinishReason.STOP else tokens)
-        reported = () if logprobs is None else (spelled(tokens[-1], logprobs, job.text),)
+        reported = [spelled(token, found, job.text) for token, found in zip(tokens, logprobs, strict=False)]
         output = Output(tokens, text, reported, request.service)
         self._events.tokens.append(JobTokens(job, output))
         if stop:
             if finish is None:
-                self._batcher.abort(request)
+                self._admission.abort(request)
             self._end(job, now, Outcome.COMPLETED, FinishReason.STOP, stop_string=stop)
         elif finish is not None:
             self._end(job, now, Outcome.COMPLETED, finish, text=job.text.rest())
 
-    def fail(self, plan: Plan, now: float) -> None:
-        """End the jobs of a failed step as INTERNAL; see Batcher.fail."""
-        for request in self._batcher.fail(plan):
-            self._end(self._jobs[request], now, Outcome.INTERNAL, message="the forward pass failed")
+    def end(self, requests: Iterable[Request], outcome: Outcome, message: str, now: float) -> None:
+        """End the jobs of `requests`, which failed or cannot go on here; the admission gives up those that it has."""
+        for request in requests:
+            self._admission.abort(request)
+            self._end(self._jobs[request], now, outcome, message=message)
 
     def _end(
         self,
@@ -151,13 +141,13 @@ class JobTable(Generic[Owner]):
         self._events.ended.append(JobEnded(job, outcome, reason, message, text, stop_string))
 
     def check_invariants(self) -> None:
-        """Raise AssertionError unless both indexes hold the same jobs, and the batcher holds exactly their requests."""
+        """Raise AssertionError unless both indexes hold the same jobs, whose requests the admission holds."""
         owned = [job for jobs in self._owned.values() for job in jobs.values()]
         assert {*owned} == {*self._jobs.values()}, f"{len(owned)} jobs by owner, {len(self._jobs)} by request"
         assert all(self._owned.values()), "an owner without jobs is kept"
         for request, job in self._jobs.items():
             assert job.request is request, f"{job} is kept for {request}"
             assert job.ended_at is None, f"{request.id} ended at {job.ended_at} and is kept"
-        held = self._batcher.waiting + self._batcher.running
-        assert held == len(self._jobs), f"the batcher has {held} requests, the table {len(self._jobs)} jobs"
-        self._batcher.check_invariants()
+        held = self._admission.waiting + self._admission.running
+        assert held == len(self._jobs), f"the admission has {held} requests, the table {len(self._jobs)} jobs"
+        self._admission.check_invariants()

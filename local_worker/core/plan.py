@@ -24,7 +24,7 @@ class Plan:
 
 
 class Advance(NamedTuple):
-    """The new tokens of one request after a commit: one token per step of an engine.
+    """The new tokens of one request: after a commit, one token per step of an engine.
 
     `finish` is the reason why the output ends with the last of `tokens`; None while it goes on.
     """
@@ -32,4 +32,4 @@ class Advance(NamedTuple):
     request: Request
     tokens: Sequence[int]
     finish: FinishReason | None
-    logprobs: SampledLogprobs | None = None  # those of the last token; None unless the caller requested them
+    logprobs: Sequence[SampledLogprobs] = ()  # one per token; empty unless the caller requested them

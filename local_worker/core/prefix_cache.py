@@ -9,10 +9,9 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from fairlead.token_ids import pack_ids
+from local_worker.core.block_cache import Link
 from local_worker.core.request import Request
 from serving.blocks import chain, unpack_digests
-
-Link = tuple[int, int]  # digest of a cached block, and that of its parent (0: no parent)
 
 
 class CachedBlock(NamedTuple):

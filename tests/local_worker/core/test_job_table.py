@@ -158,8 +158,9 @@ class JobTableMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.plans) < 2)
     @rule()
     def plan(self) -> None:
-        plan = self.table.plan(self.now)
+        plan = self.batcher.plan(self.now)
         if plan is not None:
+            self.table.admitted(plan.admitted, self.now)
             self.plans.append(plan)
             for request in plan.admitted:
                 assert self.table.owner(request) == self.lives[request].job.owner
@@ -173,7 +174,7 @@ class JobTableMachine(RuleBasedStateMachine):
         for request, token in zip(sampling, tokens, strict=False):
             if self.lives[request].end is None:
                 self.lives[request].sample(token)
-        self.table.commit(plan, StepResult(tuple(tokens[: len(sampling)])), self.now)
+        self.table.advance(self.batcher.commit(plan, StepResult(tuple(tokens[: len(sampling)]))), self.now)
         self.tells_what_happened()
 
     @rule(tokens=st.lists(st.lists(TOKENS, min_size=3, max_size=3), min_size=1, max_size=9))
@@ -191,7 +192,7 @@ class JobTableMachine(RuleBasedStateMachine):
         """Fail a step, and the steps built on it."""
         while self.plans:
             plan = self.plans.popleft()
-            self.table.fail(plan, self.now)
+            self.table.end(self.batcher.fail(plan), Outcome.INTERNAL, "the step failed", self.now)
             for request in plan.requests:
                 if self.lives[request].end is None:
                     self.lives[request].end = (Outcome.INTERNAL, None)
@@ -240,9 +241,11 @@ def test_a_preempted_job_does_not_start_twice() -> None:
         request = make_request([number] * 4, arrival=number, sampling=SamplingParams(max_tokens=9, ignore_eos=True))
         table.submit(Job("gateway", request, 1, OutputText(ByteTokenizer().decoder()), 0.0), 0.0)
     entered: list[str] = []
-    while (plan := table.plan(1.0)) is not None:
+    while (plan := batcher.plan(1.0)) is not None:
+        table.admitted(plan.admitted, 1.0)
         entered += [request.id for request in plan.admitted]
-        table.commit(plan, StepResult((97,) * sum(piece.samples for piece in plan.batch.slices)), 2.0)
+        result = StepResult((97,) * sum(piece.samples for piece in plan.batch.slices))
+        table.advance(batcher.commit(plan, result), 2.0)
     events = table.take_events()
     assert sorted(entered) == ["r0", "r1", "r1"]
     assert [started.job.request.id for started in events.started] == ["r0", "r1"]
@@ -251,15 +254,16 @@ def test_a_preempted_job_does_not_start_twice() -> None:
 
 
 def test_a_stop_string_ends_its_job_and_frees_its_place() -> None:
-    table: JobTable[str] = JobTable(make_batcher())
+    batcher = make_batcher()
+    table: JobTable[str] = JobTable(batcher)
     request = make_request([1], sampling=SamplingParams(max_tokens=9))
     table.submit(Job("gateway", request, 1, OutputText(ByteTokenizer().decoder(), ("!",)), 0.0), 0.0)
-    plan = table.plan(1.0)
+    plan = batcher.plan(1.0)
     assert plan is not None
-    table.commit(plan, StepResult((ord("!"),)), 2.0)
+    table.advance(batcher.commit(plan, StepResult((ord("!"),))), 2.0)
     [ended] = table.take_events().ended
     assert (ended.outcome, ended.reason, ended.stop_string) == (Outcome.COMPLETED, FinishReason.STOP, "!")
-    assert (len(table.jobs), table.plan(3.0)) == (0, None)
+    assert (len(table.jobs), batcher.plan(3.0)) == (0, None)
     table.check_invariants()
 
 

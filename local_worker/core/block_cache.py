@@ -1,0 +1,40 @@
+"""The interface between the admission of requests and the KV cache that they share."""
+
+from typing import Protocol
+
+from local_worker.core.request import Request
+
+Link = tuple[int, int]  # digest of a cached block, and that of its parent (0: no parent)
+
+
+class BlockCache(Protocol):
+    """A KV cache of `pages` pages of `block_tokens` tokens each, with full blocks of earlier prompts and outputs."""
+
+    pages: int
+    block_tokens: int
+
+    @property
+    def tokens_used(self) -> int:
+        """The capacity, in tokens, of the pages that running requests use."""
+
+    def pages_for(self, tokens: int) -> int:
+        """Return the number of pages that `tokens` tokens occupy; the last page may be partly filled."""
+
+    def match(self, request: Request) -> int:
+        """Return the number of `request`'s prompt tokens that are cached now; it is never the whole prompt."""
+
+    def admit(self, request: Request, tokens: int) -> int | None:
+        """Give `request` pages for `tokens` tokens; return the number of tokens left to compute, or None if the pages
+        do not fit."""
+
+    def release(self, request: Request) -> None:
+        """Release the pages of `request`; full blocks stay cached until they are evicted."""
+
+    def take_events(self) -> tuple[tuple[Link, ...], tuple[int, ...]]:
+        """Return the blocks cached and the digests evicted since the last call; for each digest only its latest change.
+
+        The changes are in order of time: a parent is cached before its children and evicted after them.
+        """
+
+    def check_invariants(self, running: list[Request]) -> None:
+        """Raise AssertionError unless the pages in use are those of the `running` requests."""
