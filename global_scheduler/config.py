@@ -28,14 +28,14 @@ class SchedulerConfig:
     secret: str = shared("secret")
     policy: str = option(
         "doubleq",
-        "This policy chooses the worker of a request. `doubleq` and `per-client-round-robin` have a bound of fairness "
-        "over all workers; only `doubleq` follows cached prefixes.",
+        "This policy chooses the worker of a request. `doubleq`, `least-delay` and `per-client-round-robin` have a "
+        "bound of fairness over all workers; `doubleq` and `least-delay` follow cached prefixes.",
         choices=tuple(POLICIES),
         change_when="You compare policies on a cluster. `fairlead simulate --route` compares them on your own trace.",
     )
     quantum_tokens: int = option(
         4096,
-        "Q^w: after this much service from one worker a client's next requests go to another.",
+        "Q^w of `doubleq`: after this much service from one worker a client's next requests go to another.",
         unit="cost units",
         change_when="Prefixes are computed again on many workers (more), or clients queue at one worker while others "
         "are idle (less). `fairlead tune` recommends a number.",

@@ -265,7 +265,7 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
             except InvalidRequest as error:  # must not end the stream, which carries all other requests of the worker
                 log.error("request is malformed", extra={"request_id": message.request_id, "error": error.message})
             else:
-                self._dispatcher.accepted(member, request, time.monotonic())
+                self._dispatcher.accepted(member, request, time.monotonic(), message.cached_tokens)
 
     def _loaded(self, attachment: WorkerAttachment) -> None:
         self._dispatcher.reported(attachment.member, load_from(attachment.load), time.monotonic())

@@ -35,7 +35,8 @@ class Submission:
 class AttemptAccepted(NamedTuple):
     """The acceptance of an attempt, which waits or runs now.
 
-    `weight` is share x norm; `prompt_tokens` does not count the output of earlier attempts.
+    `weight` is share x norm; `prompt_tokens` does not count the output of earlier attempts; `cached_tokens` are those
+    that the prefix cache then held.
     """
 
     request_id: str
@@ -44,6 +45,7 @@ class AttemptAccepted(NamedTuple):
     model: str
     prompt_tokens: int
     weight: float
+    cached_tokens: int
 
 
 class AttemptStarted(NamedTuple):

@@ -66,7 +66,7 @@ def make_step_events(
     cached, evicted = admission.cache.take_events()
     return StepEvents(
         events=_by_sink(events),
-        accepted=[_accepted(job) for job in events.accepted],
+        accepted=[_accepted(job, admission.cache.block_tokens) for job in events.accepted],
         cached=cached,
         evicted=evicted,
         load=_load(admission, step_seconds),
@@ -109,7 +109,7 @@ def _attempt_ended(end: JobEnded[Sink]) -> AttemptEnded:
     )
 
 
-def _accepted(job: Job[Sink]) -> AttemptAccepted:
+def _accepted(job: Job[Sink], block_tokens: int) -> AttemptAccepted:
     request = job.request
     return AttemptAccepted(
         request_id=request.id,
@@ -118,6 +118,7 @@ def _accepted(job: Job[Sink]) -> AttemptAccepted:
         model=request.model,
         prompt_tokens=request.prompt_tokens - request.seed_position,
         weight=request.weight / WEIGHT_ONE,
+        cached_tokens=request.matched_blocks * block_tokens,
     )
 
 

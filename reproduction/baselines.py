@@ -25,5 +25,5 @@ class PrebleFixed(Preble):
 
     def select(self, request: RouteRequest, choice: Candidates) -> int:
         """See Policy."""
-        explores = 2 * choice.matched_tokens <= request.prompt_tokens
+        explores = 2 * choice.longest_tokens <= request.prompt_tokens
         return choice.queues.least(choice.candidates if explores else choice.longest)

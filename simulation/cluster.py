@@ -1,13 +1,14 @@
 """The whole system under virtual time: gateways, scheduler, workers, and the network delays between them."""
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
 from fairlead.outcomes import Outcome
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Member, WorkerIdentity, WorkerLoad
+from local_worker.core.job import Job
 from serving.blocks import pack_digests, runs
 from simulation.admission import MODEL, SimulatedAdmission, Tokens
 from simulation.call import SimulatedCall
@@ -17,7 +18,7 @@ from simulation.run_log import RunLog
 from simulation.scheduler import make_dispatcher
 from simulation.shared_limits import SharedLimits
 from simulation.spec import ClusterSpec
-from simulation.worker import SimulatedWorker, WorkerEvents
+from simulation.worker import SimulatedAttempt, SimulatedWorker, WorkerEvents
 from simulation.workload import Workload
 
 
@@ -97,8 +98,7 @@ class SimulatedCluster:
         worker.batcher.cache.take_events()
         snapshot = runs(worker.batcher.cache.snapshot())
         member = self.members[worker.name] = self.dispatcher.attached(identity, snapshot, self.clock.now)
-        for job in worker.jobs.jobs:
-            self.dispatcher.accepted(member, placed_request(job.owner), self.clock.now)
+        self._accepted(member, worker.jobs.jobs)
 
     def detach(self, worker: SimulatedWorker) -> None:
         """Report to the dispatcher that the worker's stream broke."""
@@ -144,14 +144,18 @@ class SimulatedCluster:
     def _progressed(self, worker: SimulatedWorker, member: Member, report: WorkerEvents) -> None:
         if not self.reachable[worker.name]:
             return
-        for job in report.events.accepted:
-            self.dispatcher.accepted(member, placed_request(job.owner), self.clock.now)
+        self._accepted(member, report.events.accepted)
         for end in report.events.ended:
             job = end.job
             started, produced = job.started_at is not None, job.request.output_tokens
             self.dispatcher.ended(member, job.request.id, job.attempt, started, produced)
         if self.keeps_events():
             self.dispatcher.progressed(member, runs(report.cached), pack_digests(report.evicted))
+
+    def _accepted(self, member: Member, jobs: Iterable[Job[SimulatedAttempt]]) -> None:
+        for job in jobs:
+            cached = job.request.matched_blocks * self.spec.worker.block_tokens
+            self.dispatcher.accepted(member, placed_request(job.owner), self.clock.now, cached)
 
     def _report(self, worker: SimulatedWorker) -> None:
         if worker.alive and self.clock.now >= worker.stalled_until and self.reachable[worker.name]:

@@ -9,9 +9,9 @@ from functools import partial
 
 from simulation.charge_auditor import ChargeAuditor
 from simulation.cluster import SimulatedCluster
-from simulation.doubleq_auditor import audited
 from simulation.limit_auditor import LimitAuditor
 from simulation.refusals import check_refusals
+from simulation.route_audit import audited
 from simulation.run_log import RunLog
 from simulation.worker import SimulatedWorker
 

@@ -104,7 +104,7 @@ def draw_spec(rng: random.Random, load: RandomLoad) -> ClusterSpec:
     return ClusterSpec(
         workers=rng.choice(load.workers),
         worker=worker,
-        route=rng.choice(["doubleq", rng.choice(sorted(GLOBAL_POLICIES))]),
+        route=rng.choice(["doubleq", "least-delay", rng.choice(sorted(GLOBAL_POLICIES))]),
         route_quantum_tokens=rng.choice([64, 2048]),
         route_strict_paper=rng.random() < 0.3,
         index_blocks=rng.choice([32, 10_000]),

@@ -29,10 +29,10 @@ class ByUser(Dispatcher):
     def _owner(self, request: RouteRequest) -> int:
         return zlib.crc32(request.client.encode()) % len(self._schedulers)
 
-    def accepted(self, member: Member, request: RouteRequest, now: float) -> None:
+    def accepted(self, member: Member, request: RouteRequest, now: float, cached_tokens: int = 0) -> None:
         """See Dispatcher."""
         owner = self._owner(request)
-        self._schedulers[owner].accepted(self._of(member)[owner], request, now)
+        self._schedulers[owner].accepted(self._of(member)[owner], request, now, cached_tokens)
 
     def ended(self, member: Member, request_id: str, attempt: int, started: bool, output_tokens: int) -> None:
         """See Dispatcher."""
@@ -66,10 +66,10 @@ class ByUser(Dispatcher):
 class ByUserInformed(ByUser):
     """Schedulers as in ByUser, but workers send all reports to all of them, so each one books and indexes all calls."""
 
-    def accepted(self, member: Member, request: RouteRequest, now: float) -> None:
+    def accepted(self, member: Member, request: RouteRequest, now: float, cached_tokens: int = 0) -> None:
         """See Dispatcher."""
         for scheduler, own in zip(self._schedulers, self._of(member), strict=True):
-            scheduler.accepted(own, request, now)
+            scheduler.accepted(own, request, now, cached_tokens)
 
     def ended(self, member: Member, request_id: str, attempt: int, started: bool, output_tokens: int) -> None:
         """See Dispatcher."""
@@ -105,11 +105,11 @@ class Cells(Dispatcher):
             None if chosen is None else self._cells[int(chosen.member.identity.worker)].dispatch(request, now, source)
         )
 
-    def accepted(self, member: Member, request: RouteRequest, now: float) -> None:
+    def accepted(self, member: Member, request: RouteRequest, now: float, cached_tokens: int = 0) -> None:
         """See Dispatcher."""
         cell = self._numbers[member.identity.worker]
-        self._cells[cell].accepted(member, request, now)
-        self._upper.accepted(self._above[cell], request, now)
+        self._cells[cell].accepted(member, request, now, cached_tokens)
+        self._upper.accepted(self._above[cell], request, now, cached_tokens)
 
     def ended(self, member: Member, request_id: str, attempt: int, started: bool, output_tokens: int) -> None:
         """See Dispatcher."""

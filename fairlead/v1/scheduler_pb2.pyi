@@ -123,20 +123,22 @@ class BlockRun(_message.Message):
     def __init__(self, parent: _Optional[int] = ..., digests: _Optional[bytes] = ...) -> None: ...
 
 class AcceptedRequest(_message.Message):
-    __slots__ = ("request_id", "attempt", "client", "prompt_tokens", "weight", "model")
+    __slots__ = ("request_id", "attempt", "client", "prompt_tokens", "weight", "model", "cached_tokens")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
+    CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     attempt: int
     client: str
     prompt_tokens: int
     weight: float
     model: str
-    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., client: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., weight: _Optional[float] = ..., model: _Optional[str] = ...) -> None: ...
+    cached_tokens: int
+    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., client: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., weight: _Optional[float] = ..., model: _Optional[str] = ..., cached_tokens: _Optional[int] = ...) -> None: ...
 
 class ModelInfo(_message.Message):
     __slots__ = ("name", "max_model_tokens", "vocab_size", "block_tokens", "kv_tokens", "max_running", "policy", "max_prompt_tokens", "cost", "admission", "revision", "longest_token", "engine")

@@ -6,7 +6,7 @@ is *expected*. Expectations are counted per request, so cancelling one request n
 
 from collections.abc import Iterator, Sequence
 
-from global_scheduler.core.block_tree import BlockTree, Node
+from global_scheduler.core.block_tree import BlockTree, Matches, Node
 from serving.blocks import DIGEST_BYTES, BlockRun, pack_digests, unpack_digests
 
 # Nodes with blocks of outstanding requests are spared when the index is full; at most this many are passed over.
@@ -27,9 +27,9 @@ class BlockIndex:
     def __len__(self) -> int:
         return self._tree.blocks
 
-    def match(self, chain: bytes, eligible: int) -> tuple[int, int]:
-        """See BlockTree.match."""
-        return self._tree.match(chain, eligible)
+    def matches(self, chain: bytes, eligible: int) -> Matches:
+        """See BlockTree.matches."""
+        return self._tree.matches(chain, eligible)
 
     def expect(self, slot: int, chain: bytes) -> bool:
         """Expect the blocks of `chain` at `slot` (line 18); return False and change nothing if there is no room."""

@@ -10,6 +10,10 @@ from collections.abc import Iterator
 
 from serving.blocks import DIGEST_BYTES
 
+# Sets of workers, each within the one before and holding a longer beginning of a chain, with its length in blocks. A
+# worker's match is the length of the last set that contains it.
+Matches = list[tuple[int, int]]
+
 
 class Node:
     """A run of consecutive blocks that the same workers hold or expect.
@@ -97,19 +101,26 @@ class BlockTree:
     def __contains__(self, node: Node) -> bool:
         return self._firsts.get(node.digests[:DIGEST_BYTES]) is node
 
-    def match(self, chain: bytes, eligible: int) -> tuple[int, int]:
-        """Return the eligible workers with the longest match and its length in blocks; all eligible ones if it is 0."""
+    def matches(self, chain: bytes, eligible: int) -> Matches:
+        """Return the match of every eligible worker, of which there must be one; one walk, however many there are."""
+        found = []
         position, end = 0, len(chain)
         while position < end:
             node = self._firsts.get(chain[position : position + DIGEST_BYTES])
-            if node is None or not eligible & node.mask:
+            if node is None:
                 break
-            eligible &= node.mask
+            holding = eligible & node.mask
+            if holding != eligible:
+                found.append((eligible, position // DIGEST_BYTES))
+                if not holding:
+                    return found
+                eligible = holding
             if not chain.startswith(node.digests, position):
                 position += _common(node.digests, chain, position)
                 break
             position += len(node.digests)
-        return eligible, position // DIGEST_BYTES
+        found.append((eligible, position // DIGEST_BYTES))
+        return found
 
     def reach(self, parent: Node | None, chain: bytes) -> list[Node]:
         """Return the nodes of `chain` below `parent`, created and split so that one node ends where the chain ends."""

@@ -24,12 +24,14 @@ Key = tuple[str, int]  # request id, attempt
 class Assignment:
     """The booking of a request at a worker.
 
-    `expected` tells whether the index expects its blocks there; `source` is the Dispatch stream that asked, if any.
+    `booked` is what the policy booked for it, in micro-units. `expected` tells whether the index expects its blocks
+    there; `source` is the Dispatch stream that asked, if any.
     """
 
     request: RouteRequest
     member: Member
     matched_tokens: int
+    booked: int
     expected: bool
     source: int | None
 
@@ -54,19 +56,15 @@ class Dispatcher:
         candidates = self._fleet.candidates(request.model, request.excluded, now)
         if not candidates:
             return None
-        longest, blocks = self._index.match(request.digests, candidates)
-        block_tokens = self._fleet.at(longest.bit_length() - 1).identity.block_tokens
-        matched, fleet = blocks * block_tokens, self._fleet
-        slot = self.policy.select(request, Candidates(candidates, longest, matched, fleet.waiting, fleet.queues))
-        if not longest >> slot & 1:
-            _, blocks = self._index.match(request.digests, 1 << slot)
-        member = self._fleet.at(slot)
-        self._fleet.booked(member, 1)
+        matches = self._index.matches(request.digests, candidates)
+        block_tokens = self._fleet.at(matches[-1][0].bit_length() - 1).identity.block_tokens
+        choice = Candidates([(w, n * block_tokens) for w, n in matches], self._fleet.waiting, self._fleet.queues)
+        member = self._fleet.at(self.policy.select(request, choice))
+        matched = choice.tokens_at(member.slot)
         # A worker of another model revision caches these tokens under other digests.
         is_same = member.identity.revisions[request.model] == request.revision
-        expected = is_same and self._index.expect(slot, request.digests)
-        matched = blocks * member.identity.block_tokens
-        assignment = self._assignments[key] = Assignment(request, member, matched, expected, source)
+        expected = is_same and self._index.expect(member.slot, request.digests)
+        assignment = self._book(request, member, candidates, matched, expected, source)
         self._unaccepted.setdefault(source, {})[key] = None
         return assignment
 
@@ -83,8 +81,9 @@ class Dispatcher:
         for key in list(self._unaccepted.get(source, ())):
             self.withdrawn(*key)
 
-    def accepted(self, member: Member, request: RouteRequest, now: float) -> None:
-        """Record that `member` received the request; book it if another process placed it."""
+    def accepted(self, member: Member, request: RouteRequest, now: float, cached_tokens: int = 0) -> None:
+        """Record that `member` received the request and then had `cached_tokens` of its prompt; book it if another
+        process placed it."""
         key = (request.request_id, request.attempt)
         assignment = self._assignments.get(key)
         if assignment is not None:
@@ -92,10 +91,8 @@ class Dispatcher:
                 self._is_accepted(key, assignment)
         elif self._fleet.is_current(member):
             self.placed_by_others += 1
-            self._fleet.booked(member, 1)
             candidates = self._fleet.candidates(request.model, (), now) | 1 << member.slot
-            self.policy.follow(request, member.slot, candidates)
-            self._assignments[key] = Assignment(request, member, 0, expected=False, source=None)
+            self._book(request, member, candidates, cached_tokens, expected=False, source=None)
 
     def ended(self, member: Member, request_id: str, attempt: int, started: bool, output_tokens: int) -> None:
         """End a request as `member` reports it (lines 20-23); ignored unless it is assigned to `member`."""
@@ -112,7 +109,7 @@ class Dispatcher:
             # The first output token exists only after the whole prompt is computed.
             settle = self._index.confirm if output_tokens else self._index.withdraw
             settle(member.slot, assignment.request.digests)
-        self.policy.ended(assignment.request, member.slot, output_tokens)
+        self.policy.ended(assignment.request, member.slot, assignment.booked, output_tokens)
 
     def attached(self, identity: WorkerIdentity, cached: Sequence[BlockRun], now: float) -> Member:
         """Add a worker with a snapshot of its cached blocks; an earlier member of the same name is lost."""
@@ -180,6 +177,21 @@ class Dispatcher:
             strangers = [key for key in keys if self._assignments[key].source != source]
             assert not strangers, f"source {source}: {strangers}"
 
+    def _book(
+        self,
+        request: RouteRequest,
+        member: Member,
+        candidates: int,
+        matched_tokens: int,
+        expected: bool,
+        source: int | None,
+    ) -> Assignment:
+        booked = self.policy.placed(request, member.slot, candidates, matched_tokens)
+        self._fleet.booked(member, 1)
+        assignment = Assignment(request, member, matched_tokens, booked, expected, source)
+        self._assignments[request.request_id, request.attempt] = assignment
+        return assignment
+
     def _take(self, key: Key) -> None:
         self._is_accepted(key, self._assignments.pop(key))
 
@@ -196,6 +208,6 @@ class Dispatcher:
     def _undo(self, assignment: Assignment) -> None:
         member = assignment.member
         self._fleet.booked(member, -1)
-        self.policy.refunded(assignment.request, member.slot)
+        self.policy.refunded(assignment.request, member.slot, assignment.booked)
         if assignment.expected:
             self._index.withdraw(member.slot, assignment.request.digests)

@@ -22,7 +22,7 @@ class Preble(StatelessPolicy):
         """Choose a worker; see RoutePolicy."""
         queues = choice.queues
         shortest = queues.least(choice.candidates)
-        if 2 * choice.matched_tokens <= request.prompt_tokens:
+        if 2 * choice.longest_tokens <= request.prompt_tokens:
             return shortest
         match = queues.least(choice.longest)
         return shortest if queues.outgrows(match, shortest) else match

@@ -107,7 +107,8 @@ class TestEveryPolicy:
             assert assignment is not None
             here = members[assignment.member.slot]
             for made, member in ((leader, assignment.member), (standby, here)):
-                made.accepted(member, request(str(number), client=client, prompt_tokens=tokens), 0)
+                told = request(str(number), client=client, prompt_tokens=tokens)
+                made.accepted(member, told, 0, assignment.matched_tokens)
                 if fate == "end":
                     made.progressed(member, runs(zip(chain, (0, *chain), strict=False)), b"")
                 if fate != "keep":

@@ -123,7 +123,7 @@ async def test_draining_after_failed_steps_ends_by_itself(attached: tuple[Listen
 
 
 def accepted(name: str) -> AttemptAccepted:
-    return AttemptAccepted(name, 1, "ann", "m", prompt_tokens=10, weight=1.0)
+    return AttemptAccepted(name, 1, "ann", "m", prompt_tokens=10, weight=1.0, cached_tokens=0)
 
 
 async def test_events_are_reported_as_they_happen_and_the_latest_change_counts(

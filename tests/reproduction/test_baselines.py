@@ -34,8 +34,8 @@ def test_a_match_is_never_left_however_long_its_queue() -> None:
     queues.add(0, 100)
     request = RouteRequest("r", 1, "client", "model", b"", 100, 1000)
     config = RoutePolicyConfig(1, WeightedTokens())
-    matched = Candidates(candidates=0b11, longest=0b01, matched_tokens=51, waiting=0b01, queues=queues)
+    matched = Candidates([(0b11, 0), (0b01, 51)], waiting=0b01, queues=queues)
     assert PrebleFixed(config).select(request, matched) == 0
     assert Preble(config).select(request, matched) == 1
-    half = Candidates(candidates=0b11, longest=0b01, matched_tokens=50, waiting=0b01, queues=queues)
+    half = Candidates([(0b11, 0), (0b01, 50)], waiting=0b01, queues=queues)
     assert PrebleFixed(config).select(request, half) == 1

@@ -1,4 +1,5 @@
-"""The theorems on DoubleQ over workers with DLPM (DLPM section 5.3, Appendix A.3), in the simulated fleet.
+"""The theorems on DoubleQ over workers with DLPM (DLPM section 5.3, Appendix A.3), in the simulated fleet, and the same
+under least delay.
 
 A client is backlogged while it has requests in the queue of every worker (Definition 3.1, design section 4.3).
 """
@@ -125,7 +126,7 @@ def bound(cluster: SimulatedCluster) -> int:
 @given(
     asks=st.lists(ASKS, min_size=10, max_size=120),
     workers=st.integers(1, 3),
-    route=st.sampled_from(["doubleq", "per-client-round-robin"]),
+    route=st.sampled_from(["doubleq", "least-delay", "per-client-round-robin"]),
     route_quantum=st.sampled_from([32, 256]),
 )
 def test_nobody_who_is_backlogged_falls_further_behind_than_the_bound(
@@ -157,12 +158,17 @@ def test_without_fair_workers_a_flood_breaks_the_bound() -> None:
 
 
 @settings(max_examples=25, deadline=None)
-@given(asks=st.lists(ASKS, min_size=10, max_size=80), workers=st.integers(1, 3))
-def test_a_newcomer_waits_for_a_bounded_service_of_others(asks: list[Ask], workers: int) -> None:
+@given(
+    asks=st.lists(ASKS, min_size=10, max_size=80),
+    workers=st.integers(1, 3),
+    route=st.sampled_from(["doubleq", "least-delay"]),
+)
+def test_a_newcomer_waits_for_a_bounded_service_of_others(asks: list[Ask], workers: int, route: str) -> None:
     """Theorem A.4 without the capacity: at the worker where the call waits, each other client gets at most a bound."""
     newcomer = Ask("newcomer", 0, INPUT, 4, arrival=0.2)
     calls = calls_of([*asks, newcomer])
-    cluster = SimulatedCluster(ClusterSpec(workers=workers, worker=WORKER, route_quantum_tokens=256), OpenLoop(calls))
+    spec = ClusterSpec(workers=workers, worker=WORKER, route=route, route_quantum_tokens=256)
+    cluster = SimulatedCluster(spec, OpenLoop(calls))
     served: list[tuple[str, str, int]] = []  # worker, client, micro-units, as long as the newcomer waits there
     newest = calls[-1]
 
@@ -185,18 +191,52 @@ def test_a_newcomer_waits_for_a_bounded_service_of_others(asks: list[Ask], worke
 @pytest.mark.parametrize("calls", [100, 400])
 def test_with_an_infinite_quantum_the_gap_grows_without_bound(calls: int) -> None:
     """Theorem A.5: two clients share the prefix that one worker holds, the third has the other worker to itself."""
-    asks = [
+    gaps = {}
+    for route_quantum in (64, 1 << 40):
+        spec = ClusterSpec(workers=2, worker=WORKER, route_quantum_tokens=route_quantum, route_strict_paper=True)
+        cluster = SimulatedCluster(spec, OpenLoop(calls_of(two_share_a_prefix(calls))))
+        gaps[route_quantum] = gap_until_one_is_done(cluster)
+    assert gaps[64] <= bound(cluster)
+    assert gaps[1 << 40] > calls * 20 * MICRO, "in proportion to the time"
+
+
+def two_share_a_prefix(calls: int) -> list[Ask]:
+    return [
         Ask(client, prefix, INPUT, OUTPUT)
         for _ in range(calls)
         for client, prefix in zip("fgh", (1, 1, 2), strict=True)
     ]
-    gaps = {}
-    for route_quantum in (64, 1 << 40):
-        spec = ClusterSpec(workers=2, worker=WORKER, route_quantum_tokens=route_quantum, route_strict_paper=True)
-        cluster = SimulatedCluster(spec, OpenLoop(calls_of(asks)))
-        gaps[route_quantum] = gap_until_one_is_done(cluster)
-    assert gaps[64] <= bound(cluster)
-    assert gaps[1 << 40] > calls * 20 * MICRO, "in proportion to the time"
+
+
+def test_least_delay_needs_no_quantum_for_a_gap_that_does_not_grow() -> None:
+    """The case of Theorem A.5. Preble's route, over the same fair workers, lets the gap grow."""
+    gaps = {
+        route: [
+            gap_until_one_is_done(
+                SimulatedCluster(
+                    ClusterSpec(workers=2, worker=WORKER, route=route), OpenLoop(calls_of(two_share_a_prefix(calls)))
+                )
+            )
+            for calls in (100, 400)
+        ]
+        for route in ("least-delay", "preble")
+    }
+    assert max(gaps["least-delay"]) < 500 * MICRO
+    assert gaps["preble"][1] > 4 * max(gaps["least-delay"])
+
+
+@pytest.mark.parametrize("route", ["doubleq", "least-delay", "round-robin"])
+def test_no_route_keeps_the_gap_of_a_pool_independent_of_its_workers(route: str) -> None:
+    """docs/fairness.md, "What is impossible": g alone fills every batch, then f floods."""
+    gaps = []
+    for workers in (1, 4):
+        asks = [Ask("g", 0, INPUT, OUTPUT)] * 60 * workers
+        asks += [Ask("f", 0, INPUT, OUTPUT, arrival=0.02)] * 60 * workers
+        cluster = SimulatedCluster(ClusterSpec(workers=workers, worker=WORKER, route=route), OpenLoop(calls_of(asks)))
+        observer = Observer(cluster)
+        cluster.run()
+        gaps.append(observer.gap["f", "g"])
+    assert gaps[1] > 3 * gaps[0] > 0
 
 
 def gap_until_one_is_done(cluster: SimulatedCluster) -> int:

@@ -11,6 +11,7 @@ from gateway.core.hedge import Hedge
 from gateway.core.open_call_limiter import OpenCallLimiter
 from global_scheduler.core.policies import Candidates, RouteRequest
 from global_scheduler.core.policies.doubleq import DoubleQ
+from global_scheduler.core.policies.least_delay import LeastDelay
 from local_worker.core import token_gatherer
 from local_worker.core.output import Output, joined
 from local_worker.core.policies.dlpm import Dlpm
@@ -124,24 +125,25 @@ def test_a_gap_above_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
 class FreeDoubleQ(DoubleQ):
     """Charges nothing."""
 
-    def _input_charge(self, request: RouteRequest) -> int:
+    def placed(self, request: RouteRequest, slot: int, candidates: int, matched_tokens: int) -> int:
+        self._credit(request).available(candidates)
         return 0
 
-    def ended(self, request: RouteRequest, slot: int, output_tokens: int) -> None:
+    def ended(self, request: RouteRequest, slot: int, booked: int, output_tokens: int) -> None:
         pass
 
 
 class FreeOutputDoubleQ(DoubleQ):
     """Charges prompts alone."""
 
-    def ended(self, request: RouteRequest, slot: int, output_tokens: int) -> None:
+    def ended(self, request: RouteRequest, slot: int, booked: int, output_tokens: int) -> None:
         pass
 
 
 class MeanDoubleQ(DoubleQ):
     """Gives nothing back."""
 
-    def refunded(self, request: RouteRequest, slot: int) -> None:
+    def refunded(self, request: RouteRequest, slot: int, booked: int) -> None:
         pass
 
 
@@ -149,15 +151,42 @@ class BlindDoubleQ(DoubleQ):
     """Places with those who have no credit, too."""
 
     def select(self, request: RouteRequest, choice: Candidates) -> int:
-        slot = choice.queues.least(choice.longest)
-        self.follow(request, slot, choice.candidates)
-        return slot
+        return choice.queues.least(choice.longest)
 
 
 @pytest.mark.parametrize("policy", [FreeDoubleQ, FreeOutputDoubleQ, MeanDoubleQ, BlindDoubleQ])
 def test_a_balance_that_is_not_due(policy: type[DoubleQ], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(GLOBAL_POLICIES, "doubleq", policy)
     complains("refilled by|too much at slot|the balance is|without credit")
+
+
+class ForgetfulLeastDelay(LeastDelay):
+    """Takes what never started for outstanding."""
+
+    def refunded(self, request: RouteRequest, slot: int, booked: int) -> None:
+        pass
+
+
+class FreeLeastDelay(LeastDelay):
+    """Takes every prompt for cached."""
+
+    def _prompt_cost(self, request: RouteRequest, cached_tokens: int) -> int:
+        return 0
+
+
+class ClingingLeastDelay(LeastDelay):
+    """Keeps the backlogs of workers that are lost."""
+
+    def forget(self, slot: int) -> None:
+        pass
+
+
+@pytest.mark.parametrize("policy", [ForgetfulLeastDelay, FreeLeastDelay, ClingingLeastDelay])
+def test_a_backlog_that_is_not_the_sum_of_what_is_placed(
+    policy: type[LeastDelay], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(GLOBAL_POLICIES, "least-delay", policy)
+    complains("the backlogs are|is booked for")
 
 
 class Unprotected(Oit):

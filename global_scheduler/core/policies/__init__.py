@@ -1,19 +1,21 @@
 """Global policies by the name that configuration gives them.
 
-`doubleq` and `per-client-round-robin` have a bound; the other two are the usual ways to balance load. `fairlead demo`
-runs `round-robin` and `per-client-round-robin` as the systems that DoubleQ is compared with.
+`doubleq`, `least-delay` and `per-client-round-robin` have a bound; the other two are the usual ways to balance load.
+`fairlead demo` runs `round-robin` and `per-client-round-robin` as the systems that DoubleQ is compared with.
 """
 
 from collections.abc import Callable, Mapping
 
 from global_scheduler.core.policies.base import Candidates, RoutePolicy, RoutePolicyConfig, RouteRequest
 from global_scheduler.core.policies.doubleq import DoubleQ
+from global_scheduler.core.policies.least_delay import LeastDelay
 from global_scheduler.core.policies.least_loaded import LeastLoaded
 from global_scheduler.core.policies.per_client_round_robin import PerClientRoundRobin
 from global_scheduler.core.policies.round_robin import RoundRobin
 
 POLICIES: Mapping[str, Callable[[RoutePolicyConfig], RoutePolicy]] = {
     "doubleq": DoubleQ,
+    "least-delay": LeastDelay,
     "round-robin": RoundRobin,
     "per-client-round-robin": PerClientRoundRobin,
     "least-loaded": LeastLoaded,

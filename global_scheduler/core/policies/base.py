@@ -1,5 +1,6 @@
 """What every global policy is: a choice among candidates, and accounts that follow it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -33,32 +34,60 @@ class RoutePolicyConfig:
 
 @dataclass(slots=True)
 class Candidates:
-    """The workers among which a policy chooses. Sets of workers are bitmasks by slot."""
+    """The workers among which a policy chooses. Sets of workers are bitmasks by slot.
 
-    candidates: int  # not empty
-    longest: int  # those of them with the longest match
-    matched_tokens: int
+    `matches` are sets of workers, each within the one before, with the number of prompt tokens that all of the set
+    cache: first all candidates, last those with the longest match. A worker's match is that of the last set with it.
+    """
+
+    matches: Sequence[tuple[int, int]]
     waiting: int  # workers whose latest report has waiting requests
     queues: OutstandingTable
 
+    @property
+    def candidates(self) -> int:
+        """All workers that may be chosen; never empty."""
+        return self.matches[0][0]
+
+    @property
+    def longest(self) -> int:
+        """The candidates with the longest match."""
+        return self.matches[-1][0]
+
+    @property
+    def longest_tokens(self) -> int:
+        """The length of the longest match, in tokens."""
+        return self.matches[-1][1]
+
+    def tokens_at(self, slot: int) -> int:
+        """Return the match of the candidate at `slot`, in tokens."""
+        return next(tokens for workers, tokens in reversed(self.matches) if workers >> slot & 1)
+
 
 class RoutePolicy(Protocol):
-    """A routing policy with its accounts. It reads the outstanding requests, which only the dispatcher changes."""
+    """A routing policy with its accounts. It reads the outstanding requests, which only the dispatcher changes.
+
+    `select` and `placed` follow each other for a request that this scheduler places. A request that another process
+    placed is only `placed`, so that a standby has the accounts of the leader.
+    """
 
     def select(self, request: RouteRequest, choice: Candidates) -> int:
-        """Choose a slot for `request` and charge the client for it."""
+        """Choose a slot for `request`; charge nothing."""
 
-    def follow(self, request: RouteRequest, slot: int, candidates: int) -> None:
-        """Update the accounts as `select` does, for a request that another process placed at `slot`."""
+    def placed(self, request: RouteRequest, slot: int, candidates: int, matched_tokens: int) -> int:
+        """Charge the client for a request that goes to `slot`, where `matched_tokens` of its prompt are cached.
 
-    def ended(self, request: RouteRequest, slot: int, output_tokens: int) -> None:
-        """Charge the output of a request that started at `slot` and has ended."""
+        Return the booked amount in micro-units, which the dispatcher keeps until the request ends.
+        """
 
-    def refunded(self, request: RouteRequest, slot: int) -> None:
-        """Give back the charge of a request that never started at `slot`."""
+    def ended(self, request: RouteRequest, slot: int, booked: int, output_tokens: int) -> None:
+        """Settle the booking of a request that started at `slot` and has ended."""
+
+    def refunded(self, request: RouteRequest, slot: int, booked: int) -> None:
+        """Give back what was booked for a request that never started at `slot`."""
 
     def forget(self, slot: int) -> None:
-        """Drop the accounts of the worker at `slot`, which was lost."""
+        """Drop the accounts of the worker at `slot`, which was lost, with all bookings there."""
 
     def check_invariants(self) -> None:
         """Raise AssertionError with detail when the state is impossible."""

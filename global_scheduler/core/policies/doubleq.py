@@ -36,14 +36,13 @@ class DoubleQ:
         self._strict = config.strict_paper
 
     def select(self, request: RouteRequest, choice: Candidates) -> int:
-        """Return the slot that SELECTWORKER chooses, after the charge of line 16."""
+        """Return the slot that SELECTWORKER chooses, after the rounds of lines 5 and 6."""
         credit = self._credit(request)
         available = credit.available(choice.candidates)
         chosen = choice.queues.least(choice.longest & available or available)
         if not self._strict and (choice.waiting >> chosen & 1 or choice.queues.is_full(chosen)):
             shortest = choice.queues.least(available)
             chosen = shortest if choice.queues.outgrows(chosen, shortest) else chosen
-        credit.charge(chosen, self._input_charge(request))
         return chosen
 
     def _credit(self, request: RouteRequest) -> Credit:
@@ -53,25 +52,28 @@ class DoubleQ:
         self._credits.rest(key)
         return self._credits[key]
 
-    def follow(self, request: RouteRequest, slot: int, candidates: int) -> None:
-        """Replenish and charge (lines 4 to 6, then line 16) for a request that another process placed."""
+    def placed(self, request: RouteRequest, slot: int, candidates: int, matched_tokens: int) -> int:
+        """Charge the whole prompt (line 16), after the rounds of lines 5 and 6; return the charge."""
         credit = self._credit(request)
         credit.available(candidates)
-        credit.charge(slot, self._input_charge(request))
+        # Only the worker knows which tokens are the system prompt.
+        booked = charge(self._cost.extend(request.prompt_tokens, 0), request.weight)
+        credit.charge(slot, booked)
+        return booked
 
-    def ended(self, request: RouteRequest, slot: int, output_tokens: int) -> None:
+    def ended(self, request: RouteRequest, slot: int, booked: int, output_tokens: int) -> None:
         """Charge the output tokens (line 22)."""
         credit = self._credits.get((request.client, request.model))
         if credit is not None:
             cost = self._cost.decode(output_tokens, request.prompt_tokens, 0)
             credit.charge(slot, charge(cost, request.weight))
 
-    def refunded(self, request: RouteRequest, slot: int) -> None:
+    def refunded(self, request: RouteRequest, slot: int, booked: int) -> None:
         """Give back the input's charge except for the cost of KEPT_TOKENS."""
         credit = self._credits.get((request.client, request.model))
         if credit is not None:
             kept = charge(self._cost.extend(min(KEPT_TOKENS, request.prompt_tokens), 0), request.weight)
-            credit.charge(slot, kept - self._input_charge(request))
+            credit.charge(slot, kept - booked)
 
     def forget(self, slot: int) -> None:
         """Drop all balances at `slot` before its reuse. O(clients); workers leave rarely."""
@@ -88,7 +90,3 @@ class DoubleQ:
         self._credits.check_invariants()
         for credit in self._credits.values():
             credit.check_invariants()
-
-    def _input_charge(self, request: RouteRequest) -> int:
-        # Only the worker knows which tokens are the system prompt.
-        return charge(self._cost.extend(request.prompt_tokens, 0), request.weight)

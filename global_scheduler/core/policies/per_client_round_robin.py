@@ -18,12 +18,11 @@ class PerClientRoundRobin(StatelessPolicy):
 
     def select(self, request: RouteRequest, choice: Candidates) -> int:
         """See RoutePolicy."""
-        slot = following(choice.candidates, self._last.get((request.client, request.model)))
-        self.follow(request, slot, choice.candidates)
-        return slot
+        return following(choice.candidates, self._last.get((request.client, request.model)))
 
-    def follow(self, request: RouteRequest, slot: int, candidates: int) -> None:
+    def placed(self, request: RouteRequest, slot: int, candidates: int, matched_tokens: int) -> int:
         """See RoutePolicy."""
         key = (request.client, request.model)
         self._last[key] = slot
         self._last.rest(key)
+        return 0

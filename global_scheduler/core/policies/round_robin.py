@@ -13,12 +13,12 @@ class RoundRobin(StatelessPolicy):
 
     def select(self, request: RouteRequest, choice: Candidates) -> int:
         """See RoutePolicy."""
-        chosen = self._last[request.model] = following(choice.candidates, self._last.get(request.model))
-        return chosen
+        return following(choice.candidates, self._last.get(request.model))
 
-    def follow(self, request: RouteRequest, slot: int, candidates: int) -> None:
+    def placed(self, request: RouteRequest, slot: int, candidates: int, matched_tokens: int) -> int:
         """See RoutePolicy."""
         self._last[request.model] = slot
+        return 0
 
 
 def following(workers: int, last: int | None) -> int:

@@ -4,15 +4,16 @@ from global_scheduler.core.policies.base import RouteRequest
 
 
 class StatelessPolicy:
-    """A policy that keeps no accounts: its events change nothing."""
+    """A policy that keeps no accounts: it books nothing, and its events change nothing."""
 
-    def follow(self, request: RouteRequest, slot: int, candidates: int) -> None:
+    def placed(self, request: RouteRequest, slot: int, candidates: int, matched_tokens: int) -> int:
+        """Return 0, because nothing is booked; see RoutePolicy."""
+        return 0
+
+    def ended(self, request: RouteRequest, slot: int, booked: int, output_tokens: int) -> None:
         """See RoutePolicy."""
 
-    def ended(self, request: RouteRequest, slot: int, output_tokens: int) -> None:
-        """See RoutePolicy."""
-
-    def refunded(self, request: RouteRequest, slot: int) -> None:
+    def refunded(self, request: RouteRequest, slot: int, booked: int) -> None:
         """See RoutePolicy."""
 
     def forget(self, slot: int) -> None:

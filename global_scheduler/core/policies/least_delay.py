@@ -1,0 +1,126 @@
+"""Least delay: a request goes where it adds the least delay, its own and that of others, as a fair worker serves it.
+
+Unit of fairness: with DLPM in the workers, service per client over the pool, as for DoubleQ: two clients that are
+backlogged on every worker differ by at most 2 |W| (U + Q^u) (DLPM Theorem 5.1). What the policy adds: how much of a
+client's work waits at one worker while another has none of it does not depend on what others send (docs/fairness.md,
+"Presence").
+"""
+
+from collections.abc import Iterator, Sequence
+
+from global_scheduler.core.backlog_table import BacklogTable, RoutedClient
+from global_scheduler.core.outstanding_table import OutstandingTable, slots
+from global_scheduler.core.policies.base import Candidates, RoutePolicyConfig, RouteRequest
+
+# What computing a token anew costs, in computed tokens: it takes the worker's time, and the place of a cached token.
+RECOMPUTE = 2
+# A choice computes the delay at so many workers; of the others, only where the queue is shortest.
+MOST_COMPARED = 16
+MOST_SETS = 8
+# Outputs are averaged in 1 / SCALE tokens, over about so many requests of a client, or of all clients.
+SCALE = 256
+OWN_MEMORY = 8
+COMMON_MEMORY = 64
+FIRST_OUTPUT = 64 * SCALE
+
+
+class LeastDelay:
+    """Least delay, with one account per client for all models, because all models of a worker share its queue.
+
+    At a worker with n clients, this one included, a fair worker serves before the client's next request the client's
+    own work there, b, and as much of every other client, or all that is there, B, if that is less. The request
+    then costs e, the part of its prompt that the worker does not cache, to itself and to every request behind it: to
+    all there, N, or to as many of each client as the client has itself, k + 1. The least of
+
+        min(B, n b) + RECOMPUTE e (1 + min(N, n (k + 1)))
+
+    is chosen; among equals the shortest queue, then the lowest slot. Work is what prompts cost that no cache holds,
+    and what the client's outputs cost on average. With weights, n is the sum of the weights of the clients there over
+    that of the request. There is no quantum and no threshold.
+    """
+
+    def __init__(self, config: RoutePolicyConfig) -> None:
+        self._cost = config.cost
+        self._backlogs = BacklogTable()
+        self._output = FIRST_OUTPUT  # the average over all clients
+
+    def select(self, request: RouteRequest, choice: Candidates) -> int:
+        """Return the slot with the least delay; see the class."""
+        client, queues = self._backlogs.client(request.client), choice.queues
+        room, best, least = MOST_COMPARED, 0, -1
+        for workers, tokens in _apart(choice.matches):
+            recompute = RECOMPUTE * self._prompt_cost(request, tokens)
+            if workers.bit_count() <= room:
+                compared = slots(workers)
+                room -= len(compared)
+            else:
+                compared = _shortest(workers, client.workers, queues)
+            for slot in compared:
+                delay = self._delay(client, slot, recompute, request.weight, queues.length(slot))
+                if least < 0 or delay < least:
+                    least, best = delay, 1 << slot
+                elif delay == least:
+                    best |= 1 << slot
+        return queues.least(best)
+
+    def _delay(self, client: RoutedClient, slot: int, recompute: int, weight: int, length: int) -> int:
+        worker = self._backlogs.worker(slot)
+        if worker is None:
+            return recompute
+        own = client.backlogs.get(slot)
+        if own is None:
+            return recompute * (1 + min(length, (weight + worker.weight) // weight))
+        others = worker.weight - own.weight
+        ahead = min(worker.work, own.work + own.work * others // weight)
+        return ahead + recompute * (1 + min(length, (own.requests + 1) * (weight + others) // weight))
+
+    def placed(self, request: RouteRequest, slot: int, candidates: int, matched_tokens: int) -> int:
+        """Book the work of the request: the prompt that is not cached, and the expected output."""
+        output = self._backlogs.client(request.client).output
+        tokens = (self._output if output is None else output) // SCALE
+        work = self._prompt_cost(request, matched_tokens) + self._cost.decode(tokens, request.prompt_tokens, 0)
+        self._backlogs.book(request.client, slot, work, request.weight)
+        return work
+
+    def _prompt_cost(self, request: RouteRequest, cached_tokens: int) -> int:
+        return self._cost.extend(max(0, request.prompt_tokens - cached_tokens), 0)
+
+    def ended(self, request: RouteRequest, slot: int, booked: int, output_tokens: int) -> None:
+        """Release the work, and learn the length of the output."""
+        client = self._backlogs.release(request.client, slot, booked)
+        output = output_tokens * SCALE
+        self._output += (output - self._output) // COMMON_MEMORY
+        client.output = output if client.output is None else client.output + (output - client.output) // OWN_MEMORY
+
+    def refunded(self, request: RouteRequest, slot: int, booked: int) -> None:
+        """Release the work."""
+        self._backlogs.release(request.client, slot, booked)
+
+    def forget(self, slot: int) -> None:
+        """Drop the backlogs at `slot` before its reuse. O(clients); workers leave rarely."""
+        self._backlogs.forget(slot)
+
+    def outstanding(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """Return requests and work, in micro-units, by client and slot."""
+        return {(name, slot): (each.requests, each.work) for name, slot, each in self._backlogs.outstanding()}
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError with detail when the state is impossible."""
+        self._backlogs.check_invariants()
+        assert self._output >= 0, f"an average output of {self._output}"
+
+
+def _apart(matches: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield disjoint sets of workers with their match, the longest first: at most MOST_SETS and one of all the rest."""
+    seen = 0
+    for workers, tokens in reversed(matches[-MOST_SETS:]):
+        yield workers & ~seen, tokens
+        seen = workers
+    if len(matches) > MOST_SETS:
+        workers, tokens = matches[0]
+        yield workers & ~seen, tokens
+
+
+def _shortest(workers: int, own: int, queues: OutstandingTable) -> list[int]:
+    """Return the worker with the shortest queue of those where the client has work, and of those where it has none."""
+    return [queues.least(each) for each in (workers & ~own, workers & own) if each]

@@ -1,0 +1,246 @@
+"""Least delay within a dispatcher against its formula written out over lists of requests."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from fractions import Fraction
+from math import floor
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant
+
+from global_scheduler.core.backlog_table import BacklogTable
+from global_scheduler.core.policies import RoutePolicy, RoutePolicyConfig, RouteRequest
+from global_scheduler.core.policies.least_delay import FIRST_OUTPUT, SCALE, LeastDelay
+from serving.blocks import pack_digests, runs
+from serving.cost import MICRO, Profiled, WeightedTokens
+from tests.global_scheduler.dispatch_machine import Chain, DispatchMachine, NaiveWorker, Running
+from tests.global_scheduler.driving import CONFIG, dispatcher, identity, placed, request
+
+
+@dataclass
+class Outstanding:
+    """A booked request: its client, its work in micro-units, where it is."""
+
+    client: str
+    work: int
+    at: str
+
+
+class LeastDelayMachine(DispatchMachine):
+    """Outstanding requests, the weight with which a client came last to a worker, and average outputs in 1 / SCALE
+    tokens."""
+
+    def __init__(self) -> None:
+        self.outstanding: dict[str, Outstanding] = {}
+        self.weights: dict[tuple[str, str], int] = {}  # by worker and client
+        self.outputs: dict[str, int] = {}
+        self.output = FIRST_OUTPUT
+        super().__init__()
+
+    def make_policy(self) -> RoutePolicy:
+        self.policy = LeastDelay(CONFIG)
+        return self.policy
+
+    def select(self, asked: RouteRequest, chain: Chain, candidates: dict[str, NaiveWorker]) -> str:
+        def key(name: str) -> tuple[int, Fraction, int]:
+            uncached = max(0, asked.prompt_tokens - 16 * candidates[name].matches(chain))
+            return (self.delay(asked, name, uncached), *self.order(name))
+
+        return min(candidates, key=key)
+
+    def delay(self, asked: RouteRequest, name: str, uncached: int) -> int:
+        there = [each for each in self.outstanding.values() if each.at == name]
+        own = [each for each in there if each.client == asked.client]
+        weights = {each.client: self.weights[name, each.client] for each in there} | {asked.client: asked.weight}
+        n = Fraction(sum(weights.values()), asked.weight)
+        ahead = min(sum(each.work for each in there), floor(n * sum(each.work for each in own)))
+        return ahead + 2 * MICRO * uncached * (1 + min(len(there), floor(n * (len(own) + 1))))
+
+    def booked(self, asked: RouteRequest, at: str, candidates: dict[str, NaiveWorker], matched: int) -> None:
+        output = self.outputs.get(asked.client, self.output) // SCALE
+        work = MICRO * (max(0, asked.prompt_tokens - matched) + 2 * output)
+        self.outstanding[asked.request_id] = Outstanding(asked.client, work, at)
+        self.weights[at, asked.client] = asked.weight
+
+    def settled(self, running: Running, output: int) -> None:
+        client = running.request.client
+        del self.outstanding[running.request.request_id]
+        self.output += (SCALE * output - self.output) // 64
+        average = self.outputs.get(client, SCALE * output)
+        self.outputs[client] = average + (SCALE * output - average) // 8
+
+    def undone(self, running: Running) -> None:
+        del self.outstanding[running.request.request_id]
+
+    def lost(self, at: str) -> None:
+        self.outstanding = {name: each for name, each in self.outstanding.items() if each.at != at}
+
+    @invariant()
+    def backlogs_agree(self) -> None:
+        due: dict[tuple[str, int], list[int]] = defaultdict(list)
+        for each in self.outstanding.values():
+            due[each.client, self.workers[each.at].member.slot].append(each.work)
+        assert self.policy.outstanding() == {key: (len(works), sum(works)) for key, works in due.items()}
+
+
+TestDispatch = LeastDelayMachine.TestCase
+TestDispatch.settings = settings(max_examples=120, stateful_step_count=50, deadline=None)
+
+
+def test_a_prefix_is_kept_until_its_queue_costs_more_than_computing_it_again() -> None:
+    """A request of one token and an expected output costs 129 units: 16 tokens are not worth waiting for it, 128 are
+    worth one such wait."""
+    left_at = {}
+    for blocks in (1, 8):
+        made, (a, _) = dispatcher("least-delay")
+        chain = pack_digests(range(1, blocks + 1))
+        made.progressed(a, runs(zip(range(1, blocks + 1), range(blocks), strict=True)), b"")
+        asked = [request(str(n), digests=chain, prompt_tokens=16 * blocks + 1) for n in range(10)]
+        left_at[blocks] = [placed(made.dispatch(each, 0)) for each in asked].index("b")
+    assert left_at == {1: 1, 8: 2}
+
+
+def test_a_flood_of_others_does_not_move_a_client_away_from_its_prefix() -> None:
+    """A fair worker serves it soon: there it waits for one request of each client, not for all."""
+    made, (a, _) = dispatcher("least-delay")
+    made.progressed(a, runs([(1, 0), (2, 1)]), b"")
+    for number in range(50):
+        made.dispatch(request(str(number), client="flood", excluded=("b",)), 0)
+    assert placed(made.dispatch(request("mine", digests=pack_digests([1, 2]), prompt_tokens=33), 0)) == "a"
+
+
+def test_a_heavier_client_waits_for_less_of_the_others() -> None:
+    """It has its prefix where eight others wait; the other worker is idle. It would wait for one request of each, or,
+    with eight times the weight, for one of theirs in all."""
+    chosen = {}
+    for weight in (1000, 8000):
+        made, (a, _) = dispatcher("least-delay")
+        made.progressed(a, runs([(1, 0), (2, 1), (3, 2), (4, 3)]), b"")
+        for number in range(8):
+            made.dispatch(request(f"{number}", client=f"other {number}", excluded=("b",)), 0)
+        asked = request("own", digests=pack_digests([1, 2, 3, 4]), prompt_tokens=94, weight=weight)
+        chosen[weight] = placed(made.dispatch(asked, 0))
+    assert chosen == {1000: "b", 8000: "a"}
+
+
+def test_outputs_are_expected_as_long_as_the_client_s_were() -> None:
+    made, (a, _) = dispatcher("least-delay", config=RoutePolicyConfig(1, WeightedTokens()))
+    policy = made.policy
+    assert isinstance(policy, LeastDelay)
+    made.dispatch(request("first", excluded=("b",)), 0)
+    assert policy.outstanding() == {("ann", a.slot): (1, (10 + 2 * 64) * MICRO)}
+    made.ended(a, "first", 1, started=True, output_tokens=20)
+    made.dispatch(request("second", excluded=("b",)), 0)
+    assert policy.outstanding() == {("ann", a.slot): (1, (10 + 2 * 20) * MICRO)}
+    made.ended(a, "second", 1, started=True, output_tokens=28)
+    made.dispatch(request("third", excluded=("b",)), 0)
+    assert policy.outstanding() == {("ann", a.slot): (1, (10 + 2 * 21) * MICRO)}
+    made.dispatch(request("new", client="bob", excluded=("b",)), 0)
+    assert policy.outstanding()["bob", a.slot] == (1, (10 + 2 * 62) * MICRO), "the average of all clients moves less"
+
+
+def test_work_is_what_the_cost_function_says() -> None:
+    made, (a, _) = dispatcher("least-delay", config=RoutePolicyConfig(1, Profiled()))
+    policy = made.policy
+    assert isinstance(policy, LeastDelay)
+    made.dispatch(request("1", excluded=("b",)), 0)
+    work = Profiled().extend(10, 0) + Profiled().decode(64, 10, 0)
+    assert policy.outstanding() == {("ann", a.slot): (1, work)}
+
+
+def test_two_models_of_a_worker_share_its_queue() -> None:
+    made, _ = dispatcher("least-delay", workers=())
+    for name in ("both", "one"):
+        made.attached(identity(name, *("mn" if name == "both" else "m")), (), 0)
+    made.dispatch(request("1", model="n"), 0)
+    assert placed(made.dispatch(request("2", model="m"), 0)) == "one"
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), workers=st.integers(17, 40))
+def test_in_a_large_pool_the_choice_is_the_best_of_what_is_compared(data: st.DataObject, workers: int) -> None:
+    """More workers than are compared one by one: never worse than the shortest queue of all."""
+    made, members = dispatcher("least-delay", tuple(f"w{number}" for number in range(workers)))
+    for number in range(data.draw(st.integers(0, 60))):
+        at = data.draw(st.sampled_from(members))
+        made.accepted(at, request(str(number), client=data.draw(st.sampled_from("xyz"))), 0)
+    holder = data.draw(st.sampled_from(members))
+    made.progressed(holder, runs([(1, 0), (2, 1)]), b"")
+    asked = request("asked", client="x", digests=pack_digests([1, 2]), prompt_tokens=33)
+    shortest = min(members, key=lambda member: (member.outstanding, member.slot))
+    assignment = made.dispatch(asked, 0)
+    assert assignment is not None
+    chosen = assignment.member
+    assert chosen in (holder, shortest) or chosen.outstanding <= shortest.outstanding + 1
+
+
+FLOODS = st.lists(
+    st.tuples(st.sampled_from("fgh"), st.integers(0, 4), st.integers(1, 120), st.integers(0, 4), st.booleans()),
+    min_size=1,
+    max_size=80,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(floods=FLOODS, workers=st.sampled_from([2, 3, 20]), weights=st.sampled_from([(1000, 1000), (500, 4000)]))
+def test_work_at_one_worker_is_bounded_while_another_has_none_of_the_client(
+    floods: list[tuple[str, int, int, int, bool]], workers: int, weights: tuple[int, int]
+) -> None:
+    """The presence lemma (docs/fairness.md). Its bound counts clients and not what they send."""
+    made, members = dispatcher("least-delay", tuple(f"w{number}" for number in range(workers)))
+    policy = made.policy
+    assert isinstance(policy, LeastDelay)
+    for number, (client, repeats, tokens, blocks, is_heavy) in enumerate(floods):
+        weight = weights[is_heavy]
+        for repeat in range(repeats):
+            before = policy.outstanding()
+            has_none = [m for m in members if (client, m.slot) not in before]
+            asked = request(
+                f"{number}.{repeat}",
+                client=client,
+                prompt_tokens=tokens,
+                weight=weight,
+                digests=pack_digests(range(1, min(blocks, tokens // 16) + 1)),
+            )
+            assignment = made.dispatch(asked, 0)
+            assert assignment is not None
+            _, work = policy.outstanding()[client, assignment.member.slot]
+            crowd = 1 + 2 * max(weights) / weight  # both others, with the largest weight
+            if has_none:
+                assert work <= 2 * tokens * MICRO * (1 + crowd) + assignment.booked
+            if number % 3 == 0:
+                made.ended(assignment.member, asked.request_id, 1, True, 5 * repeat)
+
+
+def test_of_many_different_matches_the_longest_are_compared_one_by_one() -> None:
+    """Twelve workers hold beginnings of different lengths; those with the shortest are seen as one set."""
+    blocks = 12
+    made, members = dispatcher("least-delay", tuple(f"w{number}" for number in range(blocks)))
+    for held, member in enumerate(members, start=1):
+        made.progressed(member, runs(zip(range(1, held + 1), range(held), strict=True)), b"")
+    chain = pack_digests(range(1, blocks + 1))
+    asked = [request(str(n), digests=chain, prompt_tokens=16 * blocks + 1) for n in range(6)]
+    assert [placed(made.dispatch(each, 0)) for each in asked] == ["w11", "w10", "w9", "w8", "w7", "w11"]
+
+
+def test_a_client_that_was_idle_longest_is_forgotten() -> None:
+    table = BacklogTable(most_idle=2)
+    table.client("a").output = 7
+    for name in "bc":
+        table.book(name, 0, 5, 1000)
+        table.release(name, 0, 5)
+    table.check_invariants()
+    assert table.client("a").output is None
+
+
+@pytest.mark.parametrize("slot", [0, 1])
+def test_a_lost_worker_takes_its_backlogs_along(slot: int) -> None:
+    table = BacklogTable()
+    for name, at in (("a", 0), ("a", 1), ("b", 0)):
+        table.book(name, at, 5, 1000)
+    table.forget(slot)
+    table.check_invariants()
+    assert all(at != slot for _, at, _ in table.outstanding())
+    assert table.worker(slot) is None
