@@ -1,6 +1,7 @@
 """The command line: `fairlead <verb>`, or `python -m cli <verb>`."""
 
 import argparse
+import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -9,13 +10,25 @@ from importlib.metadata import version
 # gRPC reads this variable on import, which follows below. Its own log lines would only repeat our one-line message.
 os.environ["GRPC_VERBOSITY"] = os.environ.get("GRPC_VERBOSITY", "NONE")
 
-from cli import calibrate, chat, drain, flush, generate, simulate, status, top, trace, tune, up
-from cli.demo import command as demo
 from cli.service_process import StackError
 from fairlead.errors import FairleadError
 from serving.config import ConfigError
 
-VERBS = (up, generate, chat, status, top, trace, drain, flush, demo, simulate, tune, calibrate)
+# Modules in the order of the help.
+VERBS = {
+    "up": "cli.up",
+    "generate": "cli.generate",
+    "chat": "cli.chat",
+    "status": "cli.status",
+    "top": "cli.top",
+    "trace": "cli.trace",
+    "drain": "cli.drain",
+    "flush": "cli.flush",
+    "demo": "cli.demo.command",
+    "simulate": "cli.simulate",
+    "tune": "cli.tune",
+    "calibrate": "cli.calibrate",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,9 +41,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"fairlead {version('fairlead')}")
     commands = parser.add_subparsers(metavar="VERB", dest="verb")
-    for verb in VERBS:
-        verb.add_parser(commands)
-    args = parser.parse_args(argv)
+    arguments = sys.argv[1:] if argv is None else argv
+    # A verb waits for the import of its own module only: the simulator's modules take as long as all others.
+    for verb in VERBS.keys() & arguments[:1] or VERBS:
+        importlib.import_module(VERBS[verb]).add_parser(commands)
+    args = parser.parse_args(arguments)
     if args.verb is None:
         parser.print_help()
         return 0

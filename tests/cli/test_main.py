@@ -1,6 +1,8 @@
 """`fairlead` itself, and what it says of a model that cannot be one."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,14 @@ def test_the_version_is_the_installed_one(capsys: pytest.CaptureFixture[str]) ->
         main(["--version"])
     assert end.value.code == 0
     assert re.fullmatch(r"fairlead \d+\.\d+\.\d+\n", capsys.readouterr().out)
+
+
+def test_a_verb_loads_no_other_verb() -> None:
+    program = "import sys\nfrom cli.__main__ import main\ntry: main(['status', '--help'])\nfinally: print(*sys.modules)"
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout
+    loaded = set(said.splitlines()[-1].split())
+    assert loaded.intersection(VERBS.values()) == {"cli.status"}
+    assert "simulation" not in loaded
 
 
 def test_a_model_that_cannot_be_one_is_refused_before_anything_starts(
