@@ -1,0 +1,137 @@
+"""One trial of a route beyond the papers: a cell of DLPM Figure 7, a system and a seed; its measures are kept in a
+file."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from reproduction.dlpm_fig7 import CASES, DEGREES, MISBEHAVING, OMITTED, WELL_BEHAVED, point_of
+from reproduction.dlpm_system import A100, system
+from reproduction.measures import first_token_times, over
+from simulation.run import Scenario
+from simulation.simulation_job import Ended
+from simulation.spec import ClusterSpec
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """A queue policy of the workers with a route; DoubleQ is as printed or as the scheduler offers it."""
+
+    local: str
+    route: str
+    strict_route: bool = True
+
+    def spec(self, degree: int, block_tokens: int) -> ClusterSpec:
+        """Return `degree` workers of Figure 7 with these policies."""
+        pool = system("DoubleQ", degree, A100, block_tokens=block_tokens)
+        worker = replace(pool.worker, policy=self.local)
+        return replace(pool, worker=worker, route=self.route, route_strict_paper=self.strict_route)
+
+
+OURS = "least delay + DLPM"
+RIVALS: Mapping[str, System] = {
+    "DoubleQ + DLPM, printed": System("dlpm", "doubleq"),
+    "DoubleQ + DLPM": System("dlpm", "doubleq", strict_route=False),
+    "Preble + LPM": System("lpm", "preble"),
+    "Preble + LPM, fixed": System("lpm", "preble-fixed"),
+    "LMetric + LPM": System("lpm", "lmetric"),
+    "RR + LPM": System("lpm", "round-robin"),
+    "RR per client + VTC": System("vtc", "per-client-round-robin"),
+    "least loaded + LPM": System("lpm", "least-loaded"),
+}
+# What each half of the system contributes: our route over the rival's workers, and the other way round.
+HALVES: Mapping[str, System] = {
+    "least delay + LPM": System("lpm", "least-delay"),
+    "Preble + DLPM": System("dlpm", "preble"),
+}
+SYSTEMS: Mapping[str, System] = {OURS: System("dlpm", "least-delay"), **RIVALS, **HALVES}
+# Cells that say most about the default come first, so that an interrupted evaluation is useful.
+ORDER = ("S1, LLM-as-a-Judge", "S2, Long-context QA", "S1, Long-context QA", "S2, LLM-as-a-Judge")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A column of Figure 7: a workload on `degree` GPUs."""
+
+    case: str
+    degree: int
+
+    def __str__(self) -> str:
+        return f"{self.case}, D = {self.degree}"
+
+
+def cells() -> list[Cell]:
+    """Return the 23 cells of the figure in the order in which they are run: four GPUs first, one GPU last."""
+    cases = [*ORDER, *(case for case in CASES if case not in ORDER)]
+    made = [Cell(case, degree) for degree in (4, 2, 8, 1) for case in cases]
+    assert {cell.degree for cell in made} == set(DEGREES), "a degree of the figure is missing"
+    return [cell for cell in made if (cell.case, cell.degree) != OMITTED]
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """What a trial measures: service in cost units per second, times in seconds.
+
+    `p50` and `p99` are the figure's latencies of well-behaved clients, `first_token` the 99th percentile of their
+    times to the first token and `first_token_all` that of all clients.
+    """
+
+    service: float
+    jain: float
+    p50: float
+    p99: float
+    first_token: float
+    first_token_all: float
+    hits: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A trial is one simulation; see SimulationJob."""
+
+    cell: Cell
+    system: str
+    seed: int
+
+    def run(self, ended: Ended | None = None) -> Measures:
+        """Simulate the trial and measure it."""
+        case = CASES[self.cell.case]
+        spec = SYSTEMS[self.system].spec(self.cell.degree, case.block_tokens)
+        workload = replace(case.workload(self.cell.degree), seed=self.seed)
+        run = Scenario(spec, workload).run(ended)
+        point = point_of(self.cell.case, run)
+        first, first_all = (
+            over(run, clients, first_token_times, 99) for clients in (WELL_BEHAVED, (*WELL_BEHAVED, MISBEHAVING))
+        )
+        return Measures(point.service, point.jain, point.p50, point.p99, first, first_all, point.hits, point.seconds)
+
+    @property
+    def file(self) -> str:
+        """The name of the file of its measures."""
+        words = f"{self.cell.case} {self.cell.degree} {self.system} seed {self.seed}"
+        return "-".join(words.lower().replace(",", " ").replace("+", " ").split()) + ".json"
+
+
+def trials(seeds: int) -> Iterator[Trial]:
+    """Yield all trials, every cell with the first seed before any with the second."""
+    for seed in range(1, seeds + 1):
+        for cell in cells():
+            for name in SYSTEMS:
+                yield Trial(cell, name, seed)
+
+
+def load(folder: Path, trial: Trial) -> Measures | None:
+    """Return the trial's measures that an earlier run kept in `folder`, or None."""
+    try:
+        return Measures(**json.loads((folder / trial.file).read_text()))
+    except FileNotFoundError:
+        return None
+
+
+def keep(folder: Path, trial: Trial, measures: Measures) -> None:
+    """Write the trial's measures to its file, whole or not at all."""
+    partial = folder / f"{trial.file}.partial"
+    partial.write_text(json.dumps(asdict(measures), indent=1) + "\n")
+    partial.rename(folder / trial.file)

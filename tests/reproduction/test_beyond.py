@@ -1,0 +1,74 @@
+"""The evaluation beyond the papers: which trials there are, what is kept of them, and how it is judged."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from reproduction.beyond import main
+from reproduction.beyond_report import report
+from reproduction.beyond_trial import OURS, RIVALS, SYSTEMS, Cell, Measures, Trial, cells, keep, load, trials
+
+MEASURES = Measures(
+    service=100.0, jain=0.9, p50=1.0, p99=2.0, first_token=3.0, first_token_all=4.0, hits=0.5, seconds=60.0
+)
+QA = Cell("S2, Long-context QA", 1)
+
+
+def test_every_system_runs_in_every_cell_of_the_figure_and_seeds_come_last() -> None:
+    found = list(trials(3))
+    assert len(cells()) == 23
+    assert len(found) == len(set(found)) == 3 * 23 * len(SYSTEMS)
+    assert [trial.seed for trial in found] == sorted(trial.seed for trial in found)
+    assert len({trial.file for trial in found}) == len(found)
+
+
+def test_what_is_kept_is_found_again_and_a_broken_write_is_not(tmp_path: Path) -> None:
+    trial = Trial(QA, OURS, 1)
+    assert load(tmp_path, trial) is None
+    (tmp_path / f"{trial.file}.partial").write_text("{")
+    assert load(tmp_path, trial) is None
+    keep(tmp_path, trial, MEASURES)
+    assert load(tmp_path, trial) == MEASURES
+    assert load(tmp_path, replace(trial, seed=2)) is None
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict"),
+    [
+        (MEASURES, "default is met"),
+        (replace(MEASURES, service=96.0), "0 of 1 cells; not in S2, Long-context QA, D = 1 (0.96 of DoubleQ"),
+        (replace(MEASURES, p99=2.1), "P99 of the well-behaved at most 1.03 times the best rival's: in 0 of 1"),
+        (
+            replace(MEASURES, first_token=3.2),
+            "first token of the well-behaved at most 1.03 times the best rival's: in 0",
+        ),
+    ],
+)
+def test_the_rule_for_a_new_default(ours: Measures, verdict: str) -> None:
+    text = report({Trial(QA, OURS, 1): ours} | {Trial(QA, name, 1): MEASURES for name in RIVALS})
+    assert verdict in text
+    assert ("**not** met" in text) == (ours is not MEASURES)
+
+
+def test_seeds_are_averaged_and_a_cell_without_all_rivals_is_not_compared() -> None:
+    seeds = {Trial(QA, OURS, seed): replace(MEASURES, service=100.0 * seed) for seed in (1, 2)}
+    text = report(seeds)
+    assert "all rivals ran in 0 of 23 cells" in text
+    assert f"| {QA} | {OURS} | 2 | 150 |" in text
+    text = report(seeds | {Trial(QA, name, 1): MEASURES for name in RIVALS})
+    assert f"| {QA} |" + " 1.50 |" * len(RIVALS) in text
+
+
+def test_the_command_prints_what_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(tmp_path, Trial(QA, OURS, 1), MEASURES)
+    assert main(["--results", str(tmp_path), "--report"]) == 0
+    assert "1 trials" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_trial_measures_a_run() -> None:
+    measures = Trial(Cell("S2, Tree of Thoughts", 1), OURS, 1).run()
+    assert measures.service > 0
+    assert 0 < measures.p50 <= measures.p99 < measures.seconds
+    assert 0 < measures.hits < 1
