@@ -5,7 +5,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.merge_patch import apply, merge_patch
+from gateway.core.merge_patch import merge_patch
+from tests.gateway.merge_patches import apply
 
 NAMES = st.sampled_from(["a", "b", "__proto__"])
 VALUES = st.integers(0, 3) | st.booleans() | st.text(max_size=2) | st.lists(st.integers(0, 1), max_size=2)

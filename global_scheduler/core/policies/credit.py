@@ -45,7 +45,7 @@ class Credit:
 
     def balance(self, slot: int) -> int:
         """Return `q_{i,w}` at `slot`, in micro-units."""
-        waits = max(0, self._due.get(slot, 0) - self._round)
+        waits = max(0, self._due.get(slot, self._round) - self._round)
         return self._quantum - self._spent.get(slot, 0) - waits * self._quantum
 
     def forget(self, slot: int) -> None:

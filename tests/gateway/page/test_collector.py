@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.core.merge_patch import apply
 from gateway.page.collector import MOST_BEHIND, MOST_VIEWERS, Collector, TooManyViewers, Viewer
+from tests.gateway.merge_patches import apply
 
 
 class Cluster:

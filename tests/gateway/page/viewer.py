@@ -5,8 +5,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from gateway.core.merge_patch import apply
 from tests.gateway.http.http_client import Answer, HttpClient
+from tests.gateway.merge_patches import apply
 from tests.services import SECRET
 
 

@@ -1,6 +1,7 @@
 """The batcher: each request leaves exactly once, pages are conserved, and the theorems hold over whole runs."""
 
 import itertools
+import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 
@@ -11,11 +12,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from fairlead.errors import ClientLimit, QueueFull, TooLong
 from fairlead.outcomes import FinishReason
-from local_worker.core.batch import CompletedStep, Slice, StepResult
+from local_worker.core.batch import CompletedStep, SampledLogprobs, Slice, StepResult
 from local_worker.core.batcher import Batcher
 from local_worker.core.limits import AdmissionMode
 from local_worker.core.plan import Plan
 from local_worker.core.request import Request
+from local_worker.core.service_rate import MEMORY_SECONDS
 from serving.bounded_client_map import MOST_IDLE
 from serving.cost import COSTS, MICRO, Cost
 from serving.sampling_params import SamplingParams
@@ -86,6 +88,7 @@ class BatcherMachine(RuleBasedStateMachine):
             return
         pieces = plan.batch.slices
         assert len({*plan.requests}) == len(pieces) == len(plan.requests)
+        assert {*plan.admitted} <= {*plan.requests}, "who enters gets a part of the step"
         prefill = sum(p.stop - p.start for p in pieces if p.stop - p.start > 1)
         assert prefill <= 7
         for request, piece in plan.parts:
@@ -167,6 +170,7 @@ class BatcherMachine(RuleBasedStateMachine):
         waiting = set(self.batcher.queue)
         assert waiting <= self.inside.keys()
         assert self.batcher.running + self.batcher.waiting == len(self.inside)
+        assert self.batcher.running <= 5
         assert all(not request.computed and not request.pages for request in waiting)
 
     @invariant()
@@ -686,3 +690,76 @@ def test_a_request_that_has_ended_is_forgotten_before_its_deadline() -> None:
     assert batcher.next_deadline() == 1.0
     assert batcher.expired(2.0) == [here]
     assert batcher.next_deadline() is None
+
+
+@pytest.mark.parametrize(
+    ("prompt", "output", "reserved"),
+    [(4, 44, 16), (40, 4, 4), (28, 4, 0)],
+    ids=["more pages than its share", "few of them for the output", "its share"],
+)
+def test_output_for_which_pages_beyond_the_share_are_taken_is_charged_at_once(
+    prompt: int, output: int, reserved: int
+) -> None:
+    """Two clients have a share of 8 pages of 4 tokens each."""
+    batcher = make_batcher(pages=16, policy="vtc")
+    request = make_request([1] * prompt, sampling=SamplingParams(max_tokens=output, ignore_eos=True))
+    batcher.submit(request, 0.0)
+    batcher.submit(make_request([2] * 4, arrival=1, sampling=SamplingParams(max_tokens=4)), 0.0)
+    plan = batcher.plan(0.0)
+    assert plan is not None
+    assert request.reserved == reserved
+    for generated in range(output):
+        assert batcher.policy.balance("c0") == (prompt + 2 * max(reserved, generated)) * MICRO
+        batcher.commit(plan, StepResult((0,) * sum(piece.samples for piece in plan.batch.slices)))
+        plan = batcher.plan(0.0)
+        assert plan is not None or generated + 1 == output
+        if plan is None:
+            break
+
+
+def test_a_waiting_request_reserves_for_the_pages_that_it_would_take() -> None:
+    batcher = make_batcher(pages=15, policy="vtc")
+    for arrival in range(2):
+        batcher.submit(make_request([1] * 5, arrival=arrival, sampling=SamplingParams(max_tokens=15)), 0.0)
+    serve_step(batcher)
+    waiting = make_request([1] * 5, arrival=2, sampling=SamplingParams(max_tokens=39))  # 11 pages; 1 is cached
+    batcher.submit(waiting, 0.0)
+    assert batcher.reserve(waiting) == range((11 - 1 - 5) * BLOCK)
+    assert batcher.reserve(waiting) == range(20, 20), "once"
+
+
+@pytest.mark.parametrize(
+    ("token", "sampling", "finish"),
+    [
+        (9, SamplingParams(stop_token_ids=(9,)), FinishReason.STOP),
+        (8, SamplingParams(stop_token_ids=(9,)), None),
+        (EOS, SamplingParams(), FinishReason.STOP),
+        (EOS, SamplingParams(ignore_eos=True), None),
+        (EOS, SamplingParams(ignore_eos=True, stop_token_ids=(EOS,)), FinishReason.STOP),
+        (8, SamplingParams(max_tokens=1), FinishReason.LENGTH),
+    ],
+)
+def test_an_output_ends_with_its_stop_token_or_its_length(
+    token: int, sampling: SamplingParams, finish: FinishReason | None
+) -> None:
+    batcher = make_batcher(eos=(EOS,))
+    batcher.submit(make_request([1], sampling=sampling), 0.0)
+    plan = batcher.plan(0.0)
+    assert plan is not None
+    logprobs = SampledLogprobs(-0.5, ())
+    [advance] = batcher.commit(plan, StepResult((token,), (logprobs,)))
+    assert (advance.finish, advance.logprobs) == (finish, logprobs)
+    assert batcher.running == (finish is None)
+
+
+def test_the_rate_of_service_and_the_gap_of_clients_that_wait_are_measured() -> None:
+    batcher = make_batcher(policy="vtc", max_running=1)
+    for arrival in range(9):  # three of each client
+        batcher.submit(make_request([arrival] * 4, arrival=arrival, sampling=SamplingParams(max_tokens=1)), 0.0)
+    serve_step(batcher)
+    assert (batcher.service_rate, batcher.fairness_gap) == (0.0, 0)
+    plan = batcher.plan(2.0)
+    assert plan is not None
+    earlier = 4 * math.exp(-2 / MEMORY_SECONDS)  # the first prompt, charged 2 s ago
+    assert batcher.service_rate == pytest.approx((earlier + 2 * 1 + 4) / 2 * MICRO), "its output and the next prompt"
+    assert batcher.fairness_gap == 4 * MICRO, "the prompt of the second client has entered, the third still waits"
