@@ -457,6 +457,18 @@ def test_each_policy_is_its_pseudo_code(name: str, history: list[tuple[Any, ...]
     play(driver, history, heard)
 
 
+@pytest.mark.parametrize("name", COUNTERS)
+def test_output_puts_a_client_that_waits_behind_others(name: str) -> None:
+    driver = Driver(LOCAL_POLICIES[name](CONFIG))
+    running, _ = driver.arrive("a", 0, 1), driver.arrive("a", 0, 1)
+    large, small = driver.arrive("b", 0, 10), driver.arrive("b", 0, 1)
+    assert driver.select(11) == [running, large]
+    running.tokens += [0] * 20
+    driver.policy.generated(running, 20)
+    driver.check()
+    assert driver.select(1) == [small]
+
+
 def test_a_prediction_is_charged_once_and_what_was_not_generated_of_it_is_refunded() -> None:
     driver = Driver(LOCAL_POLICIES["vtc-oracle"](CONFIG))
     request = driver.arrive("a", 0, 4)  # at most 5 output tokens, which are predicted
