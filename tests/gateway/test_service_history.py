@@ -64,6 +64,9 @@ def test_a_client_that_begins_to_wait_is_owed_nothing_for_the_past() -> None:
     history.observe(2.0, ONE, {"ann": waiting(600.0), "bob": waiting(30.0)}, BOUND)
     assert history.points[-1].positions == {"ann": 600.0, "bob": 530.0}
     assert history.points[-1].least == 530.0
+    assert history.points[-1].ahead == {"ann": 70.0, "bob": 0.0}
+    assert history.points[-1].gained == {"ann": 100.0, "bob": 30.0}
+    assert history.points[-1].bound == BOUND
 
 
 def test_clients_that_begin_together_begin_at_one_position() -> None:

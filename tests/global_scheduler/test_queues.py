@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from global_scheduler.core.outstanding_table import OutstandingTable, level, slots
+from global_scheduler.core.outstanding_table import UNITS, OutstandingTable, level, slots
 
 LENGTHS, CAPACITIES = st.integers(0, 100_000), st.integers(1, 512)
 
@@ -20,6 +20,10 @@ def test_levels_order_queues_by_length_per_capacity(a: int, a_capacity: int, b: 
     assert first <= second
     if high[0] - low[0] > max(Fraction(1, 32), high[0] / 64):
         assert first < second
+
+
+def test_levels_are_exact_up_to_256_units() -> None:
+    assert [level(length, UNITS) for length in range(256)] == list(range(256))
 
 
 class QueuesMachine(RuleBasedStateMachine):
@@ -58,6 +62,13 @@ class QueuesMachine(RuleBasedStateMachine):
     @invariant()
     def holds(self) -> None:
         self.queues.check_invariants()
+        for slot, length in self.lengths.items():
+            capacity = 4 + 4 * (slot % 2)
+            assert (self.queues.length(slot), self.queues.load(slot)) == (length, (length, capacity))
+            assert self.queues.is_full(slot) == (length >= capacity)
+            for other, other_length in self.lengths.items():
+                grown = Fraction(other_length + 1, 4 + 4 * (other % 2))
+                assert self.queues.outgrows(slot, other) == (Fraction(length, capacity) > Fraction(3, 2) * grown)
 
 
 TestQueues = QueuesMachine.TestCase
