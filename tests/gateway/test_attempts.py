@@ -46,6 +46,24 @@ def test_what_was_lost_while_the_gateway_stood_still_counts_once_for_each_worker
     assert attempts.exhausted
 
 
+def test_an_excuse_takes_back_one_attempt_and_none_before_the_last_token() -> None:
+    for before, left in ((["token"], 3), (["lost", "lost"], 2), (["token", "lost"], 3)):
+        attempts = Attempts()
+        for number, fate in enumerate(before):
+            attempts.begin()
+            attempts.placed(f"earlier-{number}")
+            if fate == "token":
+                attempts.advanced()
+        attempts.excuse()
+        attempts.check_invariants()
+        exhausted = []
+        for number in range(left):
+            attempts.begin()
+            attempts.placed(f"later-{number}")
+            exhausted.append(attempts.exhausted)
+        assert exhausted == [False] * (left - 1) + [True]
+
+
 PAUSES = st.sampled_from([BEAT_SECONDS, LATE_SECONDS, 2 * LATE_SECONDS]) | st.floats(0, 3 * AFTERMATH_SECONDS)
 
 

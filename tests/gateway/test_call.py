@@ -86,6 +86,7 @@ class CallHistories(RuleBasedStateMachine):
         self.at_worker = False  # the last attempt is there, for all that the gateway knows
         self.received: list[int] = []
         self.sent: list[int] = []
+        self.text = self.sent_text = ""
         self.messages: list[Accepted | OutputChunk | Finished] = []
         self.writing_since: float | None = None
         self.end: End | None = None
@@ -102,6 +103,8 @@ class CallHistories(RuleBasedStateMachine):
     def tell(self, event: Event) -> None:
         if isinstance(event, Tokens):
             self.received += unpack_ids(event.token_ids)
+        if isinstance(event, Tokens | Completed):
+            self.text += event.text
         had_ended = self.end is not None
         commands = self.machine.handle(event, self.now)
         for command in commands:
@@ -154,9 +157,10 @@ class CallHistories(RuleBasedStateMachine):
             else:
                 assert len(self.sent) + message.tokens == len(self.received), "all that is held"
             self.sent += unpack_ids(message.token_ids)
+            self.sent_text += message.text
         if isinstance(message, Finished):
             assert self.end == End(None), "its outcome is known when the caller reads the last message"
-            assert self.sent == self.received
+            assert (self.sent, self.sent_text) == (self.received, self.text)
         self.messages.append(message)
         self.writing_since = self.now
 
@@ -437,6 +441,15 @@ def test_output_that_is_held_is_sent_before_an_error() -> None:
     assert isinstance(end.error, Internal)
 
 
+def test_a_call_whose_caller_leaves_before_it_arrives_ends() -> None:
+    machine = CallMachine(READER_SECONDS)
+    assert machine.next_deadline() is None
+    assert machine.handle(Tick(), 1.0) == ()
+    [end] = machine.handle(CallerCancelled(), 2.0)
+    assert isinstance(end, End)
+    assert isinstance(end.error, CallerGone)
+
+
 def test_a_placement_that_comes_too_late_is_given_back() -> None:
     machine = CallMachine(READER_SECONDS)
     for event in (Arrived(), Decided(), Encoded()):
@@ -453,6 +466,14 @@ def test_a_refusal_of_a_worker_is_the_calls() -> None:
     [end] = machine.handle(Ended(Outcome.REJECTED_QUEUE_FULL, "full"), 0.1)
     assert isinstance(end, End)
     assert isinstance(end.error, QueueFull)
+
+
+def test_text_that_the_worker_held_back_until_the_end_is_sent_before_it() -> None:
+    machine = running()
+    machine.handle(token(0), 1.0)
+    machine.handle(Completed(text="rest"), 1.1)
+    assert machine.handle(Written(), 1.2) == (Send(OutputChunk(b"", "rest", ())),)
+    assert machine.handle(Written(), 1.3) == (End(None), Send(Finished(None)))
 
 
 @pytest.mark.parametrize("end", [Completed(service=9.0), Ended(Outcome.INTERNAL, "broken", 9.0)])
