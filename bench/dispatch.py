@@ -1,13 +1,14 @@
 """One dispatch decision: microseconds and memory for every policy, beside the paper's design in the same run.
 
-    python -m bench.dispatch [--blocks 10000,1000000] [--workers 8,64,1024] [--rounds 300]
+    python -m bench.dispatch [--blocks 10000,1000000] [--workers 8,64,1024] [--queued 0] [--rounds 300]
 
 The index is full of conversations of equal length, spread over the workers. They share a system prompt of 64 tokens and
-belong to 100 clients. One turn is timed with all its work: match, choose, book and insert for a prompt that continues
-the conversation, the worker's report that it has the prompt, the generated blocks, the end, and the eviction of as many
-blocks elsewhere as were added. The reference does the same work by DLPM Algorithm 2 as printed: one radix tree over
-tokens per worker, matched one by one, with deficits and queue sizes in lists (bench/token_trees.py). It is measured
-only at sizes at which its trees fit into memory.
+belong to 100 clients. With `--queued` each worker has so many requests of these clients all the time. One turn is timed
+with all its work: match, choose, book and insert for a prompt that continues the conversation, the worker's report that
+it has the prompt, the generated blocks, the end, and the eviction of as many blocks elsewhere as were added. The
+reference does the same work by DLPM Algorithm 2 as printed: one radix tree over tokens per worker, matched one by one,
+with deficits and queue sizes in lists (bench/token_trees.py). It is measured only at sizes at which its trees fit into
+memory, without queued requests.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import time
 import tracemalloc
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import NamedTuple
 
 from bench.machine import commit, processor
@@ -96,6 +98,16 @@ class Fairlead:
         """Insert the conversation as a worker's snapshot does."""
         self._dispatcher.progressed(self._members[talk.worker], [BlockRun(0, talk.digests)], b"")
 
+    def queue(self, requests: int) -> None:
+        """Book so many requests at every worker, each of a client drawn at random."""
+        rng = random.Random(2)
+        for member in self._members:
+            for _ in range(requests):
+                self._requests += 1
+                client = f"client {rng.randrange(CLIENTS)}"
+                request = RouteRequest(str(self._requests), 1, client, "m", b"", rng.randrange(1, 4096), 1000)
+                self._dispatcher.accepted(member, request, 0.0)
+
     def turn(self, talk: Conversation, victim: Conversation, text: Text) -> Took:
         """Run one turn of `talk`, and evict as many blocks of `victim`."""
         talk.digests += text.more(HALF_TURN)[0]
@@ -162,11 +174,12 @@ class Paper:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One row of the table: `prompt` in tokens, `indexed` in blocks."""
+    """One row of the table: `prompt` in tokens, `indexed` in blocks, `queued` in requests per worker."""
 
     prompt: int
     workers: int
     indexed: int
+    queued: int
     rounds: int
 
     def talks(self, text: Text) -> list[Conversation]:
@@ -228,13 +241,15 @@ def cell(times: list[Took]) -> str:
 
 def row(setting: Setting) -> list[str]:
     """Measure every policy, and the reference where it fits."""
-    cells = [f"{setting.prompt:,}", f"{setting.workers:,}", f"{setting.indexed:,}"]
+    cells = [f"{setting.prompt:,}", f"{setting.workers:,}", f"{setting.indexed:,}", f"{setting.queued:,}"]
     medians = {}
     for name in GLOBAL_POLICIES:
-        times = setting.times(Fairlead(name, setting.workers, 2 * setting.indexed), wants_tokens=False)
+        made = Fairlead(name, setting.workers, 2 * setting.indexed)
+        made.queue(setting.queued)
+        times = setting.times(made, wants_tokens=False)
         medians[name] = median(times)
         cells.append(cell(times))
-    if setting.indexed <= REFERENCE_MOST:
+    if setting.indexed <= REFERENCE_MOST and not setting.queued:
         times = setting.times(Paper(setting.workers), wants_tokens=True)
         ratio = median(times) / medians["doubleq"]
         cells += [cell(times), f"{ratio:.1f}", f"{setting.index_bytes():.1f}", f"{setting.tree_bytes():.0f}"]
@@ -249,18 +264,19 @@ def main() -> None:
     numbers = partial(map, int)
     parser.add_argument("--blocks", type=lambda text: list(numbers(text.split(","))), default=[10_000, 1_000_000])
     parser.add_argument("--workers", type=lambda text: list(numbers(text.split(","))), default=[8, 64, 1024])
+    parser.add_argument("--queued", type=lambda text: list(numbers(text.split(","))), default=[0])
     parser.add_argument("--rounds", type=int, default=300)
     args = parser.parse_args()
     print(f"{processor()}; commit {commit()}")
     print("microseconds of CPU, medians: a decision / a decision with the worker's later reports\n")
-    titles = ["tokens", "workers", "blocks", *GLOBAL_POLICIES, "paper's design", "times doubleq"]
+    titles = ["tokens", "workers", "blocks", "queued", *GLOBAL_POLICIES, "paper's design", "times doubleq"]
     titles += ["bytes per block", "paper's", "budget"]
     print("| " + " | ".join(titles) + " |")
     print("|---" * len(titles) + "|")
     for indexed in args.blocks:
         for prompt in PROMPTS:
-            for workers in args.workers:
-                setting = Setting(prompt, workers, indexed, args.rounds)
+            for workers, queued in product(args.workers, args.queued):
+                setting = Setting(prompt, workers, indexed, queued, args.rounds)
                 print("| " + " | ".join(row(setting)) + " |", flush=True)
 
 

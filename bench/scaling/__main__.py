@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--workers", default="8,64,256,1000")
     parser.add_argument("--calls", type=int, default=120)
     parser.add_argument("--users", default="10")
-    parser.add_argument("--routes", default="doubleq,preble,least-loaded")
+    parser.add_argument("--routes", default="doubleq,least-delay,preble,least-loaded")
     parser.add_argument(
         "--processes", type=int, default=os.cpu_count(), help="number of parallel processes (default: one per core)"
     )

@@ -21,7 +21,7 @@ COLUMNS = (
     "busiest worker / mean",
 )
 USERS = 8
-SYSTEMS = (("doubleq", "dlpm"), ("per-client-round-robin", "vtc"), ("doubleq", "fcfs"))
+SYSTEMS = (("doubleq", "dlpm"), ("least-delay", "dlpm"), ("per-client-round-robin", "vtc"), ("doubleq", "fcfs"))
 
 
 def small_pool(route: str, policy: str) -> ClusterSpec:

@@ -10,7 +10,7 @@ from cli.demo.evidence import NAMES, backlogged_gap, findings, weigh
 from cli.demo.observation import Observation
 from cli.demo.picture import draw
 from cli.demo.report import screen, write_json
-from cli.demo.systems import DLPM, FCFS, VTC, WORKERS, System, stack
+from cli.demo.systems import FAIR, FCFS, VTC, WORKERS, System, stack
 from cli.demo.trial import Trial, hold
 from cli.demo.watch import watch
 from cli.option_types import above_zero
@@ -35,6 +35,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--engine", default="transformers", help="transformers, or fake for a trial run (default: %(default)s)"
     )
     parser.add_argument(
+        "--route", choices=FAIR, default="doubleq", help="route beside DLPM: %(choices)s (default: %(default)s)"
+    )
+    parser.add_argument(
         "--out",
         type=Path,
         default=Path("demo-results"),
@@ -56,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         return watch(args)
     with asyncio.Runner() as runner:  # one event loop, because gRPC's threads may still use that of an earlier trial
         # DLPM first: its workers report the bound, which sets the amount of service for all systems.
-        dlpm = _try(DLPM, args, runner, lambda seen: seen.served >= SERVICE * seen.bound > 0)
+        dlpm = _try(FAIR[args.route], args, runner, lambda seen: seen.served >= SERVICE * seen.bound > 0)
         bound = dlpm.observation.bound
         vtc = _try(VTC, args, runner, lambda seen: seen.served >= SERVICE * bound)
         fcfs = _try(FCFS, args, runner, lambda seen: seen.served >= SERVICE * bound and _gap(seen) > bound)

@@ -116,7 +116,7 @@ def findings(runs: Sequence[Evidence], bound: float) -> list[Finding]:
     hits = f"{dlpm.hit_rate:.0%} against {{:.0%}}"
     return [
         Finding("FCFS exceeds the bound", against_bound(fcfs), fcfs.gap > bound),
-        Finding("DLPM + DoubleQ stays within it", against_bound(dlpm), dlpm.gap <= bound),
+        Finding(f"{dlpm.title} stays within it", against_bound(dlpm), dlpm.gap <= bound),
         Finding("its hit rate is near that of FCFS", hits.format(fcfs.hit_rate), dlpm.hit_rate >= NEAR * fcfs.hit_rate),
         Finding("and above that of VTC", hits.format(vtc.hit_rate), dlpm.hit_rate > vtc.hit_rate),
     ]

@@ -1,4 +1,4 @@
-"""The three systems that the demo compares, and the stack of each."""
+"""The systems of which the demo compares three, and the stack of each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,6 +37,8 @@ class System:
 FCFS = System("FCFS + round robin", "fcfs", "round-robin")
 VTC = System("VTC", "vtc", "per-client-round-robin")
 DLPM = System("DLPM + DoubleQ", "dlpm", "doubleq")
+LEAST_DELAY = System("DLPM + least delay", "dlpm", "least-delay")
+FAIR = {system.across: system for system in (DLPM, LEAST_DELAY)}  # by the route that the demo is asked for
 
 
 def scheduler_args(system: System) -> list[str]:

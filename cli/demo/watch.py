@@ -12,11 +12,10 @@ from pathlib import Path
 
 from cli import endpoint
 from cli.demo.buttons import Button, offer
-from cli.demo.systems import DLPM, FCFS, VTC, WORKERS, System, scheduler_args, stack, worker_args
+from cli.demo.systems import FAIR, FCFS, VTC, WORKERS, System, scheduler_args, stack, worker_args
 from cli.demo.users import USERS, DemoRecord, ask
 from cli.stack import Stack
 
-SYSTEMS = {system.local: system for system in (DLPM, VTC, FCFS)}
 FLOOD, *OTHERS = USERS
 VICTIM = f"worker-{WORKERS - 1}"
 CHECK_SECONDS = 0.5
@@ -30,6 +29,7 @@ class WatchedDemo:
     def __init__(self, running: Stack, system: System, engine: str) -> None:
         self._stack = running
         self._system = system
+        self._systems = {each.local: each for each in (system, VTC, FCFS)}
         self._engine = engine
         self._record = DemoRecord(deque(maxlen=1), deque(maxlen=1))
         self._flooding: asyncio.Task[None] | None = None
@@ -42,7 +42,7 @@ class WatchedDemo:
         is_killed = VICTIM not in [worker.name for worker in self._stack.workers]
         policies = [
             Button(name, system.title, "Policy", pressed=system is self._system, disabled=busy)
-            for name, system in SYSTEMS.items()
+            for name, system in self._systems.items()
         ]
         return [
             Button("flood", "Flood", "Users", pressed=self._flooding is not None, says=self._says),
@@ -59,8 +59,8 @@ class WatchedDemo:
             self._says = f"{VICTIM} was killed; its calls go on at the others."
         elif name == "kill":
             self._change(f"{VICTIM} starts.", self._restart_victim)
-        elif SYSTEMS[name] is not self._system:
-            self._system = SYSTEMS[name]
+        elif self._systems[name] is not self._system:
+            self._system = self._systems[name]
             change = partial(
                 self._stack.reconfigure,
                 scheduler_args(self._system),
@@ -116,7 +116,7 @@ def watch(args: argparse.Namespace) -> int:
         try:
             with (
                 stack(
-                    DLPM,
+                    FAIR[args.route],
                     args.model,
                     args.engine,
                     args.out,
@@ -128,15 +128,15 @@ def watch(args: argparse.Namespace) -> int:
                     endpoint.Endpoint(running.gateway, running.scheduler, running.secret, str(args.out))
                 ),
             ):
-                asyncio.run(_serve(running, args.engine, socket))
+                asyncio.run(_serve(running, FAIR[args.route], args.engine, socket))
         except KeyboardInterrupt:
             pass
     print("stopped", flush=True)
     return 0
 
 
-async def _serve(running: Stack, engine: str, socket: Path) -> None:
-    demo, stop = WatchedDemo(running, DLPM, engine), asyncio.Event()
+async def _serve(running: Stack, system: System, engine: str, socket: Path) -> None:
+    demo, stop = WatchedDemo(running, system, engine), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with await offer(socket, demo.buttons, demo.press):
