@@ -6,9 +6,8 @@ READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo up test test-fast test-clients vllm-venv test-vllm attack simulate-faults mutate lint format protos build clean
-# Three processes of tests more than there are cores (tests/conftest.py), up to six, that compute with one thread each. The tests start
-# hundreds of services, which find their code compiled.
-PYTEST = env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/pytest -q --numprocesses auto --maxprocesses 6 --dist worksteal
+# Tests in several processes (tests/parallel.py) compute with one thread each. What they start finds its code compiled.
+PYTEST = env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/pytest -q --parallel
 SEEDS ?= 1000
 ATTACKS ?= --rounds 1000 --fuzzed 1000000 --calls 100000 --users 10000 --frames 20000
 

@@ -1,7 +1,6 @@
 """Fixtures for all tests: service processes that are never left behind."""
 
 import gc
-import os
 import signal
 from collections.abc import Iterator
 from concurrent import futures
@@ -14,12 +13,8 @@ from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc as
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as rpc
 
 from tests.otlp import MetricsReceiver, Receiver
-from tests.seed import (  # noqa: F401 - hooks
-    pytest_configure,
-    pytest_configure_node,
-    pytest_sessionstart,
-    pytest_terminal_summary,
-)
+from tests.parallel import pytest_addoption, pytest_runtestloop  # noqa: F401 - hooks
+from tests.seed import pytest_configure, pytest_sessionstart, pytest_terminal_summary  # noqa: F401 - hooks
 from tests.services import SECRET, Process, StartService
 
 # How fast an example runs says something about the machine and its other load, nothing about the code.
@@ -43,12 +38,6 @@ def interruptible() -> None:
     Such a shell has the run ignore SIGINT, and every process inherits that from the one that starts it.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Run three processes more than there are cores: tests wait for services and downloads half of their time."""
-    return len(os.sched_getaffinity(0)) + 3
 
 
 def pytest_collection_finish() -> None:

@@ -1,7 +1,6 @@
 """Hypothesis draws from a seed that every run prints, so that a run can be repeated, also one in several processes."""
 
 import secrets
-from typing import Any
 
 import pytest
 
@@ -10,20 +9,14 @@ OPTION = "hypothesis_seed"
 
 @pytest.hookimpl(tryfirst=True)  # before Hypothesis reads the option
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose a seed, unless one is given; a process that pytest-xdist started takes the one of the run."""
+    """Choose a seed, unless one is given."""
     if config.getoption(OPTION) is None:
-        setattr(config.option, OPTION, getattr(config, "workerinput", {}).get(OPTION) or str(secrets.randbelow(10**9)))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: Any) -> None:
-    """Hand the seed to a process that pytest-xdist starts."""
-    node.workerinput[OPTION] = node.config.getoption(OPTION)
+        setattr(config.option, OPTION, str(secrets.randbelow(10**9)))
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Print the seed below the header, which quiet runs do not have; pytest-xdist's processes print nothing."""
+    """Print the seed below the header, which quiet runs do not have."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
         reporter.write_line(f"hypothesis seed: {session.config.getoption(OPTION)}")

@@ -19,7 +19,8 @@ from tests.local_worker.engine.test_exactness import CONFIGS, make_model, prompt
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+    # A string is a condition of the process that runs the tests: CUDA does not survive a fork.
+    pytest.mark.skipif("not torch.cuda.is_available()", reason="needs a CUDA device"),
 ]
 needs_flashinfer = pytest.mark.skipif(find_spec("flashinfer") is None, reason="needs flashinfer")
 PAGE = 16

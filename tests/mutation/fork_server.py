@@ -34,7 +34,7 @@ LIBRARIES = (
     "yaml",
 )
 PYTEST = [
-    *("-q", "-x", "-s", "-r", "fE", "--tb=no", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist"),
+    *("-q", "-x", "-s", "-r", "fE", "--tb=no", "--assert=plain", "-p", "no:cacheprovider"),
     *("--hypothesis-profile", "mutation", "--hypothesis-seed", "0", "-m", "not e2e and not model and not slow"),
 ]
 

@@ -16,11 +16,12 @@ def test_that_fails():
 """
 
 
-@pytest.mark.parametrize("processes", ["0", "1"])
+@pytest.mark.parametrize("processes", ["one", "several"])
 def test_a_failing_run_says_from_which_seed_it_drew_and_how_to_repeat_it(tmp_path: Path, processes: str) -> None:
     test = tmp_path / "test_that_fails.py"
     test.write_text(FAILING)
-    options = ["-q", "-n", processes, "-p", "tests.seed", "-p", "no:cacheprovider"]
+    parallel = ["-p", "tests.parallel", "--parallel"] if processes == "several" else []
+    options = ["-q", *parallel, "-p", "tests.seed", "-p", "no:cacheprovider"]
     command = [sys.executable, "-m", "pytest", *options, str(test)]
     output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
     said = re.search(r"^hypothesis seed: (\d+)$", output, re.MULTILINE)
