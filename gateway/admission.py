@@ -232,6 +232,7 @@ def check_request(received: CallRequest, model: scheduler_pb2.ModelInfo) -> Samp
     """Make all checks that need no tokenized prompt, and return the sampling parameters; raise InvalidRequest."""
     request = received.message
     check_prompt(request.prompt, model)
-    sampling = check_sampling(request.sampling, model.vocab_size, capacity(model) if received.fills_context else None)
     # The gateway assigns the seed, so that a second worker after a failure draws the same tokens.
-    return sampling if request.sampling.HasField("seed") else replace(sampling, seed=secrets.randbits(64))
+    if not request.sampling.HasField("seed"):
+        request.sampling.seed = secrets.randbits(64)
+    return check_sampling(request.sampling, model.vocab_size, capacity(model) if received.fills_context else None)

@@ -17,6 +17,7 @@ from gateway.call_log import CallLog, reason
 from gateway.core import call_commands as commands
 from gateway.core import call_events as events
 from gateway.core.call import CallMachine
+from gateway.core.coalescer import OutputChunk
 from gateway.prepared_request import AdmittedRequest, PreparedRequest
 from gateway.upstream import workers
 from gateway.upstream.cluster import Cluster, Placement
@@ -25,8 +26,6 @@ from serving.wire import sampling_to_proto
 log = logging.getLogger(__name__)
 MIN_TIMEOUT = 0.001  # seconds; 0 on the wire means no timeout
 Question = commands.Decide | commands.Encode | commands.Place
-
-
 WRITTEN = events.Written()
 
 
@@ -124,7 +123,7 @@ class CallDriver:
         return events.Failed(Internal("internal error of the gateway; see its log"))
 
     def _arm(self, due: float) -> None:
-        """Set the only timer to fire at `due`. The machine may need it later than that: an early tick is harmless."""
+        """Set the only timer to `due`. The machine may need it later than that: an early tick is harmless."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._timer_due = self._loop.call_at(due, self._tick), due
@@ -221,17 +220,16 @@ class CallDriver:
         prepared = self._prepared
         assert prepared is not None
         assert self._placement is not None
-        sampling = replace(
-            prepared.sampling,
-            max_tokens=prepared.sampling.max_tokens - submit.output_tokens,
-            min_tokens=max(0, prepared.sampling.min_tokens - submit.output_tokens),
-        )
+        sampling, generated, deadline = prepared.sampling, submit.output_tokens, prepared.deadline
+        if generated:
+            least = max(0, sampling.min_tokens - generated)
+            sampling = replace(sampling, max_tokens=sampling.max_tokens - generated, min_tokens=least)
         submission = worker_pb2.Submit(
             request_id=prepared.request_id,
             attempt=submit.attempt,
             client=prepared.client,
             token_ids=prepared.token_ids + submit.generated,
-            generated_tokens=submit.output_tokens,
+            generated_tokens=generated,
             sampling=sampling_to_proto(sampling),
             weight=prepared.weight,
             system_tokens=prepared.system_tokens,
@@ -241,9 +239,7 @@ class CallDriver:
             cache_scope=prepared.cache_scope,
             public_tokens=prepared.public_tokens,
             tokens_per_message=submit.tokens_per_message,
-            timeout_seconds=0.0
-            if prepared.deadline is None
-            else max(MIN_TIMEOUT, prepared.deadline - self._loop.time()),
+            timeout_seconds=0.0 if deadline is None else max(MIN_TIMEOUT, deadline - self._loop.time()),
         )
         self._attempt = self._placement.link.submit(submission, self._receive)
 
@@ -252,8 +248,7 @@ class CallDriver:
         timings = self._call.timings
         match message:
             case worker_pb2.Tokens():
-                if not timings.first_token:
-                    timings.first_token = time.time_ns()
+                timings.first_token = timings.first_token or time.time_ns()
                 return events.Tokens(message.token_ids, message.text, message.service, message.logprobs)
             case worker_pb2.Started():
                 timings.scheduled = timings.scheduled or time.time_ns()
@@ -261,9 +256,12 @@ class CallDriver:
             case workers.WorkerLost():
                 return events.Lost(self._cluster.was_away())
             case worker_pb2.Ended():
-                return self._ended(message)
+                return self._ended(message, None)
+            case workers.LastTokens():
+                timings.first_token = timings.first_token or time.time_ns()
+                return self._ended(message.ended, message.tokens)
 
-    def _ended(self, ended: worker_pb2.Ended) -> events.Completed | events.Ended:
+    def _ended(self, ended: worker_pb2.Ended, tokens: worker_pb2.Tokens | None) -> events.Completed | events.Ended:
         outcome = Outcome(ended.outcome)
         if outcome is not Outcome.UNAVAILABLE:
             self._merge(ended)
@@ -271,7 +269,10 @@ class CallDriver:
             return events.Ended(outcome, ended.message, ended.usage.service)
         self._call.finish_reason = FinishReason(ended.finish_reason)
         self._call.stop_string = ended.stop_string
-        return events.Completed(self._call.finish_reason, ended.usage.service, ended.text)
+        last = OutputChunk(b"", ended.text, ()) if ended.text else None
+        if tokens is not None:
+            last = OutputChunk(tokens.token_ids, tokens.text + ended.text, tokens.logprobs)
+        return events.Completed(self._call.finish_reason, ended.usage.service, last)
 
     def _merge(self, ended: worker_pb2.Ended) -> None:
         if self._machine.attempts.number == 1:

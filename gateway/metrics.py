@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.metrics import CallbackOptions, Meter, Observation
+from opentelemetry.metrics import CallbackOptions, Meter, NoOpMeter, Observation
 from opentelemetry.trace import NonRecordingSpan
 
 from fairlead.outcomes import Outcome
@@ -31,6 +31,7 @@ class CallMetrics:
 
     def __init__(self, meter: Meter) -> None:
         self._apps = CappedLabel(MOST_APPS)
+        self._are_read = not isinstance(meter, NoOpMeter)
         self._calls = Counter(
             meter, "fairlead.calls", ("model", "app", "outcome"), description="Calls that ended, by outcome"
         )
@@ -89,7 +90,8 @@ class CallMetrics:
         self._count_tokens(call)
         if call.service:
             self._service.add(call.service, call.tier or NO_TIER, app)
-        self._time(call)
+        if self._are_read:  # durations take several times as long as the counts
+            self._time(call)
 
     def interaction(self, interaction: InteractionRecord) -> None:
         """Count one interaction that has closed."""

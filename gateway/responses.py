@@ -1,6 +1,6 @@
 """Conversion of a call's messages to those of inference.proto."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 from fairlead.v1 import common_pb2, inference_pb2
@@ -9,15 +9,17 @@ from gateway.core.call_commands import Accepted, Finished, Message
 from gateway.core.coalescer import OutputChunk
 
 
-def response(message: Message, call: Call) -> inference_pb2.GenerateResponse:
-    """Return `message` of `call` in the form for gRPC callers."""
+def responses(message: Message, call: Call) -> Iterator[inference_pb2.GenerateResponse]:
+    """Yield the messages to a gRPC caller that `message` of `call` consists of."""
     match message:
         case OutputChunk():
-            return _chunk(message)
+            yield _chunk(message)
         case Accepted():
-            return _accepted(call)
+            yield _accepted(call)
         case Finished():
-            return _finished(call)
+            if message.last is not None:
+                yield _chunk(message.last)
+            yield _finished(call)
 
 
 def _accepted(call: Call) -> inference_pb2.GenerateResponse:

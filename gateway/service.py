@@ -13,7 +13,7 @@ from gateway.call import new_call
 from gateway.call_log import CallLog, note_refusal
 from gateway.driver import CallDriver
 from gateway.grpc_front import GrpcFront, shown
-from gateway.responses import response
+from gateway.responses import responses
 from gateway.upstream.cluster import Cluster
 from serving.rpc.incoming import only
 from serving.rpc.message_body_limiter import MessageBodyLimiter
@@ -53,7 +53,8 @@ class InferenceService:
         context.add_done_callback(lambda _: driver.gone())
         try:
             async for message in driver.messages():
-                yield response(message, call)
+                for response in responses(message, call):
+                    yield response
         finally:
             driver.gone()
         if front.status is not None:

@@ -1,6 +1,7 @@
 """The worker's gRPC services: sessions with gateways, and the tokenizer."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator
 from functools import partial
@@ -135,9 +136,46 @@ class TokenizerService(worker_pb2_grpc.TokenizerServicer):
     async def Encode(
         self, request: worker_pb2.EncodeRequest, context: grpc.aio.ServicerContext
     ) -> worker_pb2.EncodeResponse:
-        """Encode one prompt, as worker.proto describes, outside the event loop: a long chat takes milliseconds."""
+        """Encode one prompt, as worker.proto describes."""
+        return await self._encoded(request)
+
+    async def _encoded(self, request: worker_pb2.EncodeRequest) -> worker_pb2.EncodeResponse:
+        """Return one prompt's tokens; they are made outside the event loop, because a long chat takes milliseconds."""
         size = max(1, request.prompt.ByteSize())
         return await self._executor.run(request.client, size, partial(self._encode, request))
+
+    async def EncodeShort(
+        self, request_iterator: AsyncIterator[worker_pb2.ShortPrompts], context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[worker_pb2.EncodedPrompts]:
+        """Encode the prompts of one gateway's stream. This generator is the stream's only writer."""
+        writer = CoalescingWriter(worker_pb2.EncodedPrompts)
+        reader = asyncio.create_task(self._read(request_iterator, writer))
+        try:
+            async for encoded in writer.messages():
+                yield encoded
+            reader.result()
+        finally:
+            reader.cancel()
+
+    async def _read(
+        self, batches: AsyncIterator[worker_pb2.ShortPrompts], writer: CoalescingWriter[worker_pb2.EncodedPrompts]
+    ) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                async for batch in batches:
+                    for prompt in batch.prompts:
+                        tasks.create_task(self._answer(prompt, writer))
+        finally:
+            writer.close()
+
+    async def _answer(
+        self, prompt: worker_pb2.ShortPrompt, writer: CoalescingWriter[worker_pb2.EncodedPrompts]
+    ) -> None:
+        encoded = worker_pb2.EncodedPrompt(number=prompt.number)
+        with contextlib.suppress(FairleadError):  # the gateway asks again by Encode, which tells the reason
+            encoded.response.CopyFrom(await self._encoded(prompt.request))
+        writer.pending.encoded.append(encoded)
+        writer.flush()
 
     async def Decode(
         self, request: worker_pb2.DecodeRequest, context: grpc.aio.ServicerContext

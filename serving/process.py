@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 Serving = Callable[[asyncio.Event], Awaitable[None]]
 # Attributes of every LogRecord. A record's other attributes come from `extra=` and are logged as fields.
 _STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_encode = json.JSONEncoder(default=str).encode
 
 
 class JsonFormatter(logging.Formatter):
@@ -37,7 +38,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        return _encode(line)
 
 
 class LogRedaction(logging.Filter):
@@ -66,7 +67,13 @@ class LogRedaction(logging.Filter):
 
 
 def configure_logging(level: str) -> None:
-    """Log records of `level` and above as JSON lines on standard error."""
+    """Log records of `level` and above as JSON lines on standard error.
+
+    What no line shows is not collected either: thread, process, and the place in the source (Python's logging HOWTO,
+    Optimization).
+    """
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(LogRedaction())
     handler.setFormatter(JsonFormatter())

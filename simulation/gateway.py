@@ -209,6 +209,8 @@ class SimulatedGateway:
     def _send(self, opened: OpenCall, send: commands.Send) -> None:
         if isinstance(send.message, commands.Accepted):
             opened.call.cached_tokens = send.message.cached_tokens
+        if isinstance(send.message, commands.Finished) and send.message.last is not None:
+            self._receive(opened.call, send.message.last)
         if opened.call.read_seconds:
             self._clock.after(opened.call.read_seconds, partial(self._read, opened, send))
         else:

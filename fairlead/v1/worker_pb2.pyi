@@ -147,6 +147,34 @@ class EncodeResponse(_message.Message):
     revision: str
     def __init__(self, token_ids: _Optional[bytes] = ..., digests: _Optional[bytes] = ..., system_tokens: _Optional[int] = ..., public_tokens: _Optional[int] = ..., revision: _Optional[str] = ...) -> None: ...
 
+class ShortPrompts(_message.Message):
+    __slots__ = ("prompts",)
+    PROMPTS_FIELD_NUMBER: _ClassVar[int]
+    prompts: _containers.RepeatedCompositeFieldContainer[ShortPrompt]
+    def __init__(self, prompts: _Optional[_Iterable[_Union[ShortPrompt, _Mapping[str, _Any]]]] = ...) -> None: ...
+
+class ShortPrompt(_message.Message):
+    __slots__ = ("number", "request")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    request: EncodeRequest
+    def __init__(self, number: _Optional[int] = ..., request: _Optional[_Union[EncodeRequest, _Mapping[str, _Any]]] = ...) -> None: ...
+
+class EncodedPrompts(_message.Message):
+    __slots__ = ("encoded",)
+    ENCODED_FIELD_NUMBER: _ClassVar[int]
+    encoded: _containers.RepeatedCompositeFieldContainer[EncodedPrompt]
+    def __init__(self, encoded: _Optional[_Iterable[_Union[EncodedPrompt, _Mapping[str, _Any]]]] = ...) -> None: ...
+
+class EncodedPrompt(_message.Message):
+    __slots__ = ("number", "response")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    response: EncodeResponse
+    def __init__(self, number: _Optional[int] = ..., response: _Optional[_Union[EncodeResponse, _Mapping[str, _Any]]] = ...) -> None: ...
+
 class DecodeRequest(_message.Message):
     __slots__ = ("token_ids", "client", "model")
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]

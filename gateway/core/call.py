@@ -134,18 +134,25 @@ class CallMachine:
         return (self._send(Accepted(started.cached_tokens), now),)
 
     def _tokens(self, tokens: events.Tokens, now: float) -> Sequence[Command]:
-        self.attempts.advanced()
-        self.output_tokens += len(tokens.token_ids) // TOKEN_BYTES
         self.service = self._service_before + tokens.service
-        self._generated.append(tokens.token_ids)
-        self._coalescer.add(OutputChunk(tokens.token_ids, tokens.text, tokens.logprobs))
-        return self._send_held(now)
+        self._count(tokens.token_ids)
+        chunk = OutputChunk(tokens.token_ids, tokens.text, tokens.logprobs)
+        if self._writing_since is None:  # then nothing is held
+            return (self._send_chunk(chunk, now),)
+        self._coalescer.add(chunk)
+        return ()
 
     def _completed(self, completed: events.Completed, now: float) -> Sequence[Command]:
         self.service = self._service_before + completed.service
-        if completed.text:
-            self._coalescer.add(OutputChunk(b"", completed.text, ()))
+        if completed.last is not None:
+            self._count(completed.last.token_ids)
+            self._coalescer.add(completed.last)
         return self._conclude(Finished(completed.finish_reason), now)
+
+    def _count(self, token_ids: bytes) -> None:
+        self.attempts.advanced()
+        self.output_tokens += len(token_ids) // TOKEN_BYTES
+        self._generated.append(token_ids)
 
     def _ended(self, ended: events.Ended, now: float) -> Sequence[Command]:
         if ended.outcome is Outcome.UNAVAILABLE:
@@ -171,15 +178,9 @@ class CallMachine:
         self._writing_since = now
         return Send(message)
 
-    def _send_chunk(self, now: float) -> Send:
-        chunk = self._coalescer.take()
+    def _send_chunk(self, chunk: OutputChunk, now: float) -> Send:
         self._sent_tokens += chunk.tokens
         return self._send(chunk, now)
-
-    def _send_held(self, now: float) -> Sequence[Command]:
-        if self._writing_since is not None or not self._coalescer:
-            return ()
-        return (self._send_chunk(now),)
 
     def _conclude(self, conclusion: Finished | FairleadError, now: float) -> Sequence[Command]:
         """Set the call's conclusion; the caller receives the output that is still held, then the conclusion."""
@@ -189,13 +190,16 @@ class CallMachine:
     def _flush(self, now: float) -> Sequence[Command]:
         if self._writing_since is not None:
             return ()
-        if self._coalescer:
-            return (self._send_chunk(now),)
-        if isinstance(self._conclusion, Finished):
+        last, conclusion = self._coalescer.take() if self._coalescer else None, self._conclusion
+        assert conclusion is not None
+        if isinstance(conclusion, Finished) and not self._coalescer:
             self.state, self.outcome = FINISHING, Outcome.COMPLETED
-            return (End(None), self._send(self._conclusion, now))
-        assert self._conclusion is not None
-        return (self._end(self._conclusion),)
+            self._sent_tokens += last.tokens if last is not None else 0
+            return (self._send(Finished(conclusion.finish_reason, last), now), End(None))
+        if last is not None:
+            return (self._send_chunk(last, now),)
+        assert not isinstance(conclusion, Finished)
+        return (self._end(conclusion),)
 
     def _end(self, error: FairleadError) -> End:
         self.state, self.outcome, self._conclusion = ENDED, error.outcome, None
@@ -208,7 +212,7 @@ class CallMachine:
         if self.state is FINISHING:
             self.state = ENDED
             return ()
-        return self._send_held(now)
+        return (self._send_chunk(self._coalescer.take(), now),) if self._coalescer else ()
 
     def _cancelled(self, cancelled: events.CallerCancelled, now: float) -> Sequence[Command]:
         is_late = self._deadline is not None and now >= self._deadline - DEADLINE_SLACK
@@ -273,6 +277,7 @@ class CallMachine:
         assert (self.outcome is not None) == is_over, f"{self.state} with outcome {self.outcome}"
         assert self._service_before <= self.service, f"{self.service} charged, {self._service_before} before"
         assert self._is_accepted or self._writing_since is None, "a message before the first"
+        assert not self._coalescer or self._writing_since is not None or is_over, "output is held and nothing written"
 
 
 def _too_late() -> DeadlineExceeded:

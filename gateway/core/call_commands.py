@@ -63,9 +63,10 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The message that the output is complete."""
+    """The message that the output is complete, with the last of it; clients count a message of its own as a token."""
 
     finish_reason: FinishReason | None
+    last: OutputChunk | None = None  # None: the caller has all of the output already
 
 
 Message = Accepted | OutputChunk | Finished

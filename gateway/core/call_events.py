@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason, Outcome
+from gateway.core.coalescer import OutputChunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +67,14 @@ class Tokens(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The worker has generated all of the output; `service` is the whole charge for the attempt, in cost units."""
+    """The worker has generated all of the output; `service` is the whole charge for the attempt, in cost units.
+
+    `last` is the output that came together with the end, and the text that the worker held back until then.
+    """
 
     finish_reason: FinishReason | None = None
     service: float = 0.0
-    text: str = ""  # text that the worker held back until the end
+    last: OutputChunk | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,8 @@ class Answer(Protocol):
     def chunk(self, index: int, chunk: OutputChunk) -> bytes:
         """Return some of a call's output."""
 
-    def finished(self, index: int, call: Call) -> bytes:
-        """Return the end of a call's output."""
+    def finished(self, index: int, call: Call, last: OutputChunk | None) -> bytes:
+        """Return the end of a call's output, which begins with what is left of it."""
 
     def closing(self, calls: Sequence[Call]) -> bytes:
         """Return what ends a stream, once every call has completed."""

@@ -20,6 +20,7 @@ from gateway.http.logprobs import Logprobs
 from gateway.http.sse import DONE, event
 
 NOTHING = OutputChunk(b"", "", ())
+NO_LOGPROBS = b',"logprobs":null'
 GOES_ON = b',"finish_reason":null}]'
 REASONS: Mapping[FinishReason | None, bytes] = {FinishReason.STOP: b'"stop"', FinishReason.LENGTH: b'"length"'}
 
@@ -63,21 +64,23 @@ class ChoicesAnswer:
         }
         self._head = b"data: " + msgspec.json.encode({"object": form.chunk, **self._named})[:-1] + b',"choices":['
         self._tail = b',"usage":null}\n\n' if includes_usage else b"}\n\n"
-        self._between = b',"logprobs":null' + GOES_ON + self._tail
-        self._begun: dict[int, bytes] = {}  # by index: what stands before its further text
+        self._goes_on = GOES_ON + self._tail
+        self._after_text = form.close + NO_LOGPROBS + self._goes_on
+        self._further: dict[int, bytes] = {}  # by index: what stands before its further text
 
     def chunk(self, index: int, chunk: OutputChunk) -> bytes:
         """See Answer."""
-        before = self._begun.get(index)
-        if before is None:
-            return self._first(index, chunk)
-        return b"%s%s%s" % (before, msgspec.json.encode(chunk.text), self._form.close + self._after(index, chunk))
+        if self._logprobs is None:
+            return self._text(index, chunk.text) + self._after_text
+        return self._choice(index, chunk) + self._goes_on
 
-    def finished(self, index: int, call: Call) -> bytes:
-        """See Answer."""
-        first = b"" if index in self._begun else self._first(index, NOTHING)
-        end = b',"logprobs":null,"finish_reason":%s}]' % REASONS[call.finish_reason]
-        return b"%s%s%s%s%s" % (first, self._opening(index), self._form.last, end, self._tail)
+    def finished(self, index: int, call: Call, last: OutputChunk | None) -> bytes:
+        """See Answer. The reason stands in the chunk of the last text: clients count chunks as tokens."""
+        if last is not None or index not in self._further:
+            choice = self._choice(index, last or NOTHING)
+        else:
+            choice = self._opening(index) + self._form.last + NO_LOGPROBS
+        return b'%s,"finish_reason":%s}]%s' % (choice, REASONS[call.finish_reason], self._tail)
 
     def closing(self, calls: Sequence[Call]) -> bytes:
         """See Answer."""
@@ -103,18 +106,19 @@ class ChoicesAnswer:
         body = {**self._named, "object": self._form.whole, "choices": choices, "usage": self._usage(calls)}
         return msgspec.json.encode(body)
 
-    def _first(self, index: int, chunk: OutputChunk) -> bytes:
-        opening = self._opening(index)
-        self._begun[index] = opening + self._form.further
-        told = msgspec.json.encode(self._echo(index) + chunk.text)
-        return opening + self._form.first + told + self._form.close + self._after(index, chunk)
+    def _choice(self, index: int, chunk: OutputChunk) -> bytes:
+        """Return a choice up to its log-probabilities."""
+        logprobs = msgspec.json.encode(self._reported(index, chunk))
+        return b'%s%s,"logprobs":%s' % (self._text(index, chunk.text), self._form.close, logprobs)
 
-    def _after(self, index: int, chunk: OutputChunk) -> bytes:
-        """Return what stands after the text of a chunk."""
-        reported = self._reported(index, chunk)
-        if reported is None:
-            return self._between
-        return b',"logprobs":' + msgspec.json.encode(reported) + GOES_ON + self._tail
+    def _text(self, index: int, text: str) -> bytes:
+        """Return the beginning of a choice, up to its text."""
+        before = self._further.get(index)
+        if before is None:
+            opening = self._opening(index)
+            self._further[index] = opening + self._form.further
+            before, text = opening + self._form.first, self._echo(index) + text
+        return before + msgspec.json.encode(text)
 
     def _reported(self, index: int, chunk: OutputChunk) -> dict[str, Any] | None:
         if self._logprobs is None:

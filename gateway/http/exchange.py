@@ -88,7 +88,7 @@ class Exchange:
                 if isinstance(message, OutputChunk):
                     await self._stream.write(self._writer().chunk(index, message))
                 elif isinstance(message, Finished):
-                    await self._finish(index)
+                    await self._finish(index, message.last)
         finally:
             driver.gone()
         if front.error is not None:
@@ -144,10 +144,12 @@ class Exchange:
         self._stream.write_now(self._writer().chunk(index, chunk))
         return True
 
-    async def _finish(self, index: int) -> None:
+    async def _finish(self, index: int, last: OutputChunk | None) -> None:
         assert self._asked is not None
         if self._asked.is_streamed:
-            await self._stream.write(self._writer().finished(index, self._calls[index]))
+            await self._stream.write(self._writer().finished(index, self._calls[index], last))
+        elif last is not None:
+            self._outputs[index].append(last)
 
     def _writer(self) -> Answer:
         if self._answer is None:

@@ -123,11 +123,12 @@ class MessageAnswer:
         """See Answer."""
         return b"%s%s%s%s" % (self._opening(), BEFORE_TEXT, msgspec.json.encode(chunk.text), AFTER_TEXT)
 
-    def finished(self, index: int, call: Call) -> bytes:
+    def finished(self, index: int, call: Call, last: OutputChunk | None) -> bytes:
         """See Answer."""
+        output = self._opening() if last is None else self.chunk(index, last)
         stopped = _event({"type": "content_block_stop", "index": 0})
         delta = _event({"type": "message_delta", "delta": _stop(call), "usage": _usage(call)})
-        return self._opening() + stopped + delta
+        return output + stopped + delta
 
     def closing(self, calls: Sequence[Call]) -> bytes:
         """See Answer."""

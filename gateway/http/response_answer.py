@@ -38,13 +38,14 @@ class ResponseAnswer:
         delta = b'%s,"sequence_number":%d,"delta":%s}\n\n'
         return opening + delta % (self._before_delta, self._number(), msgspec.json.encode(chunk.text))
 
-    def finished(self, index: int, call: Call) -> bytes:
+    def finished(self, index: int, call: Call, last: OutputChunk | None) -> bytes:
         """See Answer."""
-        opening, text = self._opening(), "".join(self._texts)
+        output = self._opening() if last is None else self.chunk(index, last)
+        text = "".join(self._texts)
         place = {"item_id": self._item, "output_index": 0, "content_index": 0}
         return b"".join(
             (
-                opening,
+                output,
                 self._event("response.output_text.done", text=text, logprobs=[], **place),
                 self._event("response.content_part.done", part=_part(text), **place),
                 self._event("response.output_item.done", output_index=0, item=self._message(text)),

@@ -31,7 +31,7 @@ def session_of(headers: Mapping[str, str], named: str) -> Session | None:
     An id that cannot be shown in a log counts as none: headers of these names may mean something else to others.
     """
     for header in HEADERS:
-        if name := _usable(headers.get(header.name, "")):
+        if header.name in headers and (name := _usable(headers[header.name])):
             return Session(name, _usable(headers.get(header.parent, "")))
     name = _usable(named)
     return Session(name) if name else None

@@ -39,6 +39,6 @@ def parse(text: Any) -> UserId:
 def named_by(metadata: Any, *texts: str | None) -> UserId:
     """Return the first user and the first session that `texts` and then `user_id` of `metadata` name."""
     in_metadata = metadata.get("user_id") if isinstance(metadata, dict) else None
-    ids = [parse(text) for text in (*texts, in_metadata)]
+    ids = [parse(text) for text in (*texts, in_metadata) if text]
     users, sessions = (each.user for each in ids if each.user), (each.session for each in ids if each.session)
     return UserId(next(users, ""), next(sessions, ""))

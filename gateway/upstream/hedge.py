@@ -7,22 +7,23 @@ from typing import Any, TypeVar
 from fairlead.errors import Unavailable
 from gateway.core.hedge import Hedge
 
+P = TypeVar("P")
 T = TypeVar("T")
 
 
-async def hedged(calls: Sequence[Callable[[], Coroutine[Any, Any, T]]], patience: float) -> T:
-    """Return the first result of `calls`, of which at most two run at a time.
+async def hedged(peers: Sequence[P], ask: Callable[[P], Coroutine[Any, Any, T]], patience: float) -> T:
+    """Return the first result of `ask` for one of `peers`, in their order; at most two calls run at a time.
 
     The next call begins when one raises Unavailable, or when the only running call has taken `patience` seconds. Raise
     the first exception other than Unavailable, or the last Unavailable if all calls raise it.
     """
     failure = Unavailable("there is no worker to ask")
-    clock, hedge, running = asyncio.get_running_loop().time, Hedge(len(calls), patience), list[asyncio.Task[T]]()
+    clock, hedge, running = asyncio.get_running_loop().time, Hedge(len(peers), patience), list[asyncio.Task[T]]()
     peer = hedge.begin(clock())
     try:
         while not hedge.exhausted:
             if peer is not None:
-                running.append(asyncio.create_task(calls[peer]()))
+                running.append(asyncio.create_task(ask(peers[peer])))
             due = hedge.next_deadline()
             timeout = None if due is None else max(0.0, due - clock())
             done, _ = await asyncio.wait(running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)

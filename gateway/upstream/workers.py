@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -13,9 +13,10 @@ from fairlead.errors import DeadlineExceeded, TooLong, Unavailable
 from fairlead.rpc.cancellation import reraise_cancellation
 from fairlead.rpc.channel import MAX_MESSAGE_BYTES
 from fairlead.rpc.status import from_call
-from fairlead.v1 import scheduler_pb2, worker_pb2, worker_pb2_grpc
+from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2, worker_pb2_grpc
 from gateway.core.hedge import HEDGE_SECONDS
 from gateway.upstream.hedge import hedged
+from gateway.upstream.short_prompts import ShortPrompts
 from serving.rpc.channel import open_channel, secret_metadata
 from serving.rpc.coalescing_writer import CoalescingWriter
 from serving.rpc.mutual_tls import MutualTls
@@ -26,6 +27,7 @@ CLOSE_SECONDS = 5.0  # time in which prompts that are being tokenized may finish
 # lost its scheduler and may finish its requests.
 SILENT_SECONDS = 1.0
 ENCODE_SECONDS = 30.0  # limit for tokenizing one prompt
+COMPARED = 8  # workers of which the least loaded one tokenizes a prompt: to sort a thousand would cost more than that
 
 Reply = TypeVar("Reply")
 Key = tuple[str, str]  # address and instance of a worker
@@ -36,7 +38,15 @@ class WorkerLost:
     """The worker, or the connection to it, is lost; no further events of this attempt follow."""
 
 
-Event = worker_pb2.Started | worker_pb2.Tokens | worker_pb2.Ended | WorkerLost
+@dataclass(frozen=True, slots=True)
+class LastTokens:
+    """The last tokens of a completed attempt, which came in one message with its end."""
+
+    tokens: worker_pb2.Tokens
+    ended: worker_pb2.Ended
+
+
+Event = worker_pb2.Started | worker_pb2.Tokens | LastTokens | worker_pb2.Ended | WorkerLost
 
 
 @dataclass(slots=True, eq=False)
@@ -62,6 +72,9 @@ class WorkerLink:
         self.received = 0  # number of received messages
         self._metadata = secret_metadata(secret)
         self._channel = open_channel(address, mutual_tls)
+        self._short_prompts = ShortPrompts(
+            lambda prompts: worker_pb2_grpc.TokenizerStub(self._channel).EncodeShort(prompts, metadata=self._metadata)
+        )
         self._writer: CoalescingWriter[worker_pb2.SessionCommands] | None = None
         self._reader: asyncio.Task[None] | None = None
         self._closing = False
@@ -90,6 +103,16 @@ class WorkerLink:
 
     async def encode(self, request: worker_pb2.EncodeRequest, timeout: float) -> worker_pb2.EncodeResponse:
         """Return the prompt as token ids and digests; raise the worker's FairleadError."""
+        self.encoding += 1
+        try:
+            async with asyncio.timeout(timeout):
+                encoded = await self._short_prompts.encode(request)
+        except TimeoutError as error:
+            raise DeadlineExceeded("the worker did not tokenize the prompt in time") from error
+        finally:
+            self.encoding -= 1
+        if encoded is not None:
+            return encoded
         return await self._tokenizer(worker_pb2_grpc.TokenizerStub(self._channel).Encode, request, timeout)
 
     async def decode(self, request: worker_pb2.DecodeRequest, timeout: float) -> worker_pb2.DecodeResponse:
@@ -116,6 +139,7 @@ class WorkerLink:
         if self._reader is not None:
             self._reader.cancel()
             await asyncio.wait([self._reader])
+        await self._short_prompts.close()
         await self._channel.close(grace=CLOSE_SECONDS)
 
     async def _session(self, writer: CoalescingWriter[worker_pb2.SessionCommands]) -> None:
@@ -146,12 +170,20 @@ class WorkerLink:
         for started in events.started:
             if attempt := self.attempts.get((started.request_id, started.attempt)):
                 attempt.receive(started)
+        completed = [ended for ended in events.ended if ended.outcome == common_pb2.OUTCOME_COMPLETED]
+        last = dict[tuple[str, int], worker_pb2.Tokens | None].fromkeys((e.request_id, e.attempt) for e in completed)
         for tokens in events.tokens:
-            if attempt := self.attempts.get((tokens.request_id, tokens.attempt)):
-                attempt.receive(tokens)
+            key = tokens.request_id, tokens.attempt
+            ready: worker_pb2.Tokens | None = tokens
+            if key in last:  # these may be its last ones: those before them are not
+                last[key], ready = tokens, last[key]
+            if ready is not None and (attempt := self.attempts.get(key)):
+                attempt.receive(ready)
         for ended in events.ended:
-            if attempt := self.attempts.pop((ended.request_id, ended.attempt), None):
-                attempt.receive(ended)
+            key = ended.request_id, ended.attempt
+            if attempt := self.attempts.pop(key, None):
+                before = last.get(key)
+                attempt.receive(ended if before is None else LastTokens(before, ended))
 
 
 class WorkerLinks:
@@ -171,6 +203,7 @@ class WorkerLinks:
         self._links: dict[Key, WorkerLink] = {}
         self._suspects: dict[Key, asyncio.TimerHandle] = {}
         self._closing: list[asyncio.Task[None]] = []
+        self._next_compared = 0  # index of a member
 
     def link(self, address: str, instance: str) -> WorkerLink:
         """Return the link to one worker process; create it if necessary."""
@@ -190,38 +223,44 @@ class WorkerLinks:
         return link is not None and link.connected
 
     async def encode(
-        self, members: Collection[scheduler_pb2.Member], request: worker_pb2.EncodeRequest, deadline: float | None
+        self, members: Sequence[scheduler_pb2.Member], request: worker_pb2.EncodeRequest, deadline: float | None
     ) -> worker_pb2.EncodeResponse:
-        """Tokenize at the first member that answers, beginning with the least loaded; raise its FairleadError.
+        """Tokenize at the first member that answers, beginning with one of little load; raise its FairleadError.
 
         `deadline` is the caller's, in loop time. Raise Unavailable after `encode_seconds` without an answer.
         """
         return await self._any(members, lambda link, timeout: link.encode(request, timeout), deadline)
 
     async def decode(
-        self, members: Collection[scheduler_pb2.Member], request: worker_pb2.DecodeRequest
+        self, members: Sequence[scheduler_pb2.Member], request: worker_pb2.DecodeRequest
     ) -> worker_pb2.DecodeResponse:
         """Return the text of tokens as `encode` returns tokens, within the time that one prompt may take."""
         return await self._any(members, lambda link, timeout: link.decode(request, timeout), None)
 
     async def _any(
         self,
-        members: Collection[scheduler_pb2.Member],
+        members: Sequence[scheduler_pb2.Member],
         ask: Callable[[WorkerLink, float], Awaitable[Reply]],
         deadline: float | None,
     ) -> Reply:
         limit = asyncio.get_running_loop().time() + self._encode_seconds
         end = limit if deadline is None else min(deadline, limit)
-        calls = [partial(self._ask, member, ask, end) for member in sorted(members, key=self.load)]
         try:
-            return await hedged(calls, HEDGE_SECONDS)
+            return await hedged(self._ordered(members), partial(self._ask, ask, end), HEDGE_SECONDS)
         except DeadlineExceeded as error:
             if end < limit:
                 raise
             raise Unavailable(f"no worker tokenized the prompt within {self._encode_seconds:g} s") from error
 
+    def _ordered(self, members: Sequence[scheduler_pb2.Member]) -> Sequence[scheduler_pb2.Member]:
+        """Return the members in the order to ask them: first those that this call compares, the least loaded first."""
+        begin = self._next_compared % max(1, len(members))
+        self._next_compared = begin + COMPARED
+        rotated = [*members[begin:], *members[:begin]]
+        return sorted(rotated[:COMPARED], key=self.load) + rotated[COMPARED:]
+
     async def _ask(
-        self, member: scheduler_pb2.Member, ask: Callable[[WorkerLink, float], Awaitable[Reply]], end: float
+        self, ask: Callable[[WorkerLink, float], Awaitable[Reply]], end: float, member: scheduler_pb2.Member
     ) -> Reply:
         return await ask(self.link(member.address, member.instance), end - asyncio.get_running_loop().time())
 

@@ -103,8 +103,10 @@ class CallHistories(RuleBasedStateMachine):
     def tell(self, event: Event) -> None:
         if isinstance(event, Tokens):
             self.received += unpack_ids(event.token_ids)
-        if isinstance(event, Tokens | Completed):
             self.text += event.text
+        if isinstance(event, Completed) and event.last is not None:
+            self.received += unpack_ids(event.last.token_ids)
+            self.text += event.last.text
         had_ended = self.end is not None
         commands = self.machine.handle(event, self.now)
         for command in commands:
@@ -159,8 +161,12 @@ class CallHistories(RuleBasedStateMachine):
             self.sent += unpack_ids(message.token_ids)
             self.sent_text += message.text
         if isinstance(message, Finished):
-            assert self.end == End(None), "its outcome is known when the caller reads the last message"
-            assert (self.sent, self.sent_text) == (self.received, self.text)
+            last = message.last
+            if last is not None:
+                assert self.tokens_per_message > 1 or last.tokens <= 1, "each token for itself"
+                self.sent += unpack_ids(last.token_ids)
+                self.sent_text += last.text
+            assert (self.sent, self.sent_text) == (self.received, self.text), "the end comes with all that is left"
         self.messages.append(message)
         self.writing_since = self.now
 
@@ -214,11 +220,14 @@ class CallHistories(RuleBasedStateMachine):
         self.tell(Tokens(pack_ids(ids), "x" * count, self.current.service))
 
     @precondition(lambda self: self.running)
-    @rule(text=st.sampled_from(["", "rest"]), last_service=st.sampled_from([0.0, 1.5]))
-    def completes(self, text: str, last_service: float) -> None:
+    @rule(count=st.integers(0, 4), text=st.sampled_from(["", "rest"]), last_service=st.sampled_from([0.0, 1.5]))
+    def completes(self, count: int, text: str, last_service: float) -> None:
+        """The last tokens, if any, come with the end."""
         self.at_worker, self.concluded = False, Outcome.COMPLETED
         self.current.service += last_service
-        self.tell(Completed(FinishReason.STOP, self.current.service, text))
+        ids = pack_ids(range(len(self.received), len(self.received) + min(count, self.tokens_per_message)))
+        last = OutputChunk(ids, "x" * count + text, ()) if count or text else None
+        self.tell(Completed(FinishReason.STOP, self.current.service, last))
 
     @precondition(lambda self: self.undisturbed <= 0 and self.at_worker)
     @rule(
@@ -249,6 +258,8 @@ class CallHistories(RuleBasedStateMachine):
     @rule()
     def reads(self) -> None:
         self.writing_since = None
+        is_last = isinstance(self.messages[-1], Finished)
+        assert not is_last or self.end == End(None), "its outcome is known when the caller reads the last message"
         self.tell(Written())
 
     @precondition(lambda self: self.undisturbed <= 0 and self.asked is None and not self.failed)
@@ -363,8 +374,9 @@ def test_one_call_from_its_arrival_to_its_end() -> None:
     assert machine.handle(Started(3, 5.0), 0.4) == (Send(Accepted(3)),)
     assert machine.handle(Tokens(pack_ids([7]), "x", 7.0), 0.5) == ()
     assert machine.handle(Written(), 0.6) == (Send(OutputChunk(pack_ids([7]), "x", ())),)
-    assert machine.handle(Completed(FinishReason.LENGTH, 7.0), 0.7) == ()
-    assert machine.handle(Written(), 0.8) == (End(None), Send(Finished(FinishReason.LENGTH)))
+    last = OutputChunk(pack_ids([8]), "y", ())
+    assert machine.handle(Completed(FinishReason.LENGTH, 7.0, last), 0.7) == ()
+    assert machine.handle(Written(), 0.8) == (Send(Finished(FinishReason.LENGTH, last)), End(None))
     assert machine.handle(Written(), 0.9) == ()
     assert (machine.state, machine.outcome, machine.service) == (CallState.ENDED, Outcome.COMPLETED, 7.0)
     assert machine.next_deadline() is None
@@ -468,12 +480,12 @@ def test_a_refusal_of_a_worker_is_the_calls() -> None:
     assert isinstance(end.error, QueueFull)
 
 
-def test_text_that_the_worker_held_back_until_the_end_is_sent_before_it() -> None:
+def test_text_that_the_worker_held_back_until_the_end_comes_with_it() -> None:
     machine = running()
     machine.handle(token(0), 1.0)
-    machine.handle(Completed(text="rest"), 1.1)
-    assert machine.handle(Written(), 1.2) == (Send(OutputChunk(b"", "rest", ())),)
-    assert machine.handle(Written(), 1.3) == (End(None), Send(Finished(None)))
+    rest = OutputChunk(b"", "rest", ())
+    machine.handle(Completed(last=rest), 1.1)
+    assert machine.handle(Written(), 1.2) == (Send(Finished(None, rest)), End(None))
 
 
 @pytest.mark.parametrize("end", [Completed(service=9.0), Ended(Outcome.INTERNAL, "broken", 9.0)])

@@ -7,7 +7,7 @@ import pytest
 
 from fairlead.errors import DeadlineExceeded, InvalidRequest, Unavailable
 from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
-from gateway.upstream.workers import Event, WorkerLinks, WorkerLost
+from gateway.upstream.workers import COMPARED, Event, LastTokens, WorkerLinks, WorkerLost
 from tests.gateway.scripted_worker import SECRET, ScriptedWorker
 
 
@@ -77,6 +77,21 @@ async def test_events_reach_their_attempt_and_no_other(workers: WorkerLinks, wor
     assert old.events.empty()
 
 
+async def test_the_last_tokens_of_a_completed_attempt_come_with_its_end(
+    workers: WorkerLinks, worker: ScriptedWorker
+) -> None:
+    completed, failed = submit(workers, worker, "c"), submit(workers, worker, "f")
+    ends = [
+        worker_pb2.Ended(request_id="c", attempt=1, outcome=common_pb2.OUTCOME_COMPLETED),
+        worker_pb2.Ended(request_id="f", attempt=1, outcome=common_pb2.OUTCOME_INTERNAL),
+    ]
+    said = [tokens("c", 1, "1"), tokens("f", 1, "1"), tokens("c", 1, "2"), tokens("c", 1, "3"), tokens("f", 1, "2")]
+    worker.events.put_nowait(worker_pb2.StepEvents(tokens=said, ended=ends))
+    came = [await completed.events.get() for _ in range(3)]
+    assert came == [tokens("c", 1, "1"), tokens("c", 1, "2"), LastTokens(tokens("c", 1, "3"), ends[0])]
+    assert [await failed.events.get() for _ in range(3)] == [tokens("f", 1, "1"), tokens("f", 1, "2"), ends[1]]
+
+
 async def test_a_broken_stream_is_told_to_each_of_its_requests_and_then_replaced(
     workers: WorkerLinks, worker: ScriptedWorker
 ) -> None:
@@ -107,6 +122,16 @@ async def test_a_worker_that_is_too_old_to_decode_is_passed_over(workers: Worker
     old = scheduler_pb2.Member(worker="a", address=worker.address)
     with pytest.raises(Unavailable, match="older version"):
         await workers.decode([old], worker_pb2.DecodeRequest(token_ids=b"1234"))
+
+
+async def test_of_many_workers_a_few_are_compared_and_all_take_turns(workers: WorkerLinks) -> None:
+    members = [scheduler_pb2.Member(worker=str(number), address=f"127.0.0.1:{number}") for number in range(20)]
+    workers.link(members[8].address, "").encoding = 1
+    orders = [[member.worker for member in workers._ordered(members)] for _ in range(3)]
+    assert [order[0] for order in orders] == ["0", "9", "16"]
+    assert orders[1][COMPARED - 1] == "8", "the one with load is the last of those that are compared"
+    assert all(sorted(order, key=int) == [member.worker for member in members] for order in orders)
+    assert workers._ordered([]) == []
 
 
 async def test_prompts_that_are_tokenized_count_as_load(workers: WorkerLinks, worker: ScriptedWorker) -> None:
