@@ -4,9 +4,11 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 from cli.demo.evidence import NAMES, backlogged_gap, findings, weigh
+from cli.demo.lengths import lengths_for
 from cli.demo.observation import Observation
 from cli.demo.picture import draw
 from cli.demo.report import screen, write_json
@@ -14,6 +16,8 @@ from cli.demo.systems import FAIR, FCFS, VTC, WORKERS, System, stack
 from cli.demo.trial import Trial, hold
 from cli.demo.watch import watch
 from cli.option_types import above_zero
+from cli.writing import can_draw
+from serving.config import ConfigError
 
 # Service that each system delivers, as a multiple of DLPM's bound. Under FCFS the flooding user gets 80 % of it and the
 # others 10 % each, so the gap is 70 % of this service.
@@ -32,7 +36,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     parser.add_argument("--model", default="smollm2-135m-instruct", help="model of the workers (default: %(default)s)")
     parser.add_argument(
-        "--engine", default="transformers", help="transformers, or fake for a trial run (default: %(default)s)"
+        "--engine",
+        default="transformers",
+        choices=("transformers", "vllm", "fake"),
+        help="transformers, vllm where it is installed, or fake for a trial run (default: %(default)s)",
     )
     parser.add_argument(
         "--route", choices=FAIR, default="doubleq", help="route beside DLPM: %(choices)s (default: %(default)s)"
@@ -53,7 +60,12 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the demo and return 0 only if the measurements support all its findings."""
+    """Run the demo and return 0 only if the measurements support all its findings.
+
+    Raises ConfigError for an engine that is not installed, and StackError when a service fails.
+    """
+    if args.engine == "vllm" and find_spec("vllm") is None:
+        raise ConfigError("--engine vllm: vllm is not installed; docs/operations.md says how to install it")
     args.out.mkdir(parents=True, exist_ok=True)
     if args.watch:
         return watch(args)
@@ -71,9 +83,11 @@ def run(args: argparse.Namespace) -> int:
         return 1
     found = findings(runs, bound)
     write_json(args.out / "demo.json", bound, found, list(zip(runs, trials, strict=True)))
-    draw(args.out / "demo.png", bound, [(weighed, t.observation) for weighed, t in zip(runs, trials, strict=True)])
     print("\n" + screen(runs, found, bound))
-    print(f"Picture: {args.out / 'demo.png'}; all numbers: {args.out / 'demo.json'}")
+    if can_draw():
+        draw(args.out / "demo.png", bound, [(weighed, t.observation) for weighed, t in zip(runs, trials, strict=True)])
+        print(f"Picture: {args.out / 'demo.png'}")
+    print(f"All numbers: {args.out / 'demo.json'}")
     return 0 if all(finding.holds for finding in found) else 1
 
 
@@ -81,7 +95,7 @@ def _try(
     system: System, args: argparse.Namespace, runner: asyncio.Runner, enough: Callable[[Observation], bool]
 ) -> Trial:
     print(f"{system.title}: starting gateway, scheduler and {WORKERS} workers", file=sys.stderr, flush=True)
-    trial = Trial(system)
+    trial = Trial(system, lengths=lengths_for(args.engine))
     with stack(system, args.model, args.engine, args.out) as running:
         runner.run(hold(trial, running, enough, args.limit))
     return trial

@@ -4,24 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cli.demo.users import ANSWER, LONGEST_PROMPT, PROMPT_PREFIX, QUESTION
+from cli.demo.lengths import lengths_for
 from cli.stack import Stack
 
 WORKERS = 2
 MAX_RUNNING = 8
-BLOCK_TOKENS = 4
-# Fits the prefix of one user and six calls that share it: a scheduler that alternates between users with every call
-# evicts each user's prefix before its next call. It is small because the bound grows with it (docs/fairness.md).
-KV_TOKENS = PROMPT_PREFIX + 6 * (QUESTION + ANSWER)
-WORKER_ARGS = [
-    *("--kv-tokens", str(KV_TOKENS)),
-    *("--block-tokens", str(BLOCK_TOKENS)),
-    *("--max-prompt-tokens", str(LONGEST_PROMPT)),
-    *("--token-budget", str(LONGEST_PROMPT + MAX_RUNNING)),  # a whole prompt in one step
-    *("--max-running", str(MAX_RUNNING)),
-    *("--quantum-tokens", "128"),  # eight calls whose prefix is cached
-]
-SCHEDULER_ARGS = ["--quantum-tokens", "256"]
 FAKE_STEP_SECONDS = 0.03  # slow enough that users on a busy machine still have requests waiting
 
 
@@ -41,15 +28,33 @@ LEAST_DELAY = System("DLPM + least delay", "dlpm", "least-delay")
 FAIR = {system.across: system for system in (DLPM, LEAST_DELAY)}  # by the route that the demo is asked for
 
 
-def scheduler_args(system: System) -> list[str]:
+def scheduler_args(system: System, engine: str) -> list[str]:
     """Return the scheduler's arguments under `system`."""
-    return [*SCHEDULER_ARGS, "--policy", system.across]
+    return ["--policy", system.across, "--quantum-tokens", str(2 * lengths_for(engine).quantum)]
 
 
 def worker_args(system: System, engine: str, step_seconds: float = FAKE_STEP_SECONDS) -> list[str]:
     """Return the workers' arguments under `system`; a step of the fake engine takes `step_seconds`."""
-    fake = ["--fake-step-seconds", str(step_seconds)] if engine == "fake" else []
-    return [*WORKER_ARGS, *fake, "--policy", system.local]
+    lengths = lengths_for(engine)
+    return [
+        *("--policy", system.local),
+        *("--kv-tokens", str(lengths.cache)),
+        *("--block-tokens", str(lengths.page)),
+        *("--max-prompt-tokens", str(lengths.prompt)),
+        *("--token-budget", str(lengths.prompt + MAX_RUNNING)),  # a whole prompt in one step
+        *("--max-running", str(MAX_RUNNING)),
+        *("--quantum-tokens", str(lengths.quantum)),
+        *_of_engine(engine, step_seconds),
+    ]
+
+
+def _of_engine(engine: str, step_seconds: float) -> list[str]:
+    """Return the arguments that only this engine has."""
+    if engine == "fake":
+        return ["--fake-step-seconds", str(step_seconds)]
+    if engine == "vllm":  # like our engine, and without minutes of compilation
+        return ["--dtype", "float32", "--vllm-args", "{enforce_eager: true}"]
+    return []
 
 
 def stack(
@@ -67,7 +72,7 @@ def stack(
         workers=WORKERS,
         model=model,
         engine=engine,
-        scheduler_args=scheduler_args(system),
+        scheduler_args=scheduler_args(system, engine),
         worker_args=worker_args(system, engine, step_seconds),
         gateway_args=["--throttle", "none", *gateway_args],
         page_listen=page_listen,

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from cli.demo.lengths import SMALL_PAGES, Lengths
 from cli.demo.observation import Observation, observe
 from cli.demo.systems import System
 from cli.demo.users import USERS, DemoRecord, contend
@@ -23,13 +24,14 @@ class Trial:
     record: DemoRecord = field(default_factory=DemoRecord)
     observation: Observation = field(default_factory=Observation)
     cut: bool = False
+    lengths: Lengths = SMALL_PAGES
 
 
 async def hold(trial: Trial, stack: Stack, enough: Callable[[Observation], bool], limit_seconds: float) -> None:
     """Let the users contend on the running `stack` until `enough` returns True or `limit_seconds` have passed."""
     stop, began = asyncio.Event(), time.monotonic()
     observer = asyncio.create_task(observe(stack.scheduler, stack.secret, trial.observation))
-    contention = asyncio.create_task(contend(stack.gateway, stop, trial.record))
+    contention = asyncio.create_task(contend(stack.gateway, trial.lengths, stop, trial.record))
     with Progress(sys.stderr) as progress:
         while not contention.done():
             await asyncio.wait({contention, observer}, timeout=LOOK_SECONDS, return_when="FIRST_COMPLETED")

@@ -1,20 +1,14 @@
-"""Three users whose demand exceeds the capacity: one floods, and two ask for their share.
-
-Prompts are token ids instead of text, so that they have the same length for every model.
-"""
+"""Three users whose demand exceeds the capacity: one floods, and two ask for their share."""
 
 import asyncio
 import itertools
 from collections.abc import Iterator, MutableSequence
 from dataclasses import dataclass, field
 
+from cli.demo.lengths import Lengths
 from fairlead import Client, Completion
 from fairlead.errors import FairleadError
 
-PROMPT_PREFIX = 64  # tokens at the start of all prompts of a user
-QUESTION = 8  # tokens that are unique to a prompt
-ANSWER = 4  # tokens
-LONGEST_PROMPT = PROMPT_PREFIX + QUESTION
 ORDINARY_IDS = range(100, 200)  # exist in every vocabulary and are never special tokens
 PAUSE_SECONDS = 1.0  # after an error
 
@@ -27,12 +21,12 @@ class DemoUser:
     parallel: int
     prefix_id: int
 
-    def prompts(self) -> Iterator[list[int]]:
+    def prompts(self, lengths: Lengths) -> Iterator[list[int]]:
         """Yield prompts with the user's prefix and ever new questions."""
         size = len(ORDINARY_IDS)
         for number in itertools.count():
-            question = [ORDINARY_IDS[number // size**digit % size] for digit in range(QUESTION)]
-            yield [self.prefix_id] * PROMPT_PREFIX + question
+            question = [ORDINARY_IDS[number // size**digit % size] for digit in range(lengths.question)]
+            yield [self.prefix_id] * lengths.prefix + question
 
 
 # With 16 open questions, alice and bob always have requests waiting on both workers under any scheduler. A user with
@@ -60,27 +54,27 @@ class DemoRecord:
     errors: MutableSequence[str] = field(default_factory=list)
 
 
-async def contend(gateway: str, stop: asyncio.Event, record: DemoRecord) -> None:
+async def contend(gateway: str, lengths: Lengths, stop: asyncio.Event, record: DemoRecord) -> None:
     """Let all users ask until `stop` is set, then cancel the open calls."""
     async with asyncio.TaskGroup() as group:
-        users = [group.create_task(ask(gateway, user, record)) for user in USERS]
+        users = [group.create_task(ask(gateway, user, lengths, record)) for user in USERS]
         await stop.wait()
         for user in users:
             user.cancel()
 
 
-async def ask(gateway: str, user: DemoUser, record: DemoRecord) -> None:
+async def ask(gateway: str, user: DemoUser, lengths: Lengths, record: DemoRecord) -> None:
     """Let one user keep its open questions until cancelled."""
-    prompts = user.prompts()
+    prompts = user.prompts(lengths)
     async with Client(gateway, user=user.name) as client, asyncio.TaskGroup() as group:
         for _ in range(user.parallel):
-            group.create_task(_converse(client, user.name, prompts, record))
+            group.create_task(_converse(client, user.name, prompts, lengths.answer, record))
 
 
-async def _converse(client: Client, user: str, prompts: Iterator[list[int]], record: DemoRecord) -> None:
+async def _converse(client: Client, user: str, prompts: Iterator[list[int]], answer: int, record: DemoRecord) -> None:
     while True:
         try:
-            completion = await client.generate(next(prompts), max_tokens=ANSWER, ignore_eos=True)
+            completion = await client.generate(next(prompts), max_tokens=answer, ignore_eos=True)
             record.calls.append(_call(user, completion))
         except FairleadError as error:
             record.errors.append(f"{user}: {type(error).__name__}: {error}")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from cli import endpoint
 from cli.demo.buttons import Button, offer
+from cli.demo.lengths import lengths_for
 from cli.demo.systems import FAIR, FCFS, VTC, WORKERS, System, scheduler_args, stack, worker_args
 from cli.demo.users import USERS, DemoRecord, ask
 from cli.stack import Stack
@@ -31,6 +32,7 @@ class WatchedDemo:
         self._system = system
         self._systems = {each.local: each for each in (system, VTC, FCFS)}
         self._engine = engine
+        self._lengths = lengths_for(engine)
         self._record = DemoRecord(deque(maxlen=1), deque(maxlen=1))
         self._flooding: asyncio.Task[None] | None = None
         self._working: asyncio.Task[None] | None = None  # a change of the stack
@@ -63,14 +65,14 @@ class WatchedDemo:
             self._system = self._systems[name]
             change = partial(
                 self._stack.reconfigure,
-                scheduler_args(self._system),
+                scheduler_args(self._system, self._engine),
                 worker_args(self._system, self._engine, STEP_SECONDS),
             )
             self._change(f"Scheduler and workers start again with {self._system.title}.", change)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Let the users contend until `stop` is set; raises StackError when a service ends by itself."""
-        users = [asyncio.create_task(ask(self._stack.gateway, user, self._record)) for user in OTHERS]
+        users = [asyncio.create_task(ask(self._stack.gateway, user, self._lengths, self._record)) for user in OTHERS]
         await self._toggle_flood()
         try:
             while not stop.is_set():
@@ -92,7 +94,7 @@ class WatchedDemo:
 
     async def _toggle_flood(self) -> None:
         if self._flooding is None:
-            self._flooding = asyncio.create_task(ask(self._stack.gateway, FLOOD, self._record))
+            self._flooding = asyncio.create_task(ask(self._stack.gateway, FLOOD, self._lengths, self._record))
             return
         flooding, self._flooding = self._flooding, None
         flooding.cancel()

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,14 @@ def test_it_shows_that_dlpm_is_fair_and_keeps_the_cache(tmp_path: Path) -> None:
     assert (out / "demo.png").read_bytes().startswith(b"\x89PNG")
     assert done.returncode == 0, done.stdout
     assert "Verdict: fair, and the cache is kept." in done.stdout
+
+
+@pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed")
+def test_it_says_that_vllm_is_not_installed(tmp_path: Path) -> None:
+    done = Command(tmp_path).run("demo", "--engine", "vllm", "--out", str(tmp_path / "results"))
+    assert done.returncode == 1
+    assert done.stderr.startswith("fairlead: --engine vllm: vllm is not installed")
+    assert not (tmp_path / "results").exists()
 
 
 def test_a_time_limit_ends_what_has_not_served_enough(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What the demo reports follows from what it measured."""
 
+import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -9,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cli.demo.evidence import Evidence, backlogged_gap, findings, weigh
+from cli.demo.lengths import lengths_for
 from cli.demo.observation import Observation, ServiceSample
 from cli.demo.picture import draw
 from cli.demo.report import screen, write_json
-from cli.demo.systems import DLPM, FCFS, VTC, System
+from cli.demo.systems import DLPM, FCFS, MAX_RUNNING, VTC, System
 from cli.demo.trial import Trial
 from cli.demo.users import USERS, DemoRecord, UserCall
 
@@ -120,3 +122,15 @@ def test_a_user_that_was_never_served_is_no_evidence() -> None:
     unserved.record.calls = [call for call in unserved.record.calls if call.user == "flood"]
     with pytest.raises(ValueError, match="alice was never served"):
         weigh(unserved)
+
+
+@pytest.mark.parametrize("engine", ["transformers", "fake", "vllm"])
+def test_a_question_and_its_answer_fill_whole_pages(engine: str) -> None:
+    lengths = lengths_for(engine)
+    assert lengths.prefix % lengths.page == (lengths.question + lengths.answer) % lengths.page == 0
+    prompts = list(itertools.islice(USERS[0].prompts(lengths), 2))
+    assert [len(prompt) for prompt in prompts] == [lengths.prompt] * 2
+    assert prompts[0][: lengths.prefix] == prompts[1][: lengths.prefix]
+    assert prompts[0] != prompts[1]
+    # Room for one prefix and six calls of a user, but not for a second prefix beside more than a few.
+    assert lengths.cache // lengths.page - 2 * lengths.prefix // lengths.page < MAX_RUNNING
