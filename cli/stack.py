@@ -93,11 +93,12 @@ class Stack:
         gateway = self._spawn("gateway", "gateway", self._listen, gateway_args)
         self.gateway = self._address(gateway)
         [listening] = gateway.log.lines("listening")
+        scheme = "https" if listening["tls"] else "http"
         if port := listening["http_port"]:
-            self.http = f"http://127.0.0.1:{port}/v1"
+            self.http = f"{scheme}://127.0.0.1:{port}/v1"
         if port := listening["page_port"]:
             # Browsers send no server what follows the `#`.
-            self.page = f"http://127.0.0.1:{port}/#key={page_key(self.secret)}"
+            self.page = f"{scheme}://127.0.0.1:{port}/#key={page_key(self.secret)}"
 
     def await_workers(self) -> None:
         """Return when every worker can serve requests; raises StackError when a service ends meanwhile."""

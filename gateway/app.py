@@ -144,6 +144,7 @@ class Gateway:
                 "page_port": self._page and self._page.port,
                 "metrics_port": self._metrics.port,
                 "health_port": self._server.health_port,
+                "tls": bool(self._config.tls_certificate),
             },
         )
         if self._config.is_loopback and not self._config.keys:

@@ -16,7 +16,8 @@ class HttpRequest:
     """One request of a connection; header names are in lower case, and of one given twice the last counts."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.method: str = scope["method"]
+        self.is_head = scope["method"] == "HEAD"  # then it is answered as GET, and uvicorn omits the body
+        self.method: str = "GET" if self.is_head else scope["method"]
         self.path: str = scope["path"]
         self.query: str = scope["query_string"].decode("latin-1")
         self.headers = {name.decode("latin-1"): value.decode(errors="replace") for name, value in scope["headers"]}

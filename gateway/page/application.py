@@ -138,8 +138,9 @@ class PageApplication:
         request.connection.lost.add_done_callback(lambda _: viewer.end())
         await request.begin(200, [*SECURITY, *STREAM_HEADERS])
         await request.send({"type": "http.response.body", "body": RECONNECT, "more_body": True})
-        async for event in viewer.events():
-            await request.send({"type": "http.response.body", "body": event, "more_body": True})
+        if not request.is_head:
+            async for event in viewer.events():
+                await request.send({"type": "http.response.body", "body": event, "more_body": True})
         await request.send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _calls(self, request: HttpRequest) -> None:

@@ -10,7 +10,9 @@ from urllib.request import urlopen
 
 import pytest
 
+from cli.stack import Stack
 from tests.cli.commands import Command, Running
+from tests.gateway.test_tls import issue
 
 pytestmark = pytest.mark.e2e
 
@@ -204,3 +206,22 @@ def test_a_value_that_fits_no_field_is_one_line(shared: tuple[Command, Running])
 
 def test_no_workers_is_wrong_usage(command: Command) -> None:
     assert command.run("up", "--workers", "0").returncode == 2
+
+
+def test_with_tls_the_addresses_to_open_are_https(tmp_path: Path) -> None:
+    chain, key = issue(tmp_path)
+    stack = Stack(
+        workers=1,
+        log_dir=tmp_path,
+        model="fake",
+        engine="fake",
+        http_listen="127.0.0.1:0",
+        page_listen="127.0.0.1:0",
+        gateway_args=["--tls-certificate", str(chain), "--tls-key", str(key)],
+    )
+    try:
+        stack.launch()
+        assert stack.http.startswith("https://127.0.0.1:")
+        assert stack.page.startswith("https://127.0.0.1:")
+    finally:
+        stack.stop()

@@ -22,6 +22,13 @@ def test_an_unknown_model(http: HttpClient) -> None:
     assert answer.error["code"] == "model_not_found"
 
 
+def test_head_is_get_without_a_body(http: HttpClient) -> None:
+    for path in ("/v1/models", "/v1/models/tiny", "/health", "/version", "/v1/models/none"):
+        whole, head = http.get(path), http.request("HEAD", path, b"", {})
+        assert (head.status, head.body) == (whole.status, b""), path
+        assert head.headers["content-length"] == whole.headers["content-length"]
+
+
 def test_health_and_version_need_no_key(http: HttpClient) -> None:
     assert http.get("/health").status == 200
     assert http.get("/version").json == {"version": VERSION}

@@ -85,6 +85,13 @@ def test_a_call_is_seen_in_events_and_in_its_waterfall(viewer: Viewer) -> None:
     assert "hello" not in str(call), "prompts are not kept"
 
 
+def test_head_is_get_without_a_body_and_no_stream(viewer: Viewer) -> None:
+    viewer.log_in()
+    for path in ("/", "/session", "/events", "/nosuch"):
+        answer = viewer.request("HEAD", path, b"", {"cookie": viewer.cookie})
+        assert (answer.status, answer.body) == (404 if path == "/nosuch" else 200, b""), path
+
+
 def test_a_tried_call_is_refused_as_any_other(viewer: Viewer) -> None:
     viewer.log_in()
     answer = viewer.post("/v1/chat/completions", {**CHAT, "model": "nosuch"}, cookie=viewer.cookie)
