@@ -471,6 +471,20 @@ def test_a_placement_that_comes_too_late_is_given_back() -> None:
     assert machine.handle(Placed("a1"), 0.2) == (Withdraw(1),)
 
 
+def test_a_token_gives_a_call_all_of_its_attempts_again() -> None:
+    machine = running()
+    machine.handle(token(0), 1.0)
+    machine.handle(Written(), 1.0)
+    for number in range(2, 2 + MAX_ATTEMPTS):
+        *_, place = machine.handle(Lost(), 2.0)
+        assert isinstance(place, Place)
+        assert place.attempt == number
+        machine.handle(Placed(f"a{number}"), 2.0)
+    *_, end = machine.handle(Lost(), 2.0)
+    assert isinstance(end, End)
+    assert isinstance(end.error, Unavailable)
+
+
 def test_a_refusal_of_a_worker_is_the_calls() -> None:
     machine = CallMachine(READER_SECONDS)
     for event in (Arrived(), Decided(), Encoded(), Placed("a1")):
