@@ -10,7 +10,7 @@ from hypothesis.stateful import invariant
 from global_scheduler.core.fleet import WorkerLoad
 from global_scheduler.core.policies import RoutePolicy, RoutePolicyConfig, RouteRequest
 from global_scheduler.core.policies.doubleq import KEPT_TOKENS, DoubleQ
-from serving.blocks import pack_digests
+from serving.blocks import pack_digests, runs
 from serving.cost import MICRO, WEIGHT_ONE, Normalized, Profiled
 from tests.global_scheduler.dispatch_machine import (
     CAPACITY,
@@ -217,3 +217,11 @@ def test_requests_without_a_stream_are_withdrawn_together() -> None:
     made.gone(0)
     assert worker.outstanding == 1
     made.check_invariants()
+
+
+def test_a_worker_attaches_with_the_blocks_that_it_caches() -> None:
+    made, _ = dispatcher(workers=())
+    made.attached(identity("a"), runs([(7, 0)]), 0)
+    assignment = made.dispatch(request("1", prompt_tokens=20, digests=pack_digests([7])), 0)
+    assert assignment is not None
+    assert assignment.matched_tokens == 16

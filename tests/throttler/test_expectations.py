@@ -116,6 +116,8 @@ def test_gateways_weigh_by_their_clients() -> None:
     subject = ExpectationSubject("t", "agent", 1)
     expectations.replace_remote([{subject: LearnedMedian(150.0, 40)}, {subject: LearnedMedian(120.0, 5)}])
     assert expectations.norm(ExpectationSubject("t", "agent", 1)) == 150 / 500
+    expectations.replace_remote([{subject: LearnedMedian(150.0, 1)}])
+    assert expectations.norm(subject) == 60 / 500, "of two equal halves the lower one counts"
     expectations.replace_remote([])
     assert expectations.norm(ExpectationSubject("t", "agent", 1)) == 60 / 500
 

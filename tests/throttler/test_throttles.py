@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.outcomes import Outcome
-from throttler.core.leased_quota import LeasedQuota
+from throttler.core.leased_quota import LeasedQuota, LeaseReply
 from throttler.core.oit import Oit
 from throttler.core.profiles import AppProfile, Profiles, RateLimits
-from throttler.core.quota import LocalQuota
+from throttler.core.quota import LocalQuota, QuotaAccount
 from throttler.core.registry import THROTTLES
 from throttler.core.rpm import Rpm
 from throttler.core.throttle import WINDOW_SECONDS, Admitted, Caller, Decision, Rejected, Throttle
@@ -172,6 +172,18 @@ def test_a_call_counts_towards_its_app_if_it_goes_on_within_the_whole_limit_of_i
     for _ in range(4):
         oit.admit(caller("u"), False, overloaded, 0.0)
     assert oit.window.used("app:t/x", 0.0) == counted
+
+
+@pytest.mark.parametrize("kind", [Oit, Rpm])
+def test_a_call_beyond_its_users_limit_requests_no_more_of_its_apps(kind: type[Oit] | type[Rpm]) -> None:
+    quota = LeasedQuota(WINDOW_SECONDS)
+    quota.restore(-1000.0)  # may use one call of the app's limit without a request, and none of the user's
+    throttle = kind(Profiles(limits=RateLimits(user_per_minute=1, app_per_minute=2)), quota)
+    lacking = throttle.admit(caller("u"), False, True, 0.0)
+    assert lacking == QuotaAccount("user:t/u", 1)
+    quota.answered(quota.ask(lacking, 0, 1, 0.0), LeaseReply(1, recalled=False), 0.0, 0.0)
+    assert isinstance(throttle.admit(caller("u"), False, True, 0.0), Admitted)
+    assert isinstance(throttle.admit(caller("u"), False, True, 0.0), Rejected)
 
 
 def test_protection_is_capped_per_client_and_window() -> None:

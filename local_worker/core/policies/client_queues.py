@@ -45,7 +45,3 @@ class ClientQueues:
     def first(self, client: str) -> Request:
         """Return the client's earliest request."""
         return next(iter(self._by_client[client]))
-
-    def requests(self) -> list[Request]:
-        """Return all waiting requests, client by client."""
-        return [request for queue in self._by_client.values() for request in queue]
