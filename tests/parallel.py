@@ -16,8 +16,19 @@ from typing import Any, NoReturn
 
 import pytest
 
-# The folders and files that take longest, the longest first (pytest --durations).
-LONGEST = ("tests/deploy/test_rehearsal.py",)
+# The files that take longest, the longest first.
+LONGEST = (
+    "tests/deploy/test_rehearsal.py",
+    "tests/install/*",
+    "tests/gateway/test_failover.py",
+    "tests/cli/test_up.py",
+    "tests/cli/test_demo.py",
+    "tests/local_worker/engine/test_exactness.py",
+    "tests/local_worker/engine/test_default_model.py",
+    "tests/local_worker/core/test_batcher.py",
+)
+# Folders whose files share what takes long to make: a distribution that is built, a browser that is started.
+TOGETHER = ("tests/install/*", "tests/gateway/page/*")
 
 Tests = list[pytest.Item]
 
@@ -39,15 +50,15 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 
 
 def files_of(items: Sequence[pytest.Item]) -> deque[Tests]:
-    """Return the tests of each file, the longest files first."""
-    files = [[*tests] for _, tests in groupby(items, key=lambda item: item.path)]
-    return deque(sorted(files, key=lambda tests: rank(tests[0].path)))
+    """Return the tests of each file, or of each folder of TOGETHER, the longest first."""
 
+    def together(item: pytest.Item) -> Path:
+        return item.path.parent if any(map(item.path.match, TOGETHER)) else item.path
 
-def rank(path: Path) -> int:
-    """Return the place of a file among LONGEST, or the place behind them."""
-    places = [place for place, name in enumerate(LONGEST) if path.match(name)]
-    return places[0] if places else len(LONGEST)
+    def place(tests: Tests) -> int:
+        return next((place for place, name in enumerate(LONGEST) if tests[0].path.match(name)), len(LONGEST))
+
+    return deque(sorted([[*tests] for _, tests in groupby(items, key=together)], key=place))
 
 
 class ParallelRun:

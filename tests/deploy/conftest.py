@@ -53,8 +53,9 @@ def kubernetes_validate() -> Path:
     with exclusively("kubernetes-validate"):
         if not program.exists():
             shutil.rmtree(folder, ignore_errors=True)
-            _run(sys.executable, "-m", "venv", str(folder))
-            _run(str(folder / "bin" / "pip"), "install", "--quiet", VALIDATOR_PACKAGE)
+            _run(sys.executable, "-m", "venv", "--without-pip", str(folder))
+            pip = (sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"))
+            _run(*pip, "install", "--quiet", "--no-compile", VALIDATOR_PACKAGE)
     return program
 
 

@@ -16,10 +16,10 @@ class Environment:
 
     def __init__(self, folder: Path, *distributions: Path) -> None:
         self.folder = folder
-        checked([sys.executable, "-m", "venv", folder])
+        checked([sys.executable, "-m", "venv", "--without-pip", folder])
         # The distributions of this checkout come from their files: the index may know their names, too.
         links = [f"--find-links={distribution.parent}" for distribution in distributions]
-        checked([self.program("pip"), "install", "--quiet", "--constraint", PINS, *links, *distributions])
+        self._pip("install", "--quiet", "--no-compile", "--constraint", PINS, *links, *distributions)
 
     def program(self, name: str) -> Path:
         """The path of one of its commands."""
@@ -30,9 +30,12 @@ class Environment:
         return checked([self.program("python"), *arguments], Path("/"))
 
     def installed(self) -> set[str]:
-        """Every distribution but pip's own, as name==version."""
-        lines = checked([self.program("pip"), "freeze", "--all", "--exclude", "pip", "--exclude", "setuptools"])
-        return {line.partition(" @ ")[0] for line in lines.splitlines()}
+        """Every distribution, as name==version."""
+        return {line.partition(" @ ")[0] for line in self._pip("freeze", "--all").splitlines()}
+
+    def _pip(self, *arguments: str | Path) -> str:
+        """What this environment's pip prints, at work there: a pip of its own would take seconds to install."""
+        return checked([sys.executable, "-m", "pip", "--python", self.program("python"), *arguments])
 
     @property
     def site_packages(self) -> Path:

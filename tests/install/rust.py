@@ -4,8 +4,8 @@ Both are needed: some wheels do not name their builder, and a stripped binary ma
 """
 
 import re
-from collections.abc import Iterator
-from importlib.metadata import Distribution, distributions
+from collections.abc import Iterable, Iterator
+from importlib.metadata import Distribution
 from pathlib import Path
 
 BUILDERS = re.compile(r"^Generator: .*(maturin|setuptools-rust)", re.MULTILINE)
@@ -14,12 +14,10 @@ MARKS = re.compile(
 )
 
 
-def rust_in(site_packages: Path) -> dict[str, str]:
-    """Distribution name → why it is Rust, for each one in `site_packages` that is."""
+def rust_in(distributions: Iterable[Distribution]) -> dict[str, str]:
+    """Distribution name → why it is Rust, for each one that is."""
     return {
-        distribution.metadata["Name"]: reason
-        for distribution in distributions(path=[str(site_packages)])
-        if (reason := _reason(distribution))
+        distribution.metadata["Name"]: reason for distribution in distributions if (reason := _reason(distribution))
     }
 
 

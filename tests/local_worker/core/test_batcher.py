@@ -355,7 +355,7 @@ INTERRUPTED_VISIT = [
 @pytest.mark.parametrize("cost", COSTS)
 @pytest.mark.parametrize("admission", AdmissionMode)
 @pytest.mark.parametrize("name", ["dlpm", "drr", "vtc"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(arrivals=REQUESTS, ahead=AHEAD, used=USED, most_idle=st.sampled_from((0, MOST_IDLE)))
 @example(arrivals=INTERRUPTED_VISIT, ahead=0, used=[1000], most_idle=MOST_IDLE)
 def test_two_backlogged_clients_differ_by_at_most_the_bound(
