@@ -7,6 +7,7 @@ from typing import Any, get_args, get_type_hints
 
 from gateway.config import GatewayConfig
 from global_scheduler.config import SchedulerConfig
+from local_worker.adapter.config import AdapterConfig
 from local_worker.config import WorkerConfig
 from serving.environment import PREFIX, SHARED, ServiceName, variable
 from serving.flags import flag
@@ -25,6 +26,7 @@ SERVICES: dict[str, tuple[ServiceName, type[Any]]] = {
     "gateway": (ServiceName.GATEWAY, GatewayConfig),
     "global_scheduler": (ServiceName.SCHEDULER, SchedulerConfig),
     "local_worker": (ServiceName.WORKER, WorkerConfig),
+    "local_worker.adapter": (ServiceName.ADAPTER, AdapterConfig),
 }
 
 

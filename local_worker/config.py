@@ -4,50 +4,17 @@ from dataclasses import dataclass
 
 from local_worker.core.device_sizes import BLOCK_TOKENS, check_sizes
 from local_worker.core.limits import AdmissionMode
-from local_worker.core.policies import POLICIES
-from serving.config import ConfigError, addresses, check_listeners, cost_function, option, require
+from local_worker.worker_options import WorkerOptions
+from serving.config import ConfigError, option, require
 from serving.model_name import BUILT_IN
-from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
-from serving.shared_options import shared
 
-MIN_SECRET = 16
-WILDCARDS = ("", "0.0.0.0", "[::]")
 DTYPES = ("float32", "bfloat16", "float16")
-POSITIVE = (
-    "block_tokens",
-    "max_prompt_tokens",
-    "max_running",
-    "token_budget",
-    "quantum_tokens",
-    "threads",
-    "max_waiting",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerConfig:
+class WorkerConfig(WorkerOptions):
     """The options of a worker; serving.config says where values come from."""
 
-    listen: str = option(
-        "127.0.0.1:7100",
-        "Gateways reach this worker at this address. Port 0 picks a free one.",
-        unit="host:port",
-        change_when="Gateways are on other machines, or several workers share this one.",
-    )
-    advertise: str = option(
-        "",
-        "Gateways are told to use this address instead of `listen`. Without it they are told `listen`.",
-        unit="host:port",
-        change_when="The worker listens on all addresses of its machine, or behind network address translation.",
-    )
-    scheduler: str = shared("scheduler")
-    secret: str = shared("secret")
-    name: str = option(
-        "",
-        "The worker has this name in metrics, logs and `fairlead status`. Without it the name is host name and port.",
-        unit="text",
-        change_when="The name should be the same after a restart, on another port.",
-    )
     engine: str = option(
         "transformers",
         "`transformers` and `vllm` compute tokens with a model, `vllm` with the executor of an installed vLLM; `fake` "
@@ -127,12 +94,6 @@ class WorkerConfig:
         unit="tokens",
         change_when="Prefixes are hardly longer than a block (less). All workers of a model need the same.",
     )
-    max_prompt_tokens: int | None = option(
-        None,
-        "Longer prompts are refused (L_input of the bound). Without it a prompt may fill model or cache, less a block.",
-        unit="tokens",
-        change_when="Long prompts are not wanted, or the bound of fairness should be smaller.",
-    )
     max_running: int | None = option(
         None,
         "A batch has at most this many requests. Without it these are 32 on a CPU and 128 on a GPU.",
@@ -153,50 +114,11 @@ class WorkerConfig:
         choices=tuple(AdmissionMode),
         change_when="Callers ask for far more `max_tokens` than they use (`optimistic`).",
     )
-    max_waiting: int = option(
-        4096,
-        "The queue holds this many requests. When it is full, the newest request of the client with most is refused.",
-        unit="requests",
-        change_when="Callers should be refused rather than wait long (less).",
-    )
-    policy: str = option(
-        "dlpm",
-        "This policy orders the queue. `dlpm`, `drr` and `vtc` have a bound of fairness, the others have none; only "
-        "`dlpm` follows cached prefixes.",
-        choices=tuple(POLICIES),
-        change_when="Requests share no prefixes (`vtc`; `vtc-predict` where output lengths repeat), apps differ in the "
-        "tokens that they need (`wsc`), or there is only one user (`fcfs`).",
-    )
-    quantum_tokens: int = option(
-        512,
-        "Q^u: a refill grants a client this much service. The bound of fairness grows by twice as much.",
-        unit="cost units",
-        change_when="The hit rate is low although prefixes repeat (more), or the bound is too wide (less). "
-        "`fairlead tune` recommends a number.",
-    )
-    cost: str = shared("cost")
-    internal_certificate: str = shared("internal_certificate")
-    internal_key: str = shared("internal_key")
-    internal_authority: str = shared("internal_authority")
-    health_listen: str = shared("health_listen")
-    drain_seconds: float = option(
-        20.0,
-        "Running requests have this time to finish after SIGTERM. Gateways place the rest again.",
-        unit="seconds",
-        change_when="Requests take longer. The grace period of the pod or of the service manager has to cover it.",
-    )
-    metrics: str = shared("metrics")
-    log_level: str = shared("log_level")
 
     def __post_init__(self) -> None:
-        require(len(self.secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")
-        addresses(self.scheduler, "scheduler")
-        check_listeners(self)
+        WorkerOptions.__post_init__(self)
         self._check_models()
-        cost_function(self.cost)
-        for name in POSITIVE:
-            value = getattr(self, name)
-            require(value is None or value > 0, f"{name}: must be above 0, got {value}")
+        self._check_positive("block_tokens", "max_running", "token_budget", "threads")
         require(
             self.engine == "vllm" or not self.vllm_args,
             f"vllm_args: must not be given with the engine {self.engine}, got {self.vllm_args!r}",
@@ -216,10 +138,6 @@ class WorkerConfig:
         except ValueError as error:
             raise ConfigError(str(error)) from error
         require(0 < self.memory_fraction < 1, f"memory_fraction: must be between 0 and 1, got {self.memory_fraction}")
-        require(
-            self.advertise != "" or self.listen.rpartition(":")[0] not in WILDCARDS,
-            f"advertise: must be given, since gateways cannot reach a worker at {self.listen}",
-        )
 
     def _check_models(self) -> None:
         names = self.model_names
@@ -229,16 +147,6 @@ class WorkerConfig:
             not self.served_name or len(self._models) == 1,
             f"served_name: must not be given with several models, got {len(self._models)}: {self.model}",
         )
-
-    @property
-    def mutual_tls(self) -> MutualTls | None:
-        """The certificates for mutual TLS with other services, or None; raises ConfigError for unusable files."""
-        return load_mutual_tls(self.internal_certificate, self.internal_key, self.internal_authority)
-
-    @property
-    def schedulers(self) -> list[str]:
-        """The address of every scheduler to which the worker attaches."""
-        return addresses(self.scheduler, "scheduler")
 
     @property
     def _models(self) -> list[str]:

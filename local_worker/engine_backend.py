@@ -3,24 +3,23 @@
 import itertools
 import time
 
-from fairlead.errors import InvalidRequest
 from local_worker.attempt import Submission
 from local_worker.core.job import Job
 from local_worker.core.output_text import OutputText
-from local_worker.core.request import Request
 from local_worker.loop import EngineLoop
 from local_worker.prompt import EncodedPrompt, PromptToEncode
 from local_worker.prompt_encoder import PromptEncoder
 from local_worker.step_events import Sink
-from serving.blocks import unpack_digests
-from serving.cost import MAX_WEIGHT, weight_thousandths
+from local_worker.submitted_request import submitted_request
+from local_worker.tokenizer import DecodingTokenizer
 
 
 class EngineBackend:
     """The backend that runs an EngineLoop. Submissions become jobs here, on the event loop's thread. See Backend."""
 
-    def __init__(self, prompts: PromptEncoder, loop: EngineLoop) -> None:
+    def __init__(self, prompts: PromptEncoder, tokenizer: DecodingTokenizer, loop: EngineLoop) -> None:
         self._prompt_encoder = prompts
+        self._tokenizer = tokenizer
         self._loop = loop
         self._arrivals = itertools.count()
 
@@ -62,46 +61,13 @@ class EngineBackend:
         return self._loop.stepping_since
 
     def _job(self, sink: Sink, submission: Submission) -> Job[Sink]:
-        model = self._prompt_encoder.model(submission.model)
-        ids = self._prompt_encoder.check_ids(submission.token_ids, "token_ids")
-        if submission.generated_tokens >= len(ids):
-            raise InvalidRequest(
-                f"must be below the number of token ids, {len(ids)}; got {submission.generated_tokens}",
-                "generated_tokens",
-            )
-        if not 0 < submission.weight <= MAX_WEIGHT:
-            raise InvalidRequest(f"must be above 0 and at most {MAX_WEIGHT}, got {submission.weight}", "weight")
-        if submission.public_tokens > len(ids):
-            raise InvalidRequest(
-                f"must be at most the number of token ids, {len(ids)}; got {submission.public_tokens}", "public_tokens"
-            )
-        chain = self._prompt_encoder.chain(
-            submission.token_ids, model, submission.cache_scope, submission.public_tokens
-        )
         now = time.monotonic()
-        request = Request(
-            id=submission.request_id,
-            client=submission.client,
-            model=model,
-            tokens=ids,
-            prompt_tokens=len(ids),
-            digests=list(unpack_digests(chain.digests)),
-            chain_seed=chain.seed,
-            public_blocks=chain.public_blocks,
-            sampling=submission.sampling,
-            arrival=next(self._arrivals),
-            system_tokens=submission.system_tokens,
-            weight=weight_thousandths(submission.weight),
-            seed_position=submission.generated_tokens,
-            in_interaction=submission.in_interaction,
-            paid=submission.charged,
-            deadline=None if submission.timeout_seconds is None else now + submission.timeout_seconds,
-        )
-        generated = ids[len(ids) - submission.generated_tokens :]
+        request = submitted_request(self._prompt_encoder, submission, next(self._arrivals), now)
+        generated = request.tokens[request.prompt_tokens - submission.generated_tokens :]
         return Job(
             owner=sink,
             request=request,
             attempt=submission.attempt,
-            text=OutputText(self._prompt_encoder.tokenizer.decoder(), submission.sampling.stop, generated),
+            text=OutputText(self._tokenizer.decoder(), submission.sampling.stop, generated),
             queued_at=now,
         )

@@ -13,7 +13,7 @@ from local_worker.core.device_sizes import BLOCK_TOKENS, SIZES
 from local_worker.engine.model_files import folder_of, log_once, resolve, revision
 from local_worker.engine.vllm.environment import prepare, read_arguments
 from local_worker.sizes import max_running, token_budget
-from local_worker.tokenizer import ByteTokenizer, HuggingFaceTokenizer, Tokenizer
+from local_worker.tokenizer import ByteTokenizer, DecodingTokenizer, HuggingFaceTokenizer
 from serving.config import ConfigError, require
 from serving.process import log_step
 
@@ -29,7 +29,7 @@ class ServedModel:
 
     engine: Engine
     engine_name: str  # with its version, for people
-    tokenizer: Tokenizer
+    tokenizer: DecodingTokenizer
     vocab_size: int
     max_model_tokens: int
     kv_tokens: int

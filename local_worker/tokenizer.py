@@ -32,7 +32,6 @@ class EncodedChat:
 class Tokenizer(Protocol):
     """The tokenizer of a model, which several threads may call at once."""
 
-    eos_token_ids: tuple[int, ...]
     longest_token: int  # largest number of characters that one token stands for
 
     def encode(self, text: str, with_special_tokens: bool = True) -> list[int]:
@@ -49,6 +48,12 @@ class Tokenizer(Protocol):
 
     def encode_system(self, content: str) -> list[int]:
         """Return the ids of a chat that is only this system message; empty if the template rejects such a chat."""
+
+
+class DecodingTokenizer(Tokenizer, Protocol):
+    """A tokenizer in this process, which also decodes outputs as they are generated."""
+
+    eos_token_ids: tuple[int, ...]
 
     def decoder(self) -> Decoder:
         """Return a new decoder for one output."""

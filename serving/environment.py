@@ -40,6 +40,7 @@ class ServiceName(StrEnum):
     GATEWAY = "GATEWAY"
     SCHEDULER = "SCHEDULER"
     WORKER = "WORKER"
+    ADAPTER = "ADAPTER"
 
 
 def variable(service: ServiceName, option: str) -> str:

@@ -24,6 +24,7 @@ SERVICES = {
     "gateway": ServiceName.GATEWAY,
     "global_scheduler": ServiceName.SCHEDULER,
     "local_worker": ServiceName.WORKER,
+    "local_worker.adapter": ServiceName.ADAPTER,
 }
 
 
@@ -158,6 +159,11 @@ class Stack:
         self.workers[name] = self.start(
             "local_worker", **{"name": name, "engine": "fake", "scheduler": self.addresses, **settings}
         )
+
+    def adapter(self, name: str, **settings: object) -> None:
+        """Start an adapter beside an engine."""
+        self._models[name] = 1
+        self.workers[name] = self.start("local_worker.adapter", name=name, scheduler=self.addresses, **settings)
 
     def replace_worker(self, name: str, **settings: object) -> None:
         """Kill one, and start another of its name."""

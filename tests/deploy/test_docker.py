@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 SERVICES = {
-    "control-plane": ["gateway", "global_scheduler"],
+    "control-plane": ["gateway", "global_scheduler", "local_worker"],
     "worker": ["local_worker"],
     "worker-cuda": ["local_worker"],
     "worker-vllm": ["local_worker"],

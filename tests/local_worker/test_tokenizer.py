@@ -13,7 +13,13 @@ from transformers.utils.chat_template_utils import render_jinja_template
 from fairlead.errors import InvalidRequest
 from gateway.chat_template import RESERVED
 from local_worker.prompt import Chat
-from local_worker.tokenizer import REPLACEMENT, ByteTokenizer, HuggingFaceDecoder, HuggingFaceTokenizer, Tokenizer
+from local_worker.tokenizer import (
+    REPLACEMENT,
+    ByteTokenizer,
+    DecodingTokenizer,
+    HuggingFaceDecoder,
+    HuggingFaceTokenizer,
+)
 
 TRAINING = ["the quick brown fox jumps over the lazy dog", "eins zwei drei", "día, çà, ö"] * 3
 
@@ -29,7 +35,7 @@ def byte_level() -> HuggingFaceTokenizer:
     return HuggingFaceTokenizer(PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<end>"), (0,))
 
 
-TOKENIZERS: dict[str, Tokenizer] = {"byte-level BPE": byte_level(), "bytes": ByteTokenizer()}
+TOKENIZERS: dict[str, DecodingTokenizer] = {"byte-level BPE": byte_level(), "bytes": ByteTokenizer()}
 by_tokenizer = pytest.mark.parametrize("name", TOKENIZERS)
 
 

@@ -5,12 +5,18 @@ import re
 
 from gateway.config import GatewayConfig
 from global_scheduler.config import SchedulerConfig
+from local_worker.adapter.config import AdapterConfig
 from local_worker.config import WorkerConfig
 from serving.environment import PREFIX, READ_ELSEWHERE, SHARED, ServiceName, variable
 from tests.repo.test_text import ROOT, text_files
 
 NAME = re.compile(r"FAIRLEAD_[A-Z_]*[A-Z]\b")
-CONFIGS = {ServiceName.GATEWAY: GatewayConfig, ServiceName.SCHEDULER: SchedulerConfig, ServiceName.WORKER: WorkerConfig}
+CONFIGS = {
+    ServiceName.GATEWAY: GatewayConfig,
+    ServiceName.SCHEDULER: SchedulerConfig,
+    ServiceName.WORKER: WorkerConfig,
+    ServiceName.ADAPTER: AdapterConfig,
+}
 INJECTED = {"FAIRLEAD_GATEWAY_PORT"}  # by Kubernetes, as the manifests' comments say
 WITH_NAMES_OF_THE_PAST = {ROOT / "CHANGELOG.md", ROOT / "tests"}
 

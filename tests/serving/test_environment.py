@@ -12,6 +12,7 @@ def test_an_option_of_one_service_carries_its_name() -> None:
         "FAIRLEAD_GATEWAY_POLICY": "a",
         "FAIRLEAD_SCHEDULER_POLICY": "b",
         "FAIRLEAD_WORKER_POLICY": "c",
+        "FAIRLEAD_ADAPTER_POLICY": "d",
         "PATH": "/bin",
     }
     for service in ServiceName:
@@ -44,7 +45,7 @@ def test_an_unknown_variable_is_refused_with_the_nearest_known_one(name: str, ne
     with pytest.raises(ValueError, match=r"^no such variable: ") as caught:
         variables(ServiceName.WORKER, OPTIONS, {name: "7000", "FAIRLEAD_SECRET": "x"})
     named = f"{name} (nearest: {nearest})" if nearest else name
-    forms = "FAIRLEAD_GATEWAY_..., FAIRLEAD_SCHEDULER_... or FAIRLEAD_WORKER_..."
+    forms = "FAIRLEAD_GATEWAY_..., FAIRLEAD_SCHEDULER_..., FAIRLEAD_WORKER_... or FAIRLEAD_ADAPTER_..."
     assert str(caught.value) == f"no such variable: {named}; an option of one service is {forms}"
 
 

@@ -1,0 +1,134 @@
+"""The adapter's composition root: a worker whose backend is an engine that serves over HTTP."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.util import find_spec
+
+from fairlead.v1 import scheduler_pb2
+from local_worker.adapter.backend import AdapterBackend, FollowerFactory
+from local_worker.adapter.config import AdapterConfig
+from local_worker.adapter.http_client import HttpClient
+from local_worker.adapter.tokenizer import EngineTokenizer
+from local_worker.adapter.vllm_api import EngineAway, EngineInfo, VllmApi
+from local_worker.backend import Backend
+from local_worker.core.engine_cache import EngineCache
+from local_worker.core.late_binding import LateBinding
+from local_worker.core.limits import AdmissionMode, BatchLimits
+from local_worker.core.policies import POLICIES, QueuePolicyConfig
+from local_worker.prompt_encoder import PromptEncoder
+from local_worker.sizes import MAX_WAITING_PER_CLIENT
+from local_worker.step_events import StepEvents
+from local_worker.worker import Worker
+from serving.config import MOST, cost_function, load, require
+from serving.cost import cost_name
+from serving.environment import ServiceName
+from serving.process import Serving, configure_logging, log_step, run
+
+log = logging.getLogger(__name__)
+RETRY_SECONDS = 1.0
+# The engine's interface does not tell the size of its vocabulary; it refuses ids that are not in it.
+VOCAB_SIZE = MOST
+
+
+def make_adapter(config: AdapterConfig, api: VllmApi, info: EngineInfo) -> Worker:
+    """Build the worker that hands its requests to the engine behind `api`; to be called on the event loop."""
+    cost, kv_tokens = cost_function(config.cost), info.pages * info.block_tokens
+    longest = min(info.max_model_tokens, kv_tokens)
+    limits = BatchLimits(
+        max_running=config.max_running,
+        token_budget=config.token_budget,
+        max_prompt_tokens=config.max_prompt_tokens or max(1, longest - info.block_tokens),
+        max_waiting=config.max_waiting,
+        max_waiting_per_client=MAX_WAITING_PER_CLIENT,
+    )
+    policy = POLICIES[config.policy](
+        QueuePolicyConfig(
+            quantum_tokens=config.quantum_tokens,
+            cost=cost,
+            max_input_tokens=limits.max_prompt_tokens,
+            max_output_tokens=longest,
+            block_tokens=info.block_tokens,
+            most_output_tokens=min(limits.max_running * longest, kv_tokens),
+        )
+    )
+    binding = LateBinding(policy, EngineCache(info.pages, info.block_tokens), cost, limits)
+    model = scheduler_pb2.ModelInfo(
+        name=info.model,
+        max_model_tokens=longest,
+        max_prompt_tokens=limits.max_prompt_tokens,
+        vocab_size=VOCAB_SIZE,
+        longest_token=EngineTokenizer.longest_token,
+        block_tokens=info.block_tokens,
+        kv_tokens=kv_tokens,
+        max_running=limits.max_running,
+        revision=f"{(config.revision or info.root).replace('@', '_')}.served",
+        engine=f"vllm {info.version}, adapted",
+        policy=config.policy,
+        admission=AdmissionMode.RESERVE,
+        cost=cost_name(cost),
+    )
+    make_follower = _follower_factory(config)
+    tokenizer = EngineTokenizer(api, info.model, asyncio.get_running_loop())
+    prompts = PromptEncoder(
+        tokenizer,
+        VOCAB_SIZE,
+        info.block_tokens,
+        config.secret,
+        {model.name: model.revision},
+        limits.max_prompt_tokens,
+    )
+
+    def make_backend(deliver: Callable[[StepEvents], None], died: Callable[[BaseException], None]) -> Backend:
+        return AdapterBackend(api, info, prompts, binding, make_follower, deliver, died)
+
+    return Worker(config, [model], policy, make_backend)
+
+
+def _follower_factory(config: AdapterConfig) -> FollowerFactory | None:
+    if not config.kv_events:
+        return None
+    require(find_spec("zmq") is not None, "kv_events: needs pyzmq: pip install 'fairlead-serving[adapter]'")
+    from local_worker.adapter.kv_follower import KvFollower
+
+    return partial(KvFollower, config.kv_events, config.kv_replay)
+
+
+async def await_engine(api: VllmApi, stop: asyncio.Event) -> EngineInfo | None:
+    """Return what the engine is once it serves; None if `stop` is set before."""
+    log_step("waiting for the engine")
+    reason = ""
+    while not stop.is_set():
+        try:
+            return await api.describe()
+        except EngineAway as error:
+            if str(error) != reason:
+                reason = str(error)
+                log.info("the engine does not serve yet", extra={"reason": reason})
+        try:
+            async with asyncio.timeout(RETRY_SECONDS):
+                await stop.wait()
+        except TimeoutError:
+            continue
+    return None
+
+
+def prepare(argv: Sequence[str]) -> Serving:
+    """Load the configuration and return the function that serves; raise ConfigError."""
+    config = load(AdapterConfig, ServiceName.ADAPTER, argv, os.environ, prog="python -m local_worker.adapter")
+    configure_logging(config.log_level)
+    api = VllmApi(HttpClient(config.engine, config.engine_api_key))
+
+    async def serve(stop: asyncio.Event) -> None:
+        info = await await_engine(api, stop)
+        if info is not None:
+            await make_adapter(config, api, info).run(stop)
+
+    return serve
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the adapter with the arguments `argv`, and return the exit status."""
+    return run(lambda: prepare(argv))

@@ -1,0 +1,72 @@
+"""The adapter's configuration."""
+
+from dataclasses import dataclass
+
+from local_worker.worker_options import WorkerOptions
+from serving.config import addresses, option, require
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterConfig(WorkerOptions):
+    """The options of an adapter; serving.config says where values come from."""
+
+    engine: str = option(
+        "127.0.0.1:8000",
+        "`vllm serve` answers HTTP at this address.",
+        unit="host:port",
+        change_when="The engine listens on another port of the pod.",
+    )
+    engine_api_key: str = option(
+        "",
+        "The engine expects this key, its `--api-key`.",
+        unit="text",
+        change_when="The engine requires a key.",
+    )
+    kv_events: str = option(
+        "",
+        "The engine publishes events of its KV cache at this ZeroMQ address, `endpoint` in its `--kv-events-config`. "
+        "Without it no prefix counts as cached: neither for the order of requests nor for their cost.",
+        unit="tcp://host:port",
+        change_when="Always where the engine publishes events.",
+    )
+    kv_replay: str = option(
+        "",
+        "The engine repeats events that were missed at this ZeroMQ address, its `replay_endpoint`. Without it all "
+        "blocks count as not cached after a gap.",
+        unit="tcp://host:port",
+        change_when="Always where the engine has a replay endpoint.",
+    )
+    revision: str = option(
+        "",
+        "Workers with the same files of the same model have this in common. Without it, it is the path or id of the "
+        "model at the engine.",
+        unit="text",
+        change_when="Engines have the same files at different paths, or other files at the same path.",
+    )
+    max_running: int = option(
+        128,
+        "At most this many requests are at the engine; at most its `--max-num-seqs`. Others wait here, in the order "
+        "of the policy.",
+        unit="requests",
+        change_when="The engine's `--max-num-seqs` is not 128.",
+    )
+    token_budget: int = option(
+        2048,
+        "While the engine has this many prompt tokens to compute, it is given no further request; its "
+        "`--max-num-batched-tokens`.",
+        unit="tokens",
+        change_when="The engine's `--max-num-batched-tokens` is not 2,048.",
+    )
+
+    def __post_init__(self) -> None:
+        WorkerOptions.__post_init__(self)
+        require(len(addresses(self.engine, "engine")) == 1, f"engine: expected one host:port, got {self.engine!r}")
+        self._check_positive("max_running", "token_budget")
+        for name in ("kv_events", "kv_replay"):
+            text: str = getattr(self, name)
+            require(text == "" or "://" in text, f"{name}: expected tcp://host:port, got {text!r}")
+        require(
+            self.kv_events != "" or self.kv_replay == "",
+            f"kv_replay: must not be given without kv_events, got {self.kv_replay!r}",
+        )
+        require("@" not in self.revision, f"revision: must not contain '@', got {self.revision!r}")

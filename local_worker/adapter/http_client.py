@@ -1,0 +1,87 @@
+"""HTTP/1.1 to an engine on this machine: one connection per call, closed with it, which is how a call is cancelled."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httptools
+
+READ_BYTES = 1 << 16
+
+
+class HttpResponse:
+    """A response whose status is known and whose body arrives."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+        self._parser = httptools.HttpResponseParser(self)
+        self._parts: list[bytes] = []
+        self._has_head = self._is_complete = False
+        self.status = 0
+
+    async def read_head(self) -> None:
+        """Read until the status is known; raise OSError if the connection ends before."""
+        while not self._has_head:
+            await self._read()
+        self.status = self._parser.get_status_code()
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Yield the body as it arrives; raise OSError if the connection ends before the body does."""
+        while True:
+            parts, self._parts = self._parts, []
+            for part in parts:
+                yield part
+            if self._is_complete and not self._parts:
+                return
+            if not self._parts:
+                await self._read()
+
+    async def body(self) -> bytes:
+        """Return the whole body; raise OSError as `chunks` does."""
+        return b"".join([part async for part in self.chunks()])
+
+    async def _read(self) -> None:
+        data = await self._reader.read(READ_BYTES)
+        if not data:
+            raise ConnectionResetError("the engine has closed the connection")
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            raise ConnectionAbortedError(f"the engine does not answer in HTTP: {error}") from error
+
+    def on_headers_complete(self) -> None:
+        """See httptools."""
+        self._has_head = True
+
+    def on_body(self, body: bytes) -> None:
+        """See httptools."""
+        self._parts.append(body)
+
+    def on_message_complete(self) -> None:
+        """See httptools."""
+        self._is_complete = True
+
+
+class HttpClient:
+    """Calls to the server at `address`, host:port, with a key that it may require."""
+
+    def __init__(self, address: str, api_key: str = "") -> None:
+        self._host, _, port = address.rpartition(":")
+        self._port = int(port)
+        lines = [f"Host: {address}", "Connection: close", "Content-Type: application/json"]
+        if api_key:
+            lines.append(f"Authorization: Bearer {api_key}")
+        self._lines = lines
+
+    @asynccontextmanager
+    async def call(self, method: str, path: str, body: bytes = b"") -> AsyncIterator[HttpResponse]:
+        """Send a request; leaving the context closes the connection. Raises OSError if there is no answer."""
+        reader, writer = await asyncio.open_connection(self._host.strip("[]"), self._port)
+        try:
+            lines = [f"{method} {path} HTTP/1.1", *self._lines, f"Content-Length: {len(body)}", "", ""]
+            writer.write("\r\n".join(lines).encode() + body)
+            response = HttpResponse(reader)
+            await response.read_head()
+            yield response
+        finally:
+            writer.close()

@@ -1,0 +1,64 @@
+"""The engine's tokenizer and chat template, over its HTTP interface."""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+from fairlead.errors import InvalidRequest, Unavailable
+from local_worker.adapter.vllm_api import EngineAway, EngineRefused, VllmApi
+from local_worker.prompt import Chat
+from local_worker.tokenizer import EncodedChat
+
+T = TypeVar("T")
+# A guess that no vocabulary exceeds by much: the longest entries are runs of spaces. Texts that are longer than so many
+# characters for each token of the context are refused before they are sent to the engine.
+LONGEST_TOKEN = 256
+
+
+class EngineTokenizer:
+    """A Tokenizer for threads other than that of `loop`, which makes the calls."""
+
+    longest_token = LONGEST_TOKEN
+
+    def __init__(self, api: VllmApi, model: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._api = api
+        self._model = model
+        self._loop = loop
+
+    def encode(self, text: str, with_special_tokens: bool = True) -> list[int]:
+        """See Tokenizer."""
+        call = self._api.tokenize(model=self._model, prompt=text, add_special_tokens=with_special_tokens)
+        ids = self._result(call, "prompt.text")
+        if not ids:
+            raise InvalidRequest("must hold at least 1 token, got 0", "prompt.text")
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """See Tokenizer."""
+        return self._result(self._api.detokenize(list(ids)), "token_ids")
+
+    def encode_chat(self, chat: Chat) -> EncodedChat:
+        """See Tokenizer. System tokens are those of the system messages' contents."""
+        call = self._api.tokenize(
+            model=self._model,
+            messages=[{"role": role, "content": content} for role, content in chat.messages],
+            add_generation_prompt=chat.add_generation_prompt,
+            continue_final_message=chat.continue_final_message,
+            chat_template_kwargs=dict(chat.variables),
+        )
+        ids = self._result(call, "prompt.chat")
+        system = "".join(content for role, content in chat.messages if role == "system")
+        system_ids = self.encode(system, with_special_tokens=False) if system else []
+        return EncodedChat(ids, min(len(system_ids), len(ids)))
+
+    def encode_system(self, content: str) -> list[int]:
+        """Return no tokens: an engine keeps the blocks of each cache scope apart, so that no prefix is public."""
+        return []
+
+    def _result(self, call: Coroutine[Any, Any, T], field: str) -> T:
+        try:
+            return asyncio.run_coroutine_threadsafe(call, self._loop).result()
+        except EngineRefused as error:
+            raise InvalidRequest(f"the engine refuses it: {error}", field) from error
+        except EngineAway as error:
+            raise Unavailable(f"the engine is away: {error}") from error

@@ -1,0 +1,195 @@
+"""A vLLM server's HTTP interface."""
+
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from fairlead.outcomes import FinishReason
+from local_worker.adapter.http_client import HttpClient, HttpResponse
+from local_worker.adapter.vllm_messages import (
+    CompletionChunk,
+    DetokenizedText,
+    ErrorAnswer,
+    ModelList,
+    TokenizedText,
+    VersionInfo,
+    completion_body,
+    sampled_logprobs,
+)
+from local_worker.core.batch import SampledLogprobs
+from local_worker.core.request import Request
+
+T = TypeVar("T")
+DATA = b"data: "
+DONE = b"[DONE]"
+_SAMPLE = re.compile(r"^(vllm:\w+)(?:\{(.*)\})? ([-+.\deE]+)$", re.MULTILINE)
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+REFUSALS = (400, 413, 422)  # the statuses of requests that are wrong wherever they go
+LONGEST_MESSAGE = 500  # characters of an engine's error that are passed on
+
+
+class EngineRefused(Exception):
+    """The engine answered that a request is wrong."""
+
+
+class EngineAway(Exception):
+    """The engine cannot be reached, or failed while it computed; the request may be computed elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineInfo:
+    """What does not change while an engine runs. `pages` are the pages of its KV cache that requests can use."""
+
+    model: str
+    root: str  # path or id of the model's files
+    version: str
+    max_model_tokens: int
+    block_tokens: int
+    pages: int
+
+
+class EngineCounts(NamedTuple):
+    """What the engine has to do: its requests, waiting or running, and the part of its pages that they use."""
+
+    requests: int
+    pages_used: float
+
+
+class OutputPiece(NamedTuple):
+    """New output of one request; `finish` is the reason why it ends here, None while it goes on."""
+
+    tokens: list[int]
+    text: str
+    logprobs: list[SampledLogprobs]
+    finish: FinishReason | None
+
+
+class VllmApi:
+    """The calls that the adapter makes. All raise EngineAway; those about one request also raise EngineRefused."""
+
+    def __init__(self, client: HttpClient) -> None:
+        self._client = client
+
+    async def describe(self) -> EngineInfo:
+        """Return what the engine is, once it serves."""
+        await self._get("/health")
+        models = _decoded(await self._get("/v1/models"), ModelList).data
+        version = _decoded(await self._get("/version"), VersionInfo).version
+        base = next((card for card in models if card.parent is None), None)
+        config = next((labels for name, labels, _ in await self._metrics() if name == "vllm:cache_config_info"), None)
+        if base is None or base.max_model_len is None or config is None or not config["num_gpu_blocks"].isdecimal():
+            raise EngineAway("the engine does not say which model and which KV cache it has")
+        # One block is vLLM's null block, which no request gets.
+        blocks = int(config["num_gpu_blocks"]) - 1
+        return EngineInfo(base.id, base.root or base.id, version, base.max_model_len, int(config["block_size"]), blocks)
+
+    async def counts(self) -> EngineCounts:
+        """Return what the engine has to do; also shows that it can still compute."""
+        await self._get("/health")
+        totals = {"vllm:num_requests_running": 0.0, "vllm:num_requests_waiting": 0.0, "vllm:kv_cache_usage_perc": 0.0}
+        for name, _, value in await self._metrics():
+            if name in totals:
+                totals[name] += value
+        running, waiting, used = totals.values()
+        return EngineCounts(int(running + waiting), used)
+
+    async def complete(self, request: Request, model: str, cache_scope: str) -> AsyncIterator[OutputPiece]:
+        """Compute `request` and yield its output; leaving the iterator early aborts it at the engine."""
+        body = completion_body(request, model, cache_scope)
+        try:
+            async with self._client.call("POST", "/v1/completions", body) as response:
+                await _check(response)
+                async for data in _events(response):
+                    piece = _piece(data, request.sampling.logprobs)
+                    yield piece
+                    if piece.finish is not None:
+                        return
+        except OSError as error:
+            raise EngineAway(str(error)) from error
+        raise EngineAway("the engine ended an output without a reason")
+
+    async def tokenize(self, **body: Any) -> list[int]:
+        """Return the token ids of `prompt` or `messages`; other arguments are as in vLLM's request."""
+        return _decoded(await self._post("/tokenize", body), TokenizedText).tokens
+
+    async def detokenize(self, tokens: list[int]) -> str:
+        """Return the text of token ids, special tokens by their names."""
+        return _decoded(await self._post("/detokenize", {"tokens": tokens}), DetokenizedText).prompt
+
+    async def reset_prefix_cache(self) -> None:
+        """Evict cached blocks that no request uses; an engine that does not offer it refuses."""
+        await self._post("/reset_prefix_cache", {})
+
+    async def _metrics(self) -> list[tuple[str, dict[str, str], float]]:
+        text = (await self._get("/metrics")).decode()
+        return [(name, dict(_LABEL.findall(labels)), float(value)) for name, labels, value in _SAMPLE.findall(text)]
+
+    async def _get(self, path: str) -> bytes:
+        try:
+            return await self._answer("GET", path, b"")
+        except EngineRefused as error:
+            raise EngineAway(f"{path}: {error}") from error
+
+    async def _post(self, path: str, body: dict[str, Any]) -> bytes:
+        return await self._answer("POST", path, msgspec.json.encode(body))
+
+    async def _answer(self, method: str, path: str, body: bytes) -> bytes:
+        try:
+            async with self._client.call(method, path, body) as response:
+                await _check(response)
+                return await response.body()
+        except OSError as error:
+            raise EngineAway(str(error)) from error
+
+
+async def _check(response: HttpResponse) -> None:
+    """Raise unless the status is 200. Answers that a repetition may change mean that the engine is away."""
+    if response.status == 200:
+        return
+    message = _message(await response.body())
+    if response.status in REFUSALS:
+        raise EngineRefused(message)
+    raise EngineAway(f"the engine answers {response.status}: {message}")
+
+
+def _message(body: bytes) -> str:
+    try:
+        answer = msgspec.json.decode(body, type=ErrorAnswer)
+    except msgspec.DecodeError:
+        return body[:LONGEST_MESSAGE].decode(errors="replace")
+    return (answer.error.message if answer.error else answer.message)[:LONGEST_MESSAGE]
+
+
+async def _events(response: HttpResponse) -> AsyncIterator[bytes]:
+    """Yield the data of each event of a stream."""
+    held = b""
+    async for chunk in response.chunks():
+        *lines, held = (held + chunk).split(b"\n")
+        for line in lines:
+            if line.startswith(DATA) and line[len(DATA) :].strip() != DONE:
+                yield line[len(DATA) :]
+
+
+def _piece(data: bytes, logprobs: int | None) -> OutputPiece:
+    chunk = _decoded(data, CompletionChunk)
+    if chunk.error is not None:
+        message = chunk.error.message[:LONGEST_MESSAGE]
+        raise EngineRefused(message) if chunk.error.code in REFUSALS else EngineAway(f"the engine failed: {message}")
+    if not chunk.choices:
+        return OutputPiece([], "", [], None)
+    (choice,) = chunk.choices
+    if choice.finish_reason not in (None, "stop", "length"):
+        raise EngineAway(f"the engine ended an output with {choice.finish_reason}")
+    finish = None if choice.finish_reason is None else FinishReason[choice.finish_reason.upper()]
+    tokens = choice.token_ids or []
+    return OutputPiece(tokens, choice.text, sampled_logprobs(choice.logprobs, tokens, logprobs), finish)
+
+
+def _decoded(data: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.DecodeError as error:
+        raise EngineAway(f"the engine's answer is not understood: {error}") from error

@@ -1,0 +1,128 @@
+"""The parts of vLLM's HTTP messages that the adapter uses; fields that it does not know are ignored."""
+
+import msgspec
+
+from local_worker.core.batch import SampledLogprobs
+from local_worker.core.request import Request
+
+
+class ModelCard(msgspec.Struct):
+    """One model of `/v1/models`; an adapter of another model has a parent."""
+
+    id: str
+    root: str = ""
+    parent: str | None = None
+    max_model_len: int | None = None
+
+
+class ModelList(msgspec.Struct):
+    """The answer of `/v1/models` lists the engine's models."""
+
+    data: list[ModelCard]
+
+
+class VersionInfo(msgspec.Struct):
+    """The answer of `/version` is that of vLLM."""
+
+    version: str
+
+
+class TokenizedText(msgspec.Struct):
+    """The answer of `/tokenize` holds token ids."""
+
+    tokens: list[int]
+
+
+class DetokenizedText(msgspec.Struct):
+    """The answer of `/detokenize` holds a text."""
+
+    prompt: str
+
+
+class ErrorDetail(msgspec.Struct):
+    """What an error says, with an HTTP status."""
+
+    message: str = ""
+    code: int | str | None = None
+
+
+class ErrorAnswer(msgspec.Struct):
+    """An error, which older versions do not wrap."""
+
+    error: ErrorDetail | None = None
+    message: str = ""
+
+
+class ChoiceLogprobs(msgspec.Struct):
+    """Log-probabilities of the new tokens; the keys of `top_logprobs` are `token_id:` and the id."""
+
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
+
+
+class CompletionChoice(msgspec.Struct):
+    """The output that is new in one event of a completion."""
+
+    text: str = ""
+    token_ids: list[int] | None = None
+    finish_reason: str | None = None
+    logprobs: ChoiceLogprobs | None = None
+
+
+class CompletionChunk(msgspec.Struct):
+    """One event of a completion's stream."""
+
+    choices: list[CompletionChoice] = []
+    error: ErrorDetail | None = None
+
+
+def completion_body(request: Request, model: str, cache_scope: str) -> bytes:
+    """Return the body of `/v1/completions` that computes `request`.
+
+    Stop strings are not in it, since they are found here. An engine has a generator per request, so a sampled output
+    depends on the seed, but does not go on elsewhere as it would have gone on here.
+    """
+    sampling = request.sampling
+    body: dict[str, object] = {
+        "model": model,
+        "prompt": request.tokens,
+        "stream": True,
+        "return_token_ids": True,
+        "max_tokens": sampling.max_tokens,
+        "min_tokens": sampling.min_tokens,
+        "temperature": 0.0 if sampling.is_greedy else sampling.temperature,
+        "top_k": sampling.top_k,
+        "top_p": sampling.top_p,
+        "min_p": sampling.min_p,
+        "repetition_penalty": sampling.repetition_penalty,
+        "presence_penalty": sampling.presence_penalty,
+        "frequency_penalty": sampling.frequency_penalty,
+        "seed": sampling.seed,
+        "stop_token_ids": sampling.stop_token_ids,
+        "ignore_eos": sampling.ignore_eos,
+        # Both are vLLM's defaults for a text, not for a chat; our engine does the same.
+        "skip_special_tokens": True,
+        "spaces_between_special_tokens": True,
+    }
+    if sampling.logprobs is not None:
+        body |= {"logprobs": sampling.logprobs, "return_tokens_as_token_ids": True}
+    if sampling.logit_bias:
+        body["logit_bias"] = dict(sampling.logit_bias)
+    if cache_scope:
+        body["cache_salt"] = cache_scope
+    return msgspec.json.encode(body)
+
+
+def sampled_logprobs(given: ChoiceLogprobs | None, tokens: list[int], wanted: int | None) -> list[SampledLogprobs]:
+    """Return the log-probabilities of `tokens`, each with the `wanted` most likely tokens; empty if none are wanted.
+
+    vLLM lists the sampled token among the likely ones even where it is not one of them.
+    """
+    if given is None or wanted is None:
+        return []
+    found = []
+    for chosen, listed in zip(given.token_logprobs[: len(tokens)], given.top_logprobs, strict=False):
+        top = [(int(name.removeprefix("token_id:")), value) for name, value in (listed or {}).items()]
+        top.sort(key=lambda entry: -entry[1])
+        found.append(SampledLogprobs(0.0 if chosen is None else chosen, tuple(top[:wanted])))
+    return found

@@ -1,0 +1,142 @@
+"""The process of a worker: its services, its streams to schedulers, its metrics, and the order of their lives."""
+
+import asyncio
+import logging
+import os
+import socket
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fairlead.v1 import scheduler_pb2, worker_pb2, worker_pb2_grpc
+from local_worker.attachment import SchedulerAttachment
+from local_worker.backend import Backend
+from local_worker.core.policies import QueuePolicy
+from local_worker.fair_executor import FairExecutor
+from local_worker.metrics import WorkerMetrics
+from local_worker.service import TokenizerService, WorkerService
+from local_worker.step_events import StepEvents
+from local_worker.worker_options import WorkerOptions
+from local_worker.worker_snapshot import WorkerSnapshot
+from serving.rpc.server import Server
+from serving.telemetry.metrics import Metrics
+from serving.telemetry.records import WORKER
+
+log = logging.getLogger(__name__)
+# It is given two functions, which any thread may call: the first takes events, the second the error of which the
+# backend died.
+BackendFactory = Callable[[Callable[[StepEvents], None], Callable[[BaseException], None]], Backend]
+
+
+class Worker:
+    """The objects of one worker process, and the order in which they start and stop."""
+
+    def __init__(
+        self,
+        options: WorkerOptions,
+        models: Sequence[scheduler_pb2.ModelInfo],
+        policy: QueuePolicy,
+        make_backend: BackendFactory,
+    ) -> None:
+        self._options = options
+        self._event_loop = asyncio.get_running_loop()
+        self._backend_end: asyncio.Future[None] = self._event_loop.create_future()
+        self._backend = make_backend(self._post_events, self._backend_died)
+        self._service = WorkerService(self._backend)
+        tokenizer = TokenizerService(self._backend, FairExecutor("tokenizer"))
+        mutual_tls = options.mutual_tls
+        self._server = Server(
+            options.listen,
+            credentials=mutual_tls.server() if mutual_tls else None,
+            health_listen=options.health_listen,
+        )
+        secret = options.secret
+        self._server.add(worker_pb2_grpc.add_WorkerServicer_to_server, self._service, _name("Worker"), secret)
+        self._server.add(worker_pb2_grpc.add_TokenizerServicer_to_server, tokenizer, _name("Tokenizer"), secret)
+        address = options.advertise or f"{options.listen.rpartition(':')[0]}:{self._server.port}"
+        hello = scheduler_pb2.Hello(
+            worker=options.name or f"{socket.gethostname()}-{self._server.port}",
+            instance=uuid.uuid4().hex,
+            address=address,
+            model=models[0],
+            models=list(models),
+        )
+        self._metrics = Metrics(WORKER, options.metrics, os.environ, hello.instance)
+        self._measured = WorkerMetrics(self._metrics.meter, models, lambda: policy.balance_range_micro)
+        self._snapshot = WorkerSnapshot(hello, lambda: self._backend.stepping_since)
+        self._attachments = [
+            SchedulerAttachment(
+                scheduler=address,
+                secret=options.secret,
+                snapshot=self._snapshot,
+                drain=self.begin_drain,
+                flush=self._backend.flush_cache,
+                mutual_tls=mutual_tls,
+            )
+            for address in options.schedulers
+        ]
+        self._healthy = True
+        self._stop = asyncio.Event()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set, then drain and stop."""
+        self._stop = stop
+        self._backend.start()
+        await self._metrics.start()
+        await self._server.start()
+        log.info(
+            "listening",
+            extra={"service": "local_worker", "port": self._server.port, "metrics_port": self._metrics.port},
+        )
+        measuring = asyncio.create_task(self._measured.run(self._snapshot.load))
+        attaching = [asyncio.create_task(attachment.run()) for attachment in self._attachments]
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            await self._server.set_ready(True)
+            ends: list[asyncio.Future[Any]] = [*attaching, measuring, self._backend_end, stopping]
+            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            for ended in done:
+                ended.result()
+            await self._finish()
+        finally:
+            for task in (*attaching, measuring):
+                task.cancel()
+            self._backend.stop()
+            await self._metrics.shutdown()
+
+    def begin_drain(self) -> None:
+        """Start to drain on a scheduler's command, as on SIGTERM."""
+        self._stop.set()
+
+    async def _finish(self) -> None:
+        log.info("draining")
+        self._snapshot.draining = True
+        for attachment in self._attachments:
+            attachment.report_at_once()
+        await self._server.set_ready(False)
+        try:
+            async with asyncio.timeout(self._options.drain_seconds):
+                await self._service.drain()
+        except TimeoutError:
+            log.warning("drain timed out: gateways place the remaining requests again")
+        await self._server.stop(grace=1.0)
+
+    def _backend_died(self, error: BaseException) -> None:
+        self._event_loop.call_soon_threadsafe(self._backend_end.set_exception, RuntimeError(f"backend: {error!r}"))
+
+    def _post_events(self, out: StepEvents) -> None:
+        self._event_loop.call_soon_threadsafe(self._dispatch_events, out)
+
+    def _dispatch_events(self, out: StepEvents) -> None:
+        self._service.deliver(out)
+        self._measured.delivered(out.services)
+        self._snapshot.deliver(out)
+        for attachment in self._attachments:
+            attachment.deliver(out)
+        if out.healthy != self._healthy:
+            self._healthy = out.healthy
+            self._event_loop.create_task(self._server.set_ready(out.healthy))
+
+
+def _name(service: str) -> str:
+    return str(worker_pb2.DESCRIPTOR.services_by_name[service].full_name)

@@ -1,0 +1,103 @@
+"""The options that every kind of worker has."""
+
+from dataclasses import dataclass
+
+from local_worker.core.policies import POLICIES
+from serving.config import addresses, check_listeners, cost_function, option, require
+from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
+from serving.shared_options import shared
+
+MIN_SECRET = 16
+WILDCARDS = ("", "0.0.0.0", "[::]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """The options of a worker that do not depend on its engine; serving.config says where values come from."""
+
+    listen: str = option(
+        "127.0.0.1:7100",
+        "Gateways reach this worker at this address. Port 0 picks a free one.",
+        unit="host:port",
+        change_when="Gateways are on other machines, or several workers share this one.",
+    )
+    advertise: str = option(
+        "",
+        "Gateways are told to use this address instead of `listen`. Without it they are told `listen`.",
+        unit="host:port",
+        change_when="The worker listens on all addresses of its machine, or behind network address translation.",
+    )
+    scheduler: str = shared("scheduler")
+    secret: str = shared("secret")
+    name: str = option(
+        "",
+        "The worker has this name in metrics, logs and `fairlead status`. Without it the name is host name and port.",
+        unit="text",
+        change_when="The name should be the same after a restart, on another port.",
+    )
+    max_prompt_tokens: int | None = option(
+        None,
+        "Longer prompts are refused (L_input of the bound). Without it a prompt may fill model or cache, less a block.",
+        unit="tokens",
+        change_when="Long prompts are not wanted, or the bound of fairness should be smaller.",
+    )
+    max_waiting: int = option(
+        4096,
+        "The queue holds this many requests. When it is full, the newest request of the client with most is refused.",
+        unit="requests",
+        change_when="Callers should be refused rather than wait long (less).",
+    )
+    policy: str = option(
+        "dlpm",
+        "This policy orders the queue. `dlpm`, `drr` and `vtc` have a bound of fairness, the others have none; only "
+        "`dlpm` follows cached prefixes.",
+        choices=tuple(POLICIES),
+        change_when="Requests share no prefixes (`vtc`; `vtc-predict` where output lengths repeat), apps differ in the "
+        "tokens that they need (`wsc`), or there is only one user (`fcfs`).",
+    )
+    quantum_tokens: int = option(
+        512,
+        "Q^u: a refill grants a client this much service. The bound of fairness grows by twice as much.",
+        unit="cost units",
+        change_when="The hit rate is low although prefixes repeat (more), or the bound is too wide (less). "
+        "`fairlead tune` recommends a number.",
+    )
+    cost: str = shared("cost")
+    internal_certificate: str = shared("internal_certificate")
+    internal_key: str = shared("internal_key")
+    internal_authority: str = shared("internal_authority")
+    health_listen: str = shared("health_listen")
+    drain_seconds: float = option(
+        20.0,
+        "Running requests have this time to finish after SIGTERM. Gateways place the rest again.",
+        unit="seconds",
+        change_when="Requests take longer. The grace period of the pod or of the service manager has to cover it.",
+    )
+    metrics: str = shared("metrics")
+    log_level: str = shared("log_level")
+
+    def __post_init__(self) -> None:
+        require(len(self.secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")
+        addresses(self.scheduler, "scheduler")
+        check_listeners(self)
+        cost_function(self.cost)
+        self._check_positive("max_prompt_tokens", "max_waiting", "quantum_tokens")
+        require(
+            self.advertise != "" or self.listen.rpartition(":")[0] not in WILDCARDS,
+            f"advertise: must be given, since gateways cannot reach a worker at {self.listen}",
+        )
+
+    def _check_positive(self, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            require(value is None or value > 0, f"{name}: must be above 0, got {value}")
+
+    @property
+    def mutual_tls(self) -> MutualTls | None:
+        """The certificates for mutual TLS with other services, or None; raises ConfigError for unusable files."""
+        return load_mutual_tls(self.internal_certificate, self.internal_key, self.internal_authority)
+
+    @property
+    def schedulers(self) -> list[str]:
+        """The address of every scheduler to which the worker attaches."""
+        return addresses(self.scheduler, "scheduler")

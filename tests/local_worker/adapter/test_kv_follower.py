@@ -1,0 +1,138 @@
+"""The subscription to KV events over real sockets: nothing missed, and nothing believed that may be gone."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+pytest.importorskip("zmq", reason="the extra `adapter` is not installed")
+
+from local_worker.adapter.kv_follower import KvFollower
+from local_worker.adapter.kv_messages import AllRemoved, KvEvent, RemovedBlocks
+from tests.served_engine.kv import Publisher
+from tests.served_engine.process import free_ports
+
+WAIT = 60
+
+
+class Heard:
+    """What a follower said, and a way to wait for it."""
+
+    def __init__(self) -> None:
+        self.names: list[int] = []
+        self.clears = 0
+        self._changed = asyncio.Event()
+
+    def apply(self, events: list[KvEvent]) -> None:
+        for event in events:
+            match event:
+                case RemovedBlocks(names):
+                    self.names += [name for name in names if isinstance(name, int)]
+                case AllRemoved():
+                    self.clears += 1
+        self._changed.set()
+
+    def clear(self) -> None:
+        self.apply([AllRemoved()])
+
+    async def until(self, name: int) -> None:
+        async with asyncio.timeout(WAIT):
+            while name not in self.names:
+                self._changed.clear()
+                await self._changed.wait()
+
+
+class Wire:
+    """A publisher, and the addresses of its sockets."""
+
+    def __init__(self, drop: int = 0) -> None:
+        events, replay = free_ports(2)
+        self.events, self.replay = f"tcp://127.0.0.1:{events}", f"tcp://127.0.0.1:{replay}"
+        self.start(drop)
+
+    def start(self, drop: int = 0) -> None:
+        self.publisher = Publisher(self.events, self.replay, arrays=False, drop=drop)
+        self._replaying = asyncio.create_task(self.publisher.replay())
+
+    def stop(self) -> None:
+        self._replaying.cancel()
+        self.publisher.close()
+
+    async def publish(self, name: int) -> None:
+        await self.publisher.publish([{"type": "BlockRemoved", "block_hashes": [name], "medium": "GPU"}])
+
+
+@asynccontextmanager
+async def following(wire: Wire, replay: bool = True) -> AsyncIterator[Heard]:
+    heard = Heard()
+    follower = KvFollower(wire.events, wire.replay if replay else "", heard.apply, heard.clear)
+    task = asyncio.create_task(follower.run())
+    try:
+        yield heard
+    finally:
+        task.cancel()
+        wire.stop()
+
+
+async def publish_until_heard(wire: Wire, heard: Heard, first: int) -> int:
+    """A subscriber hears nothing until it has connected: publish more until it does; return the next number."""
+    number, end = first, time.monotonic() + WAIT
+    while not any(name >= first for name in heard.names):
+        assert time.monotonic() < end
+        await wire.publish(number)
+        number += 1
+        await asyncio.sleep(0.02)
+    return number
+
+
+async def test_what_was_published_before_or_lost_is_replayed() -> None:
+    wire = Wire(drop=2)
+    for name in range(3):
+        await wire.publish(name)
+    async with following(wire) as heard:
+        after = await publish_until_heard(wire, heard, 3)
+        for name in range(after, after + 6):
+            await wire.publish(name)
+        if len(wire.publisher.sent) % 2 == 0:  # the last one was lost
+            await wire.publish(after + 6)
+        last = len(wire.publisher.sent) - 1
+        await heard.until(last)
+        assert heard.names == list(range(last + 1))
+        assert heard.clears == 0
+
+
+async def test_without_a_replay_all_blocks_are_forgotten_after_a_gap() -> None:
+    wire = Wire()
+    await wire.publish(0)
+    async with following(wire, replay=False) as heard:
+        after = await publish_until_heard(wire, heard, 1)
+        assert heard.clears == 1
+        await wire.publish(after)
+        await heard.until(after)
+        assert heard.clears == 1
+        assert heard.names == list(range(heard.names[0], after + 1))
+
+
+async def test_a_publisher_that_starts_anew_has_forgotten_all_blocks() -> None:
+    wire = Wire()
+    async with following(wire) as heard:
+        after = await publish_until_heard(wire, heard, 0)
+        for name in range(after, 500):
+            await wire.publish(name)
+        await heard.until(499)
+        wire.stop()
+        wire.start()
+        await publish_until_heard(wire, heard, 1000)
+        assert heard.clears == 1
+
+
+async def test_what_is_no_event_of_vllm_is_no_end() -> None:
+    wire = Wire()
+    async with following(wire) as heard:
+        after = await publish_until_heard(wire, heard, 0)
+        await wire.publisher.send(b"\xc1")
+        await wire.publish(after)
+        await heard.until(after)
+        assert heard.clears >= 1
