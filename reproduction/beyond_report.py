@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
-from reproduction.beyond_trial import OURS, RIVALS, SYSTEMS, Cell, Measures, Trial, cells
+from reproduction.beyond_trial import CONTENDERS, OURS, RIVALS, SYSTEMS, Cell, Measures, Trial, cells
 
 LEAST_SERVICE = 0.97  # of the best rival's throughput, in every cell
 MOST_LATENCY = 1.03  # times the best rival's latency
@@ -25,13 +25,13 @@ def _first_token(measures: Measures) -> float:
 
 
 def report(trials: Mapping[Trial, Measures]) -> str:
-    """Return all tables, and whether the rule for a new default is met; only cells in which all rivals ran are
+    """Return all tables, and whether the rule for a new default is met; only cells in which all contenders ran are
     compared."""
     results: dict[tuple[Cell, str], list[Measures]] = {}
     for trial, measures in trials.items():
         results.setdefault((trial.cell, trial.system), []).append(measures)
-    compared = [cell for cell in cells() if all((cell, name) in results for name in (OURS, *RIVALS))]
-    parts = [f"{len(trials)} trials; all rivals ran in {len(compared)} of {len(cells())} cells."]
+    compared = [cell for cell in cells() if all((cell, name) in results for name in (OURS, *CONTENDERS))]
+    parts = [f"{len(trials)} trials; all contenders ran in {len(compared)} of {len(cells())} cells."]
     if compared:
         parts += [
             _ratios("Throughput: ours over the system's", results, compared, _service, is_better_low=False),
@@ -89,7 +89,7 @@ def _behind(results: Results, compared: Sequence[Cell], measure: Measure, *, is_
     """Return the cells in which ours is too far behind the best rival, with the ratio of ours to it."""
     found = []
     for cell in compared:
-        values = {name: _mean(results, cell, name, measure) for name in RIVALS}
+        values = {name: _mean(results, cell, name, measure) for name in RIVALS if (cell, name) in results}
         best = (max if is_best_high else min)(values, key=values.__getitem__)
         ratio = _mean(results, cell, OURS, measure) / values[best]
         if ratio < LEAST_SERVICE if is_best_high else ratio > MOST_LATENCY:

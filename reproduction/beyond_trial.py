@@ -4,6 +4,7 @@ file."""
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 
 from reproduction.dlpm_fig7 import CASES, DEGREES, MISBEHAVING, OMITTED, WELL_BEHAVED, point_of
@@ -30,12 +31,14 @@ class System:
 
 
 OURS = "least delay + DLPM"
-RIVALS: Mapping[str, System] = {
+CONTENDERS: Mapping[str, System] = {
     "DoubleQ + DLPM, printed": System("dlpm", "doubleq"),
     "DoubleQ + DLPM": System("dlpm", "doubleq", strict_route=False),
     "Preble + LPM": System("lpm", "preble"),
     "Preble + LPM, fixed": System("lpm", "preble-fixed"),
     "LMetric + LPM": System("lpm", "lmetric"),
+}
+BASELINES: Mapping[str, System] = {
     "RR + LPM": System("lpm", "round-robin"),
     "RR per client + VTC": System("vtc", "per-client-round-robin"),
     "least loaded + LPM": System("lpm", "least-loaded"),
@@ -45,8 +48,9 @@ HALVES: Mapping[str, System] = {
     "least delay + LPM": System("lpm", "least-delay"),
     "Preble + DLPM": System("dlpm", "preble"),
 }
-SYSTEMS: Mapping[str, System] = {OURS: System("dlpm", "least-delay"), **RIVALS, **HALVES}
-# Cells that say most about the default come first, so that an interrupted evaluation is useful.
+RIVALS: Mapping[str, System] = {**CONTENDERS, **BASELINES}
+SYSTEMS: Mapping[str, System] = {OURS: System("dlpm", "least-delay"), **CONTENDERS, **HALVES, **BASELINES}
+# Cells and systems that say most about the default come first, so that an interrupted evaluation is useful.
 ORDER = ("S1, LLM-as-a-Judge", "S2, Long-context QA", "S1, Long-context QA", "S2, LLM-as-a-Judge")
 
 
@@ -115,11 +119,11 @@ class Trial:
 
 
 def trials(seeds: int) -> Iterator[Trial]:
-    """Yield all trials, every cell with the first seed before any with the second."""
-    for seed in range(1, seeds + 1):
-        for cell in cells():
-            for name in SYSTEMS:
-                yield Trial(cell, name, seed)
+    """Yield all trials: those of the first seed first, and of a seed every cell without the baselines first."""
+    late = list(BASELINES)
+    early = [name for name in SYSTEMS if name not in late]
+    for seed, names in product(range(1, seeds + 1), (early, late)):
+        yield from (Trial(cell, name, seed) for cell, name in product(cells(), names))
 
 
 def load(folder: Path, trial: Trial) -> Measures | None:

@@ -7,7 +7,19 @@ import pytest
 
 from reproduction.beyond import main
 from reproduction.beyond_report import report
-from reproduction.beyond_trial import OURS, RIVALS, SYSTEMS, Cell, Measures, Trial, cells, keep, load, trials
+from reproduction.beyond_trial import (
+    CONTENDERS,
+    OURS,
+    RIVALS,
+    SYSTEMS,
+    Cell,
+    Measures,
+    Trial,
+    cells,
+    keep,
+    load,
+    trials,
+)
 
 MEASURES = Measures(
     service=100.0, jain=0.9, p50=1.0, p99=2.0, first_token=3.0, first_token_all=4.0, hits=0.5, seconds=60.0
@@ -54,10 +66,10 @@ def test_the_rule_for_a_new_default(ours: Measures, verdict: str) -> None:
 def test_seeds_are_averaged_and_a_cell_without_all_rivals_is_not_compared() -> None:
     seeds = {Trial(QA, OURS, seed): replace(MEASURES, service=100.0 * seed) for seed in (1, 2)}
     text = report(seeds)
-    assert "all rivals ran in 0 of 23 cells" in text
+    assert "all contenders ran in 0 of 23 cells" in text
     assert f"| {QA} | {OURS} | 2 | 150 |" in text
     text = report(seeds | {Trial(QA, name, 1): MEASURES for name in RIVALS})
-    assert f"| {QA} |" + " 1.50 |" * len(RIVALS) in text
+    assert f"| {QA} |" + " 1.50 |" * len(CONTENDERS) in text
 
 
 def test_the_command_prints_what_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
