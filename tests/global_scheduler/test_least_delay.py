@@ -4,9 +4,10 @@ from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
+from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant
 
@@ -176,41 +177,63 @@ def test_in_a_large_pool_the_choice_is_the_best_of_what_is_compared(data: st.Dat
     assert chosen in (holder, shortest) or chosen.outstanding <= shortest.outstanding + 1
 
 
-FLOODS = st.lists(
-    st.tuples(st.sampled_from("fgh"), st.integers(0, 4), st.integers(1, 120), st.integers(0, 4), st.booleans()),
-    min_size=1,
-    max_size=80,
+class Burst(NamedTuple):
+    """Requests of one client, one after the other, which may go to one worker `only`."""
+
+    client: str
+    requests: int
+    tokens: int = 100
+    blocks: int = 0  # of a prefix that all share
+    is_heavy: bool = False
+    only: int | None = None
+
+
+BURSTS = st.builds(
+    Burst,
+    client=st.sampled_from("fgh"),
+    requests=st.integers(1, 12),
+    tokens=st.integers(1, 120),
+    blocks=st.integers(0, 4),
+    is_heavy=st.booleans(),
+    only=st.sampled_from([None, None, 0, 1]),
 )
 
 
-@settings(max_examples=80, deadline=None)
-@given(floods=FLOODS, workers=st.sampled_from([2, 3, 20]), weights=st.sampled_from([(1000, 1000), (500, 4000)]))
+@settings(max_examples=50, deadline=None)
+@example(bursts=[Burst("f", 30, only=1), Burst("g", 12)], workers=2, weights=(1000, 1000))
+@given(
+    bursts=st.lists(BURSTS, min_size=1, max_size=12),
+    workers=st.sampled_from([2, 3, 20]),
+    weights=st.sampled_from([(1000, 1000), (500, 4000)]),
+)
 def test_work_at_one_worker_is_bounded_while_another_has_none_of_the_client(
-    floods: list[tuple[str, int, int, int, bool]], workers: int, weights: tuple[int, int]
+    bursts: list[Burst], workers: int, weights: tuple[int, int]
 ) -> None:
     """The presence lemma (docs/fairness.md). Its bound counts clients and not what they send."""
     made, members = dispatcher("least-delay", tuple(f"w{number}" for number in range(workers)))
     policy = made.policy
     assert isinstance(policy, LeastDelay)
-    for number, (client, repeats, tokens, blocks, is_heavy) in enumerate(floods):
-        weight = weights[is_heavy]
-        for repeat in range(repeats):
+    for number, burst in enumerate(bursts):
+        weight = weights[burst.is_heavy]
+        candidates = members if burst.only is None else [members[burst.only]]
+        others = tuple(m.identity.instance for m in members if m not in candidates)
+        for repeat in range(burst.requests):
             before = policy.outstanding()
-            has_none = [m for m in members if (client, m.slot) not in before]
             asked = request(
                 f"{number}.{repeat}",
-                client=client,
-                prompt_tokens=tokens,
+                client=burst.client,
+                prompt_tokens=burst.tokens,
                 weight=weight,
-                digests=pack_digests(range(1, min(blocks, tokens // 16) + 1)),
+                digests=pack_digests(range(1, min(burst.blocks, burst.tokens // 16) + 1)),
+                excluded=others,
             )
             assignment = made.dispatch(asked, 0)
             assert assignment is not None
-            _, work = policy.outstanding()[client, assignment.member.slot]
-            crowd = 1 + 2 * max(weights) / weight  # both others, with the largest weight
-            if has_none:
-                assert work <= 2 * tokens * MICRO * (1 + crowd) + assignment.booked
-            if number % 3 == 0:
+            _, work = policy.outstanding()[burst.client, assignment.member.slot]
+            clients = 1 + 2 * max(weights) / weight  # both others, with the largest weight
+            if any((burst.client, member.slot) not in before for member in candidates):
+                assert work <= 2 * burst.tokens * MICRO * (1 + clients) + assignment.booked
+            if number % 3 == 2:
                 made.ended(assignment.member, asked.request_id, 1, True, 5 * repeat)
 
 
@@ -221,8 +244,10 @@ def test_of_many_different_matches_the_longest_are_compared_one_by_one() -> None
     for held, member in enumerate(members, start=1):
         made.progressed(member, runs(zip(range(1, held + 1), range(held), strict=True)), b"")
     chain = pack_digests(range(1, blocks + 1))
-    asked = [request(str(n), digests=chain, prompt_tokens=16 * blocks + 1) for n in range(6)]
-    assert [placed(made.dispatch(each, 0)) for each in asked] == ["w11", "w10", "w9", "w8", "w7", "w11"]
+    asked = [request(str(n), digests=chain, prompt_tokens=16 * blocks + 1) for n in range(40)]
+    workers = [placed(made.dispatch(each, 0)) for each in asked]
+    assert workers[:6] == ["w11", "w10", "w9", "w8", "w7", "w11"]
+    assert set(workers) == {f"w{number}" for number in range(blocks)}
 
 
 def test_a_client_that_was_idle_longest_is_forgotten() -> None:

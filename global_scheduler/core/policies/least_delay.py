@@ -47,7 +47,8 @@ class LeastDelay:
     def select(self, request: RouteRequest, choice: Candidates) -> int:
         """Return the slot with the least delay; see the class."""
         client, queues = self._backlogs.client(request.client), choice.queues
-        room, best, least = MOST_COMPARED, 0, -1
+        room = MOST_COMPARED
+        delays: dict[int, int] = {}  # compared workers by delay
         for workers, tokens in _apart(choice.matches):
             recompute = RECOMPUTE * self._prompt_cost(request, tokens)
             if workers.bit_count() <= room:
@@ -57,11 +58,8 @@ class LeastDelay:
                 compared = _shortest(workers, client.workers, queues)
             for slot in compared:
                 delay = self._delay(client, slot, recompute, request.weight, queues.length(slot))
-                if least < 0 or delay < least:
-                    least, best = delay, 1 << slot
-                elif delay == least:
-                    best |= 1 << slot
-        return queues.least(best)
+                delays[delay] = delays.get(delay, 0) | 1 << slot
+        return queues.least(delays[min(delays)])
 
     def _delay(self, client: RoutedClient, slot: int, recompute: int, weight: int, length: int) -> int:
         worker = self._backlogs.worker(slot)
@@ -111,14 +109,14 @@ class LeastDelay:
 
 
 def _apart(matches: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield disjoint sets of workers with their match, the longest first: at most MOST_SETS and one of all the rest."""
+    """Yield disjoint sets of workers with their match, the longest first: at most MOST_SETS and one of all the rest.
+
+    The rest, which may be empty, counts with the shortest match of all.
+    """
     seen = 0
-    for workers, tokens in reversed(matches[-MOST_SETS:]):
+    for workers, tokens in (*reversed(matches[-MOST_SETS:]), matches[0]):
         yield workers & ~seen, tokens
         seen = workers
-    if len(matches) > MOST_SETS:
-        workers, tokens = matches[0]
-        yield workers & ~seen, tokens
 
 
 def _shortest(workers: int, own: int, queues: OutstandingTable) -> list[int]:
