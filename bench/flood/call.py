@@ -36,7 +36,7 @@ class ObservedCall:
         event = json.loads(data)
         if "error" in event:
             raise CallFailed(f"{self.user}: {event['error']}")
-        if text := "".join(choice["text"] for choice in event["choices"]):
+        if text := "".join(choice.get("text") or "" for choice in event["choices"]):
             self.tokens_at.append(now)
             self.text += text
         if usage := event.get("usage"):

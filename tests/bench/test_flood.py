@@ -83,6 +83,7 @@ def test_a_call_is_read_from_the_events_of_its_stream() -> None:
         [
             {"choices": [{"text": " a"}], "usage": None},
             {"choices": [{"text": ""}]},
+            {"choices": [{"finish_reason": "length"}]},  # as LiteLLM ends a stream
             {"choices": [{"text": " tide"}]},
             {"choices": [], "usage": usage},
         ]
@@ -90,7 +91,7 @@ def test_a_call_is_read_from_the_events_of_its_stream() -> None:
         call.observe(json.dumps(event).encode(), float(at))
     assert not call.done
     call.observe(b"[DONE]", 9.0)
-    assert call == ObservedCall(QUIET, 1.0, [0.0, 2.0], " a tide", 0, 9, 8, 2, done=True)
+    assert call == ObservedCall(QUIET, 1.0, [0.0, 3.0], " a tide", 0, 9, 8, 2, done=True)
     with pytest.raises(CallFailed, match="overloaded"):
         call.observe(b'{"error": {"message": "overloaded"}}', 9.0)
 
