@@ -159,22 +159,38 @@ def test_two_models_of_a_worker_share_its_queue() -> None:
     assert placed(made.dispatch(request("2", model="m"), 0)) == "one"
 
 
-@settings(max_examples=60, deadline=None)
-@given(data=st.data(), workers=st.integers(17, 40))
-def test_in_a_large_pool_the_choice_is_the_best_of_what_is_compared(data: st.DataObject, workers: int) -> None:
-    """More workers than are compared one by one: never worse than the shortest queue of all."""
+@pytest.mark.parametrize(
+    ("workers", "holders", "is_compared"), [(16, 0, True), (17, 0, False), (16, 8, True), (20, 10, False)]
+)
+def test_sixteen_workers_are_compared_one_by_one_and_of_more_the_shortest_queue(
+    workers: int, holders: int, is_compared: bool
+) -> None:
+    """The best worker has a longer queue than the others, of one client alone. Those who hold the prefix have many
+    clients and are compared first, so that fewer of the others can be."""
     made, members = dispatcher("least-delay", tuple(f"w{number}" for number in range(workers)))
-    for number in range(data.draw(st.integers(0, 60))):
-        at = data.draw(st.sampled_from(members))
-        made.accepted(at, request(str(number), client=data.draw(st.sampled_from("xyz"))), 0)
-    holder = data.draw(st.sampled_from(members))
-    made.progressed(holder, runs([(1, 0), (2, 1)]), b"")
-    asked = request("asked", client="x", digests=pack_digests([1, 2]), prompt_tokens=33)
-    shortest = min(members, key=lambda member: (member.outstanding, member.slot))
+    *others, best = members[holders:]
+    for member in members[:holders]:
+        made.progressed(member, runs([(1, 0)]), b"")
+    clients = {member: [f"client {n}" for n in range(20 if member in members[:holders] else 4)] for member in members}
+    clients[best] = ["alone"] * 5
+    for member, names in clients.items():
+        for number, name in enumerate(names):
+            made.accepted(member, request(f"{member.slot} {number}", client=name), 0)
+    asked = request("asked", client="new", digests=pack_digests([1]), prompt_tokens=100)
     assignment = made.dispatch(asked, 0)
     assert assignment is not None
-    chosen = assignment.member
-    assert chosen in (holder, shortest) or chosen.outstanding <= shortest.outstanding + 1
+    assert assignment.member is (best if is_compared else others[0])
+
+
+def test_of_many_workers_those_with_own_work_are_compared_apart() -> None:
+    """The shortest queue is where the client has work already; it goes where it has none, or to its shortest own."""
+    made, members = dispatcher("least-delay", tuple(f"w{number}" for number in range(20)))
+    for member in members:
+        for number in range(1 if member.slot < 5 else 2):
+            name = "own" if member.slot < 5 else f"other {number}"
+            made.accepted(member, request(f"{member.slot} {number}", client=name), 0)
+    asked = [request(str(n), client="own", prompt_tokens=tokens) for n, tokens in enumerate((1, 1000))]
+    assert [placed(made.dispatch(each, 0)) for each in asked] == ["w5", "w0"]
 
 
 class Burst(NamedTuple):
