@@ -72,9 +72,12 @@ $(VLLM_VENV)/lowest/.ready: $(VLLM_VENV)/.ready
 
 vllm-venv: $(VLLM_VENV)/lowest/.ready ## install vLLM for CPUs into an environment of its own (once, 4 GB, several minutes)
 
+VLLM_PYTEST = env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -q --show-capture no --parallel
+VLLM_TESTS = tests/vllm tests/faults/test_workers.py tests/local_worker/test_policies_on_a_stack.py
+
 test-vllm: vllm-venv ## run the tests that need vLLM, and those of its contract also with the lowest version
-	PYTHONPATH=$(VLLM_VENV)/lowest $(VLLM_VENV)/bin/python -m pytest -q --show-capture no tests/vllm -m "not e2e" -k "not mixed and not code_of_transformers"
-	$(VLLM_VENV)/bin/python -m pytest -q --show-capture no tests/vllm
+	PYTHONPATH=$(VLLM_VENV)/lowest $(VLLM_PYTEST) -m "vllm and not e2e" -k "not mixed and not code_of_transformers" tests/vllm
+	$(VLLM_PYTEST) -m vllm $(VLLM_TESTS)
 
 mutate: setup build/mutate-venv ## see whether tests notice wrong changes of cores: CORE="call dlpm", SAMPLE=30 of each (docs/mutation.md)
 	build/mutate-venv/bin/python tests/mutation/run.py $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(LIMIT),--seconds $(LIMIT)) $(if $(AGAIN),--again) $(CORE)

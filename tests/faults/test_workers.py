@@ -10,8 +10,11 @@ import grpc
 import pytest
 
 from fairlead.v1 import inference_pb2, inference_pb2_grpc
+from tests import services
+from tests.engines import ENGINES, VLLM_DEADLINE, VLLM_SETTINGS
 from tests.faults.load import Load, assert_all_completed, caller, output_of, request_for
 from tests.faults.route import Route
+from tests.faults.small_model import save_small_model
 from tests.services import Process, Stack, eventually
 
 STEP = 0.01
@@ -20,11 +23,24 @@ LONG = 150
 Inference = inference_pb2_grpc.InferenceStub
 
 
+each_engine = pytest.mark.parametrize("slow", ENGINES, indirect=True)
+
+
 @pytest.fixture
-def gateway(stack: Stack) -> Process:
+def slow(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, object]:
+    """The settings of a worker that a test can stop within a long output: of the fake engine, unless the test names
+    another."""
+    if getattr(request, "param", "fake") == "fake":
+        return {"fake_step_seconds": STEP}
+    monkeypatch.setattr(services, "DEADLINE", VLLM_DEADLINE)
+    return {**VLLM_SETTINGS, "model": save_small_model(tmp_path / "small")}
+
+
+@pytest.fixture
+def gateway(stack: Stack, slow: dict[str, object]) -> Process:
     """Before two slow workers."""
     for name in ("a", "b"):
-        stack.worker(name, fake_step_seconds=STEP, drain_seconds=0.3)
+        stack.worker(name, **slow, drain_seconds=0.3)
     return stack.gateway(throttle="none")
 
 
@@ -61,6 +77,7 @@ def service(stack: Stack) -> dict[str, float]:
     return {entry.worker: sum(client.service for client in entry.clients) for entry in stack.status().services}
 
 
+@each_engine
 def test_killed_in_mid_stream_and_charged_once(stack: Stack, stub: Inference) -> None:
     call = Begun(stub)
     before = service(stack).get(other(call.worker), 0.0)
@@ -88,6 +105,7 @@ def test_killed_before_the_first_token(stack: Stack) -> None:
     assert sorted(attempts) == [1, 1, 2, 2], "the one that ran and the one that waited moved"
 
 
+@each_engine
 def test_frozen_and_awake_again(stack: Stack, gateway: Process, stub: Inference) -> None:
     call = Begun(stub)
     stack.workers[call.worker].pause()
@@ -121,15 +139,17 @@ def test_talking_but_without_steps(tmp_path: Path) -> None:
         stack.close()
 
 
+@each_engine
 def test_drained_with_a_call_that_takes_too_long(stack: Stack, stub: Inference) -> None:
     call = Begun(stub)
     assert stack.workers[call.worker].terminate() == 0
     call.assert_undisturbed()
 
 
-def test_killed_while_it_drains(stack: Stack) -> None:
+@each_engine
+def test_killed_while_it_drains(stack: Stack, slow: dict[str, object]) -> None:
     for name in ("a", "b"):
-        stack.worker(name, fake_step_seconds=STEP, drain_seconds=60)
+        stack.worker(name, **slow, drain_seconds=60)
     with caller(stack.gateway(throttle="none").address) as stub:
         call = Begun(stub)
         stack.workers[call.worker].begin_terminate()

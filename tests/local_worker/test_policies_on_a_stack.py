@@ -11,19 +11,27 @@ from pathlib import Path
 import pytest
 
 from fairlead import Client, Completion
+from tests import services
+from tests.engines import ENGINES, VLLM_BLOCK, VLLM_DEADLINE, VLLM_SETTINGS
+from tests.faults.small_model import save_small_model
 from tests.services import Stack
 
-PREFIX_BLOCKS, BLOCK = 10, 16
+PREFIX_BLOCKS = 10
 TAIL, OUTPUT = 8, 8
 PARALLEL = {"flood": 32, "meek": 8}
 CALLS = 500
-SETTINGS: dict[str, object] = {
-    "fake_step_seconds": 0.004,  # slow enough that the worker, not the gateway, is the bottleneck
-    "kv_tokens": 16 * BLOCK,
-    "max_running": 3,
-    "max_prompt_tokens": PREFIX_BLOCKS * BLOCK + TAIL,
-    "quantum_tokens": 256,
-}
+
+
+def settings(engine: str, model: Path) -> tuple[int, dict[str, object]]:
+    """The tokens of a block, and the settings of a worker with room for one of the prefixes."""
+    if engine == "fake":
+        block = 16
+        own: dict[str, object] = {"fake_step_seconds": 0.004}  # the worker, not the gateway, is the bottleneck
+    else:
+        block = VLLM_BLOCK
+        own = {**VLLM_SETTINGS, "model": save_small_model(model)}
+    sizes = {"kv_tokens": 16 * block, "max_prompt_tokens": PREFIX_BLOCKS * block + TAIL, "quantum_tokens": 16 * block}
+    return block, {**own, **sizes, "max_running": 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +43,14 @@ class Result:
     hit_rate: float
 
 
-def measure(directory: Path, policy: str) -> Result:
+def measure(directory: Path, policy: str, block: int, worker: dict[str, object]) -> Result:
     """Serve CALLS calls under `policy`; the worker itself measures the gap, while both users are backlogged."""
     directory.mkdir()
     stack = Stack(directory)
     try:
-        stack.worker("w", policy=policy, **SETTINGS)
+        stack.worker("w", policy=policy, **worker)
         gateway = stack.gateway(throttle="none")
-        completions = asyncio.run(contend(gateway.address))
+        completions = asyncio.run(contend(gateway.address, block))
         status = stack.status()
         member = status.cluster.members[0]
         usages = [completion.usage for completion in completions]
@@ -55,15 +63,15 @@ def measure(directory: Path, policy: str) -> Result:
         stack.close()
 
 
-async def contend(gateway: str) -> list[Completion]:
+async def contend(gateway: str, block: int) -> list[Completion]:
     """Both users in closed loops until CALLS calls are done; what is then under way is cancelled."""
     done: list[Completion] = []
     enough = asyncio.Event()
 
     async def ask(client: Client, user: str, loop: int) -> None:
         for number in range(CALLS):
-            prompt = f"{user:*<{PREFIX_BLOCKS * BLOCK}}{loop:03}{number:05}"
-            done.append(await client.generate(prompt, max_tokens=OUTPUT, ignore_eos=True))
+            prompt = f"{user:*<{PREFIX_BLOCKS * block}}{loop:03}{number:05}"
+            done.append(await client.generate(list(prompt.encode()), max_tokens=OUTPUT, ignore_eos=True))
             if len(done) >= CALLS:
                 enough.set()
 
@@ -82,8 +90,13 @@ async def contend(gateway: str) -> list[Completion]:
 
 
 @pytest.mark.e2e
-def test_the_policies_are_ordered_as_the_papers_claim(tmp_path: Path) -> None:
-    results = {name: measure(tmp_path / name, name) for name in ("fcfs", "vtc", "dlpm")}
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_policies_are_ordered_as_the_papers_claim(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(services, "DEADLINE", VLLM_DEADLINE)
+    block, worker = settings(engine, tmp_path / "model")
+    results = {name: measure(tmp_path / name, name, block, worker) for name in ("fcfs", "vtc", "dlpm")}
     print("\n".join(f"{name:<5} {result}" for name, result in results.items()))
     bound = results["dlpm"].bound
     assert results["dlpm"].gap <= bound

@@ -1,10 +1,8 @@
 """Tests with a real vLLM: `make test-vllm` installs it in an environment of its own; elsewhere they are skipped."""
 
-from importlib.util import find_spec
-
 import pytest
 
-HAS_VLLM = find_spec("vllm") is not None
+from tests.engines import HAS_VLLM, VLLM_MARKS
 
 if HAS_VLLM:
     from local_worker.engine.vllm.environment import prepare
@@ -17,6 +15,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what needs vLLM where there is none; vLLM warns of its own code."""
     for item in items:
         if item.path.is_relative_to(__file__.rpartition("/")[0]):
-            item.add_marker(pytest.mark.filterwarnings("ignore"))
-            item.add_marker(pytest.mark.vllm)
-            item.add_marker(pytest.mark.skipif(not HAS_VLLM, reason="vLLM is not installed: see `make test-vllm`"))
+            for mark in (*VLLM_MARKS, pytest.mark.filterwarnings("ignore")):
+                item.add_marker(mark)

@@ -15,13 +15,13 @@ from local_worker.core.batcher import Batcher
 from local_worker.core.request import Request
 from local_worker.engine.runner import EngineOptions, TransformersEngine
 from serving.sampling_params import SamplingParams
+from tests.engines import VLLM_BLOCK as BLOCK
 from tests.local_worker.engine import driving
 from tests.local_worker.engine.test_exactness import VOCAB, make_model
 
 if TYPE_CHECKING:
     from local_worker.engine.vllm.executor import VllmEngine
 
-BLOCK = 32  # vLLM's attention on a CPU needs a multiple of it
 PAGES = 64
 NEW_TOKENS = 8
 EOS = (2,)

@@ -6,12 +6,12 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fairlead.v1 import inference_pb2
 from tests import services
+from tests.engines import VLLM_DEADLINE, VLLM_SETTINGS
 from tests.faults.load import caller, output_of, request_for
 from tests.faults.small_model import save_small_model
 from tests.services import Process, Stack, eventually
@@ -28,8 +28,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
-    """With one scheduler; vLLM may take minutes to start where other processes compute."""
-    monkeypatch.setattr(services, "DEADLINE", 600.0)
+    """With one scheduler."""
+    monkeypatch.setattr(services, "DEADLINE", VLLM_DEADLINE)
     stack = Stack(tmp_path)
     yield stack
     stack.close()
@@ -37,9 +37,8 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
 
 def start(stack: Stack, name: str, model: Path, ranks: int) -> Process:
     """Start a worker, and wait until it serves."""
-    settings: dict[str, Any] = {"threads": 1, "dtype": "float32", "kv_tokens": 4096, "memory_fraction": 0.1}
     arguments = f"{{enforce_eager: true, tensor_parallel_size: {ranks}}}"
-    stack.worker(name, engine="vllm", model=model, vllm_args=arguments, block_tokens=32, **settings)
+    stack.worker(name, **{**VLLM_SETTINGS, "model": model, "vllm_args": arguments})
     assert stack.workers[name].address
     return stack.workers[name]
 

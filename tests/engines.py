@@ -1,0 +1,23 @@
+"""The engines that workers of tests compute with: the fake one and, where it is installed, vLLM's executor."""
+
+from importlib.util import find_spec
+
+import pytest
+
+HAS_VLLM = find_spec("vllm") is not None
+VLLM_MARKS = (
+    pytest.mark.vllm,
+    pytest.mark.skipif(not HAS_VLLM, reason="vLLM is not installed: see `make test-vllm`"),
+)
+ENGINES = ("fake", pytest.param("vllm", marks=VLLM_MARKS))
+VLLM_DEADLINE = 600.0  # seconds: it may take minutes to start where other processes compute
+VLLM_BLOCK = 32  # its attention on a CPU needs a multiple of it
+VLLM_SETTINGS: dict[str, object] = {
+    "engine": "vllm",
+    "vllm_args": "{enforce_eager: true}",
+    "dtype": "float32",
+    "threads": 1,
+    "block_tokens": VLLM_BLOCK,
+    "kv_tokens": 128 * VLLM_BLOCK,
+    "memory_fraction": 0.1,
+}
