@@ -56,7 +56,8 @@ class ForkServer:
                 if child == 0:
                     os.setsid()
                     resource.setrlimit(resource.RLIMIT_CPU, (request["seconds"], request["seconds"]))
-                    os.dup2(output.fileno(), sys.stdout.fileno())
+                    for stream in (sys.stdout, sys.stderr):
+                        os.dup2(output.fileno(), stream.fileno())
                     session.config.args = request["tests"]
                     session.config.option.keyword = request["keyword"]
                     session.config.option.deselect = request["deselect"]

@@ -267,6 +267,35 @@ def test_a_stop_string_ends_its_job_and_frees_its_place() -> None:
     table.check_invariants()
 
 
+def test_a_job_that_is_dropped_for_another_ends() -> None:
+    table: JobTable[str] = JobTable(make_batcher(max_waiting=2))
+    jobs = [
+        Job("gateway", make_request([1], arrival=arrival), 1, OutputText(ByteTokenizer().decoder()), 0.0)
+        for arrival in (0, 3, 1)  # of clients c0, c0 and c1
+    ]
+    for job in jobs:
+        table.submit(job, 1.0)
+    [ended] = table.take_events().ended
+    assert (ended.job, ended.outcome) == (jobs[1], Outcome.REJECTED_QUEUE_FULL)
+    assert "client 'c0' has the most" in ended.message
+    assert [*table.jobs] == [jobs[0], jobs[2]]
+    table.check_invariants()
+
+
+def test_jobs_that_cannot_go_on_here_leave_the_queue_and_the_batch() -> None:
+    batcher = make_batcher(max_running=1)
+    table: JobTable[str] = JobTable(batcher)
+    requests = [make_request([1], arrival=arrival) for arrival in range(2)]
+    for request in requests:
+        table.submit(Job("gateway", request, 1, OutputText(ByteTokenizer().decoder()), 0.0), 0.0)
+    assert batcher.plan(1.0) is not None
+    table.end(requests, Outcome.UNAVAILABLE, "drains", 2.0)
+    ends = [(end.outcome, end.message) for end in table.take_events().ended]
+    assert ends == [(Outcome.UNAVAILABLE, "drains")] * 2
+    assert (batcher.running, batcher.waiting, len(table.jobs)) == (0, 0, 0)
+    table.check_invariants()
+
+
 def test_tokens_before_the_one_that_ends_an_output_are_its_text() -> None:
     batcher = make_batcher()
     table: JobTable[str] = JobTable(batcher)
