@@ -3,6 +3,7 @@
 import secrets
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TypeVar
 
@@ -13,6 +14,7 @@ from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2, worker_pb2
 from gateway.call import Call
 from gateway.core.open_call_limiter import OpenCallLimiter
 from gateway.core.session_tree import SessionTree
+from gateway.core.waiting_prompts_limiter import WaitingPromptsLimiter
 from gateway.credentials import Credentials
 from gateway.prepared_request import AdmittedRequest, PreparedRequest
 from gateway.request import CallRequest
@@ -45,6 +47,7 @@ class Admission:
         throttler: Throttler,
         profiles: Profiles,
         open_calls: OpenCallLimiter,
+        waiting_prompts: WaitingPromptsLimiter,
         cache_scope: Callable[[CallerIdentity], str],
     ) -> None:
         self._cluster = cluster
@@ -52,6 +55,7 @@ class Admission:
         self._throttler = throttler
         self._profiles = profiles
         self._open_calls = open_calls
+        self._waiting_prompts = waiting_prompts
         self._cache_scope = cache_scope
         self._sessions = SessionTree()
 
@@ -98,9 +102,11 @@ class Admission:
             call.client = identity.client
             call.operation = CHAT if request.prompt.WhichOneof("kind") == "chat" else TEXT_COMPLETION
             model, sampling = self._examine(received, identity, call)
+            waiting = self._wait(request.prompt, identity.client)
         except FairleadError:
             self._throttler.refused(identity.client)
             raise
+        call.cleanup.callback(waiting.close)
         permit = await self._decide(request.interaction, identity, call)
         call.cleanup.callback(self._settle, permit, call)
         self._open_calls.open(identity.client, permit.protected)
@@ -112,6 +118,7 @@ class Admission:
             model=model,
             sampling=sampling,
             permit=permit,
+            waiting=waiting,
         )
 
     async def encode(self, admitted: AdmittedRequest, call: Call) -> PreparedRequest:
@@ -129,6 +136,7 @@ class Admission:
             public_system=begins_publicly(request.prompt, self._profiles.app(call.app).public_system),
         )
         encoded = await self._cluster.encode(to_encode, call.deadline)
+        admitted.waiting.close()
         prompt_tokens = len(encoded.token_ids) // TOKEN_BYTES
         if admitted.fills_context:
             sampling = call.sampling = replace(sampling, max_tokens=max(1, capacity(model) - prompt_tokens))
@@ -178,6 +186,13 @@ class Admission:
             call.interaction = self._sessions.root(identity.client, received.session, time.monotonic())
         sampling = call.sampling = check_request(received, model)
         return model, sampling
+
+    def _wait(self, prompt: common_pb2.Prompt, client: str) -> ExitStack:
+        """Count a prompt among those that wait to be tokenized until the result is closed; raise ClientLimit."""
+        size, waiting = prompt.ByteSize(), ExitStack()
+        self._waiting_prompts.add(client, size)
+        waiting.callback(self._waiting_prompts.remove, client, size)
+        return waiting
 
     def _app(self, identity: CallerIdentity, named: str) -> str:
         return identity.app(named, self._profiles.apps)

@@ -13,6 +13,7 @@ from gateway.call_log import CallLog
 from gateway.config import GatewayConfig
 from gateway.core.open_call_limiter import OpenCallLimiter
 from gateway.core.response_store import ResponseStore
+from gateway.core.waiting_prompts_limiter import WaitingPromptsLimiter
 from gateway.driver import CallDriver, Front
 from gateway.http.application import HttpApplication
 from gateway.http.server import HttpServer
@@ -79,12 +80,14 @@ class Gateway:
             lambda: len(self._cluster.members),
             lambda: self._responses.size,
         )
+        waiting_prompts = WaitingPromptsLimiter(config.waiting_prompts_mib * MIB)
         self._admission = Admission(
             cluster=self._cluster,
             tenants=tenants,
             throttler=self._throttler,
             profiles=profiles,
             open_calls=open_calls,
+            waiting_prompts=waiting_prompts,
             cache_scope=CACHE_SCOPES[config.cache_scope],
         )
         certificate = config.certificate
@@ -98,7 +101,7 @@ class Gateway:
         api = HttpApplication(
             self._cluster.members,
             self._admission,
-            Tokenization(self._cluster, self._admission.identify, open_calls),
+            Tokenization(self._cluster, self._admission.identify, open_calls, waiting_prompts),
             self._drive,
             self._server.bodies,
             self._responses,

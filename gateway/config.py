@@ -133,6 +133,13 @@ class GatewayConfig:
         change_when="The gateway runs out of memory (decrease it), or refuses calls although it has memory (increase "
         "it).",
     )
+    waiting_prompts_mib: int = option(
+        64,
+        "Prompts that are read and not tokenized yet have at most this size together, and those of one client as much "
+        "as is free. Until a prompt is tokenized, a gateway needs about five times its size.",
+        unit="MiB",
+        change_when="Callers send many long prompts at one time and gateways have memory (increase it).",
+    )
     request_seconds: float = option(
         30.0,
         "The message of a call must arrive within this time.",
@@ -194,6 +201,7 @@ class GatewayConfig:
             "app_per_minute",
             "max_streams_per_client",
             "max_streams",
+            "waiting_prompts_mib",
             "drain_seconds",
             "gateways",
         )

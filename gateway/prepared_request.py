@@ -1,5 +1,6 @@
 """The results of admission: an admitted request, and a tokenized request that is ready for a worker."""
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from fairlead.v1 import inference_pb2, scheduler_pb2
@@ -18,6 +19,7 @@ class AdmittedRequest:
     model: scheduler_pb2.ModelInfo
     sampling: SamplingParams
     permit: Permit
+    waiting: ExitStack  # closed once the prompt is tokenized: it no longer counts among those that wait for that
     fills_context: bool = False  # whether max_tokens is the rest of the context after the prompt
 
     @property

@@ -1,12 +1,13 @@
 """Tokenization and detokenization for callers that need no generated output."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from fairlead.token_ids import unpack_ids
 from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
 from gateway.admission import Receive
 from gateway.core.open_call_limiter import OpenCallLimiter
+from gateway.core.waiting_prompts_limiter import WaitingPromptsLimiter
 from gateway.credentials import Credentials
 from gateway.tenants import CallerIdentity
 from gateway.upstream.cluster import Cluster
@@ -21,11 +22,16 @@ class Tokenization:
     """
 
     def __init__(
-        self, cluster: Cluster, identify: Callable[[Credentials], CallerIdentity], open_calls: OpenCallLimiter
+        self,
+        cluster: Cluster,
+        identify: Callable[[Credentials], CallerIdentity],
+        open_calls: OpenCallLimiter,
+        waiting_prompts: WaitingPromptsLimiter,
     ) -> None:
         self._cluster = cluster
         self._identify = identify
         self._open_calls = open_calls
+        self._waiting_prompts = waiting_prompts
 
     async def encode(
         self, receive: Receive[worker_pb2.EncodeRequest], credentials: Credentials
@@ -36,7 +42,7 @@ class Tokenization:
         model = self._cluster.members.resolve(request.model)
         check_prompt(request.prompt, model)
         request.client, request.model = client, model.name
-        with self._counted(client):
+        with self._counted(client, request.ByteSize()):
             return unpack_ids((await self._cluster.encode(request, None)).token_ids), model
 
     async def decode(self, receive: Receive[worker_pb2.DecodeRequest], credentials: Credentials) -> str:
@@ -46,13 +52,15 @@ class Tokenization:
         model = self._cluster.members.resolve(request.model)
         check_prompt(common_pb2.Prompt(token_ids=common_pb2.TokenIds(packed=request.token_ids)), model)
         request.client, request.model = client, model.name
-        with self._counted(client):
+        with self._counted(client, request.ByteSize()):
             return (await self._cluster.decode(request)).text
 
     @contextmanager
-    def _counted(self, client: str) -> Iterator[None]:
-        self._open_calls.open(client, protected=False)
-        try:
+    def _counted(self, client: str, size: int) -> Iterator[None]:
+        """Count an open call and its `size` in bytes; raise ClientLimit or QueueFull."""
+        with ExitStack() as counted:
+            self._open_calls.open(client, protected=False)
+            counted.callback(self._open_calls.close, client)
+            self._waiting_prompts.add(client, size)
+            counted.callback(self._waiting_prompts.remove, client, size)
             yield
-        finally:
-            self._open_calls.close(client)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack
 from typing import Any
 
 import grpc
@@ -141,6 +142,7 @@ class Impatient:
             model=MODEL,
             sampling=SamplingParams(max_tokens=4),
             permit=Permit(Arrival(Caller("default", "ann", "a")), None, None, False, 0, b"", 1.0),
+            waiting=ExitStack(),
         )
 
     def write(self, message: Message) -> bool:

@@ -15,6 +15,7 @@ from gateway.admission import Admission
 from gateway.call import Call
 from gateway.call_log import CallLog
 from gateway.core.open_call_limiter import OpenCallLimiter
+from gateway.core.waiting_prompts_limiter import WaitingPromptsLimiter
 from gateway.credentials import Credentials
 from gateway.metrics import CallMetrics
 from gateway.prepared_request import PreparedRequest
@@ -88,6 +89,7 @@ async def admission(tokenizer: HeldTokenizer) -> AsyncIterator[Admission]:
         throttler=throttler,
         profiles=profiles,
         open_calls=OpenCallLimiter(per_client=100, total=1000),
+        waiting_prompts=WaitingPromptsLimiter(100 * LONG_PROMPT),
         cache_scope=CACHE_SCOPES["user"],
     )
     await cluster.close()
