@@ -29,6 +29,12 @@ class WorkerConfig(WorkerOptions):
         unit="seconds",
         change_when="A rehearsal should keep workers as busy as a model would.",
     )
+    fake_token_bytes: int = option(
+        1,
+        "A prompt's token stands for this many bytes of text at the engine `fake`.",
+        unit="bytes",
+        change_when="Prompts should have as many tokens as at a model, where a token stands for about four bytes.",
+    )
     vllm_args: str = option(
         "",
         "These are more arguments of vLLM's engine: a YAML file, or a mapping such as `{tensor_parallel_size: 2}`.",
@@ -118,7 +124,7 @@ class WorkerConfig(WorkerOptions):
     def __post_init__(self) -> None:
         WorkerOptions.__post_init__(self)
         self._check_models()
-        self._check_positive("block_tokens", "max_running", "token_budget", "threads")
+        self._check_positive("block_tokens", "fake_token_bytes", "max_running", "token_budget", "threads")
         require(
             self.engine == "vllm" or not self.vllm_args,
             f"vllm_args: must not be given with the engine {self.engine}, got {self.vllm_args!r}",

@@ -56,7 +56,7 @@ def load_model(config: WorkerConfig) -> ServedModel:
 def _fake(config: WorkerConfig) -> ServedModel:
     from local_worker.engine.fake import FakeEngine
 
-    tokenizer, block_tokens = ByteTokenizer(), config.block_tokens or BLOCK_TOKENS
+    tokenizer, block_tokens = ByteTokenizer(config.fake_token_bytes), config.block_tokens or BLOCK_TOKENS
     engine = FakeEngine(tokenizer.vocab_size, config.fake_step_seconds, block_tokens)
     kv_tokens = config.kv_tokens or FAKE_KV_TOKENS
     return ServedModel(

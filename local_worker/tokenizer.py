@@ -62,18 +62,22 @@ class DecodingTokenizer(Tokenizer, Protocol):
 class ByteTokenizer:
     """The tokenizer of the fake engine, whose tokens are bytes.
 
-    Its chat template writes a line for each message, and then one for each variable, as JSON.
+    Its chat template writes a line for each message, and then one for each variable, as JSON. With `prompt_bytes` above
+    1 a prompt's token stands for that many bytes and is the first of them, so that prompts have as many tokens as a
+    model's tokenizer would make of them.
     """
 
     vocab_size = 257
-    longest_token = 1
     eos_token_ids: tuple[int, ...] = (256,)
+
+    def __init__(self, prompt_bytes: int = 1) -> None:
+        self.longest_token = prompt_bytes
 
     def encode(self, text: str, with_special_tokens: bool = True) -> list[int]:
         """See Tokenizer; there are no special tokens around a text."""
         if not text:
             raise InvalidRequest("must hold at least 1 token, got 0", "prompt.text")
-        return list(text.encode())
+        return self._ids(text)
 
     def decode(self, ids: Sequence[int]) -> str:
         """See Tokenizer; the token that ends a sequence has no name."""
@@ -84,22 +88,25 @@ class ByteTokenizer:
         turns = [(role, f"{role}: {content}\n") for role, content in chat.messages]
         if not turns:
             raise InvalidRequest("must hold at least 1 message, got 0", "prompt.chat.messages")
-        system = sum(len(text.encode()) for role, text in turns if role == "system")
+        system = sum(len(self._ids(text)) for role, text in turns if role == "system")
         lines = [text for _, text in turns]
         variables = [f"{name}: {json.dumps(value)}\n" for name, value in chat.variables.items()]
         if chat.continue_final_message:
             lines = [*lines[:-1], *variables, lines[-1].removesuffix("\n")]
         else:
             lines += [*variables, "assistant: " if chat.add_generation_prompt else ""]
-        return EncodedChat(list("".join(lines).encode()), system)
+        return EncodedChat(self._ids("".join(lines)), system)
 
     def encode_system(self, content: str) -> list[int]:
         """See Tokenizer."""
-        return list(f"system: {content}\n".encode())
+        return self._ids(f"system: {content}\n")
 
     def decoder(self) -> Decoder:
         """See Tokenizer."""
         return ByteDecoder()
+
+    def _ids(self, text: str) -> list[int]:
+        return list(text.encode()[:: self.longest_token])
 
 
 class ByteDecoder:

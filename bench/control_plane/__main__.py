@@ -1,14 +1,15 @@
 """The control plane's cost per call: CPU time, requests per second, time added to the first token.
 
     python -m bench.control_plane [--calls 160] [--callers 32] [--workers 4] [--rounds 3] [--prompt-bytes 8192]
-                                  [--tls] [--routers sglang vllm litellm]
+                                  [--token-bytes 4] [--tls] [--routers sglang vllm litellm]
 
 Every call sends a prompt and receives a stream of 64 tokens. Fake workers answer at once (burst) or at 10 ms per token.
-Each caller has a connection of its own. Fairlead runs over gRPC and over HTTP, with four tokens per message and with
-one, and with --tls also behind TLS. It is compared with one stream per call straight to the workers, with bare servers
-on the same libraries that send the same chunks without any logic, and with public HTTP routers over HTTP workers,
-installed into `.cache/routers`. All systems are up at once and run the job in turns, in alternating order; figures are
-medians over the rounds. The ratio is that of the CPU time to the first router's, round by round.
+Each caller has a connection of its own. The fake tokenizer makes a token of every four bytes of a prompt, as models'
+tokenizers do of English text. Fairlead runs over gRPC and over HTTP, with four tokens per message and with one, and
+with --tls also behind TLS. It is compared with one stream per call straight to the workers, with bare servers on the
+same libraries that send the same chunks without any logic, and with public HTTP routers over HTTP workers, installed
+into `.cache/routers`. All systems are up at once and run the job in turns, in alternating order; figures are medians
+over the rounds. The ratio is that of the CPU time to the first router's, round by round.
 
 CPU counts the processes in between: gateway and scheduler, the bare server, or the router. The CPU time per token is
 the gateway's: what a call of 64 tokens costs more than a call of one token, divided by 63. The added time is the time
@@ -56,7 +57,7 @@ def main() -> None:
     print(table.heading())
     for step_seconds in (0.0, 0.01):
         _compare(Job(args.calls, args.callers, step_seconds, args.prompt_bytes), args)
-    with start(args.workers, 0.0, args.callers, args.prompt_bytes) as stack:
+    with start(args.workers, 0.0, args.callers, args.prompt_bytes, args.token_bytes) as stack:
         took = asyncio.run(latencies(stack, RATE))
         p50, p99 = (took[int(len(took) * part)] * 1e3 for part in (0.5, 0.99))
         print(f"\na decision at {RATE.per_second}/s, {RATE.prompt_tokens} tokens: p50 {p50:.2f} ms, p99 {p99:.2f} ms")
@@ -71,6 +72,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--prompt-bytes", type=int, default=8192)
+    parser.add_argument("--token-bytes", type=int, default=4, help="bytes of a prompt for each of its tokens")
     parser.add_argument("--tls", action="store_true", help="also measure a gateway with TLS")
     parser.add_argument(
         "--routers", nargs="*", default=[], choices=environment.ROUTERS, help="public routers to measure"
@@ -81,7 +83,7 @@ def _arguments() -> argparse.Namespace:
 def _compare(job: Job, args: argparse.Namespace) -> None:
     """Print the lines of one pace."""
     with ExitStack() as up:
-        stack = up.enter_context(start(args.workers, job.step_seconds, job.callers, job.prompt_bytes))
+        stack = up.enter_context(start(args.workers, job.step_seconds, job.callers, job.prompt_bytes, args.token_bytes))
         gateways = {"": plain(stack)}
         if args.tls:
             gateways[" with TLS"] = up.enter_context(with_tls(stack))

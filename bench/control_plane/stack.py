@@ -27,13 +27,14 @@ class Gateway:
     authority: Path | None = None
 
 
-def start(workers: int, step_seconds: float, callers: int, prompt_bytes: int) -> Stack:
+def start(workers: int, step_seconds: float, callers: int, prompt_bytes: int, token_bytes: int) -> Stack:
     """Return a stack of workers with the fake engine, whose steps take this time for any batch.
 
-    Each worker has room for twice what all callers may have running.
+    `token_bytes` of a prompt are a token. Each worker has room for twice what all callers may have running.
     """
     options = {
         "fake-step-seconds": step_seconds,
+        "fake-token-bytes": token_bytes,
         "max-prompt-tokens": prompt_bytes,
         "kv-tokens": max(1 << 21, 2 * callers * (prompt_bytes + TOKENS)),
         "token-budget": 1 << 20,

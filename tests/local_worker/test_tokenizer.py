@@ -201,3 +201,12 @@ def test_the_decoding_window_stays_short_for_an_output_without_text(token: str) 
     assert set(said) <= {REPLACEMENT}
     assert len(decoder._tokens) - decoder._start < 64
     assert (said + decoder.push(tokenizer.encode("x")[0])).endswith("x")
+
+
+def test_tokens_of_several_bytes_make_shorter_prompts_of_the_same_text() -> None:
+    tokenizer = ByteTokenizer(prompt_bytes=4)
+    assert tokenizer.encode("abcdefghi") == list(b"aei")
+    encoded = tokenizer.encode_chat(Chat((("system", "be brief"), ("user", "hello"))))
+    assert len(encoded.ids) == -(-len("system: be brief\nuser: hello\nassistant: ") // 4)
+    assert encoded.system_tokens <= len(encoded.ids)
+    assert tokenizer.decoder().push(97) == "a", "a token of the output is a byte"
