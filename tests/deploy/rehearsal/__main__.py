@@ -24,7 +24,7 @@ from tests.deploy.rehearsal.pod import Pod
 from tests.deploy.rehearsal.traffic import Traffic
 
 API_KEY = "evaluation-only"
-USERS = 6
+USERS = 4
 # What a roll leaves behind shows late: gRPC by itself looks a name up again only after 30 s.
 AFTERMATH_SECONDS = 40
 

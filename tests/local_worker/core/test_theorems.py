@@ -59,7 +59,7 @@ FLOODS = st.lists(
 
 
 @pytest.mark.parametrize("name", ["dlpm", "drr", "vtc"])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(floods=FLOODS, length=st.integers(1, 14), at=st.integers(0, 40))
 def test_a_newcomer_is_dispatched_after_a_bounded_amount_of_service_to_others(
     name: str, floods: list[tuple[str, int, int, int, int]], length: int, at: int

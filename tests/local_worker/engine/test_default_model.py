@@ -14,7 +14,7 @@ pytestmark = pytest.mark.model
 
 @pytest.fixture(scope="module")
 def model() -> ServedModel:
-    return load_model(WorkerConfig(secret="s" * 16, threads=2, block_tokens=BLOCK, kv_tokens=64 * BLOCK))
+    return load_model(WorkerConfig(secret="s" * 16, threads=1, block_tokens=BLOCK, kv_tokens=64 * BLOCK))
 
 
 def answer(model: ServedModel, chat: Chat) -> str:

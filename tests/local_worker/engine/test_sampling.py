@@ -17,7 +17,7 @@ from tests.local_worker.engine.driving import make_request
 pytestmark = pytest.mark.slow
 
 LOGITS = torch.tensor([[2.0, 1.0, 0.0, -1.0, -3.0]])
-DRAWS = 4000
+DRAWS = 2000
 
 
 NOBODY = torch.empty(0, dtype=torch.int64)
