@@ -40,10 +40,11 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprobs:
-    """The model's log-probability of an output token, and those of the most likely tokens at its position.
+    """The model's log-probability of a token, and those of the most likely tokens at its position.
 
     `top` holds pairs of token id and log-probability, the most likely token first. `token` and `top_tokens` are the
-    bytes of the output token and of those of `top`; a token may be a part of a character.
+    bytes of the token and of those of `top`; a token may be a part of a character. The first token of a prompt has no
+    log-probability: its entry has only `token`, and the value 0.
     """
 
     logprob: float
@@ -54,11 +55,15 @@ class TokenLogprobs:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The next part of the output; `logprobs` has one entry per token if they were requested."""
+    """The next part of the output; `logprobs` has one entry per token if they were requested.
+
+    In the first chunk, `prompt_logprobs` has one entry per token of the prompt if they were requested.
+    """
 
     text: str
     token_ids: tuple[int, ...]
     logprobs: tuple[TokenLogprobs, ...] = ()
+    prompt_logprobs: tuple[TokenLogprobs, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +80,4 @@ class Completion:
     model: str
     worker: str
     app: str  # the app for which the call was counted: `default` if the gateway has no app of the given name
+    prompt_logprobs: tuple[TokenLogprobs, ...] = ()  # one per token of the prompt, if they were requested

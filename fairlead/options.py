@@ -38,6 +38,8 @@ class SamplingOptions(TypedDict, total=False):
 
     By default no log-probabilities are reported.
     """
+    prompt_logprobs: int | None
+    """The same number for the tokens of the prompt, which is then computed whole, without the prefix cache."""
     logit_bias: Mapping[int, float] | None
     """Values added to the scores of tokens, by token id: at most 300, each -100 to 100; by default none."""
 

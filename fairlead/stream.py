@@ -1,6 +1,6 @@
 """One call in progress: an asynchronous iterator of chunks that ends with a completion."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from types import TracebackType
 from typing import Self
 
@@ -9,7 +9,7 @@ from fairlead.errors import FairleadError, Internal
 from fairlead.outcomes import FinishReason
 from fairlead.responses import Responses
 from fairlead.token_ids import unpack_ids
-from fairlead.v1 import inference_pb2
+from fairlead.v1 import common_pb2, inference_pb2
 
 
 class Stream:
@@ -29,6 +29,7 @@ class Stream:
         self._text: list[str] = []
         self._ids: list[int] = []
         self._logprobs: list[TokenLogprobs] = []
+        self._prompt_logprobs: list[TokenLogprobs] = []
 
     async def __aenter__(self) -> Self:
         return self
@@ -51,6 +52,7 @@ class Stream:
                         self._text.append(chunk.text)
                         self._ids += chunk.token_ids
                         self._logprobs += chunk.logprobs
+                        self._prompt_logprobs += chunk.prompt_logprobs
                         yield chunk
                     case "finished":
                         self._finished = response.finished
@@ -94,17 +96,22 @@ class Stream:
             model=accepted.model,
             worker=accepted.worker,
             app=accepted.app,
+            prompt_logprobs=tuple(self._prompt_logprobs),
         )
 
 
 def _chunk(chunk: inference_pb2.TokenChunk) -> Chunk:
-    logprobs = tuple(
+    ids = tuple(unpack_ids(chunk.token_ids.packed))
+    return Chunk(chunk.text, ids, _logprobs(chunk.logprobs), _logprobs(chunk.prompt_logprobs))
+
+
+def _logprobs(entries: Iterable[common_pb2.TokenLogprobs]) -> tuple[TokenLogprobs, ...]:
+    return tuple(
         TokenLogprobs(
             entry.logprob,
             tuple(zip(entry.top_ids, entry.top_logprobs, strict=True)),
             entry.token,
             tuple(entry.top_tokens),
         )
-        for entry in chunk.logprobs
+        for entry in entries
     )
-    return Chunk(chunk.text, tuple(unpack_ids(chunk.token_ids.packed)), logprobs)

@@ -247,9 +247,9 @@ class CallDriver:
         """Convert a worker's message to an event, and record its arrival in the call's timings."""
         timings = self._call.timings
         match message:
-            case worker_pb2.Tokens():
+            case worker_pb2.Tokens() as new:
                 timings.first_token = timings.first_token or time.time_ns()
-                return events.Tokens(message.token_ids, message.text, message.service, message.logprobs)
+                return events.Tokens(new.token_ids, new.text, new.service, new.logprobs, new.prompt_logprobs)
             case worker_pb2.Started():
                 timings.scheduled = timings.scheduled or time.time_ns()
                 return events.Started(message.cached_tokens, message.service)
@@ -271,7 +271,7 @@ class CallDriver:
         self._call.stop_string = ended.stop_string
         last = OutputChunk(b"", ended.text, ()) if ended.text else None
         if tokens is not None:
-            last = OutputChunk(tokens.token_ids, tokens.text + ended.text, tokens.logprobs)
+            last = OutputChunk(tokens.token_ids, tokens.text + ended.text, tokens.logprobs, tokens.prompt_logprobs)
         return events.Completed(self._call.finish_reason, ended.usage.service, last)
 
     def _merge(self, ended: worker_pb2.Ended) -> None:

@@ -43,6 +43,8 @@ def _chunk(chunk: OutputChunk) -> inference_pb2.GenerateResponse:
     filled.text, filled.token_ids.packed = chunk.text, chunk.token_ids
     if chunk.logprobs:
         filled.logprobs.extend(cast("Sequence[common_pb2.TokenLogprobs]", chunk.logprobs))  # as the worker sent them
+    if chunk.prompt_logprobs:
+        filled.prompt_logprobs.extend(cast("Sequence[common_pb2.TokenLogprobs]", chunk.prompt_logprobs))
     return response
 
 

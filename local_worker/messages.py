@@ -4,6 +4,7 @@ import time
 from typing import Any
 
 from google.protobuf import struct_pb2
+from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
 
 from fairlead.errors import InvalidRequest
 from fairlead.token_ids import pack_ids
@@ -102,7 +103,7 @@ def add_events(message: worker_pb2.StepEvents, events: AttemptEvents) -> None:
         message.started.add(
             request_id=request_id, attempt=attempt, cached_tokens=cached_tokens, service=service / MICRO
         )
-    for request_id, attempt, (tokens, text, logprobs, service) in events.tokens:
+    for request_id, attempt, (tokens, text, logprobs, service, prompt_logprobs) in events.tokens:
         entry = message.tokens.add()  # setting field by field takes half as long as keyword arguments
         entry.request_id = request_id
         entry.attempt = attempt
@@ -110,7 +111,9 @@ def add_events(message: worker_pb2.StepEvents, events: AttemptEvents) -> None:
         entry.text = text
         entry.service = service / MICRO
         for reported in logprobs:
-            _add_logprobs(entry, reported)
+            _add_logprobs(entry.logprobs, reported)
+        for reported in prompt_logprobs:
+            _add_logprobs(entry.prompt_logprobs, reported)
     for end in events.ended:
         _add_ended(message, end)
 
@@ -130,8 +133,10 @@ def to_request_end(end: AttemptEnded) -> scheduler_pb2.RequestEnd:
     )
 
 
-def _add_logprobs(entry: worker_pb2.Tokens, reported: SpelledLogprobs) -> None:
-    entry.logprobs.add(
+def _add_logprobs(
+    entries: RepeatedCompositeFieldContainer[common_pb2.TokenLogprobs], reported: SpelledLogprobs
+) -> None:
+    entries.add(
         logprob=reported.logprob,
         top_ids=[likely.id for likely in reported.top],
         top_logprobs=[likely.logprob for likely in reported.top],

@@ -7,6 +7,8 @@ from local_worker.prompt_encoder import PromptEncoder
 from serving.blocks import unpack_digests
 from serving.cost import MAX_WEIGHT, weight_thousandths
 
+MAX_SCORES = 65_536  # log-probabilities of a prompt, which leave in one message
+
 
 def submitted_request(prompts: PromptEncoder, submission: Submission, arrival: int, now: float) -> Request:
     """Return the request of `submission`, the `arrival`-th of this worker, at `now` (seconds).
@@ -24,6 +26,12 @@ def submitted_request(prompts: PromptEncoder, submission: Submission, arrival: i
     if submission.public_tokens > len(ids):
         raise InvalidRequest(
             f"must be at most the number of token ids, {len(ids)}; got {submission.public_tokens}", "public_tokens"
+        )
+    scored = submission.sampling.prompt_logprobs
+    if scored is not None and len(ids) * (1 + scored) > MAX_SCORES:
+        raise InvalidRequest(
+            f"at most {MAX_SCORES} values are reported, got {len(ids)} tokens with {scored} alternatives each",
+            "sampling.prompt_logprobs",
         )
     chain = prompts.chain(submission.token_ids, model, submission.cache_scope, submission.public_tokens)
     return Request(

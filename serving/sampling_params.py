@@ -39,6 +39,7 @@ class SamplingParams:
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
     logprobs: int | None = None  # number of alternatives to report beside the chosen token; None: no report
+    prompt_logprobs: int | None = None  # the same for the tokens of the prompt
     logit_bias: tuple[tuple[int, float], ...] = ()  # pairs of token id and value added to the token's score
 
     @property
@@ -70,6 +71,8 @@ class SamplingParams:
         _within("frequency_penalty", self.frequency_penalty, -MAX_PENALTY, MAX_PENALTY)
         if self.logprobs is not None:
             _within("logprobs", self.logprobs, 0, MAX_LOGPROBS)
+        if self.prompt_logprobs is not None:
+            _within("prompt_logprobs", self.prompt_logprobs, 0, MAX_LOGPROBS)
         _at_most("logit_bias", len(self.logit_bias), MAX_BIASED_TOKENS, "token ids")
         for token, bias in self.logit_bias:
             _within(f"logit_bias[{token}]", bias, -MAX_LOGIT_BIAS, MAX_LOGIT_BIAS)

@@ -66,7 +66,7 @@ class RunBatcher(Batcher):
                 request.tokens.extend(run)
                 request.computed = len(request.tokens) - 1
                 self.cache.publish(request, request.computed)
-                advances.append(self._advance(request, run))
+                advances.append(Advance(request, run, self._advance(request, run)))
         return advances
 
 

@@ -80,20 +80,22 @@ class Started(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., service: _Optional[float] = ...) -> None: ...
 
 class Tokens(_message.Message):
-    __slots__ = ("request_id", "attempt", "token_ids", "text", "logprobs", "service")
+    __slots__ = ("request_id", "attempt", "token_ids", "text", "logprobs", "prompt_logprobs", "service")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     LOGPROBS_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_LOGPROBS_FIELD_NUMBER: _ClassVar[int]
     SERVICE_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     attempt: int
     token_ids: bytes
     text: str
     logprobs: _containers.RepeatedCompositeFieldContainer[_common_pb2.TokenLogprobs]
+    prompt_logprobs: _containers.RepeatedCompositeFieldContainer[_common_pb2.TokenLogprobs]
     service: float
-    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., token_ids: _Optional[bytes] = ..., text: _Optional[str] = ..., logprobs: _Optional[_Iterable[_Union[_common_pb2.TokenLogprobs, _Mapping[str, _Any]]]] = ..., service: _Optional[float] = ...) -> None: ...
+    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., token_ids: _Optional[bytes] = ..., text: _Optional[str] = ..., logprobs: _Optional[_Iterable[_Union[_common_pb2.TokenLogprobs, _Mapping[str, _Any]]]] = ..., prompt_logprobs: _Optional[_Iterable[_Union[_common_pb2.TokenLogprobs, _Mapping[str, _Any]]]] = ..., service: _Optional[float] = ...) -> None: ...
 
 class Ended(_message.Message):
     __slots__ = ("request_id", "attempt", "outcome", "finish_reason", "message", "usage", "timings", "text", "stop_string")

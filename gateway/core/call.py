@@ -136,7 +136,7 @@ class CallMachine:
     def _tokens(self, tokens: events.Tokens, now: float) -> Sequence[Command]:
         self.service = self._service_before + tokens.service
         self._count(tokens.token_ids)
-        chunk = OutputChunk(tokens.token_ids, tokens.text, tokens.logprobs)
+        chunk = OutputChunk(tokens.token_ids, tokens.text, tokens.logprobs, tokens.prompt_logprobs)
         if self._writing_since is None:  # then nothing is held
             return (self._send_chunk(chunk, now),)
         self._coalescer.add(chunk)

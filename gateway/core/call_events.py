@@ -63,6 +63,7 @@ class Tokens(NamedTuple):
     text: str = ""
     service: float = 0.0
     logprobs: Sequence[object] = ()
+    prompt_logprobs: Sequence[object] = ()
 
 
 @dataclass(frozen=True, slots=True)

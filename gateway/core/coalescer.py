@@ -16,6 +16,7 @@ class OutputChunk(NamedTuple):
     token_ids: bytes  # packed
     text: str
     logprobs: Sequence[object]  # one per token, or none; this module does not read them
+    prompt_logprobs: Sequence[object] = ()  # those of the prompt, with the first token; or none
 
     @property
     def tokens(self) -> int:
@@ -31,6 +32,7 @@ def joined(chunks: Sequence[OutputChunk]) -> OutputChunk:
         b"".join([chunk.token_ids for chunk in chunks]),
         "".join([chunk.text for chunk in chunks]),
         [*chain.from_iterable(chunk.logprobs for chunk in chunks)],
+        [*chain.from_iterable(chunk.prompt_logprobs for chunk in chunks)],
     )
 
 

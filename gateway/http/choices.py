@@ -6,17 +6,16 @@ that is built of objects costs several times as much.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason
-from fairlead.v1 import common_pb2
 from gateway.call import Call
 from gateway.core.coalescer import OutputChunk
 from gateway.http.dialect import OPENAI
-from gateway.http.logprobs import Logprobs
+from gateway.http.logprobs import Logprobs, prompt_text
 from gateway.http.sse import DONE, event
 
 NOTHING = OutputChunk(b"", "", ())
@@ -49,13 +48,13 @@ class ChoicesAnswer:
         *,
         choices: int,
         includes_usage: bool,
-        echoed: Sequence[str] = (),
+        echoed: Sequence[str | None] = (),
         logprobs: Logprobs | None = None,
     ) -> None:
         self._form = form
         self._choices = choices
         self._includes_usage = includes_usage
-        self._echoed = echoed  # each call's prompt, to stand before its output
+        self._echoed = echoed  # each call's prompt, to stand before its output; None: known by its tokens
         self._logprobs = logprobs
         self._named = {
             "id": f"{form.id}-{call.request_id}",
@@ -71,7 +70,7 @@ class ChoicesAnswer:
     def chunk(self, index: int, chunk: OutputChunk) -> bytes:
         """See Answer."""
         if self._logprobs is None:
-            return self._text(index, chunk.text) + self._after_text
+            return self._text(index, chunk) + self._after_text
         return self._choice(index, chunk) + self._goes_on
 
     def finished(self, index: int, call: Call, last: OutputChunk | None) -> bytes:
@@ -97,7 +96,7 @@ class ChoicesAnswer:
         choices = [
             {
                 "index": index,
-                **self._form.choice(self._echo(index) + output.text),
+                **self._form.choice(self._echo(index, output) + output.text),
                 "logprobs": self._reported(index, output),
                 "finish_reason": msgspec.Raw(REASONS[call.finish_reason]),
             }
@@ -109,27 +108,29 @@ class ChoicesAnswer:
     def _choice(self, index: int, chunk: OutputChunk) -> bytes:
         """Return a choice up to its log-probabilities."""
         logprobs = msgspec.json.encode(self._reported(index, chunk))
-        return b'%s%s,"logprobs":%s' % (self._text(index, chunk.text), self._form.close, logprobs)
+        return b'%s%s,"logprobs":%s' % (self._text(index, chunk), self._form.close, logprobs)
 
-    def _text(self, index: int, text: str) -> bytes:
+    def _text(self, index: int, chunk: OutputChunk) -> bytes:
         """Return the beginning of a choice, up to its text."""
-        before = self._further.get(index)
+        before, text = self._further.get(index), chunk.text
         if before is None:
             opening = self._opening(index)
             self._further[index] = opening + self._form.further
-            before, text = opening + self._form.first, self._echo(index) + text
+            before, text = opening + self._form.first, self._echo(index, chunk) + text
         return before + msgspec.json.encode(text)
 
     def _reported(self, index: int, chunk: OutputChunk) -> dict[str, Any] | None:
-        if self._logprobs is None:
-            return None
-        return self._logprobs(index, cast("Sequence[common_pb2.TokenLogprobs]", chunk.logprobs))
+        return None if self._logprobs is None else self._logprobs(index, chunk)
 
     def _opening(self, index: int) -> bytes:
         return b'%s{"index":%d,' % (self._head, index)
 
-    def _echo(self, index: int) -> str:
-        return self._echoed[index] if self._echoed else ""
+    def _echo(self, index: int, chunk: OutputChunk) -> str:
+        """Return what stands before the output of which `chunk` is the first."""
+        if not self._echoed:
+            return ""
+        echoed = self._echoed[index]
+        return prompt_text(chunk) if echoed is None else echoed
 
     def _usage(self, calls: Sequence[Call]) -> dict[str, Any]:
         prompts = [call.usage for call in calls[:: self._choices]]

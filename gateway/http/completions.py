@@ -8,6 +8,7 @@ from fairlead.errors import InvalidRequest
 from fairlead.token_ids import pack_ids
 from fairlead.v1 import common_pb2
 from gateway.call import Call
+from gateway.core.coalescer import OutputChunk
 from gateway.http.api import Generation
 from gateway.http.choices import ChoicesAnswer, Form
 from gateway.http.decoding import decode
@@ -29,6 +30,26 @@ FORM = Form(
 )
 
 
+class PromptsAnswer(ChoicesAnswer):
+    """Writes prompts alone, where `max_tokens` is 0: the one token that each call generates is left out."""
+
+    def chunk(self, index: int, chunk: OutputChunk) -> bytes:
+        """See Answer."""
+        return super().chunk(index, _without_output(chunk))
+
+    def finished(self, index: int, call: Call, last: OutputChunk | None) -> bytes:
+        """See Answer."""
+        return super().finished(index, call, None if last is None else _without_output(last))
+
+    def whole(self, calls: Sequence[Call], outputs: Sequence[OutputChunk]) -> bytes:
+        """See Answer."""
+        return super().whole(calls, [_without_output(output) for output in outputs])
+
+
+def _without_output(chunk: OutputChunk) -> OutputChunk:
+    return OutputChunk(b"", "", (), chunk.prompt_logprobs)
+
+
 class CompletionRequest(Parameters, kw_only=True):
     """Say what completions are to be made of; implements Asked."""
 
@@ -44,9 +65,11 @@ class CompletionRequest(Parameters, kw_only=True):
             raise InvalidRequest(f"{limit}, got {len(prompts)} prompts with n = {choices}", "prompt")
         sampling = self.sampling()
         if self.logprobs is not None:
-            if self.echo:
-                raise InvalidRequest("log-probabilities of the echoed prompt are not supported yet", "logprobs")
             sampling.logprobs = self.logprobs
+            if self.echo:
+                sampling.prompt_logprobs = self.logprobs
+        if self._is_only_echo:
+            sampling.max_tokens = 1
         return [
             Generation(prompt, drawn(sampling, number))
             for prompt in map(self._prompt, prompts)
@@ -56,11 +79,15 @@ class CompletionRequest(Parameters, kw_only=True):
     def answer(self, call: Call) -> ChoicesAnswer:
         """See Asked."""
         choices = self.n or 1
-        echoed = [str(prompt) for prompt in self._prompts() for _ in range(choices)] if self.echo else []
-        logprobs = None if self.logprobs is None else TextLogprobs(echoed)
-        return ChoicesAnswer(
-            FORM, call, choices=choices, includes_usage=self.includes_usage, echoed=echoed, logprobs=logprobs
-        )
+        prompts = [prompt if isinstance(prompt, str) else None for prompt in self._prompts()]
+        echoed = [prompt for prompt in prompts for _ in range(choices)] if self.echo else []
+        logprobs = None if self.logprobs is None else TextLogprobs()
+        writer = PromptsAnswer if self._is_only_echo else ChoicesAnswer
+        return writer(FORM, call, choices=choices, includes_usage=self.includes_usage, echoed=echoed, logprobs=logprobs)
+
+    @property
+    def _is_only_echo(self) -> bool:
+        return bool(self.echo) and self.max_tokens == 0
 
     def _prompts(self) -> Sequence[str | list[int]]:
         """Return each prompt, text or token ids; raises InvalidRequest for what is neither one nor several."""
@@ -78,8 +105,8 @@ class CompletionRequest(Parameters, kw_only=True):
     def _prompt(self, prompt: str | list[int]) -> common_pb2.Prompt:
         if isinstance(prompt, str):
             return common_pb2.Prompt(text=prompt)
-        if self.echo:
-            raise InvalidRequest("only prompts that are text can be echoed", "echo")
+        if self.echo and self.logprobs is None:
+            raise InvalidRequest("a prompt of token ids can be echoed only with logprobs", "echo")
         return common_pb2.Prompt(token_ids=common_pb2.TokenIds(packed=pack_ids(prompt)))
 
 

@@ -2,17 +2,19 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from fairlead.v1 import common_pb2
+from gateway.core.coalescer import OutputChunk
 
 LEAST = -9999.0  # in place of minus infinity, which JSON does not have
-# Of the call with this index, and what was written of it last: the object that stands at `logprobs` of its next tokens.
-Logprobs = Callable[[int, Sequence[common_pb2.TokenLogprobs]], dict[str, Any]]
+# Returns the object that stands at `logprobs` of the next output of the call with this index.
+Logprobs = Callable[[int, OutputChunk], dict[str, Any]]
 
 
-def of_chat(index: int, tokens: Sequence[common_pb2.TokenLogprobs]) -> dict[str, Any]:
+def of_chat(index: int, chunk: OutputChunk) -> dict[str, Any]:
     """Return the log-probabilities of a chat completion's tokens."""
+    tokens = cast("Sequence[common_pb2.TokenLogprobs]", chunk.logprobs)
     content = [
         {
             **_token(each.token, each.logprob),
@@ -24,14 +26,18 @@ def of_chat(index: int, tokens: Sequence[common_pb2.TokenLogprobs]) -> dict[str,
 
 
 class TextLogprobs:
-    """The log-probabilities of a completion's tokens, which say where in its text each token begins."""
+    """The log-probabilities of a completion's tokens, which say where in its text each token begins.
 
-    def __init__(self, echoed: Sequence[str]) -> None:
-        """Begin after the texts `echoed` of each call, if there are any."""
-        self._offsets = {index: len(text) for index, text in enumerate(echoed)}
+    Those of the prompt, if they were requested, stand before those of the output; the first token has none.
+    """
 
-    def __call__(self, index: int, tokens: Sequence[common_pb2.TokenLogprobs]) -> dict[str, Any]:
+    def __init__(self) -> None:
+        self._offsets: dict[int, int] = {}  # by index: length of the text so far
+
+    def __call__(self, index: int, chunk: OutputChunk) -> dict[str, Any]:
         """Return the log-probabilities of the next tokens of a call."""
+        tokens = cast("Sequence[common_pb2.TokenLogprobs]", [*chunk.prompt_logprobs, *chunk.logprobs])
+        unknown = 1 if chunk.prompt_logprobs else 0
         texts = [_text(each.token) for each in tokens]
         offsets, offset = [], self._offsets.get(index, 0)
         for text in texts:
@@ -40,10 +46,16 @@ class TextLogprobs:
         self._offsets[index] = offset
         return {
             "tokens": texts,
-            "token_logprobs": [_finite(each.logprob) for each in tokens],
-            "top_logprobs": [_top(each) for each in tokens],
+            "token_logprobs": [None] * unknown + [_finite(each.logprob) for each in tokens[unknown:]],
+            "top_logprobs": [None] * unknown + [_top(each) for each in tokens[unknown:]],
             "text_offset": offsets,
         }
+
+
+def prompt_text(chunk: OutputChunk) -> str:
+    """Return the text of the prompt's tokens, if their log-probabilities were requested."""
+    prompt = cast("Sequence[common_pb2.TokenLogprobs]", chunk.prompt_logprobs)
+    return b"".join([each.token for each in prompt]).decode(errors="replace")
 
 
 def _top(token: common_pb2.TokenLogprobs) -> dict[str, float]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fairlead.errors import Unavailable
+from fairlead.errors import InvalidRequest, Unavailable
 from fairlead.outcomes import Outcome
 from local_worker.adapter.kv_messages import AllRemoved, KvEvent, RemovedBlocks, StoredBlocks
 from local_worker.adapter.output_stream import OutputStream
@@ -103,6 +103,8 @@ class AdapterBackend:
         """See Backend."""
         if not self._is_here:
             raise Unavailable("the engine is away")
+        if submission.sampling.prompt_logprobs is not None:
+            raise InvalidRequest("is not supported by a worker beside an engine", "sampling.prompt_logprobs")
         now = time.monotonic()
         request = submitted_request(self._prompts, replace(submission, public_tokens=0), next(self._arrivals), now)
         text = EngineText(submission.sampling.stop)

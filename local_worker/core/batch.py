@@ -36,6 +36,7 @@ class Slice(NamedTuple):  # made once per request and step; a frozen dataclass t
     source: int | None = None
     context: tuple[int, ...] = ()  # known tokens at `[0, stop)` if penalties need them; otherwise empty
     model: str = ""  # name of the model to run, if the engine serves several
+    scored: tuple[int, ...] = ()  # the prompt's tokens that follow the positions, if the caller requests their logprobs
 
     @property
     def output_tokens(self) -> int:
@@ -73,7 +74,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class SampledLogprobs:
-    """The log-probability of a sampled token, and the most likely tokens at its position with theirs, best first."""
+    """The log-probability of a token, and the most likely tokens at its position with theirs, best first."""
 
     logprob: float
     top: tuple[tuple[int, float], ...]
@@ -81,10 +82,15 @@ class SampledLogprobs:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """The samples of a step: `tokens[k]` and `logprobs[k]` belong to the k-th slice of the batch that has `samples`."""
+    """The samples of a step: `tokens[k]` and `logprobs[k]` belong to the k-th slice of the batch that has `samples`.
+
+    `scores[k]` belongs to the k-th slice that has `scored`. An engine may return the scores of a slice with those of a
+    later slice of the same prompt, in order; all are known with the slice that samples.
+    """
 
     tokens: tuple[int, ...]
     logprobs: tuple[SampledLogprobs | None, ...] = ()  # empty if no slice requested them
+    scores: tuple[tuple[SampledLogprobs, ...], ...] = ()
 
 
 class EngineLost(Exception):

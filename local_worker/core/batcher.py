@@ -15,7 +15,7 @@ from collections.abc import Collection, Sequence
 from itertools import repeat
 
 from fairlead.outcomes import FinishReason
-from local_worker.core.batch import Batch, Entry, SampledLogprobs, Slice, StepResult
+from local_worker.core.batch import Batch, Entry, Slice, StepResult
 from local_worker.core.batch_admission import BatchAdmission
 from local_worker.core.in_flight import InFlight
 from local_worker.core.limits import AdmissionMode, BatchLimits
@@ -85,6 +85,7 @@ class Batcher(BatchAdmission):
         self._kv_shares.preempted(request)
         self.cache.release(request)
         request.computed = 0
+        request.scores.clear()
         request.preemptions += 1
         self._waiting.put_back(request, now)
         self.cache.match(request)
@@ -103,25 +104,30 @@ class Batcher(BatchAdmission):
         Requests that have left the batch since are skipped: they are neither charged nor are their blocks published."""
         self._in_flight.landed()
         sampled = iter(zip(result.tokens, result.logprobs or repeat(None), strict=False))
+        scores = iter(result.scores)
         advances = []
         for request, piece in plan.parts:
             made = next(sampled) if piece.samples else None
+            scored = next(scores) if piece.scored else ()
             if request not in self._running:
                 continue
+            request.scores += scored
             self.cache.publish(request, piece.stop)
             if made is not None:
                 token, logprobs = made
+                of_prompt = request.take_scores() if request.scores_prompt else None
                 request.tokens.append(token)
-                advances.append(self._advance(request, (token,), () if logprobs is None else (logprobs,)))
+                finish = self._advance(request, (token,))
+                advances.append(Advance(request, (token,), finish, () if logprobs is None else (logprobs,), of_prompt))
         return advances
 
-    def _advance(self, request: Request, tokens: Sequence[int], logprobs: Sequence[SampledLogprobs] = ()) -> Advance:
-        """Charge for the last `tokens` of `request`, and end it if they complete its output."""
+    def _advance(self, request: Request, tokens: Sequence[int]) -> FinishReason | None:
+        """Charge for the last `tokens` of `request`, and end it if they complete its output; return why it ends."""
         self._charge(request, len(tokens))
         finish = self._finish(request, tokens[-1])
         if finish is not None:
             self._retire(request)
-        return Advance(request, tokens, finish, logprobs)
+        return finish
 
     def _finish(self, request: Request, token: int) -> FinishReason | None:
         sampling = request.sampling

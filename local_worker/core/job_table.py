@@ -10,7 +10,7 @@ from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason, Outcome
 from local_worker.core.batch_admission import BatchAdmission
 from local_worker.core.job import Job, JobEnded, JobEvents, JobStarted, JobTokens, Owner
-from local_worker.core.output import Output, spelled
+from local_worker.core.output import Output, spelled, spelled_prompt
 from local_worker.core.plan import Advance
 from local_worker.core.request import Request
 
@@ -100,13 +100,14 @@ class JobTable(Generic[Owner]):
             self._advance(self._jobs[advance.request], advance, now)
 
     def _advance(self, job: Job[Owner], advance: Advance, now: float) -> None:
-        request, tokens, finish, logprobs = advance
+        request, tokens, finish, logprobs, scores = advance
         if job.first_token_at is None:
             job.first_token_at = now
         # A token that ends the output (end of sequence, a stop token) is reported but adds no text.
         text, stop = job.text.push(tokens[:-1] if finish is FinishReason.STOP else tokens)
         reported = [spelled(token, found, job.text) for token, found in zip(tokens, logprobs, strict=False)]
-        output = Output(tokens, text, reported, request.service)
+        prompt = () if scores is None else spelled_prompt(request.tokens[: request.prompt_tokens], scores, job.text)
+        output = Output(tokens, text, reported, request.service, prompt)
         self._events.tokens.append(JobTokens(job, output))
         if stop:
             if finish is None:

@@ -30,6 +30,12 @@ def spelled(token: int, found: SampledLogprobs, text: Text) -> SpelledLogprobs:
     return SpelledLogprobs(text.token_bytes(token), found.logprob, top)
 
 
+def spelled_prompt(tokens: Sequence[int], scores: Sequence[SampledLogprobs], text: Text) -> list[SpelledLogprobs]:
+    """Return the log-probabilities of a prompt's `tokens`; `scores` has none for the first token, whose value is 0."""
+    first = SpelledLogprobs(text.token_bytes(tokens[0]), 0.0, ())
+    return [first, *(spelled(token, found, text) for token, found in zip(tokens[1:], scores, strict=True))]
+
+
 class Output(NamedTuple):
     """New `tokens` of an attempt and the `text` that they release."""
 
@@ -37,11 +43,12 @@ class Output(NamedTuple):
     text: str
     logprobs: Sequence[SpelledLogprobs]  # one per token; empty unless the caller requested them
     service: int  # received by the attempt so far, in micro-units of cost
+    prompt_logprobs: Sequence[SpelledLogprobs] = ()  # with the first token: one per token of the prompt
 
 
 def joined(outputs: Sequence[Output]) -> Output:
     """Return consecutive outputs of one attempt, at least one, as one output."""
     if len(outputs) == 1:
         return outputs[0]
-    tokens, texts, logprobs, services = zip(*outputs, strict=True)
-    return Output([*chain(*tokens)], "".join(texts), [*chain(*logprobs)], services[-1])
+    tokens, texts, logprobs, services, prompts = zip(*outputs, strict=True)
+    return Output([*chain(*tokens)], "".join(texts), [*chain(*logprobs)], services[-1], [*chain(*prompts)])

@@ -33,3 +33,5 @@ class Advance(NamedTuple):
     tokens: Sequence[int]
     finish: FinishReason | None
     logprobs: Sequence[SampledLogprobs] = ()  # one per token; empty unless the caller requested them
+    # With the first token of an output, if the caller requested them: those of the prompt's tokens but the first.
+    scores: Sequence[SampledLogprobs] | None = None

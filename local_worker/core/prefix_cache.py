@@ -53,7 +53,8 @@ class PrefixCache:
     def match(self, request: Request) -> int:
         """Return the number of `request`'s prompt tokens that are cached now.
 
-        It is never the whole prompt, since the step must compute at least one token to sample the next. The search
+        It is never the whole prompt, since the step must compute at least one token to sample the next, and nothing
+        while the prompt's log-probabilities are requested, which are computed with its keys and values. The search
         continues from the previous match, so it takes O(blocks cached or evicted since). It compares the contents of a
         block when the block is first matched; `admit` compares all of them again.
         """
@@ -170,6 +171,8 @@ class PrefixCache:
         return pages
 
     def _most_blocks(self, request: Request) -> int:
+        if request.scores_prompt:
+            return 0
         return min(len(request.digests), (len(request.tokens) - 1) // self.block_tokens)
 
     def _next(self, request: Request, index: int, parent: int | None) -> int | None:

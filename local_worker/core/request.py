@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from local_worker.core.batch import SampledLogprobs
 from serving.cost import WEIGHT_ONE
 from serving.sampling_params import SamplingParams
 
@@ -38,6 +39,7 @@ class Request:
     reserved: int = 0  # number of output tokens charged ahead, including those generated since (Batcher)
     service: int = 0  # service received so far in micro-units, not divided by the weight (ServiceLedger)
     preemptions: int = 0  # number of times the request was taken out of the running batch (Batcher)
+    scores: list[SampledLogprobs] = field(default_factory=list)  # of the prompt, until they are reported (Batcher)
     pages: list[int] = field(default_factory=list)  # page numbers, in order of position (PrefixCache)
     shared: int = 0  # number of leading `pages` that are published in the cache (PrefixCache)
     budget: int = field(init=False)  # largest possible number of tokens: the prompt and the whole output
@@ -51,6 +53,19 @@ class Request:
     def output_tokens(self) -> int:
         """The number of tokens that this worker has generated for the request."""
         return len(self.tokens) - self.prompt_tokens
+
+    @property
+    def scores_prompt(self) -> bool:
+        """Whether the log-probabilities of the prompt are requested and not yet reported: nothing of it may be skipped.
+
+        They are reported with the first token of the output, at this worker or an earlier one.
+        """
+        return self.sampling.prompt_logprobs is not None and not self.seed_position and not self.output_tokens
+
+    def take_scores(self) -> list[SampledLogprobs]:
+        """Remove and return the log-probabilities of the prompt's tokens."""
+        scores, self.scores = self.scores, []
+        return scores
 
     @property
     def due(self) -> int:

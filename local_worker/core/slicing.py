@@ -5,6 +5,9 @@ from collections.abc import Iterable, Iterator
 from local_worker.core.batch import Slice
 from local_worker.core.request import Request
 
+# A step computes a row of the vocabulary's size for each token that is scored.
+SCORED_TOKENS = 256
+
 
 def behind(request: Request) -> int:
     """Return the number of tokens of a running request that are due and not yet computed."""
@@ -15,8 +18,9 @@ def shares(running: Iterable[Request], budget: int) -> Iterator[tuple[Request, i
     """Yield each request that takes part in the step with its number of tokens.
 
     Decoding requests come first with one token each, without a limit on their number. The rest of `budget` (tokens)
-    goes to prompts in the order of `running`.
+    goes to prompts in the order of `running`; those whose log-probabilities are requested get at most SCORED_TOKENS.
     """
+    unscored = SCORED_TOKENS
     prompts = []
     for request in running:
         missing = behind(request)
@@ -28,8 +32,13 @@ def shares(running: Iterable[Request], budget: int) -> Iterator[tuple[Request, i
     for request, missing in prompts:
         if budget <= 0:
             return
-        yield request, min(missing, budget)
-        budget -= missing
+        tokens = min(missing, budget)
+        if request.scores_prompt:
+            tokens = min(tokens, unscored)
+            unscored -= tokens
+        if tokens:
+            yield request, tokens
+            budget -= tokens
 
 
 def slice_of(request: Request, tokens: int, source: int | None) -> Slice:
@@ -50,4 +59,5 @@ def slice_of(request: Request, tokens: int, source: int | None) -> Slice:
         source,
         tuple(request.tokens[:stop]) if samples and request.is_penalised else (),
         request.model,
+        tuple(request.tokens[start + 1 : min(stop + 1, request.prompt_tokens)]) if request.scores_prompt else (),
     )

@@ -13,7 +13,8 @@ from serving.sampling_params import SamplingParams
 class BatchInputs:
     """Token ids, positions and slots [tokens] of a batch's `slices`, sorted into the order of computation.
 
-    `rows` [slices that sample] are the row indices from which the next tokens are sampled, in the batch's own order.
+    `rows` are the row indices whose logits are needed, in the batch's own order: first those from which the next tokens
+    are sampled [slices that sample], then those of tokens that are scored [scored tokens of all slices].
     """
 
     def __init__(self, slices: Sequence[Slice], kv: PagedKV) -> None:
@@ -29,6 +30,9 @@ class BatchInputs:
             slots += _slots(piece, kv.block_tokens)
             ends[index] = len(ids) - 1
         rows = [ends[index] for index, piece in enumerate(slices) if piece.samples]
+        for index, piece in enumerate(slices):
+            first = ends[index] - (piece.stop - piece.start - 1)
+            rows += range(first, first + len(piece.scored))
         missing = [(ends[index], piece.source) for index, piece in enumerate(slices) if piece.source is not None]
         columns = (ids, positions, slots, rows, [row for row, _ in missing], [source for _, source in missing])
         self.ids, self.positions, self.slots, self.rows, self._missing, self._sources = upload(columns, kv.device)

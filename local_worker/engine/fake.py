@@ -35,7 +35,12 @@ class FakeEngine:
             self._write(piece)
         pieces = [piece for piece in batch.slices if piece.samples]
         self._sampled = tuple(map(self._next, pieces))
-        return CompletedStep(StepResult(self._sampled, tuple(map(_logprobs, pieces, self._sampled))))
+        logprobs = tuple(
+            _distribution(token, piece.sampling.logprobs) if piece.sampling.logprobs is not None else None
+            for piece, token in zip(pieces, self._sampled, strict=True)
+        )
+        scores = tuple(tuple(_score(token, piece) for token in piece.scored) for piece in batch.slices if piece.scored)
+        return CompletedStep(StepResult(self._sampled, logprobs, scores))
 
     def close(self) -> None:
         """See Engine."""
@@ -57,10 +62,11 @@ class FakeEngine:
         return FIRST + xxhash.xxh3_64_intdigest(piece.model.encode() + pack_ids(last), piece.stop) % COUNT
 
 
-def _logprobs(piece: Slice, token: int) -> SampledLogprobs | None:
-    """Return a distribution in which each further token of the vocabulary is half as likely as the one before."""
-    count = piece.sampling.logprobs
-    if count is None:
-        return None
+def _score(token: int, piece: Slice) -> SampledLogprobs:
+    return _distribution(token, piece.sampling.prompt_logprobs or 0)
+
+
+def _distribution(token: int, count: int) -> SampledLogprobs:
+    """Return `count` likely tokens, of which each is half as likely as the one before; the first is `token`."""
     likely = (FIRST + (token - FIRST + rank) % COUNT for rank in range(count))
     return SampledLogprobs(-math.log(2), tuple((each, -math.log(2) * (rank + 1)) for rank, each in enumerate(likely)))

@@ -92,7 +92,7 @@ class DecodeGraphs:
     def fits(self, slices: Sequence[Slice]) -> bool:
         """Return whether all `slices` are decoding requests and a graph is large enough for them."""
         return len(slices) <= self._sizes[-1] and all(
-            piece.samples and piece.stop - piece.start == 1 for piece in slices
+            piece.samples and piece.stop - piece.start == 1 and not piece.scored for piece in slices
         )
 
     def logits(self, slices: Sequence[Slice], sampled: torch.Tensor) -> torch.Tensor:

@@ -19,7 +19,7 @@ from local_worker.engine.checks import check_config, probe, self_check
 from local_worker.engine.kv import PagedKV, bytes_per_token
 from local_worker.engine.load_errors import reading
 from local_worker.engine.packed_linear import pack
-from local_worker.engine.sampled_step import SampledStep
+from local_worker.engine.sampled_step import SampledStep, ScoredPrompts
 from local_worker.engine.sampling import choose
 from local_worker.engine.sdpa import GROUP_TOKENS, Sdpa
 from serving.process import log_step
@@ -147,14 +147,15 @@ class TransformersEngine:
         """Compute the batch and sample its tokens; see Engine."""
         pieces = [piece for piece in batch.slices if piece.samples]
         logits = self._logits(batch.slices)
-        self._sampled = choose(logits, pieces, self._sampled, self._options.eos_token_ids)
-        return SampledStep(self._sampled, logits, pieces)
+        sampling, scoring = logits[: len(pieces)], logits[len(pieces) :]
+        self._sampled = choose(sampling, pieces, self._sampled, self._options.eos_token_ids)
+        return SampledStep(self._sampled, sampling, pieces, ScoredPrompts(scoring, batch.slices))
 
     def close(self) -> None:
         """See Engine; the device's memory is released with the process."""
 
     def _logits(self, slices: Sequence[Slice]) -> torch.Tensor:
-        """Return the logits [slices that sample, vocabulary], valid until the next call."""
+        """Return the logits [rows of BatchInputs, vocabulary], valid until the next call."""
         if self._graphs is not None and self._graphs.fits(slices):
             return self._graphs.logits(slices, self._sampled)
         inputs = BatchInputs(slices, self._kv)

@@ -69,7 +69,8 @@ class Peer(inference_pb2_grpc.InferenceServicer):
             common_pb2.TokenLogprobs(logprob=-0.5, top_ids=[token], top_logprobs=[-0.5], token=b"t", top_tokens=[b"t"])
             for token in ids
         ]
-        chunk = inference_pb2.TokenChunk(text=text, token_ids=packed, logprobs=logprobs)
+        prompt = [common_pb2.TokenLogprobs(token=b"p")] if text == "Hel" else []
+        chunk = inference_pb2.TokenChunk(text=text, token_ids=packed, logprobs=logprobs, prompt_logprobs=prompt)
         return inference_pb2.GenerateResponse(chunk=chunk)
 
 
@@ -100,6 +101,7 @@ def test_a_completion_is_all_that_came(client: SyncClient) -> None:
     assert (completion.text, completion.token_ids) == ("Hello", (72, 101, 108, 108, 111))
     assert {(entry.token, entry.top_tokens) for entry in completion.logprobs} == {(b"t", (b"t",))}
     assert [entry.top for entry in completion.logprobs] == [((token, -0.5),) for token in completion.token_ids]
+    assert [entry.token for entry in completion.prompt_logprobs] == [b"p"]
     assert completion.finish_reason is FinishReason.LENGTH
     assert (completion.request_id, completion.model, completion.worker) == ("r1", "m", "w")
     assert completion.app == "default", "what the call counted as, not what it named"

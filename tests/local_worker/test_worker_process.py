@@ -130,6 +130,7 @@ async def test_an_aborted_request_ends_cancelled(gateway: Gateway) -> None:
         (worker_pb2.Submit(request_id="bad", weight=1.0, token_ids=pack_ids([1]), generated_tokens=1), "generated"),
         (worker_pb2.Submit(request_id="bad", weight=0.0, token_ids=pack_ids([1])), "weight"),
         (submit("bad", prompt=[65] * 8190), "8190"),
+        (submit("bad", prompt=[65] * 4000, prompt_logprobs=20), "got 4000 tokens with 20 alternatives each"),
         (submit("bad", max_tokens=9000), "9046"),
     ],
 )

@@ -151,6 +151,26 @@ def test_sampled_text_goes_on_at_another_worker(engines: Engines) -> None:
         assert outputs(engine, [rest]) == [whole[3:]]
 
 
+def test_the_prompts_logprobs_are_those_of_the_other_engine(engines: Engines) -> None:
+    """Also in chunks, beside prompts that ask for none, and with the prompt in the cache."""
+    texts = [text * 2 for text in prompts(3)]
+    results: list[list[list[float]]] = []
+    for number, engine in enumerate(engines):
+        batcher, found = make_batcher(token_budget=16), {}
+        for n, text in enumerate([texts[0], *texts]):
+            way: dict[str, Any] = {"prompt_logprobs": n - 1, "max_tokens": 2} if n else {}
+            batcher.submit(make_request(text, 40_000 + 100 * number + n, **way), 0.0)
+        while (plan := batcher.plan(0.0)) is not None:
+            for advance in batcher.commit(plan, engine.launch(plan.batch).wait()):
+                if advance.scores is not None:
+                    found[advance.request.arrival % 100] = advance.scores
+        assert [len(found[n + 1]) for n in range(3)] == [len(text) - 1 for text in texts]
+        assert [{len(score.top) for score in found[n + 1]} for n in range(3)] == [{0}, {1}, {2}]
+        results.append([[score.logprob for score in found[n + 1]] for n in range(3)])
+    for mine, theirs in zip(*results, strict=True):
+        assert theirs == pytest.approx(mine, abs=1e-3)
+
+
 def test_logprobs_are_those_of_the_model(engines: Engines) -> None:
     texts = prompts(4)
     results: list[list[StepResult]] = []

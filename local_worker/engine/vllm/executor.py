@@ -111,12 +111,13 @@ class VllmEngine:
         pieces = [piece for piece in batch.slices if piece.samples]
         rows = [output.req_id_to_index[_id(piece.request)] for piece in pieces]
         tokens = tuple(int(output.sampled_token_ids[row][0]) for row in rows)
+        scores = tuple(_scores(output, piece) for piece in batch.slices if piece.scored)
         if output.logprobs is None:
-            return CompletedStep(StepResult(tokens))
+            return CompletedStep(StepResult(tokens, scores=scores))
         entries = (
             _entry(output.logprobs, row, piece.sampling.logprobs) for row, piece in zip(rows, pieces, strict=True)
         )
-        return CompletedStep(StepResult(tokens, tuple(entries)))
+        return CompletedStep(StepResult(tokens, tuple(entries), scores))
 
     def close(self) -> None:
         """End the executor's processes; see Engine."""
@@ -204,3 +205,15 @@ def _entry(found: LogprobsLists, row: int, alternatives: int | None) -> SampledL
         return None
     ids, values = found.logprob_token_ids[row].tolist(), found.logprobs[row].tolist()
     return SampledLogprobs(values[0], tuple(zip(ids[1:], values[1:], strict=True))[:alternatives])
+
+
+def _scores(output: ModelRunnerOutput, piece: Slice) -> tuple[SampledLogprobs, ...]:
+    """Return the log-probabilities of a prompt, which vLLM reports with the last of its slices; none before."""
+    found = output.prompt_logprobs_dict.get(_id(piece.request))
+    if found is None:
+        return ()
+    count = piece.sampling.prompt_logprobs or 0
+    rows = zip(found.logprob_token_ids.tolist(), found.logprobs.tolist(), strict=True)
+    return tuple(
+        SampledLogprobs(values[0], tuple(zip(ids[1:], values[1:], strict=True))[:count]) for ids, values in rows
+    )

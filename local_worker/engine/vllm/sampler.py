@@ -64,6 +64,7 @@ def sampling_params(piece: Slice) -> VllmSamplingParams:
         temperature=0.0,
         max_tokens=sampling.max_tokens,
         logprobs=sampling.logprobs,
+        prompt_logprobs=sampling.prompt_logprobs if piece.scored else None,
         ignore_eos=True,
         detokenize=False,
         extra_args=None if is_plain else {KEY: drawing},

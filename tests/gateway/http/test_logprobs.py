@@ -1,10 +1,12 @@
 """Log-probabilities with the words of their tokens, and biases, in chat completions and completions."""
 
 import math
+from typing import Any
 
 import pytest
 
 from fairlead.v1 import common_pb2
+from gateway.core.coalescer import OutputChunk
 from gateway.http.logprobs import LEAST, TextLogprobs, of_chat
 from tests.gateway.http.http_client import CHAT, HELLO, TEXT, HttpClient
 
@@ -62,11 +64,12 @@ def test_a_part_of_a_character_keeps_its_bytes_and_minus_infinity_is_a_number() 
         entry(b"\xc3", -math.inf, (b"a", -0.5), (b"\xc3", -1.0)),
         entry(b"\xa9", -0.25, (b"a", -0.5), (b"a", -1.0)),
     ]
-    first, second = of_chat(0, tokens)["content"]
+    chunk = OutputChunk(b"", "", tokens)
+    first, second = of_chat(0, chunk)["content"]
     assert (first["token"], first["bytes"], first["logprob"]) == ("\N{REPLACEMENT CHARACTER}", [0xC3], LEAST)
     assert [each["bytes"] for each in first["top_logprobs"]] == [[97], [0xC3]]
     assert second["bytes"] == [0xA9]
-    assert TextLogprobs(())(0, tokens)["top_logprobs"][1] == {"a": -0.5}, "of equal texts the likelier"
+    assert TextLogprobs()(0, chunk)["top_logprobs"][1] == {"a": -0.5}, "of equal texts the likelier"
 
 
 @pytest.mark.parametrize(
@@ -76,7 +79,6 @@ def test_a_part_of_a_character_keeps_its_bytes_and_minus_infinity_is_a_number() 
         (CHAT, {"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
         (CHAT, {"logprobs": 3}, "logprobs"),
         (TEXT, {"logprobs": 21}, "logprobs"),
-        (TEXT, {"logprobs": 1, "echo": True}, "logprobs"),
         (TEXT, {"logprobs": True}, "logprobs"),
         (TEXT, {"logit_bias": {"word": 1}}, "logit_bias"),
         (TEXT, {"logit_bias": {"5": 101}}, "logit_bias[5]"),
@@ -87,6 +89,43 @@ def test_values_that_are_refused_by_name(http: HttpClient, path: str, fields: di
     answer = (http.chat if path == CHAT else http.complete)(**fields)
     assert answer.status == 400, answer.body
     assert param in answer.error["param"] or param in answer.error["message"]
+
+
+@pytest.mark.parametrize("prompt", ["hello", list(b"hello"), [list(b"ab"), list(b"hello")]])
+def test_an_echoed_prompt_has_its_own(http: HttpClient, prompt: Any) -> None:
+    body = {"prompt": prompt, "max_tokens": 2, "ignore_eos": True, "logprobs": 2, "echo": True}
+    choice = http.post(TEXT, body).json["choices"][-1]
+    logprobs = choice["logprobs"]
+    assert choice["text"].startswith("hello")
+    assert len(choice["text"]) == 7
+    assert logprobs["tokens"] == list(choice["text"])
+    assert logprobs["text_offset"] == list(range(7))
+    assert logprobs["token_logprobs"] == [None, *[pytest.approx(HALF)] * 6]
+    assert logprobs["top_logprobs"][0] is None
+    assert [next(iter(top)) for top in logprobs["top_logprobs"][1:]] == logprobs["tokens"][1:]
+    events = [event["choices"][0] for event in http.post(TEXT, {**body, "stream": True}).events]
+    pieces = [piece for piece in events if piece["index"] == choice["index"]]
+    assert "".join(piece["text"] for piece in pieces) == choice["text"]
+    for name, whole in logprobs.items():
+        assert [each for piece in pieces if piece["logprobs"] for each in piece["logprobs"][name]] == whole
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_no_tokens_are_asked_for_where_only_the_prompt_is_wanted(http: HttpClient, stream: bool) -> None:
+    body = {"prompt": [list(b"ab"), list(b"hello")], "max_tokens": 0, "logprobs": 1, "echo": True, "stream": stream}
+    answer = http.post(TEXT, body)
+    events = answer.events if stream else [answer.json]
+    texts = ["", ""]
+    for choice in (choice for event in events for choice in event["choices"]):
+        texts[choice["index"]] += choice["text"]
+    assert texts == ["ab", "hello"]
+    tokens = [
+        each
+        for event in events
+        for choice in event["choices"]
+        for each in (choice["logprobs"] or {"tokens": ""})["tokens"]
+    ]
+    assert sorted(tokens) == sorted("abhello")
 
 
 def test_biases_are_let_in(http: HttpClient) -> None:

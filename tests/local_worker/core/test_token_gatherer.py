@@ -31,9 +31,9 @@ class Gathering(RuleBasedStateMachine):
 
     def take(self) -> None:
         ticks = False
-        for attempt, (tokens, text, logprobs, service) in self.gatherer.take(self.now):
+        for attempt, (tokens, text, logprobs, service, prompt) in self.gatherer.take(self.now):
             assert tokens, "an empty message"
-            assert (text, logprobs, service) == output(*tokens)[1:]
+            assert (text, logprobs, service, tuple(prompt)) == output(*tokens)[1:]
             if attempt in self.wanted and self.left[attempt] and self.wanted[attempt] > 1:
                 ticks = True
             if self.wanted.get(attempt) == 1:
