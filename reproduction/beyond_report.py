@@ -9,7 +9,7 @@ LEAST_SERVICE = 0.97  # of the best rival's throughput, in every cell
 MOST_LATENCY = 1.03  # times the best rival's latency
 CELLS_SHARE = 0.9  # of the cells, for latencies
 Measure = Callable[[Measures], float]
-Results = Mapping[tuple[Cell, str], Sequence[Measures]]  # of all seeds
+Results = Mapping[tuple[Cell, str], Mapping[int, Measures]]  # by seed
 
 
 def _service(measures: Measures) -> float:
@@ -27,9 +27,9 @@ def _first_token(measures: Measures) -> float:
 def report(trials: Mapping[Trial, Measures]) -> str:
     """Return all tables, and whether the rule for a new default is met; only cells in which all contenders ran are
     compared."""
-    results: dict[tuple[Cell, str], list[Measures]] = {}
+    results: dict[tuple[Cell, str], dict[int, Measures]] = {}
     for trial, measures in trials.items():
-        results.setdefault((trial.cell, trial.system), []).append(measures)
+        results.setdefault((trial.cell, trial.system), {})[trial.seed] = measures
     compared = [cell for cell in cells() if all((cell, name) in results for name in (OURS, *CONTENDERS))]
     parts = [f"{len(trials)} trials; all contenders ran in {len(compared)} of {len(cells())} cells."]
     if compared:
@@ -42,8 +42,11 @@ def report(trials: Mapping[Trial, Measures]) -> str:
     return "\n\n".join([*parts, _all(results)])
 
 
-def _mean(results: Results, cell: Cell, name: str, measure: Measure) -> float:
-    return fmean(measure(measures) for measures in results[cell, name])
+def _ratio(results: Results, cell: Cell, name: str, measure: Measure) -> float | None:
+    """Return ours over theirs, the mean of the seeds that both ran, or None if there is no such seed."""
+    ours, theirs = results[cell, OURS], results.get((cell, name), {})
+    ratios = [measure(ours[seed]) / measure(theirs[seed]) for seed in ours if seed in theirs]
+    return fmean(ratios) if ratios else None
 
 
 def _ratios(
@@ -54,14 +57,12 @@ def _ratios(
     lines.append("|---" * (len(others) + 1) + "|")
     columns: dict[str, list[float]] = {name: [] for name in others}
     for cell in compared:
-        ours, texts = _mean(results, cell, OURS, measure), []
+        texts = []
         for name in others:
-            if (cell, name) not in results:
-                texts.append("-")
-                continue
-            theirs = _mean(results, cell, name, measure)
-            columns[name].append(theirs / ours if is_better_low else ours / theirs)
-            texts.append(f"{columns[name][-1]:.2f}")
+            ratio = _ratio(results, cell, name, measure)
+            if ratio is not None:
+                columns[name].append(1 / ratio if is_better_low else ratio)
+            texts.append("-" if ratio is None else f"{columns[name][-1]:.2f}")
         lines.append(f"| {cell} | " + " | ".join(texts) + " |")
     for what, of in (("mean", fmean), ("worst", min)):
         texts = [f"{of(values):.2f}" if values else "-" for values in columns.values()]
@@ -89,11 +90,10 @@ def _behind(results: Results, compared: Sequence[Cell], measure: Measure, *, is_
     """Return the cells in which ours is too far behind the best rival, with the ratio of ours to it."""
     found = []
     for cell in compared:
-        values = {name: _mean(results, cell, name, measure) for name in RIVALS if (cell, name) in results}
-        best = (max if is_best_high else min)(values, key=values.__getitem__)
-        ratio = _mean(results, cell, OURS, measure) / values[best]
-        if ratio < LEAST_SERVICE if is_best_high else ratio > MOST_LATENCY:
-            found.append(f"{cell} ({ratio:.2f} of {best})")
+        ratios = {name: ratio for name in RIVALS if (ratio := _ratio(results, cell, name, measure)) is not None}
+        best = (min if is_best_high else max)(ratios, key=ratios.__getitem__)
+        if ratios[best] < LEAST_SERVICE if is_best_high else ratios[best] > MOST_LATENCY:
+            found.append(f"{cell} ({ratios[best]:.2f} of {best})")
     return found
 
 
@@ -111,7 +111,7 @@ def _all(results: Results) -> str:
     ]
     for cell in cells():
         for name in SYSTEMS:
-            found = results.get((cell, name), ())
+            found = list(results.get((cell, name), {}).values())
             if found:
                 lines.append(f"| {cell} | {name} | {len(found)} | " + " | ".join(_texts(found)) + " |")
     return "\n".join(lines)

@@ -15,7 +15,7 @@ from global_scheduler.core.backlog_table import BacklogTable
 from global_scheduler.core.policies import RoutePolicy, RoutePolicyConfig, RouteRequest
 from global_scheduler.core.policies.least_delay import FIRST_OUTPUT, SCALE, LeastDelay
 from serving.blocks import pack_digests, runs
-from serving.cost import MICRO, Profiled, WeightedTokens
+from serving.cost import MICRO, Cost, Normalized, Profiled, WeightedTokens
 from tests.global_scheduler.dispatch_machine import Chain, DispatchMachine, NaiveWorker, Running
 from tests.global_scheduler.driving import CONFIG, dispatcher, identity, placed, request
 
@@ -142,12 +142,13 @@ def test_outputs_are_expected_as_long_as_the_client_s_were() -> None:
     assert policy.outstanding()["bob", a.slot] == (1, (10 + 2 * 62) * MICRO), "the average of all clients moves less"
 
 
-def test_work_is_what_the_cost_function_says() -> None:
-    made, (a, _) = dispatcher("least-delay", config=RoutePolicyConfig(1, Profiled()))
+@pytest.mark.parametrize("cost", [Profiled(), Normalized(3, 1, 1)])
+def test_work_is_what_the_cost_function_says(cost: Cost) -> None:
+    made, (a, _) = dispatcher("least-delay", config=RoutePolicyConfig(1, cost))
     policy = made.policy
     assert isinstance(policy, LeastDelay)
     made.dispatch(request("1", excluded=("b",)), 0)
-    work = Profiled().extend(10, 0) + Profiled().decode(64, 10, 0)
+    work = cost.extend(10, 0) + cost.decode(64, 10, 0)
     assert policy.outstanding() == {("ann", a.slot): (1, work)}
 
 
@@ -253,17 +254,20 @@ def test_work_at_one_worker_is_bounded_while_another_has_none_of_the_client(
                 made.ended(assignment.member, asked.request_id, 1, True, 5 * repeat)
 
 
-def test_of_many_different_matches_the_longest_are_compared_one_by_one() -> None:
-    """Twelve workers hold beginnings of different lengths; those with the shortest are seen as one set."""
+@pytest.mark.parametrize("is_crowded", [False, True])
+def test_of_many_different_matches_the_longest_are_compared_one_by_one(is_crowded: bool) -> None:
+    """Twelve workers hold beginnings of different lengths; the four with the shortest are seen as one set. It is chosen
+    when the client has much work at all others."""
     blocks = 12
     made, members = dispatcher("least-delay", tuple(f"w{number}" for number in range(blocks)))
     for held, member in enumerate(members, start=1):
         made.progressed(member, runs(zip(range(1, held + 1), range(held), strict=True)), b"")
+        if is_crowded and held > 4:
+            made.accepted(member, request(f"own {held}", prompt_tokens=1000), 0)
     chain = pack_digests(range(1, blocks + 1))
-    asked = [request(str(n), digests=chain, prompt_tokens=16 * blocks + 1) for n in range(40)]
-    workers = [placed(made.dispatch(each, 0)) for each in asked]
-    assert workers[:6] == ["w11", "w10", "w9", "w8", "w7", "w11"]
-    assert set(workers) == {f"w{number}" for number in range(blocks)}
+    asked = [request(str(n), digests=chain, prompt_tokens=16 * blocks + 1) for n in range(6)]
+    expected = ["w0"] if is_crowded else ["w11", "w10", "w9", "w8", "w7", "w11"]
+    assert [placed(made.dispatch(each, 0)) for each in asked[: len(expected)]] == expected
 
 
 def test_a_client_that_was_idle_longest_is_forgotten() -> None:

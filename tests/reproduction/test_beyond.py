@@ -63,13 +63,15 @@ def test_the_rule_for_a_new_default(ours: Measures, verdict: str) -> None:
     assert ("**not** met" in text) == (ours is not MEASURES)
 
 
-def test_seeds_are_averaged_and_a_cell_without_all_rivals_is_not_compared() -> None:
+def test_ratios_are_of_the_seeds_that_both_ran() -> None:
     seeds = {Trial(QA, OURS, seed): replace(MEASURES, service=100.0 * seed) for seed in (1, 2)}
     text = report(seeds)
     assert "all contenders ran in 0 of 23 cells" in text
     assert f"| {QA} | {OURS} | 2 | 150 |" in text
-    text = report(seeds | {Trial(QA, name, 1): MEASURES for name in RIVALS})
-    assert f"| {QA} |" + " 1.50 |" * len(CONTENDERS) in text
+    first, *others = CONTENDERS
+    both = {Trial(QA, first, seed): MEASURES for seed in (1, 2)}
+    text = report(seeds | both | {Trial(QA, name, 1): MEASURES for name in others})
+    assert f"| {QA} | 1.50 |" + " 1.00 |" * len(others) in text
 
 
 def test_the_command_prints_what_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
