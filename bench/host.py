@@ -77,6 +77,9 @@ class Preparing:
         places = (piece.request * 31 + piece.stop for piece in batch.slices if piece.samples)
         return CompletedStep(StepResult(tuple(self._text[place % len(self._text)] for place in places)))
 
+    def check(self) -> None:
+        """See Engine."""
+
     def close(self) -> None:
         """See Engine."""
 

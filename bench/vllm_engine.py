@@ -27,7 +27,7 @@ from bench.engine import Case, Figure, cases, load, measure
 from bench.machine import describe
 from bench.shapes import RANDOM, SHAPES
 from local_worker.engine.model_files import resolve
-from local_worker.engine.vllm.environment import prepare
+from local_worker.engine.vllm.environment import prepare, read_arguments
 from serving.model_name import BUILT_IN
 
 BLOCK = 32  # vLLM's attention on a CPU needs a multiple of it
@@ -83,7 +83,7 @@ def ours(args: argparse.Namespace) -> Contender:
 
 def vllm_arguments(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """Return the model's folder, and vLLM's arguments for it; random weights are made by vLLM."""
-    arguments = {"enforce_eager": args.device == "cpu"}
+    arguments = {"enforce_eager": args.device == "cpu", **args.vllm_args}
     if not args.model.startswith(RANDOM):
         return str(resolve(args.model)), arguments
     config, folder = SHAPES[args.model.removeprefix(RANDOM)], tempfile.mkdtemp()
@@ -107,6 +107,7 @@ def executor(args: argparse.Namespace) -> Contender:
     )
     folder, arguments = vllm_arguments(args)
     engine = VllmEngine(folder, options, arguments)
+    engine.ahead = min(engine.ahead, args.ahead)
     return Contender(partial(drive, engine, block_tokens=BLOCK), engine.vocab_size, engine._executor)
 
 
@@ -203,6 +204,8 @@ def main() -> None:
     parser.add_argument("--batches", type=lambda text: [int(part) for part in text.split(",")], default=[1, 8, 32, 64])
     parser.add_argument("--new-tokens", type=int, default=33)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--vllm-args", type=read_arguments, default={}, help="as the worker's, for both with vLLM")
+    parser.add_argument("--ahead", type=int, default=1, help="the most steps that the executor runs ahead")
     parser.add_argument("--contender", choices=list(CONTENDERS), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.contender:

@@ -109,6 +109,7 @@ class EngineLoop:
             self._wake.clear()
             worked = self._turn()
             if not worked and not self._inbox and not self._stopping:
+                self._engine.check()
                 self._wake.wait(self._idle_seconds())
         if self._finish_all_but(0):
             self._flush()

@@ -133,5 +133,8 @@ class Engine(Protocol):
         """Start to compute the batch, while at most `ahead` earlier steps are unfinished; raise as `PendingStep.wait`
         does."""
 
+    def check(self) -> None:
+        """Raise EngineLost if that is known without a step; an idle worker asks this again and again."""
+
     def close(self) -> None:
         """Release the device and end the engine's processes. Nothing is called afterwards."""

@@ -42,6 +42,9 @@ class FakeEngine:
         scores = tuple(tuple(_score(token, piece) for token in piece.scored) for piece in batch.slices if piece.scored)
         return CompletedStep(StepResult(self._sampled, logprobs, scores))
 
+    def check(self) -> None:
+        """See Engine."""
+
     def close(self) -> None:
         """See Engine."""
 

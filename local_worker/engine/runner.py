@@ -151,6 +151,9 @@ class TransformersEngine:
         self._sampled = choose(sampling, pieces, self._sampled, self._options.eos_token_ids)
         return SampledStep(self._sampled, sampling, pieces, ScoredPrompts(scoring, batch.slices))
 
+    def check(self) -> None:
+        """See Engine."""
+
     def close(self) -> None:
         """See Engine; the device's memory is released with the process."""
 

@@ -5,6 +5,7 @@ Outputs do not depend on the steps in flight.
 """
 
 import queue
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,6 +49,11 @@ class Failing(FakeEngine):
         self.waits = list(waits)
         self.launches = list(launches)
         self.closed = False
+        self.lost = threading.Event()
+
+    def check(self) -> None:
+        if self.lost.is_set():
+            raise EngineLost("gone")
 
     def close(self) -> None:
         self.closed = True
@@ -146,6 +152,15 @@ def test_a_loop_that_stops_closes_its_engine() -> None:
     assert not engine.closed
     listener.stop()
     assert engine.closed
+
+
+def test_an_idle_worker_notices_that_its_engine_is_lost() -> None:
+    engine = Failing(ahead=0)
+    listener = listening(engine)
+    outcome, _ = listener.ask(0)
+    assert outcome is Outcome.COMPLETED
+    engine.lost.set()
+    assert isinstance(listener.deaths.get(timeout=WAIT), EngineLost)
 
 
 @AHEAD

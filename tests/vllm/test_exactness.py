@@ -48,10 +48,23 @@ def test_mixed_batches_chunks_and_prefix_hits_change_nothing(name: str, tmp_path
         assert all(request.cached for request in again[1::2])
 
 
-@pytest.fixture(scope="module")
-def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TransformersEngine, "VllmEngine"]]:
+# In this process; in another one, so that it runs ahead; as two tensor-parallel ranks, and as two stages of a pipeline.
+PLACES: list[tuple[dict[str, Any], int]] = [
+    ({}, 0),
+    ({"distributed_executor_backend": "mp"}, 1),
+    ({"tensor_parallel_size": 2}, 1),
+    ({"pipeline_parallel_size": 2}, 0),
+]
+
+
+@pytest.fixture(scope="module", params=PLACES, ids=["process", "ahead", "tensor", "pipeline"])
+def engines(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[TransformersEngine, "VllmEngine"]]:
     """Our engine and vLLM's with the same weights."""
-    with vllm(saved(LLAMA, tmp_path_factory.mktemp("llama"))) as engine:
+    arguments, ahead = request.param
+    with vllm(saved(LLAMA, tmp_path_factory.mktemp("llama")), **arguments) as engine:
+        assert engine.ahead == ahead
         yield ours(LLAMA), engine
 
 

@@ -98,3 +98,11 @@ def test_a_worker_leaves_no_process_behind(stack: Stack, model: Path, how: str) 
     assert len(ranks) == 2
     assert getattr(worker, how)() in (0, None)
     assert_gone(ranks)
+
+
+def test_an_idle_worker_ends_when_a_rank_dies(stack: Stack, model: Path) -> None:
+    worker = start(stack, "a", model, ranks=2)
+    ranks = ranks_of(worker.pid)
+    os.kill(ranks[1], signal.SIGKILL)
+    assert worker.wait() != 0
+    assert_gone(ranks)

@@ -7,11 +7,13 @@ only what is new. vLLM samples a token as soon as a request's known tokens are c
 """
 
 import logging
+import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from vllm.config import ModelConfig
+from vllm.config import ModelConfig, ParallelConfig
 from vllm.platforms import current_platform
 from vllm.v1.core.sched.output import CachedRequestData, NewRequestData, SchedulerOutput
 from vllm.v1.engine.core import EngineCore
@@ -20,7 +22,7 @@ from vllm.v1.kv_cache_interface import AttentionSpec
 from vllm.v1.outputs import LogprobsLists, ModelRunnerOutput
 from vllm.version import __version__
 
-from local_worker.core.batch import Batch, CompletedStep, EngineLost, Entry, SampledLogprobs, Slice, StepResult
+from local_worker.core.batch import Batch, EngineLost, Entry, SampledLogprobs, Slice, StepResult
 from local_worker.engine.attention import UnsupportedModel
 from local_worker.engine.load_errors import reading
 from local_worker.engine.vllm.arguments import VllmOptions, engine_args
@@ -36,6 +38,36 @@ def device_of_vllm() -> str:
     return str(current_platform.device_type)
 
 
+@dataclass(frozen=True, slots=True)
+class ExecutorStep:
+    """A PendingStep that vLLM's processes compute; `computed` is None if the tokens are in `sampled`."""
+
+    computed: Future[ModelRunnerOutput | None]
+    sampled: Future[ModelRunnerOutput]
+    slices: Sequence[Slice]  # those of the batch
+
+    def wait(self) -> StepResult:
+        """Return the samples; see PendingStep. Raises EngineLost after any error."""
+        try:
+            return self.result()
+        except Exception as error:
+            raise EngineLost("vLLM's executor failed") from error
+
+    def result(self) -> StepResult:
+        """Return the samples; raise vLLM's own error."""
+        computed, sampled = self.computed.result(), self.sampled.result()
+        output = sampled if computed is None else computed
+        pieces = [piece for piece in self.slices if piece.samples]
+        rows = [output.req_id_to_index[_id(piece.request)] for piece in pieces]
+        tokens = tuple(int(output.sampled_token_ids[row][0]) for row in rows)
+        scores = tuple(_scores(output, piece) for piece in self.slices if piece.scored)
+        found = output.logprobs
+        if found is None:
+            return StepResult(tokens, scores=scores)
+        entries = (_entry(found, row, piece.sampling.logprobs) for row, piece in zip(rows, pieces, strict=True))
+        return StepResult(tokens, tuple(entries), scores)
+
+
 @dataclass(slots=True)
 class SentRequest:
     """The data of a request that vLLM's processes have: its known tokens when it entered, and the present pages."""
@@ -45,9 +77,13 @@ class SentRequest:
 
 
 class VllmEngine:
-    """An engine that never runs ahead: the host waits for each step's tokens."""
+    """An engine that runs ahead where vLLM computes in processes of their own (the backend `mp`).
 
-    ahead = 0
+    These take a token that the host does not know yet from their own samples. The first stages of a pipeline do not
+    sample: they are sent each token, so a pipeline does not run ahead. Nor does vLLM in the worker's own process, where
+    it returns from a call when the step is computed.
+    """
+
     version = __version__
 
     def __init__(self, model: str, options: VllmOptions, arguments: Mapping[str, Any]) -> None:
@@ -56,22 +92,27 @@ class VllmEngine:
         Raises UnsupportedModel for a model or an argument that vLLM or this engine does not support.
         """
         args = engine_args(model, options, arguments)
+        self._failed = threading.Event()  # set by a thread of vLLM that watches its processes
         with reading():
             config = args.create_engine_config()
             _check_implementation(config.model_config, arguments)
             if options.kv_tokens is not None:
                 pages = options.kv_tokens // config.cache_config.block_size
                 config.cache_config.num_gpu_blocks_override = pages + RESERVED
-            self._core = EngineCore(config, Executor.get_class(config), log_stats=False)
+            self._core = EngineCore(config, Executor.get_class(config), False, self._failed.set)
         self._executor: Executor = self._core.model_executor
         self._sent: dict[int, SentRequest] = {}  # requests that vLLM's processes keep
         try:
             self._check_cache()
             with reading():
+                if config.parallel_config.pipeline_parallel_size > 1:
+                    # Later stages get their buffers from it: on a CPU vLLM runs none by itself unless it compiles.
+                    self._executor.execute_dummy_batch()
                 self._probe()
         except UnsupportedModel:
             self.close()
             raise
+        self.ahead = _ahead(config.parallel_config)
         self.block_tokens: int = config.cache_config.block_size
         self.kv_tokens: int = (config.cache_config.num_gpu_blocks - RESERVED) * self.block_tokens
         self.max_model_tokens: int = config.model_config.max_model_len
@@ -98,34 +139,30 @@ class VllmEngine:
         """Compute one token, because vLLM finds some models' shapes unsupported only then."""
         sampling = SamplingParams(max_tokens=1)
         piece = Slice(0, (0,), 0, 1, (0,), samples=True, sampling=sampling, prompt_tokens=1)
-        self._execute(self._scheduler_output(Batch((piece,), entered=(Entry(0, (0,)),))))
-        self._execute(self._scheduler_output(Batch((), left=(0,))))
+        self._start(Batch((piece,), entered=(Entry(0, (0,)),))).result()
+        self._executor.execute_model(self._scheduler_output(Batch((), left=(0,))))
 
-    def launch(self, batch: Batch) -> CompletedStep:
-        """Compute the batch; see Engine. Raises EngineLost after any error: the state in vLLM's processes is not known
-        then."""
+    def launch(self, batch: Batch) -> ExecutorStep:
+        """Start to compute the batch; see Engine. Raises EngineLost after any error: the state in vLLM's processes is
+        not known then."""
         try:
-            output = self._execute(self._scheduler_output(batch))
+            return self._start(batch)
         except Exception as error:
             raise EngineLost("vLLM's executor failed") from error
-        pieces = [piece for piece in batch.slices if piece.samples]
-        rows = [output.req_id_to_index[_id(piece.request)] for piece in pieces]
-        tokens = tuple(int(output.sampled_token_ids[row][0]) for row in rows)
-        scores = tuple(_scores(output, piece) for piece in batch.slices if piece.scored)
-        if output.logprobs is None:
-            return CompletedStep(StepResult(tokens, scores=scores))
-        entries = (
-            _entry(output.logprobs, row, piece.sampling.logprobs) for row, piece in zip(rows, pieces, strict=True)
-        )
-        return CompletedStep(StepResult(tokens, tuple(entries), scores))
+
+    def check(self) -> None:
+        """Raise EngineLost if one of vLLM's processes has ended; see Engine."""
+        if self._failed.is_set():
+            raise EngineLost("a process of vLLM has ended")
 
     def close(self) -> None:
         """End the executor's processes; see Engine."""
         self._core.shutdown()
 
-    def _execute(self, scheduled: SchedulerOutput) -> ModelRunnerOutput:
-        output = self._executor.execute_model(scheduled)
-        return self._executor.sample_tokens(None) if output is None else output
+    def _start(self, batch: Batch) -> ExecutorStep:
+        computed = self._executor.execute_model(self._scheduler_output(batch), non_block=True)
+        sampled = self._executor.sample_tokens(None, non_block=True)
+        return ExecutorStep(computed, sampled, batch.slices)
 
     def _scheduler_output(self, batch: Batch) -> SchedulerOutput:
         """Return `batch` as vLLM's scheduler would describe it, and remember what has been sent."""
@@ -179,6 +216,10 @@ class VllmEngine:
         known.num_computed_tokens.append(piece.start)
         known.num_output_tokens.append(max(0, piece.stop - sent.tokens))
         sent.pages = piece.pages
+
+
+def _ahead(parallel: ParallelConfig) -> int:
+    return 1 if parallel.distributed_executor_backend == "mp" and parallel.pipeline_parallel_size == 1 else 0
 
 
 def _check_implementation(model: ModelConfig, arguments: Mapping[str, Any]) -> None:

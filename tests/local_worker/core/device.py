@@ -40,6 +40,9 @@ class Device:
         self._sampled = tuple(next_token(self._context(piece)) for piece in batch.slices if piece.samples)
         return CompletedStep(StepResult(self._sampled))
 
+    def check(self) -> None:
+        """See Engine."""
+
     def close(self) -> None:
         """See Engine."""
 

@@ -290,6 +290,9 @@ class LogprobRecorder:
             self.found[request].append(entry)
         return CompletedStep(result)
 
+    def check(self) -> None:
+        self._engine.check()
+
     def close(self) -> None:
         self._engine.close()
 
