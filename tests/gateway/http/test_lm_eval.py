@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from serving.model_name import BUILT_IN
 from tests.gateway.http.clients import python_with
+from tests.gateway.http.conftest import serving
 from tests.gateway.http.http_client import HttpClient
+from tests.services import Stack
 
 pytestmark = [pytest.mark.clients, pytest.mark.e2e, pytest.mark.slow]  # it imports half of scientific Python
 
@@ -54,8 +57,20 @@ def write_task(folder: Path, name: str, answers: list[str]) -> None:
     (folder / f"{name}.yaml").write_text(yaml.safe_dump(task))
 
 
-def test_it_scores_what_the_model_writes(http: HttpClient, tmp_path: Path) -> None:
+@pytest.fixture
+def built_in(stack: Stack) -> HttpClient:
+    """A client of a cluster whose worker computes with the built-in model."""
+    settings = {"engine": "transformers", "model": BUILT_IN, "served_name": "tiny", "threads": 1, "kv_tokens": 2048}
+    stack.worker("a", **settings, batch_invariant=True, dtype="float32")
+    gateway, http = serving(stack, throttle="none")
+    gateway.wait_for("ready")
+    return http
+
+
+@pytest.mark.parametrize("cluster", ["http", "built_in"])
+def test_it_scores_what_the_model_writes(cluster: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """The right answers are those of a plain client, but for one: two of three are right."""
+    http: HttpClient = request.getfixturevalue(cluster)
     texts = [http.complete(**ASKED, prompt=question).json["choices"][0]["text"] for question in QUESTIONS]
     chats = [
         http.chat(**ASKED, messages=[{"role": "user", "content": question}]).json["choices"][0]["message"]["content"]
