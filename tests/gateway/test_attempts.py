@@ -64,6 +64,17 @@ def test_an_excuse_takes_back_one_attempt_and_none_before_the_last_token() -> No
         assert exhausted == [False] * (left - 1) + [True]
 
 
+def test_an_instance_is_excused_once_wherever_others_were_tried_before() -> None:
+    attempts = Attempts()
+    for instance in ("b", "a", "b"):
+        attempts.begin()
+        attempts.placed(instance)
+        if instance == "b":
+            attempts.excuse()
+    assert attempts.tried == ["a", "b"]
+    attempts.check_invariants()
+
+
 PAUSES = st.sampled_from([BEAT_SECONDS, LATE_SECONDS, 2 * LATE_SECONDS]) | st.floats(0, 3 * AFTERMATH_SECONDS)
 
 

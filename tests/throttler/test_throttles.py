@@ -186,6 +186,17 @@ def test_a_call_beyond_its_users_limit_requests_no_more_of_its_apps(kind: type[O
     assert isinstance(throttle.admit(caller("u"), False, True, 0.0), Rejected)
 
 
+@pytest.mark.parametrize("kind", [Oit, Rpm])
+def test_calls_that_were_refused_before_count_and_new_limits_apply(kind: type[Oit] | type[Rpm]) -> None:
+    throttle = kind(PROFILES, LocalQuota())
+    for _ in range(3):
+        throttle.refused("t/u", 0.0)
+    assert summary(throttle.admit(caller("u"), False, True, 1.0)) is Outcome.THROTTLED_USER
+    throttle.configure(Profiles(limits=RateLimits(user_per_minute=1)))
+    outcomes = [summary(throttle.admit(caller("v"), False, True, 1.0)) for _ in range(2)]
+    assert outcomes == [False, Outcome.THROTTLED_USER]
+
+
 def test_protection_is_capped_per_client_and_window() -> None:
     oit = Oit(PROFILES, LocalQuota())
     admitted = [isinstance(oit.admit(caller("u"), True, True, 0.0), Admitted) for _ in range(20)]
