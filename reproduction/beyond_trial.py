@@ -56,21 +56,27 @@ ORDER = ("S1, LLM-as-a-Judge", "S2, Long-context QA", "S1, Long-context QA", "S2
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A column of Figure 7: a workload on `degree` GPUs."""
+    """A column of Figure 7: a workload on `degree` GPUs, every second of which may be slower by a factor."""
 
     case: str
     degree: int
+    slower: float = 1.0
 
     def __str__(self) -> str:
-        return f"{self.case}, D = {self.degree}"
+        slower = f", every second GPU {self.slower:g} times slower" if self.slower != 1.0 else ""
+        return f"{self.case}, D = {self.degree}{slower}"
+
+
+UNEQUAL = Cell("S2, Long-context QA", 4, slower=3.0)
 
 
 def cells() -> list[Cell]:
-    """Return the 23 cells of the figure in the order in which they are run: four GPUs first, one GPU last."""
+    """Return the 23 cells of the figure in the order in which they are run, four GPUs first, one GPU last; then
+    UNEQUAL."""
     cases = [*ORDER, *(case for case in CASES if case not in ORDER)]
     made = [Cell(case, degree) for degree in (4, 2, 8, 1) for case in cases]
     assert {cell.degree for cell in made} == set(DEGREES), "a degree of the figure is missing"
-    return [cell for cell in made if (cell.case, cell.degree) != OMITTED]
+    return [*(cell for cell in made if (cell.case, cell.degree) != OMITTED), UNEQUAL]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +108,8 @@ class Trial:
     def run(self, ended: Ended | None = None) -> Measures:
         """Simulate the trial and measure it."""
         case = CASES[self.cell.case]
-        spec = SYSTEMS[self.system].spec(self.cell.degree, case.block_tokens)
+        pool = SYSTEMS[self.system].spec(self.cell.degree, case.block_tokens)
+        spec = replace(pool, slowdowns=(1.0, self.cell.slower))
         workload = replace(case.workload(self.cell.degree), seed=self.seed)
         run = Scenario(spec, workload).run(ended)
         point = point_of(self.cell.case, run)
@@ -114,7 +121,8 @@ class Trial:
     @property
     def file(self) -> str:
         """The name of the file of its measures."""
-        words = f"{self.cell.case} {self.cell.degree} {self.system} seed {self.seed}"
+        slower = f" slower {self.cell.slower:g}" if self.cell.slower != 1.0 else ""
+        words = f"{self.cell.case} {self.cell.degree}{slower} {self.system} seed {self.seed}"
         return "-".join(words.lower().replace(",", " ").replace("+", " ").split()) + ".json"
 
 

@@ -4,6 +4,7 @@ import gc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import cycle
 
 from fairlead.outcomes import Outcome
 from global_scheduler.core.dispatcher import Dispatcher
@@ -40,6 +41,8 @@ class SimulatedCluster:
         self.run_log = run_log or RunLog()
         names = [f"worker-{number}" for number in range(spec.workers)]
         self.workers = {name: SimulatedWorker(name, spec.worker, self.clock, self.run_log) for name in names}
+        for worker, slowdown in zip(self.workers.values(), cycle(spec.slowdowns), strict=False):
+            worker.slowdown = slowdown
         self.dispatcher = dispatcher or make_dispatcher(spec)
         self.limits = SharedLimits(spec, self.clock, lambda: self.idle)
         tokens: Tokens = {}

@@ -105,12 +105,17 @@ SERVED = WorkerSpec(max_running=SIZES["cuda"].max_running, token_budget=SIZES["c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
-    """A pool of equal workers behind one scheduler and equal gateways; times are in seconds."""
+    """A pool of workers behind one scheduler and equal gateways; times are in seconds.
+
+    Workers are equal but for `slowdowns`, which cycle over the workers: the factor by which a worker's steps last
+    longer.
+    """
 
     routes: ClassVar = GLOBAL_POLICIES
 
     workers: int = 1
     worker: WorkerSpec = field(default_factory=WorkerSpec)
+    slowdowns: tuple[float, ...] = (1.0,)
     route: str = "doubleq"
     route_quantum_tokens: int = 4096
     route_strict_paper: bool = False  # DoubleQ as printed

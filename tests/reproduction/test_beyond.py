@@ -12,6 +12,7 @@ from reproduction.beyond_trial import (
     OURS,
     RIVALS,
     SYSTEMS,
+    UNEQUAL,
     Cell,
     Measures,
     Trial,
@@ -20,6 +21,8 @@ from reproduction.beyond_trial import (
     load,
     trials,
 )
+from simulation.cluster import SimulatedCluster
+from simulation.workload import OpenLoop
 
 MEASURES = Measures(
     service=100.0, jain=0.9, p50=1.0, p99=2.0, first_token=3.0, first_token_all=4.0, hits=0.5, seconds=60.0
@@ -29,8 +32,8 @@ QA = Cell("S2, Long-context QA", 1)
 
 def test_every_system_runs_in_every_cell_of_the_figure_and_seeds_come_last() -> None:
     found = list(trials(3))
-    assert len(cells()) == 23
-    assert len(found) == len(set(found)) == 3 * 23 * len(SYSTEMS)
+    assert len(cells()) == 24, "and one with unequal workers"
+    assert len(found) == len(set(found)) == 3 * 24 * len(SYSTEMS)
     assert [trial.seed for trial in found] == sorted(trial.seed for trial in found)
     assert len({trial.file for trial in found}) == len(found)
 
@@ -66,7 +69,7 @@ def test_the_rule_for_a_new_default(ours: Measures, verdict: str) -> None:
 def test_ratios_are_of_the_seeds_that_both_ran() -> None:
     seeds = {Trial(QA, OURS, seed): replace(MEASURES, service=100.0 * seed) for seed in (1, 2)}
     text = report(seeds)
-    assert "all contenders ran in 0 of 23 cells" in text
+    assert "all contenders ran in 0 of 24 cells" in text
     assert f"| {QA} | {OURS} | 2 | 150 |" in text
     first, *others = CONTENDERS
     both = {Trial(QA, first, seed): MEASURES for seed in (1, 2)}
@@ -78,6 +81,12 @@ def test_the_command_prints_what_is_there(tmp_path: Path, capsys: pytest.Capture
     keep(tmp_path, Trial(QA, OURS, 1), MEASURES)
     assert main(["--results", str(tmp_path), "--report"]) == 0
     assert "1 trials" in capsys.readouterr().out
+
+
+def test_every_second_worker_is_slower_in_the_cell_of_unequal_workers() -> None:
+    spec = replace(SYSTEMS[OURS].spec(4, 16), slowdowns=(1.0, UNEQUAL.slower))
+    workers = SimulatedCluster(spec, OpenLoop([])).workers
+    assert [worker.slowdown for worker in workers.values()] == [1.0, 3.0, 1.0, 3.0]
 
 
 @pytest.mark.slow
