@@ -4,9 +4,9 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fairlead.errors import InvalidRequest, Unavailable
 from fairlead.outcomes import Outcome
@@ -78,10 +78,20 @@ class AdapterBackend:
 
     def start(self) -> None:
         """See Backend."""
-        self._tasks.append(asyncio.create_task(self._watch()))
+        self._start_task(self._watch())
         if self._follower is not None:
-            self._tasks.append(asyncio.create_task(self._follower.run()))
+            self._start_task(self._follower.run())
         self._soon()
+
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` as long as the backend, which dies of its errors."""
+        task = asyncio.create_task(work)
+        self._tasks.append(task)
+        task.add_done_callback(self._task_ended)
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._died(error)
 
     def stop(self) -> None:
         """See Backend."""
@@ -108,8 +118,9 @@ class AdapterBackend:
         now = time.monotonic()
         request = submitted_request(self._prompts, replace(submission, public_tokens=0), next(self._arrivals), now)
         text = EngineText(submission.sampling.stop)
-        self._outputs[request] = OutputStream(self._api, request, text, self._info.model, submission.cache_scope)
         self._jobs.submit(Job(owner=sink, request=request, attempt=submission.attempt, text=text, queued_at=now), now)
+        if self._jobs.owner(request) is not None:  # otherwise it was refused, or is a repeated message
+            self._outputs[request] = OutputStream(self._api, request, text, self._info.model, submission.cache_scope)
         self._soon()
 
     def abort(self, sink: Sink, request_id: str, attempt: int) -> None:
@@ -175,6 +186,9 @@ class AdapterBackend:
         except EngineAway as error:
             self._doubt.set()
             self._end(request, Outcome.UNAVAILABLE, str(error))
+        except Exception:
+            log.exception("an output could not be read")
+            self._end(request, Outcome.INTERNAL, "the engine's output could not be read")
 
     def _receive(self, request: Request, output: OutputStream, piece: OutputPiece) -> None:
         now = time.monotonic()
@@ -187,8 +201,9 @@ class AdapterBackend:
             self._soon()
 
     def _end(self, request: Request, outcome: Outcome, message: str) -> None:
-        self._jobs.end([request], outcome, message, time.monotonic())
-        self._soon()
+        if self._jobs.owner(request) is not None:  # otherwise it has been aborted meanwhile
+            self._jobs.end([request], outcome, message, time.monotonic())
+            self._soon()
 
     async def _watch(self) -> None:
         """Ask the engine once a second, and at once when a stream has failed, whether it can compute."""
@@ -197,9 +212,6 @@ class AdapterBackend:
                 await (self._observe() if self._is_here else self._return())
             except EngineAway as error:
                 self._lose(str(error))
-            except EngineChanged as error:
-                self._died(error)
-                return
             try:
                 async with asyncio.timeout(PROBE_SECONDS):
                     await self._doubt.wait()

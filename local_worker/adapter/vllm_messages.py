@@ -5,6 +5,8 @@ import msgspec
 from local_worker.core.batch import SampledLogprobs
 from local_worker.core.request import Request
 
+LEAST_WRONG_SEED = 2**63  # ours have 64 bits, vLLM's are below this
+
 
 class ModelCard(msgspec.Struct):
     """One model of `/v1/models`; an adapter of another model has a parent."""
@@ -97,7 +99,7 @@ def completion_body(request: Request, model: str, cache_scope: str) -> bytes:
         "repetition_penalty": sampling.repetition_penalty,
         "presence_penalty": sampling.presence_penalty,
         "frequency_penalty": sampling.frequency_penalty,
-        "seed": sampling.seed,
+        "seed": sampling.seed % LEAST_WRONG_SEED,
         "stop_token_ids": sampling.stop_token_ids,
         "ignore_eos": sampling.ignore_eos,
         # Both are vLLM's defaults for a text, not for a chat; our engine does the same.

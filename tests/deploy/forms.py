@@ -10,7 +10,9 @@ ROOT = Path(__file__).parents[2]
 NAMESPACE = "fairlead"
 EVALUATION = "deploy/k8s"
 BASE = "deploy/k8s/base"
-OVERLAYS = [f"deploy/k8s/overlays/{name}" for name in ("cpu", "gpu", "vllm", "vllm-tensor-parallel", "production")]
+OVERLAYS = [
+    f"deploy/k8s/overlays/{name}" for name in ("cpu", "gpu", "vllm", "vllm-tensor-parallel", "adapter", "production")
+]
 COMPONENTS = sorted(path.name for path in (ROOT / "deploy/k8s/components").iterdir())
 FORMS = [EVALUATION, BASE, *OVERLAYS]
 # Made by the operator: see deploy/k8s/kustomization.yaml.

@@ -14,6 +14,7 @@ from gateway.config import GatewayConfig
 from gateway.credentials import Credentials
 from gateway.tenants import Tenants
 from global_scheduler.config import SchedulerConfig
+from local_worker.adapter.config import AdapterConfig
 from local_worker.config import WorkerConfig
 from serving.config import load
 from serving.environment import PREFIX, SHARED, variable
@@ -26,7 +27,12 @@ from throttler.profiles_file import parse
 
 ROOT = Path(__file__).parents[2]
 Render = Callable[[str], list[Manifest]]
-CONFIGS: dict[str, Any] = {"gateway": GatewayConfig, "global_scheduler": SchedulerConfig, "local_worker": WorkerConfig}
+CONFIGS: dict[str, Any] = {
+    "gateway": GatewayConfig,
+    "global_scheduler": SchedulerConfig,
+    "local_worker": WorkerConfig,
+    "local_worker.adapter": AdapterConfig,
+}
 # Variables that other software reads; everything else has to be a field of the service's configuration.
 FOREIGN = re.compile(r"POD_NAME|POD_IP|HF_HOME|HF_TOKEN|FAIRLEAD_CACHE|FLASHINFER_WORKSPACE_BASE|OTEL_\w+")
 SECRETS: dict[str, dict[str, str]] = defaultdict(lambda: defaultdict(lambda: "a-secret-for-tests-only"))
@@ -56,10 +62,11 @@ def test_services_accept_their_arguments_and_environment(render: Render, form: s
         assert loaded.metrics == (f"0.0.0.0:{ports['metrics']}" if "metrics" in ports else "")
         if module == "gateway":
             assert loaded.http_listen == f"0.0.0.0:{ports['http']}"
-        if module == "local_worker":
+        if module.startswith("local_worker"):
             assert loaded.advertise == f"10.0.0.1:{ports['grpc']}"
         seen.add(module)
-    assert seen == set(CONFIGS)
+    worker = "local_worker.adapter" if form.endswith("adapter") else "local_worker"
+    assert seen == {"gateway", "global_scheduler", worker}
 
 
 def test_services_are_reached_where_they_listen(render: Render) -> None:

@@ -67,6 +67,9 @@ class Http:
             status = 400 if text.startswith("refuse") else 500
             await respond(send, status, json.dumps({"error": {"message": "as you asked", "code": status}}).encode())
             return
+        if given.get("seed", 0) >= 2**63:
+            await respond(send, 400, b'{"error": {"message": "the seed is too large", "code": 400}}')
+            return
         request = Running(
             given["prompt"],
             given["max_tokens"],

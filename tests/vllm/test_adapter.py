@@ -1,0 +1,256 @@
+"""The adapter beside a real `vllm serve`: exact outputs, failover, cached prefixes and a flood."""
+
+import asyncio
+import itertools
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from fairlead import Client
+from fairlead.prompt import as_prompt
+from fairlead.v1 import common_pb2, inference_pb2
+from local_worker.adapter.http_client import HttpClient
+from local_worker.adapter.output_stream import OutputStream
+from local_worker.adapter.vllm_api import VllmApi
+from local_worker.core.engine_text import EngineText
+from local_worker.core.request import Request as CoreRequest
+from local_worker.tokenizer import REPLACEMENT
+from serving.sampling_params import SamplingParams
+from tests import services
+from tests.faults.load import caller, output_of
+from tests.faults.small_model import save_small_model
+from tests.served_engine.process import free_ports
+from tests.services import Stack, eventually
+
+pytestmark = pytest.mark.e2e
+BLOCK = 32
+MOST_RUNNING = 4
+CALLS = 48  # of the meek client, while the flooder contends
+TOKENS = 60
+START = 900.0  # seconds in which vLLM starts where other processes compute
+
+
+class VllmServe:
+    """The server, on ports that stay the same when it starts again."""
+
+    def __init__(self, model: Path, log: Path) -> None:
+        self.port, events, replay = free_ports(3)
+        self.events, self.replay = f"tcp://127.0.0.1:{events}", f"tcp://127.0.0.1:{replay}"
+        published = {
+            "enable_kv_cache_events": True,
+            "publisher": "zmq",
+            "endpoint": f"tcp://*:{events}",
+            "replay_endpoint": f"tcp://*:{replay}",
+        }
+        arguments = {
+            "model": model,
+            "served-model-name": "small",
+            "port": self.port,
+            "dtype": "float32",
+            "max-num-seqs": MOST_RUNNING,
+            "max-num-batched-tokens": 256,
+            "block-size": BLOCK,
+            "num-gpu-blocks-override": 64,
+            "kv-events-config": json.dumps(published),
+        }
+        flags = [text for name, value in arguments.items() for text in (f"--{name}", str(value))]
+        self._command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--enforce-eager", *flags]
+        self._log = log
+        self.start()
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+
+    def await_ready(self) -> None:
+        end = time.monotonic() + START
+        while not self._answers():
+            assert self._process.poll() is None, self._log.read_text()[-3000:]
+            assert time.monotonic() < end
+            time.sleep(0.5)
+
+    def _answers(self) -> bool:
+        try:
+            with urlopen(f"http://127.0.0.1:{self.port}/health"):
+                return True
+        except (URLError, OSError):
+            return False
+
+    def complete(self, prompt: str, tokens: int) -> str:
+        """What it says to somebody who asks it directly."""
+        body = {"model": "small", "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
+        request = Request(
+            f"http://127.0.0.1:{self.port}/v1/completions",
+            json.dumps(body).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urlopen(request) as answer:
+            return str(json.load(answer)["choices"][0]["text"])
+
+    def kill(self) -> None:
+        """Kill the server; its engine process ends by itself when the server is gone."""
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+
+class Fleet:
+    """Two servers of one model with an adapter each, a scheduler and a gateway."""
+
+    def __init__(self, directory: Path, model: Path) -> None:
+        self.engines = {name: VllmServe(model, directory / f"vllm-{name}.log") for name in ("a", "b")}
+        self.stack = Stack(directory)
+        for engine in self.engines.values():
+            engine.await_ready()
+        for name, engine in self.engines.items():
+            self.stack.adapter(
+                name,
+                engine=f"127.0.0.1:{engine.port}",
+                kv_events=engine.events,
+                kv_replay=engine.replay,
+                max_running=MOST_RUNNING,
+                token_budget=256,
+            )
+        self.gateway = self.stack.gateway(throttle="none")
+
+    def close(self) -> None:
+        self.stack.close()
+        for engine in self.engines.values():
+            engine.stop()
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    directory = tmp_path_factory.mktemp("fleet")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(services, "DEADLINE", START)
+        patch.setenv("OMP_NUM_THREADS", "1")
+        patch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
+        fleet = Fleet(directory, save_small_model(directory / "small"))
+        yield fleet
+        fleet.close()
+
+
+def request_for(text: str, tokens: int = TOKENS) -> inference_pb2.GenerateRequest:
+    return inference_pb2.GenerateRequest(
+        prompt=as_prompt(text), sampling=common_pb2.SamplingParams(max_tokens=tokens, ignore_eos=True)
+    )
+
+
+def call(fleet: Fleet, text: str, tokens: int = TOKENS) -> list[inference_pb2.GenerateResponse]:
+    with caller(fleet.gateway.address) as stub:
+        return list(stub.Generate(request_for(text, tokens), timeout=services.DEADLINE))
+
+
+def test_outputs_are_those_that_the_engine_gives_directly(fleet: Fleet) -> None:
+    texts = [f"Once upon a time, number {number}, " + "there was a king " * number for number in range(8)]
+    expected = [fleet.engines["a"].complete(text, TOKENS) for text in texts]
+    with ThreadPoolExecutor(len(texts)) as callers:
+        found = list(callers.map(lambda text: output_of(call(fleet, text))[0], texts))
+    assert found == expected
+
+
+def test_the_engines_events_tell_what_is_cached(fleet: Fleet) -> None:
+    text = "A long beginning that is the same for all. " * 12
+    first = call(fleet, text, 3)[-1].finished.usage
+    cached = (first.prompt_tokens - 1) // BLOCK * BLOCK
+    assert cached > 0
+    eventually(lambda: call(fleet, text, 3)[-1].finished.usage.cached_tokens == cached, "the prefix is found")
+    usage = call(fleet, text, 3)[-1].finished.usage
+    assert usage.service == usage.prompt_tokens - cached + 2 * 3
+
+
+async def test_texts_that_are_cut_within_a_character_go_on_exactly(fleet: Fleet) -> None:
+    """With output of an earlier attempt that ends at each place of a text whose characters have several tokens."""
+    api = VllmApi(HttpClient(f"127.0.0.1:{fleet.engines['b'].port}"))
+    tokens = await api.tokenize(model="small", prompt="so: \N{GRINNING FACE} and \N{BRAIN}!", add_special_tokens=False)
+    texts = [(await api.detokenize(tokens[:stop])).rstrip(REPLACEMENT) for stop in range(len(tokens) + 1)]
+    assert len({*texts}) < len(texts), "no place is within a character"
+    for cut in range(1, len(tokens)):
+        sampling = SamplingParams(max_tokens=1, logit_bias=((tokens[cut], 100.0),))
+        request = CoreRequest(
+            id="cut",
+            client="ann",
+            tokens=[tokens[0], *tokens[:cut]],
+            prompt_tokens=cut + 1,
+            seed_position=cut,
+            digests=[],
+            chain_seed=0,
+            sampling=sampling,
+            arrival=cut,
+        )
+        output = OutputStream(api, request, EngineText(()), "small", "")
+        (piece,) = [piece async for piece in output.pieces()]
+        assert piece.tokens == [tokens[cut]]
+        assert piece.text == texts[cut + 1][len(texts[cut]) :]
+
+
+async def test_a_flooder_gets_no_more_than_a_client_with_few_calls(fleet: Fleet) -> None:
+    """Both always have requests waiting at both adapters; the gap that these measure stays within the bound."""
+    finished: Counter[str] = Counter()
+    enough = asyncio.Event()
+
+    async def ask(client: Client, user: str, caller: int) -> None:
+        for number in itertools.count():
+            text = f"{user} {caller} {number} " + "tells a story " * 8
+            await client.generate(text, max_tokens=24, ignore_eos=True)
+            finished[user] += 1
+            if finished["meek"] >= CALLS:
+                enough.set()
+
+    gateway = fleet.gateway.address
+    async with (
+        Client(gateway, user="flood") as flood,
+        Client(gateway, user="meek") as meek,
+        asyncio.TaskGroup() as group,
+    ):
+        callers = [(flood, "flood", number) for number in range(48)] + [(meek, "meek", number) for number in range(16)]
+        tasks = [group.create_task(ask(*each)) for each in callers]
+        await enough.wait()
+        loads = [member.load for member in fleet.stack.status().cluster.members]
+        for task in tasks:
+            task.cancel()
+    print(dict(finished), [(load.fairness_gap, load.fairness_bound) for load in loads])
+    assert all(0 < load.fairness_gap <= load.fairness_bound for load in loads)
+    assert finished["flood"] < 1.5 * finished["meek"]
+
+
+def test_calls_go_on_elsewhere_when_an_engine_dies_and_it_comes_back(fleet: Fleet) -> None:
+    texts = [f"A story that goes on elsewhere, number {number}" for number in range(4)]
+    undisturbed = [output_of(call(fleet, text, 200)) for text in texts]
+    died = threading.Event()
+
+    def disturbed(text: str) -> tuple[str, list[int]]:
+        responses = []
+        with caller(fleet.gateway.address) as stub:
+            for response in stub.Generate(request_for(text, 200), timeout=services.DEADLINE):
+                responses.append(response)
+                if len(responses) == 5 and responses[0].accepted.worker == "a" and not died.is_set():
+                    died.set()
+                    fleet.engines["a"].kill()
+        return output_of(responses)
+
+    with ThreadPoolExecutor(len(texts)) as callers:
+        assert list(callers.map(disturbed, texts)) == undisturbed
+    assert died.is_set()
+    fleet.engines["a"].start()
+    fleet.engines["a"].await_ready()
+
+    def serving() -> set[str]:
+        members = fleet.stack.status().cluster.members
+        return {member.worker for member in members if not member.load.draining}
+
+    eventually(lambda: serving() == {"a", "b"}, "a is back")
