@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from local_worker.adapter.vllm_api import OutputPiece, VllmApi
 from local_worker.core.engine_text import EngineText
 from local_worker.core.request import Request
-from local_worker.tokenizer import REPLACEMENT
+from local_worker.tokenizer import LONGEST_CHARACTER, REPLACEMENT
 
 
 class OutputStream:
@@ -27,14 +27,23 @@ class OutputStream:
         """Yield the output; raise EngineAway and EngineRefused as `VllmApi.complete` does."""
         request = self._request
         generated = request.tokens[request.prompt_tokens - request.seed_position : request.prompt_tokens]
-        whole = await self._api.detokenize(generated) if generated else ""
-        earlier = whole.rstrip(REPLACEMENT)
+        earlier, held = await self._released(generated)
         self.text.resume(earlier)
-        is_cut = earlier != whole
         async for piece in self._api.complete(request, self._model, self._cache_scope):
-            if is_cut:
+            if held:
                 generated += piece.tokens
-                whole = await self._api.detokenize(generated)
-                is_cut = whole.endswith(REPLACEMENT) and piece.finish is None
-                piece = piece._replace(text="" if is_cut else whole[len(earlier) :].rstrip(REPLACEMENT))
+                whole, held = await self._released(generated)
+                piece = piece._replace(text="" if held else whole[len(earlier) :])
             yield piece
+
+    async def _released(self, generated: list[int]) -> tuple[str, bool]:
+        """Return the text that an engine releases with the tokens `generated`, and whether it holds some back.
+
+        It holds back the text of the last tokens until they make whole characters.
+        """
+        for stop in range(len(generated), max(0, len(generated) - LONGEST_CHARACTER), -1):
+            text = await self._api.detokenize(generated[:stop])
+            if not text.endswith(REPLACEMENT):
+                return text, stop < len(generated)
+        start = generated[:-LONGEST_CHARACTER]
+        return await self._api.detokenize(start) if start else "", bool(generated)

@@ -3,6 +3,8 @@
 import asyncio
 import itertools
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -41,7 +43,7 @@ START = 900.0  # seconds in which vLLM starts where other processes compute
 
 
 class VllmServe:
-    """The server, on ports that stay the same when it starts again."""
+    """The server, with KV events."""
 
     def __init__(self, model: Path, log: Path) -> None:
         self.port, events, replay = free_ports(3)
@@ -66,11 +68,8 @@ class VllmServe:
         flags = [text for name, value in arguments.items() for text in (f"--{name}", str(value))]
         self._command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--enforce-eager", *flags]
         self._log = log
-        self.start()
-
-    def start(self) -> None:
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+        with log.open("ab") as out:
+            self._process = subprocess.Popen(self._command, stdout=out, stderr=out, start_new_session=True)
 
     def await_ready(self) -> None:
         end = time.monotonic() + START
@@ -98,8 +97,8 @@ class VllmServe:
             return str(json.load(answer)["choices"][0]["text"])
 
     def kill(self) -> None:
-        """Kill the server; its engine process ends by itself when the server is gone."""
-        self._process.kill()
+        """Kill the server and the process of its engine."""
+        os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def stop(self) -> None:
@@ -177,7 +176,10 @@ async def test_texts_that_are_cut_within_a_character_go_on_exactly(fleet: Fleet)
     """With output of an earlier attempt that ends at each place of a text whose characters have several tokens."""
     api = VllmApi(HttpClient(f"127.0.0.1:{fleet.engines['b'].port}"))
     tokens = await api.tokenize(model="small", prompt="so: \N{GRINNING FACE} and \N{BRAIN}!", add_special_tokens=False)
-    texts = [(await api.detokenize(tokens[:stop])).rstrip(REPLACEMENT) for stop in range(len(tokens) + 1)]
+    texts = [""]  # released with so many tokens: a token whose text ends within a character is held back as a whole
+    for stop in range(1, len(tokens) + 1):
+        text = await api.detokenize(tokens[:stop])
+        texts.append(texts[-1] if text.endswith(REPLACEMENT) else text)
     assert len({*texts}) < len(texts), "no place is within a character"
     for cut in range(1, len(tokens)):
         sampling = SamplingParams(max_tokens=1, logit_bias=((tokens[cut], 100.0),))
@@ -228,7 +230,7 @@ async def test_a_flooder_gets_no_more_than_a_client_with_few_calls(fleet: Fleet)
     assert finished["flood"] < 1.5 * finished["meek"]
 
 
-def test_calls_go_on_elsewhere_when_an_engine_dies_and_it_comes_back(fleet: Fleet) -> None:
+def test_calls_go_on_elsewhere_when_an_engine_dies(fleet: Fleet) -> None:
     texts = [f"A story that goes on elsewhere, number {number}" for number in range(4)]
     undisturbed = [output_of(call(fleet, text, 200)) for text in texts]
     died = threading.Event()
@@ -246,11 +248,9 @@ def test_calls_go_on_elsewhere_when_an_engine_dies_and_it_comes_back(fleet: Flee
     with ThreadPoolExecutor(len(texts)) as callers:
         assert list(callers.map(disturbed, texts)) == undisturbed
     assert died.is_set()
-    fleet.engines["a"].start()
-    fleet.engines["a"].await_ready()
 
     def serving() -> set[str]:
         members = fleet.stack.status().cluster.members
         return {member.worker for member in members if not member.load.draining}
 
-    eventually(lambda: serving() == {"a", "b"}, "a is back")
+    eventually(lambda: serving() == {"b"}, "a has left the fleet")

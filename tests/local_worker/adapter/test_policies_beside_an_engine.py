@@ -1,22 +1,34 @@
 """The policies over an engine that is not ours and serves in order of arrival: a flooder and a user with few calls."""
 
 import asyncio
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from fairlead import Client, Usage
-from tests.local_worker.test_policies_on_a_stack import BLOCK, OUTPUT, PREFIX_BLOCKS, TAIL, Result
 from tests.served_engine.process import EngineProcess
 from tests.services import Stack
 
 pytest.importorskip("zmq", reason="the extra `adapter` is not installed")
+PREFIX_BLOCKS, BLOCK = 10, 16
+TAIL, OUTPUT = 8, 8
 PARALLEL = {"flood": 32, "meek": 8}
 CALLS = 240
 
 
-def measure(directory: Path, policy: str) -> tuple[Result, dict[str, int]]:
-    """Serve CALLS calls; return what the adapter has measured, and how many of each user's calls were served."""
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What the adapter has measured under one policy, and how many of each user's calls were served."""
+
+    gap: float
+    bound: float
+    hit_rate: float
+    calls: dict[str, int]
+
+
+def measure(directory: Path, policy: str) -> Result:
+    """Serve CALLS calls under `policy`."""
     directory.mkdir()
     engine = EngineProcess(
         directory / "engine.log", block=BLOCK, blocks=2 * PREFIX_BLOCKS, max_num_seqs=3, budget=64, step_seconds=0.012
@@ -39,7 +51,8 @@ def measure(directory: Path, policy: str) -> tuple[Result, dict[str, int]]:
         load = stack.status().cluster.members[0].load
         every = [usage for each in usages.values() for usage in each]
         hit_rate = sum(usage.cached_tokens for usage in every) / sum(usage.prompt_tokens for usage in every)
-        return Result(load.fairness_gap, load.fairness_bound, hit_rate), {user: len(usages[user]) for user in usages}
+        calls = {user: len(found) for user, found in usages.items()}
+        return Result(load.fairness_gap, load.fairness_bound, hit_rate, calls)
     finally:
         stack.close()
         engine.kill()
@@ -71,8 +84,8 @@ async def contend(gateway: str) -> dict[str, list[Usage]]:
 @pytest.mark.e2e
 def test_the_adapters_policy_decides_and_not_the_engines_order(tmp_path: Path) -> None:
     results = {policy: measure(tmp_path / policy, policy) for policy in ("fcfs", "dlpm")}
-    print("\n".join(f"{policy:<5} {result} {calls}" for policy, (result, calls) in results.items()))
-    (fcfs, _), (dlpm, _) = results["fcfs"], results["dlpm"]
+    print("\n".join(f"{policy:<5} {result}" for policy, result in results.items()))
+    fcfs, dlpm = results["fcfs"], results["dlpm"]
     assert 0 < dlpm.gap <= dlpm.bound
     assert fcfs.gap > 2 * dlpm.gap
     assert dlpm.hit_rate > 0.3
