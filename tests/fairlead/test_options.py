@@ -27,6 +27,8 @@ def test_none_is_the_default() -> None:
         presence_penalty=None,
         frequency_penalty=None,
         logprobs=None,
+        prompt_logprobs=None,
+        logit_bias=None,
     )
     assert set(nothing) == set(get_type_hints(SamplingOptions))
     assert as_sampling(nothing) == common_pb2.SamplingParams()
