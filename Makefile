@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-fast test-clients vllm-venv test-vllm gpu-check attack simulate-faults mutate lint format protos build clean
+.PHONY: help setup demo up test test-fast test-clients vllm-venv test-vllm flood gpu-check attack simulate-faults mutate lint format protos build clean
 # Tests in several processes (tests/parallel.py) compute with one thread each. What they start finds its code compiled.
 PYTEST = env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/pytest -q --parallel
 SEEDS ?= 1000
@@ -38,6 +38,9 @@ test-fast: setup ## run the tests that start no services, load no model and comp
 
 test-clients: setup ## run the tests with LiteLLM, LM Evaluation Harness and AIPerf, which are installed first (1.2 GB, once)
 	$(PYTEST) -m clients tests/gateway/http
+
+flood: vllm-venv ## compare vLLM, LiteLLM and Fairlead while a user floods, on the same engine (half an hour)
+	$(VLLM_VENV)/bin/python -m bench.flood
 
 gpu-check: setup ## on a CUDA device: run its tests, compare engines and policies, and write build/gpu-check/report.md
 	$(BIN)/python -m bench.gpu_check
