@@ -1,6 +1,6 @@
 """Shares of callers that split themselves: many users of a tenant, many sub-agents of an agent. One simulated worker.
 
-    python -m bench.splitting [--seconds 30] [--policy dlpm]
+    python -m bench.splitting [--seconds 30] [--levels user] [--levels tenant,user,interaction]
 
 In each scene two parties keep calls open all the time; all calls of a party begin with the same 128 tokens. A row shows
 the part of the worker's service that the second party received, the part to which it is entitled, and its P99 time to
@@ -132,9 +132,9 @@ class _Loop:
         )
 
 
-def measure(scene: Scene, seconds: float, policy: str) -> tuple[float, float]:
+def measure(scene: Scene, seconds: float, levels: str) -> tuple[float, float]:
     """Return the second party's part of the service, and the P99 of its seconds to the first token."""
-    worker = WorkerSpec(policy=policy, kv_tokens=8192, max_running=16, token_budget=512)
+    worker = WorkerSpec(fairness_levels=levels, kv_tokens=8192, max_running=16, token_budget=512)
     run = Scenario(ClusterSpec(worker=worker), SplittingLoad(scene, seconds)).run()
     records = [each for each in run.records if WARM_UP_SECONDS <= each.ended < seconds]
     second = [each for each in records if each.app == scene.second.name]
@@ -150,12 +150,12 @@ def main() -> None:
     """Run the benchmark; see the module's docstring."""
     parser = argparse.ArgumentParser(prog="python -m bench.splitting", description=__doc__)
     parser.add_argument("--seconds", type=float, default=30.0, help="simulated seconds (default: %(default)s)")
-    parser.add_argument("--policy", default="dlpm", help="default: %(default)s")
+    parser.add_argument("--levels", default="user", help="of fairness (default: %(default)s)")
     args = parser.parse_args()
-    print(f"simulated; commit {commit()}; policy {args.policy}, {args.seconds:g} s each\n")
+    print(f"simulated; commit {commit()}; levels {args.levels}, {args.seconds:g} s each\n")
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
     for scene in SCENES:
-        part, wait = measure(scene, args.seconds, args.policy)
+        part, wait = measure(scene, args.seconds, args.levels)
         print(f"| {scene.first.name} | {scene.second.name} | {part:.2f} | 0.50 | {wait:.1f} |", flush=True)
 
 

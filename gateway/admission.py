@@ -153,6 +153,8 @@ class Admission:
             system_tokens=encoded.system_tokens,
             sampling=sampling,
             weight=within_limits(identity.share * permit.norm),
+            user_weight=within_limits(permit.norm),
+            interaction=call.interaction,
             in_interaction=permit.protected,
             cache_scope=to_encode.cache_scope,
             public_tokens=encoded.public_tokens,

@@ -225,19 +225,12 @@ class CallDriver:
             least = max(0, sampling.min_tokens - generated)
             sampling = replace(sampling, max_tokens=sampling.max_tokens - generated, min_tokens=least)
         submission = worker_pb2.Submit(
-            request_id=prepared.request_id,
+            **prepared.constant_fields,
             attempt=submit.attempt,
-            client=prepared.client,
             token_ids=prepared.token_ids + submit.generated,
             generated_tokens=generated,
             sampling=sampling_to_proto(sampling),
-            weight=prepared.weight,
-            system_tokens=prepared.system_tokens,
-            in_interaction=prepared.in_interaction,
             charged=submit.charged,
-            model=prepared.model,
-            cache_scope=prepared.cache_scope,
-            public_tokens=prepared.public_tokens,
             tokens_per_message=submit.tokens_per_message,
             timeout_seconds=0.0 if deadline is None else max(MIN_TIMEOUT, deadline - self._loop.time()),
         )

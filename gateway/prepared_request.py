@@ -2,6 +2,7 @@
 
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 from fairlead.v1 import inference_pb2, scheduler_pb2
 from gateway.core.coalescer import TOKENS
@@ -40,8 +41,26 @@ class PreparedRequest:
     revision: str  # the model's revision, for which `token_ids` and `digests` are valid
     system_tokens: int
     sampling: SamplingParams
-    weight: float
+    weight: float  # share x norm
+    user_weight: float  # the norm: users of a tenant have equal shares
+    interaction: str  # id, of the root where sessions form a tree; empty: none
     in_interaction: bool
     cache_scope: str
     public_tokens: int  # tokens at the beginning of the prompt that all cache scopes share
     deadline: float | None  # loop time
+
+    @property
+    def constant_fields(self) -> dict[str, Any]:
+        """The fields of a Submit that are the same in all attempts."""
+        return {
+            "request_id": self.request_id,
+            "client": self.client,
+            "model": self.model,
+            "system_tokens": self.system_tokens,
+            "weight": self.weight,
+            "user_weight": self.user_weight,
+            "interaction": self.interaction,
+            "in_interaction": self.in_interaction,
+            "cache_scope": self.cache_scope,
+            "public_tokens": self.public_tokens,
+        }

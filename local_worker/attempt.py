@@ -24,6 +24,8 @@ class Submission:
     generated_tokens: int  # number of these tokens that earlier attempts generated
     sampling: SamplingParams
     weight: float
+    user_weight: float
+    interaction: str
     in_interaction: bool
     cache_scope: str
     timeout_seconds: float | None

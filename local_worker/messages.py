@@ -88,6 +88,8 @@ def submission_from(message: worker_pb2.Submit) -> Submission:
         generated_tokens=message.generated_tokens,
         sampling=sampling_from_proto(message.sampling),
         weight=message.weight,
+        user_weight=message.user_weight or 1.0,
+        interaction=message.interaction,
         in_interaction=message.in_interaction,
         cache_scope=message.cache_scope,
         timeout_seconds=message.timeout_seconds if message.timeout_seconds > 0 else None,

@@ -21,8 +21,9 @@ def submitted_request(prompts: PromptEncoder, submission: Submission, arrival: i
         raise InvalidRequest(
             f"must be below the number of token ids, {len(ids)}; got {submission.generated_tokens}", "generated_tokens"
         )
-    if not 0 < submission.weight <= MAX_WEIGHT:
-        raise InvalidRequest(f"must be above 0 and at most {MAX_WEIGHT}, got {submission.weight}", "weight")
+    for field, weight in (("weight", submission.weight), ("user_weight", submission.user_weight)):
+        if not 0 < weight <= MAX_WEIGHT:
+            raise InvalidRequest(f"must be above 0 and at most {MAX_WEIGHT}, got {weight}", field)
     if submission.public_tokens > len(ids):
         raise InvalidRequest(
             f"must be at most the number of token ids, {len(ids)}; got {submission.public_tokens}", "public_tokens"
@@ -47,6 +48,8 @@ def submitted_request(prompts: PromptEncoder, submission: Submission, arrival: i
         arrival=arrival,
         system_tokens=submission.system_tokens,
         weight=weight_thousandths(submission.weight),
+        user_weight=weight_thousandths(submission.user_weight),
+        interaction=submission.interaction,
         seed_position=submission.generated_tokens,
         in_interaction=submission.in_interaction,
         paid=submission.charged,

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
+from local_worker.core.fairness_levels import FairnessLevels
 from local_worker.core.policies import POLICIES
-from serving.config import addresses, check_listeners, cost_function, option, require
+from serving.config import ConfigError, addresses, check_listeners, cost_function, option, require
 from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
 from serving.shared_options import shared
 
@@ -55,6 +56,15 @@ class WorkerOptions:
         change_when="Requests share no prefixes (`vtc`; `vtc-predict` where output lengths repeat), apps differ in the "
         "tokens that they need (`wsc`), or there is only one user (`fcfs`).",
     )
+    fairness_levels: str = option(
+        "tenant,user",
+        "`dlpm` divides the service among the members of each level, and the part of each among the level below it: "
+        "some of `tenant`, `user` and `interaction`, separated by commas in this order, the first of them `tenant` or "
+        "`user`. Other policies are fair among users.",
+        unit="names",
+        change_when="Each user should have its tenant's whole share (`user`), or a user's agents should not delay each "
+        "other, at the price of some locality (`tenant,user,interaction`).",
+    )
     quantum_tokens: int = option(
         512,
         "Q^u: a refill grants a client this much service. The bound of fairness grows by twice as much.",
@@ -81,6 +91,10 @@ class WorkerOptions:
         addresses(self.scheduler, "scheduler")
         check_listeners(self)
         cost_function(self.cost)
+        try:
+            FairnessLevels.parse(self.fairness_levels)
+        except ValueError as error:
+            raise ConfigError(f"fairness_levels: {error}") from error
         self._check_positive("max_prompt_tokens", "max_waiting", "quantum_tokens")
         require(
             self.advertise != "" or self.listen.rpartition(":")[0] not in WILDCARDS,

@@ -26,6 +26,7 @@ class SimulatedCall:
     last: bool = False  # whether it is the last call of its interaction
     system_tokens: int = 0
     weight: int = WEIGHT_ONE
+    user_weight: int = WEIGHT_ONE
     patience: float | None = None  # seconds until the client cancels it
     deadline: float | None = None  # virtual time by which it must have ended
     read_seconds: float = 0.0  # seconds that its client needs to read one message

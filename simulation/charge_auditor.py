@@ -1,8 +1,10 @@
 """Check that queue policies charge clients for what they received, exactly once over all attempts of a call."""
 
 from local_worker.core.charging import Charging
+from local_worker.core.policies.dlpm import Dlpm
+from local_worker.core.policies.protocol import QueuePolicy
 from local_worker.core.request import Request
-from local_worker.core.service_ledger import ClientAccount
+from local_worker.core.share_ledger import Path, ShareAccount
 from serving.cost import MICRO
 from simulation.call import SimulatedCall
 from simulation.spec import WorkerSpec
@@ -18,7 +20,7 @@ class ChargeAuditor:
     def __init__(self, spec: WorkerSpec) -> None:
         self._spec = spec
         self._charging = Charging(spec.make_cost())
-        self._prepaid: dict[tuple[str, int, str], None] = {}  # (worker, life, client) charged ahead by barriers
+        self._prepaid: dict[tuple[str, int, Path], None] = {}  # (worker, life, account) charged ahead by barriers
         self._attempts: dict[SimulatedCall, dict[Request, None]] = {}
 
     def entered(self, session: SimulatedAttempt, request: Request) -> None:
@@ -28,21 +30,23 @@ class ChargeAuditor:
     def check_accounts(self, worker: SimulatedWorker) -> None:
         """Check the accounts of `worker` after a step.
 
-        Each balance is in the range that its policy states, and the service in the ledger was charged.
+        At each level each balance is in the range that its policy states, and the service in the ledger was charged.
         """
-        policy = worker.batcher.policy
+        policy, shares = worker.batcher.policy, worker.batcher.ledger.shares
         for request in worker.batcher.queue:
             if request.prepaid:
-                self._prepaid[worker.name, worker.life, request.client] = None
-        for account in worker.batcher.ledger.accounts:
-            balance = policy.balance(account.client)
+                path = policy.levels.path(request)
+                for end in range(1, len(path) + 1):
+                    self._prepaid[worker.name, worker.life, path[:end]] = None
+        for account in (each for level in range(len(policy.levels)) for each in shares.accounts(level)):
+            balance = _balance(policy, account.path)
             if policy.balance_range_micro is not None:
                 least, most = policy.balance_range_micro
                 assert least <= balance <= most, f"{worker.name}, {account}: balance {balance} not in {least} .. {most}"
-            if (worker.name, worker.life, account.client) not in self._prepaid:
+            if (worker.name, worker.life, account.path) not in self._prepaid:
                 self._check_charged(worker.name, account, balance)
 
-    def _check_charged(self, worker: str, account: ClientAccount, balance: int) -> None:
+    def _check_charged(self, worker: str, account: ShareAccount, balance: int) -> None:
         spec = self._spec
         if spec.policy in DEFICITS:
             rest = (balance + account.weighted) % (spec.quantum_tokens * MICRO)
@@ -64,3 +68,7 @@ class ChargeAuditor:
                 due = (0,) if received else (0, prompt) if paid else (prompt,)
                 assert service in due, f"call {call.number}: charged {service} for its prompt, due is one of {due}"
                 paid = True
+
+
+def _balance(policy: QueuePolicy, path: Path) -> int:
+    return policy.balance_at(path) if isinstance(policy, Dlpm) else policy.balance(path[-1])

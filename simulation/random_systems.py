@@ -121,6 +121,12 @@ def draw_spec(rng: random.Random, load: RandomLoad) -> ClusterSpec:
     )
 
 
+def with_levels(spec: ClusterSpec, rng: random.Random) -> ClusterSpec:
+    """Draw the levels at which the workers are fair."""
+    levels = rng.choice(["user", "user", "tenant", "tenant,user", "user,interaction", "tenant,user,interaction"])
+    return replace(spec, worker=replace(spec.worker, fairness_levels=levels))
+
+
 def with_gateways(spec: ClusterSpec, rng: random.Random) -> ClusterSpec:
     """Draw the number of gateways in front of the pool, and the window in which the limits count."""
     gateways = 1 if spec.throttle == "sliding-rpm" else rng.choice([1, 2, 3])
@@ -128,7 +134,10 @@ def with_gateways(spec: ClusterSpec, rng: random.Random) -> ClusterSpec:
 
 
 class RandomPrograms:
-    """Random interactions of several calls: each call quotes the previous one, and clients differ in weight."""
+    """Random interactions of several calls: each call quotes the previous one, and clients differ in weight.
+
+    The clients are the users of two tenants, two each.
+    """
 
     def __init__(self, rng: random.Random, load: RandomLoad) -> None:
         self._rng = rng
@@ -136,6 +145,8 @@ class RandomPrograms:
         self._segments = PromptSegments()
         self._systems = {app: self._segments.fresh(rng.randint(8, load.most_system)) for app in ("chat", "code")}
         weights = rng.choice([(WEIGHT_ONE,), (WEIGHT_ONE // 2, WEIGHT_ONE, 4 * WEIGHT_ONE)])
+        # The two clients of a flood are users of one tenant or of two.
+        self._tenant_of = [client % 2 if sum(load.programs) % 2 else client // 2 for client in range(CLIENTS)]
         self._weights = [rng.choice(weights) for _ in load.programs]
         self._system_share = rng.choice([0, 1])
         self._cancelled = rng.choice([0.0, 0.0, 0.2])
@@ -162,7 +173,7 @@ class RandomPrograms:
         rng = self._rng
         quoted = output_run(ended.number, 0, ended.output_tokens)
         prompt = [*ended.prompt, *quoted, *self._segments.fresh(rng.randint(1, 16))]
-        client = int(ended.client.removeprefix("client-"))
+        client = int(ended.client.rpartition("-")[2])
         call = self._call(client, ended.app, prompt, ended.arrival + ended.latency + rng.expovariate(2.0))
         call.interaction, call.stage, call.last = ended.interaction, ended.stage + 1, left == 1
         yield loop.follow(call, lambda after: self._follow(loop, after, left - 1))
@@ -172,13 +183,14 @@ class RandomPrograms:
         self._calls += 1
         return SimulatedCall(
             number=self._calls,
-            client=f"client-{client}",
+            client=f"tenant-{self._tenant_of[client]}/client-{client}",
             app=app,
             prompt=prompt,
             output_tokens=rng.randint(1, self._load.most_output),
             arrival=arrival,
             system_tokens=self._system_share * len(self._systems[app]),
             weight=self._weights[client],
+            user_weight=self._weights[client - 1],
             patience=rng.expovariate(1.0) if rng.random() < self._cancelled else None,
             deadline=arrival + rng.expovariate(1.0) if rng.random() < self._late else None,
             read_seconds=rng.expovariate(2.0) if rng.random() < self._slow else 0.0,

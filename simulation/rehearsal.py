@@ -13,7 +13,7 @@ from simulation.cluster import SimulatedCluster
 from simulation.faults import cut_from_limits, draw, inject, lose_events
 from simulation.oracle import run_watched
 from simulation.progress import ProgressBar
-from simulation.random_systems import SECONDS, RandomPrograms, calm, draw_spec, flood, with_gateways
+from simulation.random_systems import SECONDS, RandomPrograms, calm, draw_spec, flood, with_gateways, with_levels
 from simulation.run_log import RunLog
 
 
@@ -21,7 +21,7 @@ def rehearse(seed: int) -> RunLog:
     """Run the system of `seed`; raises AssertionError when it violates a guarantee."""
     rng = random.Random(seed)
     load = rng.choice([calm, flood])(rng)
-    spec = with_gateways(draw_spec(rng, load), rng)
+    spec = with_levels(with_gateways(draw_spec(rng, load), rng), random.Random(f"levels {seed}"))
     cluster = SimulatedCluster(spec, RandomPrograms(rng, load).workload())
     inject(cluster, draw(rng, cluster, load.faults, SECONDS))
     if spec.gateways > 1:

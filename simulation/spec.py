@@ -7,6 +7,7 @@ from typing import ClassVar
 from global_scheduler.core.policies import POLICIES as ROUTES
 from global_scheduler.core.policies import RoutePolicy, RoutePolicyConfig
 from local_worker.core.device_sizes import SIZES, check_sizes
+from local_worker.core.fairness_levels import FairnessLevels
 from local_worker.core.limits import AdmissionMode as AdmissionMode
 from local_worker.core.limits import BatchLimits
 from local_worker.core.policies import POLICIES, QueuePolicy, QueuePolicyConfig
@@ -39,6 +40,7 @@ class WorkerSpec:
     profile: Profile | MeasuredProfile = field(default_factory=lambda: profile("a100-80g", "llama-3.1-8b"))
     policy: str = "dlpm"
     cost: str = "weighted-tokens"
+    fairness_levels: str = "tenant,user"
     quantum_tokens: int = 512
     kv_tokens: int = 100_000
     block_tokens: int = BLOCK_TOKENS
@@ -78,6 +80,7 @@ class WorkerSpec:
             most_output_tokens=most,
             block_tokens=self.block_tokens,
             strict_paper=self.strict_paper,
+            levels=FairnessLevels.parse(self.fairness_levels),
         )
         return self.policies[self.policy](config)
 

@@ -130,6 +130,8 @@ class SimulatedWorker:
             arrival=self._arrivals,
             system_tokens=call.system_tokens,
             weight=call.weight,
+            user_weight=call.user_weight,
+            interaction=call.interaction,
             seed_position=session.generated,
             in_interaction=session.in_interaction,
             paid=session.charged,

@@ -58,7 +58,7 @@ class PoolGap(Tally):
     def __init__(self, expected: int, workers: int) -> None:
         super().__init__(expected)
         self._workers = workers
-        self._gap = LiveGap()
+        self._gap = LiveGap[str]()
         self._known: dict[
             tuple[str, str], tuple[int, bool]
         ] = {}  # (worker, client) to (service over weight, has waiting requests)

@@ -10,7 +10,6 @@ from local_worker.core.block_cache import BlockCache
 from local_worker.core.deadlines import Deadlines
 from local_worker.core.kv_shares import KVShares
 from local_worker.core.limits import BatchLimits
-from local_worker.core.live_gap import LiveGap
 from local_worker.core.policies.protocol import QueuePolicy
 from local_worker.core.request import Request
 from local_worker.core.service_ledger import ClientAccount, ServiceLedger
@@ -31,11 +30,10 @@ class BatchAdmission:
         self.policy = policy
         self.cache = cache
         self._limits = limits
-        self.ledger = ServiceLedger(cost)
-        self._gap = LiveGap()
+        self.ledger = ServiceLedger(cost, levels=policy.levels)
         self._rate = ServiceRate()
         self._waiting = WaitingQueue(limits)
-        self._kv_shares = KVShares(cache.pages)
+        self._kv_shares = KVShares(cache.pages, policy.levels)
         self._running: dict[Request, None] = {}
         self._deadlines = Deadlines()
         self._step_left = 0  # number of tokens that requests entering now can still compute
@@ -53,7 +51,7 @@ class BatchAdmission:
     @property
     def fairness_gap(self) -> int:
         """The largest observed service gap in micro-units, to compare with the policy's `bound_micro`; see LiveGap."""
-        return self._gap.worst
+        return self.ledger.shares.worst_gap
 
     @property
     def service_rate(self) -> float:
@@ -87,7 +85,6 @@ class BatchAdmission:
         self.policy.arrived(request)
         self._kv_shares.arrived(request)
         self.ledger.arrived(request)
-        self._gap.watch(request.client)
         return displaced
 
     def _check(self, request: Request) -> None:
@@ -132,7 +129,7 @@ class BatchAdmission:
         """Return the output tokens to charge ahead: those whose pages exceed the client's share; see StepBudget."""
         needed = self._limits.tokens_on_entry(request, self.cache.block_tokens)
         fresh = 0 if request in self._running else self.cache.pages_for(needed) - request.matched_blocks
-        beyond = self._kv_shares.beyond(request.client, fresh) * self.cache.block_tokens
+        beyond = self._kv_shares.beyond(request, fresh) * self.cache.block_tokens
         start = max(request.reserved, request.output_tokens)
         stop = request.output_tokens + min(beyond, needed - len(request.tokens))
         if stop <= start:
@@ -165,7 +162,7 @@ class BatchAdmission:
 
     def _observe(self, now: float) -> None:
         """Measure the gap and the rate; to be called once after each `select`."""
-        self._gap.observe(self.ledger.backlogged)
+        self.ledger.shares.observe()
         self._rate.observe(self.ledger.weighted, bool(self._running), now)
 
     def _charge(self, request: Request, tokens: int) -> None:

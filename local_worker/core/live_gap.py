@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 from itertools import combinations
+from typing import Generic, TypeVar
+
+C = TypeVar("C")
 
 # Largest number of clients watched at a time; every step compares each pair of them.
 SAMPLED = 8
 
 
-class LiveGap:
+class LiveGap(Generic[C]):
     """The largest service gap that was observed.
 
     `worst` is the largest difference, in micro-units of service over weight, between the services that two watched
@@ -17,16 +20,21 @@ class LiveGap:
 
     def __init__(self) -> None:
         self.worst = 0
-        self._watched: dict[str, None] = {}
+        self._watched: dict[C, None] = {}
         # (f, g) -> the smallest and the largest value of service(f) - service(g) since both are backlogged.
-        self._leads: dict[tuple[str, str], tuple[int, int]] = {}
+        self._leads: dict[tuple[C, C], tuple[int, int]] = {}
 
-    def watch(self, client: str) -> None:
+    @property
+    def is_idle(self) -> bool:
+        """Return whether no client is watched."""
+        return not self._watched
+
+    def watch(self, client: C) -> None:
         """Record that `client` has a request waiting; watch the client if fewer than `SAMPLED` are watched."""
         if len(self._watched) < SAMPLED:
             self._watched.setdefault(client)
 
-    def observe(self, service: Callable[[str], int | None]) -> None:
+    def observe(self, service: Callable[[C], int | None]) -> None:
         """Measure the gap; to be called once per step.
 
         `service(client)` returns the client's service over weight so far, in micro-units; None when it has no request

@@ -27,6 +27,8 @@ class Request:
     system_tokens: int = 0  # number of leading prompt tokens that belong to system messages
     weight: int = WEIGHT_ONE  # share x norm in thousandths, frozen at arrival
     seed_position: int = 0  # number of output tokens of earlier attempts: the sampling counter continues from it
+    user_weight: int = WEIGHT_ONE  # the user's share within its tenant x norm in thousandths, frozen at arrival
+    interaction: str = ""  # id of its interaction, of the root where sessions form a tree; empty: none
     in_interaction: bool = False
     deadline: float | None = None  # seconds, on the clock of `now`; None: no deadline
     # Number of tokens whose keys and values are in the pages, or will be after the last plan (Batcher, InFlight).

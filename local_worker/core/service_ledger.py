@@ -4,7 +4,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from local_worker.core.charging import Charging
+from local_worker.core.fairness_levels import FLAT, FairnessLevels
 from local_worker.core.request import Request
+from local_worker.core.share_ledger import ShareLedger
 from serving.bounded_client_map import MOST_IDLE, BoundedClientMap
 from serving.cost import Cost, charge
 
@@ -33,7 +35,8 @@ class ServiceLedger:
     a forgotten client starts again from zero.
     """
 
-    def __init__(self, cost: Cost, most_idle: int = MOST_IDLE) -> None:
+    def __init__(self, cost: Cost, most_idle: int = MOST_IDLE, levels: FairnessLevels = FLAT) -> None:
+        self.shares = ShareLedger(levels, most_idle)
         self.recomputed_tokens = 0  # number of tokens computed again after preemptions and losses of workers
         self.weighted = 0  # service over weight given to all clients, micro-units
         self.prompt_tokens = 0  # number of prompt tokens of all admitted requests
@@ -57,6 +60,7 @@ class ServiceLedger:
         account = self._account(request)
         self._accounts.activate(request.client)
         account.waiting += 1
+        self.shares.arrived(request)
 
     def withdrawn(self, request: Request) -> None:
         """Record that `request` left the queue without being served.
@@ -67,6 +71,9 @@ class ServiceLedger:
         account.waiting -= 1
         if request.prepaid:
             account.weighted += charge(request.prepaid, request.weight)
+            self.shares.charged(request, request.prepaid)
+        self.shares.entered(request)
+        self.shares.ended(request)
         self._close_if_idle(account)
 
     def admitted(self, request: Request) -> None:
@@ -74,6 +81,7 @@ class ServiceLedger:
         account = self._account(request)
         account.waiting -= 1
         account.running += 1
+        self.shares.entered(request)
         self.prompt_tokens += request.prompt_tokens
         self.cached_tokens += request.cached
         micro = self._charging.extend(request, request.prompt_tokens - request.cached)
@@ -84,6 +92,7 @@ class ServiceLedger:
         account = self._account(request)
         account.waiting += 1
         account.running -= 1
+        self.shares.preempted(request)
 
     def readmitted(self, request: Request, recomputed: int) -> None:
         """Record that `request` has entered a running batch again and computes `recomputed` tokens again.
@@ -93,6 +102,7 @@ class ServiceLedger:
         account = self._account(request)
         account.waiting -= 1
         account.running += 1
+        self.shares.entered(request)
         self.recomputed_tokens += recomputed
 
     def generated(self, request: Request, tokens: int) -> None:
@@ -108,7 +118,9 @@ class ServiceLedger:
         """
         request.reserved = ahead.stop
         account = self._account(request)
-        account.weighted += charge(self._charging.output(request, ahead.start, ahead.stop), request.weight)
+        micro = self._charging.output(request, ahead.start, ahead.stop)
+        account.weighted += charge(micro, request.weight)
+        self.shares.charged(request, micro)
 
     def _serve(self, account: ClientAccount, request: Request, micro: int, due: int) -> None:
         """Count `micro` as service, and `due`, the part not yet counted for fairness, over the weight as `weighted`."""
@@ -117,16 +129,13 @@ class ServiceLedger:
         weighted = charge(micro, request.weight)
         self.weighted += weighted
         account.weighted += weighted if due == micro else charge(due, request.weight)
-
-    def backlogged(self, client: str) -> int | None:
-        """Return the client's service over weight in micro-units if it has requests in the queue; None otherwise."""
-        account = self._accounts.get(client)
-        return account.weighted if account and account.waiting else None
+        self.shares.charged(request, due)
 
     def finished(self, request: Request) -> None:
         """Record that `request` has left the running batch."""
         account = self._account(request)
         account.running -= 1
+        self.shares.ended(request)
         self._close_if_idle(account)
 
     def _close_if_idle(self, account: ClientAccount) -> None:

@@ -159,6 +159,8 @@ class Impatient:
             system_tokens=0,
             sampling=admitted.sampling,
             weight=1.0,
+            user_weight=1.0,
+            interaction="",
             in_interaction=False,
             cache_scope="",
             public_tokens=0,

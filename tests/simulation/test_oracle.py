@@ -1,5 +1,6 @@
 """Systems that break one promise, drawn and watched as every rehearsal: the oracle says which within a few seeds."""
 
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -14,13 +15,15 @@ from global_scheduler.core.policies.doubleq import DoubleQ
 from global_scheduler.core.policies.least_delay import LeastDelay
 from local_worker.core import token_gatherer
 from local_worker.core.output import Output, joined
+from local_worker.core.policies.deficit_accounts import DeficitAccount, DeficitGroup
 from local_worker.core.policies.dlpm import Dlpm
 from local_worker.core.policies.vtc import Vtc
 from local_worker.core.request import Request
 from local_worker.core.token_gatherer import Held, TokenGatherer
-from simulation import admission, encoding, shared_limits, worker
+from serving.cost import charge
+from simulation import admission, encoding, rehearsal, shared_limits, worker
 from simulation.rehearsal import rehearse
-from simulation.spec import ADMISSIONS, GLOBAL_POLICIES, LOCAL_POLICIES
+from simulation.spec import ADMISSIONS, GLOBAL_POLICIES, LOCAL_POLICIES, ClusterSpec
 from throttler.core.leased_quota import LeasedQuota, LeaseReply, LeaseRequest
 from throttler.core.oit import Oit
 from throttler.core.profiles import Profiles
@@ -84,22 +87,17 @@ def test_a_counter_below_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
     complains("charged less than the service")
 
 
-class Indebted(Dlpm):
-    """Serves clients in debt."""
-
-    def _rank(self, client: str) -> None:
-        best = self._queues[client].first_key()
-        if best is None:
-            self._in_credit.discard(client)
-        else:
-            self._in_credit.put(client, best)
-
-    def check_invariants(self) -> None:
-        pass  # it would see this mutation before the oracle does
+def ranked_without_regard_to_credit(group: DeficitGroup, account: DeficitAccount) -> None:
+    best = account.best() if account.waiting else None
+    if best is None:
+        group.in_credit.discard(account.name)
+    else:
+        group.in_credit.put(account.name, best)
 
 
 def test_a_balance_out_of_its_range(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(LOCAL_POLICIES, "dlpm", Indebted)
+    monkeypatch.setattr(DeficitGroup, "rank", ranked_without_regard_to_credit)
+    monkeypatch.setattr(Dlpm, "check_invariants", lambda policy: None)  # would see this before the oracle does
     complains(r"balance -\d+ not in")
 
 
@@ -108,17 +106,48 @@ class Partial(Dlpm):
 
     def generated(self, request: Request, tokens: int) -> None:
         super().generated(request, tokens)
-        while request.client == "client-0" and self.balance(request.client) <= 0:
-            self._charge_quantum(request)
-
-    def _charge_quantum(self, request: Request) -> None:
-        self._accounts.charge(request.client, -self._accounts.quantum)
-        if request.client in self._queues:
-            self._rank(request.client)
+        favourite = self._leaves[request].path[-1]
+        while request.client.endswith("client-0") and favourite.balance <= 0:
+            favourite.charge(-favourite.group.quantum)
+            favourite.group.rank(favourite)
 
 
 def test_a_gap_above_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(LOCAL_POLICIES, "dlpm", Partial)
+    complains("above the bound")
+
+
+class Leaves(Dlpm):
+    """Charges the lowest accounts alone, so that who has many of them has as many shares."""
+
+    def _charge(self, request: Request, micro: int) -> None:
+        leaf = self._leaves[request]
+        leaf.charge(charge(micro, request.user_weight if leaf.group.parent else request.weight))
+        self._rank(leaf)
+
+
+def test_accounts_above_the_lowest_that_are_not_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LOCAL_POLICIES, "dlpm", Leaves)
+    complains("not charged by service and rounds alone")
+
+
+class PartialBelow(Dlpm):
+    """Gives one user of a tenant credit whenever it has none, where users are below their tenants."""
+
+    def generated(self, request: Request, tokens: int) -> None:
+        super().generated(request, tokens)
+        for account in self._leaves[request].path[:-1]:
+            while account.name.endswith("client-0") and account.balance <= 0:
+                account.charge(-account.group.quantum)
+                self._rank(account)
+
+
+def test_a_gap_above_the_bound_below_the_highest_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    def with_tenants(spec: ClusterSpec, rng: random.Random) -> ClusterSpec:
+        return replace(spec, worker=replace(spec.worker, fairness_levels="tenant,user"))
+
+    monkeypatch.setattr(rehearsal, "with_levels", with_tenants)
+    monkeypatch.setitem(LOCAL_POLICIES, "dlpm", PartialBelow)
     complains("above the bound")
 
 

@@ -6,6 +6,8 @@ import heapq
 class ClientPriorityQueue:
     """A heap with lazy deletion: the old entry of a changed key is dropped at the top. O(log n) amortised."""
 
+    __slots__ = ("_heap", "_keys")
+
     def __init__(self) -> None:
         self._keys: dict[str, tuple[int, ...]] = {}
         self._heap: list[tuple[tuple[int, ...], str]] = []
@@ -30,9 +32,17 @@ class ClientPriorityQueue:
 
     def least(self) -> str | None:
         """Return the client with the smallest key; None when the queue is empty."""
+        return self._heap[0][1] if self._is_clean() else None
+
+    def least_key(self) -> tuple[int, ...] | None:
+        """Return the smallest key; None when the queue is empty."""
+        return self._heap[0][0] if self._is_clean() else None
+
+    def _is_clean(self) -> bool:
+        """Drop entries that are no longer valid from the top; return whether a valid one is left."""
         while self._heap:
             key, client = self._heap[0]
             if self._keys.get(client) == key:
-                return client
+                return True
             heapq.heappop(self._heap)
-        return None
+        return False

@@ -5,6 +5,9 @@ against clients that are not backlogged (Theorem 4.2). U = w_e L_input + w_q M u
 output for barriers. Among clients with a positive deficit the longest prefix match goes first, so locality is lost only
 where the order passes from one client to another.
 
+With several levels (`QueuePolicyConfig.levels`) a request is charged to every account on its path, and has credit if
+all of them have. The bound then holds at each level for siblings: see docs/fairness.md.
+
 The bound holds for any order among clients with credit. A step therefore looks up a bounded number of matches that may
 have changed, and tries a bounded number of requests that do not fit: its cost does not grow with the queue.
 """
@@ -12,8 +15,7 @@ have changed, and tries a bounded number of requests that do not fit: its cost d
 from collections.abc import Sequence
 
 from local_worker.core.charging import Charging
-from local_worker.core.policies.client_priority_queue import ClientPriorityQueue
-from local_worker.core.policies.deficit_accounts import DeficitAccounts
+from local_worker.core.policies.deficit_accounts import DeficitAccount, DeficitAccounts
 from local_worker.core.policies.missing_block_index import MissingBlockIndex
 from local_worker.core.policies.prefix_match_queue import Key, PrefixMatchQueue
 from local_worker.core.policies.protocol import QueuePolicyConfig, StepBudget
@@ -41,17 +43,14 @@ class Dlpm:
         self._charging = Charging(config.cost)
         self._config = config
         self._strict = config.strict_paper
-        self._accounts = DeficitAccounts(config.quantum_tokens * MICRO, config.most_idle)
-        self._queues: dict[str, PrefixMatchQueue] = {}  # client -> its waiting requests, never empty
+        self.levels = config.levels
+        self._accounts = DeficitAccounts(config.quantum_tokens * MICRO, len(config.levels), config.most_idle)
+        self._leaves: dict[Request, DeficitAccount] = {}  # waiting or running request -> its account
         self._block_tokens = config.block_tokens
         self._missing = MissingBlockIndex(config.block_tokens)
-        self._in_credit = ClientPriorityQueue()  # waiting clients by the key of their best request
-        self._in_debt = ClientPriorityQueue()  # waiting clients by the round that gives them credit
         self._count = 0  # number of waiting requests
-        self._running: dict[str, int] = {}  # client -> number of running requests
         self._bypassed: dict[Request, int] = {}  # number of admissions that passed the request
         self._barrier: Request | None = None
-        self._raised_barrier: dict[str, None] = {}  # clients that raised a barrier in this round
 
     @property
     def bound_micro(self) -> int:
@@ -84,43 +83,55 @@ class Dlpm:
 
     def arrived(self, request: Request) -> None:
         """Queue `request` as lines 11-13 do; see QueuePolicy."""
-        self._config = self._config.seen(request.weight)
-        client, matched = request.client, request.matched_blocks * self._block_tokens
-        self._accounts.busy(client)
-        queue = self._queues.setdefault(client, PrefixMatchQueue(None if self._strict else MAX_PASSED))
-        queue.add(request, self._key(request, matched))
+        self._config = self._config.seen(self.levels.least_weight(request))
+        matched = request.matched_blocks * self._block_tokens
+        leaf = self._leaves[request] = self._accounts.open(self.levels.path(request))
+        if leaf.queue is None:
+            leaf.queue = PrefixMatchQueue(None if self._strict else MAX_PASSED)
+        leaf.queue.add(request, self._key(request, matched))
+        for account in leaf.path:
+            account.waiting += 1
         self._missing.arrived(request, matched)
         self._count += 1
-        self._rank(client)
+        self._rank(leaf)
 
     def preempted(self, request: Request) -> None:
         """See QueuePolicy."""
-        self._leave_batch(request)
+        for account in self._leaves[request].path:
+            account.running -= 1
         self.arrived(request)
 
     def withdrawn(self, request: Request) -> None:
         """Remove `request` from the queue; the charge for a barrier is not refunded. See QueuePolicy."""
-        self._queues[request.client].remove(request)
+        self._queue(request).remove(request)
         self._remove(request)
+        self._close(request)
 
     def _remove(self, request: Request) -> None:
-        client = request.client
+        leaf = self._leaves[request]
         self._count -= 1
         self._missing.left(request)
         self._bypassed.pop(request, None)
         if self._barrier is request:
             self._barrier = None
-        if self._queues[client]:
-            self._rank(client)
-        else:
-            del self._queues[client]
-            self._in_credit.discard(client)
-            self._in_debt.discard(client)
-            self._close_if_idle(client)
+        if not leaf.queue:
+            leaf.queue = None
+        for account in leaf.path:
+            account.waiting -= 1
+        self._rank(leaf)
+
+    def _queue(self, request: Request) -> PrefixMatchQueue:
+        queue = self._leaves[request].queue
+        assert queue is not None, f"{request.id} does not wait"
+        return queue
 
     def victim(self, running: Sequence[Request]) -> Request:
-        """Return a request of the client deepest in debt; see QueuePolicy."""
-        return min(running, key=lambda request: (self.balance(request.client), -request.arrival))
+        """Return a request of the account deepest in debt, at the highest level first; see QueuePolicy."""
+        return min(running, key=lambda request: (self._balances(request), -request.arrival))
+
+    def _balances(self, request: Request) -> list[int]:
+        """Return the balances on the request's path, the highest level first."""
+        return [account.balance for account in self._leaves[request].path][::-1]
 
     def cached(self, digests: Sequence[int]) -> None:
         """See QueuePolicy."""
@@ -136,7 +147,7 @@ class Dlpm:
         misfits: list[Request] = []
         rematches = MAX_REMATCHED
         while len(misfits) < MAX_MISFITS and self._barrier is None:
-            candidate = self._next(misfits)
+            candidate = self._next()
             if candidate is None:
                 break
             if rematches and self._rematch(candidate, budget):
@@ -148,32 +159,18 @@ class Dlpm:
             else:
                 # Left out until the end of the step; other requests of the client may fit.
                 misfits.append(candidate)
-                self._queues[candidate.client].hold(candidate)
-                self._rank(candidate.client)
+                self._queue(candidate).hold(candidate)
+                self._rank(self._leaves[candidate])
         for request in misfits:
-            self._queues[request.client].release()
-            self._rank(request.client)
+            self._queue(request).release()
+            self._rank(self._leaves[request])
         return admitted
 
-    def _next(self, misfits: Sequence[Request]) -> Request | None:
-        """Return the request with the best match among clients with credit; refill first (CHECKREFILL) if no waiting
-        client has any."""
-        client = self._in_credit.least()
-        if client is None and not any(self._accounts.balance(misfit.client) > 0 for misfit in misfits):
-            self._refill()
-            client = self._in_credit.least()
-        return None if client is None else self._queues[client].next()
-
-    def _refill(self) -> None:
-        """Apply lines 3-8 until a queued client has credit: as many rounds as the smallest debt needs."""
-        client = self._in_debt.least()
-        if client is None:
-            return
-        self._raised_barrier.clear()
-        self._accounts.advance(self._accounts.in_credit_after(client) - self._accounts.rounds)
-        while client is not None and self._accounts.balance(client) > 0:
-            self._rank(client)
-            client = self._in_debt.least()
+    def _next(self) -> Request | None:
+        """Return the request with the best match among those whose accounts have credit; refill first (CHECKREFILL)
+        where no waiting account has any."""
+        leaf = self._accounts.next_leaf()
+        return None if leaf is None or leaf.queue is None else leaf.queue.next()
 
     def _admit(self, request: Request, budget: StepBudget, admitted: list[Request]) -> bool:
         tokens = budget.admit(request)
@@ -181,8 +178,9 @@ class Dlpm:
             return False
         owed = max(0, self._charging.extend(request, tokens) - request.prepaid)
         request.prepaid = 0
-        self._queues[request.client].admitted(request)
-        self._running[request.client] = self._running.get(request.client, 0) + 1
+        self._queue(request).admitted(request)
+        for account in self._leaves[request].path:
+            account.running += 1
         self._remove(request)
         self._charge(request, owed)
         self._reserve(request, budget)
@@ -195,16 +193,22 @@ class Dlpm:
             return
         for request in misfits:
             self._bypassed[request] = self._bypassed.get(request, 0) + 1
-            often = self._bypassed[request] >= MAX_BYPASS
-            in_credit = self._accounts.balance(request.client) > 0
-            if often and in_credit and self._barrier is None and request.client not in self._raised_barrier:
+            if self._bypassed[request] >= MAX_BYPASS and self._barrier is None and self._may_raise_barrier(request):
                 self._raise_barrier(request, budget)
 
+    def _may_raise_barrier(self, request: Request) -> bool:
+        """Return whether all accounts of `request` have credit and had no barrier since their group's last round.
+
+        Otherwise a client could drain the batch by submitting and cancelling requests.
+        """
+        path = self._leaves[request].path
+        return all(account.balance > 0 and account.name not in account.group.barriers for account in path)
+
     def _raise_barrier(self, request: Request, budget: StepBudget) -> None:
-        """Make `request` the barrier and charge for it now. A client gets one barrier per round: otherwise it could
-        drain the batch by submitting and cancelling requests."""
+        """Make `request` the barrier and charge for it now."""
         self._barrier = request
-        self._raised_barrier[request.client] = None
+        for account in self._leaves[request].path:
+            account.group.barriers[account.name] = None
         tokens = 0 if request.paid else len(request.tokens) - budget.matched_tokens(request)
         request.prepaid = self._charging.extend(request, tokens)
         self._charge(request, request.prepaid)
@@ -220,67 +224,66 @@ class Dlpm:
 
     def _rematch(self, request: Request, budget: StepBudget) -> bool:
         """Look up the match of `request`; return whether its place in the order has changed."""
-        queue, matched = self._queues[request.client], budget.matched_tokens(request)
+        queue, matched = self._queue(request), budget.matched_tokens(request)
         self._missing.place(request, matched)
         key = self._key(request, matched)
         if queue.key(request) == key:
             return False
         queue.move(request, key)
-        self._rank(request.client)
+        self._rank(self._leaves[request])
         return True
 
     def _key(self, request: Request, matched: int) -> Key:
         return (not request.in_interaction and not self._strict, -matched, request.arrival)
 
-    def _rank(self, client: str) -> None:
-        """Rank a waiting client by its balance and its best request."""
-        if self._accounts.balance(client) <= 0:
-            self._in_credit.discard(client)
-            self._in_debt.put(client, (self._accounts.in_credit_after(client),))
-            return
-        self._in_debt.discard(client)
-        best = self._queues[client].first_key()
-        if best is None:
-            self._in_credit.discard(client)
-        else:
-            self._in_credit.put(client, best)
+    def _rank(self, leaf: DeficitAccount) -> None:
+        """Rank the accounts on the path of `leaf` by their balances and their best requests."""
+        for account in leaf.path:
+            account.group.rank(account)
 
     def generated(self, request: Request, tokens: int) -> None:
         """Charge for output tokens (line 27), the first one included; see QueuePolicy."""
         self._charge(request, self._charging.due(request, tokens))
 
     def _charge(self, request: Request, micro: int) -> None:
-        client = request.client
-        self._accounts.charge(client, charge(micro, request.weight))
-        if client in self._queues:
-            self._rank(client)
+        """Charge every account on the request's path, over the weight at its level."""
+        has_moved = False  # whether the order below the account may have changed
+        for account in self._leaves[request].path:
+            weight = request.weight if account.group.parent is None else request.user_weight
+            has_moved |= account.charge(charge(micro, weight)) <= 0
+            if has_moved and account.waiting:
+                account.group.rank(account)
 
     def finished(self, request: Request) -> None:
         """Record that `request` has left the batch. The client's deficit stays until refills have paid it."""
-        self._leave_batch(request)
-        self._close_if_idle(request.client)
+        for account in self._leaves[request].path:
+            account.running -= 1
+        self._close(request)
 
-    def _leave_batch(self, request: Request) -> None:
-        self._running[request.client] -= 1
-        if not self._running[request.client]:
-            del self._running[request.client]
-
-    def _close_if_idle(self, client: str) -> None:
-        if client not in self._queues and client not in self._running:
-            self._accounts.idle(client)
+    def _close(self, request: Request) -> None:
+        """Let go of a request that neither waits nor runs, and of the accounts that have no other."""
+        for account in self._leaves.pop(request).path:
+            if not account.waiting and not account.running:
+                account.group.close(account)
 
     def balance(self, client: str) -> int:
         """Return q_i in micro-units; see QueuePolicy."""
-        return self._accounts.balance(client)
+        return self.balance_at(self.levels.client_path(client))
+
+    def balance_at(self, path: Sequence[str]) -> int:
+        """Return the balance in micro-units of the account at the end of `path`, whose names begin at the highest
+        level."""
+        return self._accounts.balance(path)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError when a balance exceeds the quantum, or when a waiting client is not ranked as its
+        """Raise AssertionError when a balance exceeds the quantum, or when a waiting account is not ranked as its
         balance says."""
         self._accounts.check_invariants()
-        for client, queue in self._queues.items():
-            assert queue, f"{client}: its queue is empty"
-            in_credit = self._accounts.balance(client) > 0
-            assert (client in self._in_credit, client in self._in_debt) == (in_credit, not in_credit), client
-        waiting = sum(len(queue) for queue in self._queues.values())
-        assert waiting == self._count, f"{waiting} requests in queues, {self._count} counted"
-        self._missing.check_invariants([request for queue in self._queues.values() for request in queue.requests()])
+        waiting: list[Request] = []
+        for leaf in dict.fromkeys(self._leaves.values()):
+            assert leaf.queue is None or leaf.queue, f"{leaf.name}: its queue is empty"
+            requests = leaf.queue.requests() if leaf.queue is not None else []
+            assert leaf.waiting == len(requests), f"{leaf.name}: {leaf.waiting} requests wait, {len(requests)} in queue"
+            waiting += requests
+        assert len(waiting) == self._count, f"{len(waiting)} requests in queues, {self._count} counted"
+        self._missing.check_invariants(waiting)

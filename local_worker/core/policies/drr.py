@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from local_worker.core.charging import Charging
+from local_worker.core.fairness_levels import FLAT
 from local_worker.core.policies.client_queues import ClientQueues
 from local_worker.core.policies.protocol import QueuePolicyConfig, StepBudget
 from local_worker.core.request import Request
@@ -32,6 +33,8 @@ class Drr:
     """
 
     balance_range_micro = None
+
+    levels = FLAT
 
     def __init__(self, config: QueuePolicyConfig) -> None:
         self._config = config

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from local_worker.core.fairness_levels import FLAT
 from local_worker.core.policies.protocol import QueuePolicyConfig, StepBudget
 from local_worker.core.request import Request
 
@@ -11,6 +12,8 @@ class Fcfs:
 
     bound_micro = None
     balance_range_micro = None
+
+    levels = FLAT
 
     def __init__(self, config: QueuePolicyConfig) -> None:
         self._queue: dict[Request, None] = {}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from local_worker.core.fairness_levels import FLAT, FairnessLevels
 from local_worker.core.request import Request
 from serving.bounded_client_map import MOST_IDLE
 from serving.cost import WEIGHT_ONE, Cost, charge
@@ -39,9 +40,13 @@ class QueuePolicy(Protocol):
     `withdrawn`."""
 
     @property
+    def levels(self) -> FairnessLevels:
+        """The levels at which the policy is fair. Only DLPM has several."""
+
+    @property
     def bound_micro(self) -> int | None:
         """The largest difference of service between two continuously backlogged clients, in micro-units; None: no
-        bound."""
+        bound. With several levels it holds for siblings of each level."""
 
     @property
     def balance_range_micro(self) -> tuple[int, int] | None:
@@ -110,7 +115,8 @@ class QueuePolicyConfig:
     block_tokens: int
     strict_paper: bool = False  # whether policies leave out this project's additions to the papers
     least_weight: int = WEIGHT_ONE  # thousandths: the smallest weight for which the bounds are stated
-    most_idle: int = MOST_IDLE  # number of clients without requests that keep their accounts
+    most_idle: int = MOST_IDLE  # number of clients (of each level) without requests that keep their accounts
+    levels: FairnessLevels = FLAT  # only DLPM has several
 
     def seen(self, weight: int) -> "QueuePolicyConfig":
         """Return a configuration whose bounds also hold for requests of `weight` (thousandths)."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from local_worker.core.charging import Charging
+from local_worker.core.fairness_levels import FLAT
 from local_worker.core.policies.client_priority_queue import ClientPriorityQueue
 from local_worker.core.policies.client_queues import ClientQueues
 from local_worker.core.policies.protocol import QueuePolicyConfig, StepBudget
@@ -34,6 +35,8 @@ class Vtc:
     """
 
     balance_range_micro = None  # counters grow without limit
+
+    levels = FLAT
 
     def __init__(self, config: QueuePolicyConfig) -> None:
         self._config = config

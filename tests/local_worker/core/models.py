@@ -21,6 +21,8 @@ class Item:
     longest: int = 0  # max_tokens
     beyond: int = 0  # output tokens that are charged at admission: room beyond the client's share
     output: int = 0  # tokens generated so far
+    path: tuple[str, ...] = ()  # names of its accounts, the highest first
+    user_weight: int = 1000  # at all levels but the highest
 
     def charge(self, micro: int) -> int:
         return micro * 1000 // self.weight
@@ -76,6 +78,61 @@ class NaiveDlpm:
     def generated(self, arrival: int, tokens: int) -> None:
         item = self.running[arrival]
         self.q[item.client] -= item.charge(W_Q * item.generate(tokens))
+
+
+@dataclass
+class NaiveHierarchy:
+    """DLPM Algorithm 1 in each group of siblings: `q` by path."""
+
+    q: dict[tuple[str, ...], int] = field(default_factory=dict)
+    queue: list[Item] = field(default_factory=list)
+    running: dict[int, Item] = field(default_factory=dict)
+
+    def arrived(self, item: Item) -> None:
+        for path in above(item):
+            self.q.setdefault(path, 0)
+        self.queue.append(item)
+
+    def check_refill(self, parent: tuple[str, ...] = ()) -> None:
+        """Refill the members of `parent` if none that waits has credit; go on below those that have some."""
+        size = len(parent) + 1
+        waiting = {item.path[:size]: item for item in self.queue if item.path[: size - 1] == parent}
+        while waiting and not any(self.q[path] > 0 for path in waiting):
+            for path in self.q:
+                if path[:-1] == parent and self.q[path] <= 0:
+                    self.q[path] += Q
+        for path, item in waiting.items():
+            if self.q[path] > 0 and len(item.path) > size:
+                self.check_refill(path)
+
+    def select(self, can_add: Callable[[Item], bool]) -> list[Item]:
+        order = sorted(self.queue, key=lambda item: (not item.in_interaction, -item.matched, item.arrival))
+        added: list[Item] = []
+        while self.queue:
+            self.check_refill()
+            item = next((item for item in order if all(self.q[path] > 0 for path in above(item))), None)
+            if item is None:
+                break
+            order.remove(item)
+            if can_add(item):
+                added.append(item)
+                self.charge(item, item.extend)
+                self.charge(item, W_Q * item.beyond)
+                self.queue.remove(item)
+                self.running[item.arrival] = item
+        return added
+
+    def charge(self, item: Item, micro: int) -> None:
+        for path in above(item):
+            self.q[path] -= micro * 1000 // (item.weight if len(path) == 1 else item.user_weight)
+
+    def generated(self, arrival: int, tokens: int) -> None:
+        item = self.running[arrival]
+        self.charge(item, W_Q * item.generate(tokens))
+
+
+def above(item: Item) -> list[tuple[str, ...]]:
+    return [item.path[:end] for end in range(1, len(item.path) + 1)]
 
 
 @dataclass

@@ -14,6 +14,7 @@ from fairlead.errors import ClientLimit, QueueFull, TooLong
 from fairlead.outcomes import FinishReason
 from local_worker.core.batch import CompletedStep, SampledLogprobs, Slice, StepResult
 from local_worker.core.batcher import Batcher
+from local_worker.core.fairness_levels import FLAT, FairnessLevels
 from local_worker.core.limits import AdmissionMode
 from local_worker.core.plan import Plan
 from local_worker.core.request import Request
@@ -48,13 +49,20 @@ class BatcherMachine(RuleBasedStateMachine):
 
     policy = "dlpm"
     admission = AdmissionMode.RESERVE
+    levels = FLAT
     pages = PAGES
     ahead = 0
 
     def __init__(self) -> None:
         super().__init__()
         self.batcher = make_batcher(
-            pages=self.pages, token_budget=7, max_running=5, policy=self.policy, eos=(EOS,), admission=self.admission
+            pages=self.pages,
+            token_budget=7,
+            max_running=5,
+            policy=self.policy,
+            eos=(EOS,),
+            admission=self.admission,
+            levels=self.levels,
         )
         self.device = Device(self.ahead)
         self.inside: dict[Request, None] = {}
@@ -64,11 +72,14 @@ class BatcherMachine(RuleBasedStateMachine):
         self.now = 0.0
 
     @rule(
-        prompt=PROMPT, client=st.sampled_from("ab"), output=st.integers(1, 12), lifetime=st.none() | st.integers(1, 6)
+        prompt=PROMPT,
+        client=st.sampled_from(("a", "a/u", "b")),
+        output=st.integers(1, 12),
+        lifetime=st.none() | st.integers(1, 6),
     )
     def submit(self, prompt: list[int], client: str, output: int, lifetime: int | None) -> None:
         request = make_request(prompt, arrival=self.arrivals, sampling=SamplingParams(max_tokens=output))
-        request.client = client
+        request.client, request.interaction = client, "first" if len(prompt) % 3 else "second"
         request.deadline = None if lifetime is None else self.now + lifetime
         self.arrivals += 1
         self.batcher.submit(request, self.now)
@@ -228,6 +239,14 @@ class OptimisticAheadBatcherMachine(AheadBatcherMachine):
     pages = LARGEST
 
 
+class HierarchyBatcherMachine(OptimisticAheadBatcherMachine):
+    """Both, with tenants, users and interactions."""
+
+    levels = FairnessLevels.parse("tenant,user,interaction")
+
+
+TestHierarchyBatcher = HierarchyBatcherMachine.TestCase
+TestHierarchyBatcher.settings = SETTINGS
 TestAheadBatcher = AheadBatcherMachine.TestCase
 TestAheadBatcher.settings = SETTINGS
 TestOptimisticAheadBatcher = OptimisticAheadBatcherMachine.TestCase

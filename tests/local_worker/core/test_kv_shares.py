@@ -71,11 +71,12 @@ class RoomMachine(RuleBasedStateMachine):
         for client in here:
             share = PAGES * self.latest[client] // sum(self.latest[each] for each in here)
             held = sum(len(each.pages) - cached for each, cached in self.running.items() if each.client == client)
-            assert self.shares.share(client) == share
-            assert self.shares.held(client) == held
+            assert self.shares.share((client,)) == share
+            assert self.shares.held((client,)) == held
+            request = next(each for each in (*self.waiting, *self.running) if each.client == client)
             for pages in (0, 1, PAGES):
                 expected = 0 if here == {client} else max(0, held + pages - share)
-                assert self.shares.beyond(client, pages) == expected
+                assert self.shares.beyond(request, pages) == expected
 
 
 TestRoom = RoomMachine.TestCase

@@ -44,7 +44,7 @@ def test_the_gap_is_exact(name: str, arrivals: list[tuple[str, int, int, int, in
 
 
 def test_a_bounded_number_of_clients_is_watched_and_others_take_their_place() -> None:
-    gap, service = LiveGap(), {f"c{number}": 0 for number in range(SAMPLED + 1)}
+    gap, service = LiveGap[str](), {f"c{number}": 0 for number in range(SAMPLED + 1)}
     for client in service:
         gap.watch(client)
     gap.observe(service.get)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fairlead.token_ids import pack_ids
 from local_worker.core.batch import Batch, Engine, PendingStep
 from local_worker.core.batcher import Batcher
+from local_worker.core.fairness_levels import FLAT, FairnessLevels
 from local_worker.core.limits import AdmissionMode, BatchLimits
 from local_worker.core.plan import Plan
 from local_worker.core.policies import QueuePolicyConfig
@@ -38,6 +39,7 @@ def make_batcher(
     quantum_tokens: int = 64,
     most_idle: int = MOST_IDLE,
     block_tokens: int = BLOCK,
+    levels: FairnessLevels = FLAT,
 ) -> Batcher:
     cost = cost or WeightedTokens()
     together = max_running * max_output_tokens
@@ -49,6 +51,7 @@ def make_batcher(
         least_weight=least_weight,
         most_idle=most_idle,
         block_tokens=block_tokens,
+        levels=levels,
         most_output_tokens=together if admission is AdmissionMode.OPTIMISTIC else min(together, pages * block_tokens),
     )
     limits = BatchLimits(

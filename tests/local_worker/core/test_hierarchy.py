@@ -1,0 +1,253 @@
+"""Hierarchical DLPM: the pseudo-code in each group of siblings, the theorems at each level, attacks on the shares."""
+
+from collections import defaultdict, deque
+from dataclasses import replace
+from itertools import permutations
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from local_worker.core.batcher import Batcher
+from local_worker.core.fairness_levels import FairnessLevels
+from local_worker.core.limits import AdmissionMode
+from local_worker.core.plan import Plan
+from local_worker.core.policies.dlpm import MAX_REMATCHED, Dlpm
+from local_worker.core.request import Request
+from local_worker.core.share_ledger import Path
+from serving.bounded_client_map import MOST_IDLE
+from serving.cost import COSTS, MICRO
+from serving.sampling_params import SamplingParams
+from tests.local_worker.core.models import Item, NaiveHierarchy
+from tests.local_worker.core.test_batcher import AHEAD, LONGEST_OUTPUT, PAGES, USED, tokens_for, worst_lead
+from tests.local_worker.core.test_policies import (
+    ARRIVE,
+    CONFIG,
+    FINISH,
+    GENERATE,
+    KEEP,
+    SELECT,
+    WITHDRAW,
+    Driver,
+    item,
+    play,
+    room_for,
+)
+from tests.local_worker.engine.driving import make_batcher, make_request
+
+ALL = FairnessLevels.parse("tenant,user,interaction")
+LEVELS = ("user", "tenant", "tenant,user", "user,interaction", "tenant,user,interaction")
+CALLERS = ("s", "s/u", "s/u#one", "s/v#one", "s/v#two", "t/u", "t/w#one")
+STEPS = st.tuples(ARRIVE, st.sampled_from(CALLERS)).map(lambda drawn: (drawn[0][0], drawn[1], *drawn[0][2:]))
+HISTORY = st.lists(st.one_of(STEPS, STEPS, SELECT, GENERATE, FINISH, WITHDRAW, KEEP), max_size=50)
+
+
+@pytest.mark.parametrize("text", ["", "interaction", "user,tenant", "tenant,,user", "user,user", "client"])
+def test_levels_that_make_no_sense_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"expected some of tenant, user, interaction in this order.*got"):
+        FairnessLevels.parse(text)
+
+
+@pytest.mark.parametrize("text", LEVELS)
+def test_levels_are_written_as_they_are_read(text: str) -> None:
+    assert str(FairnessLevels.parse(text)) == text
+
+
+def item_of(driver: Driver, request: Request, levels: FairnessLevels) -> Item:
+    return replace(item(driver.room, request), path=levels.path(request), user_weight=request.user_weight)
+
+
+@pytest.mark.parametrize("text", LEVELS)
+@settings(max_examples=150, deadline=None)
+@given(history=HISTORY)
+def test_dlpm_is_algorithm_1_in_each_group_of_siblings(text: str, history: list[tuple[Any, ...]]) -> None:
+    levels = FairnessLevels.parse(text)
+    policy, model = Dlpm(replace(CONFIG, levels=levels)), NaiveHierarchy()
+    driver = Driver(policy)
+    requests: dict[int, Request] = {}
+
+    def heard(what: str, value: Any) -> None:
+        if what == "arrived":
+            requests[value.arrival] = value
+            model.arrived(item_of(driver, value, levels))
+        elif what == "withdrawn":
+            model.queue = [waiting for waiting in model.queue if waiting.arrival != value.arrival]
+        elif what == "generated":
+            model.generated(value[0].arrival, value[1])
+        elif what == "selected":
+            for waiting in model.queue:
+                waiting.matched = driver.room.matched_tokens(requests[waiting.arrival])
+                waiting.extend = (len(requests[waiting.arrival].tokens) - waiting.matched) * MICRO
+            expected = [each.arrival for each in model.select(room_for(value[0]))]
+            assert [request.arrival for request in value[1]] == expected
+        for path, balance in model.q.items():
+            assert policy.balance_at(path) == balance
+
+    arrivals = [number for number, step in enumerate(history) if step[0] == "arrive"]
+    play(driver, [step for number, step in enumerate(history) if number not in arrivals[MAX_REMATCHED:]], heard)
+
+
+# --- the theorems ---------------------------------------------------------------------------------------------------
+
+REQUESTS = st.lists(
+    st.tuples(st.sampled_from(CALLERS), st.integers(0, 3), st.integers(1, 14), st.integers(1, 20), st.integers(0, 40)),
+    min_size=8,
+    max_size=40,
+)
+WEIGHTS = {"s": (1000, 1000), "s/u": (3000, 500), "s/v": (500, 3000), "t/u": (1000, 500), "t/w": (3000, 1000)}
+Row = dict[Path, tuple[int, bool]]
+
+
+def history(
+    batcher: Batcher, arrivals: list[tuple[str, int, int, int, int]], ahead: int, used: list[int], weighted: bool
+) -> list[Row]:
+    """Per step: (service over weight, backlogged) of each account. See test_batcher.histories."""
+    launched: deque[Plan] = deque()
+    pending = deque(sorted(enumerate(arrivals), key=lambda entry: entry[1][4]))
+    rows: list[Row] = []
+    while pending or batcher.waiting or batcher.running or launched:
+        while pending and pending[0][1][4] <= len(rows):
+            number, (caller, prefix, length, output, _) = pending.popleft()
+            sampling = SamplingParams(max_tokens=output, ignore_eos=True)
+            request = make_request([prefix] * 8 + [number % 5] * length, arrival=number, sampling=sampling)
+            request.client, _, request.interaction = caller.partition("#")
+            if weighted:
+                request.weight, request.user_weight = WEIGHTS[request.client]
+            batcher.submit(request, 0.0)
+        plan = batcher.plan(0.0)
+        backlogged = {path for request in batcher.queue for path in prefixes(request)}
+        if plan is not None:
+            launched.append(plan)
+        if len(launched) > (ahead if plan is not None else 0):
+            done = launched.popleft()
+            batcher.commit(done, tokens_for(done))
+        for request in [each for each in batcher._running if each.output_tokens >= used[each.arrival % len(used)]]:
+            batcher.abort(request)
+        shares = batcher.ledger.shares
+        accounts = [account for level in range(len(ALL)) for account in shares.accounts(level)]
+        row: Row = defaultdict(lambda: (0, False))
+        row |= {account.path: (account.weighted, account.path in backlogged) for account in accounts}
+        rows.append(row)
+        batcher.check_invariants()
+        check_balances(batcher, accounts)
+    return rows
+
+
+def prefixes(request: Request) -> list[Path]:
+    path = ALL.path(request)
+    return [path[:end] for end in range(1, len(path) + 1)]
+
+
+def check_balances(batcher: Batcher, accounts: list[Any]) -> None:
+    """DLPM Theorem A.1 at each level: -U < q <= Q^u."""
+    policy = batcher.policy
+    assert isinstance(policy, Dlpm)
+    least, most = policy.balance_range_micro
+    for account in accounts:
+        assert least < policy.balance_at(account.path) <= most
+
+
+def tight(admission: AdmissionMode, cost: str, least_weight: int, most_idle: int) -> Batcher:
+    return make_batcher(
+        pages=PAGES,
+        token_budget=16,
+        max_running=4,
+        max_prompt_tokens=24,
+        policy="dlpm",
+        admission=admission,
+        max_output_tokens=LONGEST_OUTPUT,
+        cost=COSTS[cost](),
+        least_weight=least_weight,
+        most_idle=most_idle,
+        levels=ALL,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("weighted", [False, True], ids=["equal", "weights"])
+@pytest.mark.parametrize("cost", COSTS)
+@pytest.mark.parametrize("admission", AdmissionMode)
+@settings(max_examples=30, deadline=None)
+@given(arrivals=REQUESTS, ahead=AHEAD, used=USED, most_idle=st.sampled_from((0, MOST_IDLE)))
+def test_siblings_that_stay_backlogged_differ_by_at_most_the_bound(
+    admission: AdmissionMode,
+    cost: str,
+    weighted: bool,
+    arrivals: list[tuple[str, int, int, int, int]],
+    ahead: int,
+    used: list[int],
+    most_idle: int,
+) -> None:
+    """Theorems 4.1 and A.1 at each level, and 4.2 against siblings that are not backlogged; accounts of the ledger that
+    are forgotten would begin again, so that it forgets none."""
+    batcher = tight(admission, cost, 500 if weighted else 1000, most_idle)
+    rows = history(batcher, arrivals, ahead, used, weighted)
+    bound = batcher.policy.bound_micro
+    assert bound is not None
+    paths = dict.fromkeys(path for row in rows for path in row)
+    for behind, lead in permutations(paths, 2):
+        if behind[:-1] == lead[:-1]:
+            assert worst_lead(rows, behind, lead, both=False) <= bound  # type: ignore[arg-type]
+    assert batcher.fairness_gap <= bound
+
+
+# --- attacks --------------------------------------------------------------------------------------------------------
+
+
+def flood(batcher: Batcher, callers: list[str], steps: int) -> None:
+    """Keep a call of each of `callers` waiting; `{}` in a name is a new number each time."""
+    waiting: dict[int, Request] = {}
+    arrivals = 0
+    for _ in range(steps):
+        for slot, caller in enumerate(callers):
+            if slot not in waiting or waiting[slot] not in batcher.queue:
+                sampling = SamplingParams(max_tokens=8, ignore_eos=True)
+                request = waiting[slot] = make_request([arrivals % 7] * 12, arrival=arrivals, sampling=sampling)
+                request.client, _, request.interaction = caller.format(arrivals).partition("#")
+                arrivals += 1
+                batcher.submit(request, 0.0)
+        plan = batcher.plan(0.0)
+        assert plan is not None, "there is always something to do"
+        batcher.commit(plan, tokens_for(plan))
+    batcher.check_invariants()
+
+
+def units(batcher: Batcher, path: Path) -> float:
+    accounts = batcher.ledger.shares.accounts(len(path) - 1)
+    return next(account.weighted for account in accounts if account.path == path) / MICRO
+
+
+# The callers of two siblings, and the paths of these.
+ATTACKS: dict[str, tuple[list[str], list[str], Path, Path]] = {
+    "20 users of a tenant": ([f"s/{number}" for number in range(20)], ["t/u"], ("s",), ("t",)),
+    "a new user for each call": ([f"s/{{}}-{number}" for number in range(20)], ["t/u"], ("s",), ("t",)),
+    "a new interaction for each call": (
+        [f"s/u#{{}}-{number}" for number in range(20)],
+        ["s/v#one"],
+        ("s", "s/u"),
+        ("s", "s/v"),
+    ),
+    "50 sub-agents": (["s/u#root"] * 51, ["s/u#single"], ("s", "s/u", "root"), ("s", "s/u", "single")),
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("admission", AdmissionMode)
+def test_who_splits_itself_gets_no_more_than_its_sibling(attack: str, admission: AdmissionMode) -> None:
+    many, one, path_of_many, path_of_one = ATTACKS[attack]
+    batcher = tight(admission, "weighted-tokens", 1000, 10)
+    flood(batcher, [*many, *one * 5], 250)
+    of_many, of_one = units(batcher, path_of_many), units(batcher, path_of_one)
+    bound = (batcher.policy.bound_micro or 0) / MICRO
+    assert abs(of_many - of_one) <= bound
+    assert of_one > bound, "long enough to tell a half from a twentieth"
+    assert batcher.policy.remembered <= 3 * (10 + len(many) + 5 + 4), "accounts are forgotten"
+
+
+def test_among_users_as_siblings_a_tenant_has_as_many_shares_as_users() -> None:
+    """What the levels are for."""
+    many, one, *_ = ATTACKS["20 users of a tenant"]
+    batcher = make_batcher(pages=PAGES, token_budget=16, max_running=4, policy="dlpm", max_output_tokens=LONGEST_OUTPUT)
+    flood(batcher, [*many, *one * 5], 250)
+    assert units(batcher, ("t/u",)) < sum(units(batcher, (user,)) for user in many) / 10
