@@ -133,6 +133,7 @@ def _vllm(config: WorkerConfig) -> ServedModel:
     from local_worker.engine.load_errors import reading
     from local_worker.engine.vllm.arguments import VllmOptions
     from local_worker.engine.vllm.executor import VllmEngine, device_of_vllm
+    from local_worker.engine.vllm.further_node import compute_for_first_node
 
     log_once()
     device = device_of_vllm()
@@ -152,6 +153,9 @@ def _vllm(config: WorkerConfig) -> ServedModel:
             eos_token_ids=tokenizer.eos_token_ids,
         )
         log_step("starting vLLM's executor")
+        if arguments.get("node_rank"):
+            compute_for_first_node(str(path), options, arguments)
+            raise SystemExit("the ranks of this node have ended")
         engine = VllmEngine(str(path), options, arguments)
         revisions = {name: f"{revision(folder_of(path))}.vllm" for name in config.model_names}
     except (UnsupportedModel, OSError) as error:

@@ -1,0 +1,70 @@
+"""The LeaderWorkerSet, whose schema Kubernetes does not carry: its pods are valid, and fit each other."""
+
+import subprocess
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+
+import pytest
+import yaml
+
+from local_worker.config import WorkerConfig
+from local_worker.engine.vllm.environment import read_arguments
+from serving.config import load
+from serving.environment import ServiceName
+from tests.deploy import kubelet
+from tests.deploy.forms import Manifest, config_maps, named
+from tests.deploy.test_services import FIELDS, SECRETS
+
+pytestmark = pytest.mark.slow
+
+FORM = "deploy/k8s/overlays/vllm-two-nodes"
+Render = Callable[[str], list[Manifest]]
+
+
+@pytest.fixture
+def pods(render: Render) -> dict[str, Manifest]:
+    """The templates of the first pod of a group and of those that follow."""
+    group = named(render(FORM), "LeaderWorkerSet", "fairlead-worker")["spec"]["leaderWorkerTemplate"]
+    return {name: group[f"{name}Template"] for name in ("leader", "worker")}
+
+
+def problems(manifests: list[Manifest], kubernetes_validate: Path, folder: Path) -> str:
+    """What the schemas of the newest Kubernetes say; nothing if they accept the manifests."""
+    path = folder / "all.yaml"
+    path.write_text(yaml.safe_dump_all(manifests))
+    command = [str(kubernetes_validate), "--strict", "-k", "1.37", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def as_pod_template(name: str, template: Manifest) -> Manifest:
+    return {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": name}, "template": template}
+
+
+def test_schemas_accept_the_pods(
+    render: Render, pods: dict[str, Manifest], kubernetes_validate: Path, tmp_path: Path
+) -> None:
+    others = [manifest for manifest in render(FORM) if manifest["kind"] != "LeaderWorkerSet"]
+    assert not [manifest for manifest in others if manifest["kind"] == "StatefulSet" and "worker" in str(manifest)]
+    templates = [as_pod_template(name, template) for name, template in pods.items()]
+    assert problems([*others, *templates], kubernetes_validate, tmp_path) == ""
+    damaged = deepcopy(templates)
+    damaged[1]["template"]["spec"]["containers"][0]["nonsense"] = True
+    assert problems(damaged, kubernetes_validate, tmp_path) != ""
+
+
+def test_both_pods_are_told_the_same_but_their_rank(render: Render, pods: dict[str, Manifest]) -> None:
+    manifests, told = render(FORM), []
+    for rank, pod in enumerate(pods.values()):
+        [container] = pod["spec"]["containers"]
+        values = kubelet.environment(container, config_maps(manifests), SECRETS, FIELDS)
+        values |= {"LWS_GROUP_SIZE": "2", "LWS_WORKER_INDEX": str(rank), "LWS_LEADER_ADDRESS": "fairlead-worker-0"}
+        python, dash_m, module, *arguments = kubelet.command_line(container, values)
+        assert (python, dash_m, module) == ("python", "-m", "local_worker")
+        config = load(WorkerConfig, ServiceName.WORKER, arguments, values, prog=module)
+        told.append(dict(read_arguments(config.vllm_args)))
+        assert told[-1]["tensor_parallel_size"] == 2 * int(container["resources"]["limits"]["nvidia.com/gpu"])
+    assert [arguments.pop("node_rank") for arguments in told] == [0, 1]
+    assert told[0] == told[1]
+    assert told[0]["nnodes"] == 2
