@@ -767,7 +767,7 @@ def test_an_output_ends_with_its_stop_token_or_its_length(
     assert plan is not None
     logprobs = SampledLogprobs(-0.5, ())
     [advance] = batcher.commit(plan, StepResult((token,), (logprobs,)))
-    assert (advance.finish, advance.logprobs) == (finish, logprobs)
+    assert (advance.finish, advance.logprobs) == (finish, (logprobs,))
     assert batcher.running == (finish is None)
 
 
