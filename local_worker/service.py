@@ -160,13 +160,18 @@ class TokenizerService(worker_pb2_grpc.TokenizerServicer):
     async def _read(
         self, batches: AsyncIterator[worker_pb2.ShortPrompts], writer: CoalescingWriter[worker_pb2.EncodedPrompts]
     ) -> None:
+        malformed: BaseException | None = None
         try:
             async with asyncio.TaskGroup() as tasks:
                 async for batch in batches:
                     for prompt in batch.prompts:
                         tasks.create_task(self._answer(prompt, writer))
+        except* FairleadError as failed:  # the caller is told the error itself, not the group
+            malformed = failed.exceptions[0]
         finally:
             writer.close()
+        if malformed is not None:
+            raise malformed
 
     async def _answer(
         self, prompt: worker_pb2.ShortPrompt, writer: CoalescingWriter[worker_pb2.EncodedPrompts]

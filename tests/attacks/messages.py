@@ -44,8 +44,15 @@ STRUCTS = st.dictionaries(
 
 
 def _field(field: FieldDescriptor) -> st.SearchStrategy[Any]:
+    if _is_map(field):
+        key, value = field.message_type.fields
+        return st.dictionaries(SCALARS[key.type], SCALARS[value.type], max_size=3)
     one = structured(field.message_type) if field.message_type else SCALARS[field.type]
     return st.lists(one, max_size=3) if field.is_repeated else one
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and field.message_type.GetOptions().map_entry
 
 
 def structured(descriptor: Descriptor) -> st.SearchStrategy[Any]:
@@ -63,8 +70,11 @@ def _with_one_field(descriptor: Any) -> st.SearchStrategy[Any]:
     made = GetMessageClass(descriptor)
     choices: list[st.SearchStrategy[Any]] = [st.just(made())]
     for field in descriptor.fields:
-        value = _with_one_field(field.message_type) if field.message_type else SCALARS[field.type]
-        values = value.map(lambda one: [one]) if field.is_repeated else value
+        if _is_map(field):
+            values = _field(field)
+        else:
+            value = _with_one_field(field.message_type) if field.message_type else SCALARS[field.type]
+            values = value.map(lambda one: [one]) if field.is_repeated else value
         choices.append(st.builds(lambda name, value: made(**{name: value}), st.just(field.name), values))
     return st.one_of(choices)
 

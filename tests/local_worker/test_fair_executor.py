@@ -27,6 +27,7 @@ class HeldTokenizer(ByteTokenizer):
     """A tokenizer that blocks until it is released; `begun` holds the lengths of its prompts in order."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.begun: list[int] = []
         self.has_begun = threading.Event()
         self.let_go = threading.Event()

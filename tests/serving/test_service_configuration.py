@@ -10,6 +10,7 @@ import pytest
 
 import gateway.app
 import global_scheduler.app
+import local_worker.adapter.app
 import local_worker.app
 from tests.services import SECRET, SERVICES, Stack
 
@@ -17,6 +18,7 @@ MAINS = {
     "gateway": gateway.app.main,
     "global_scheduler": global_scheduler.app.main,
     "local_worker": local_worker.app.main,
+    "local_worker.adapter": local_worker.adapter.app.main,
 }
 
 
