@@ -44,8 +44,9 @@ STRUCTS = st.dictionaries(
 
 
 def _field(field: FieldDescriptor) -> st.SearchStrategy[Any]:
-    if _is_map(field):
-        key, value = field.message_type.fields
+    entry = field.message_type
+    if entry is not None and _is_map(field):
+        key, value = entry.fields
         return st.dictionaries(SCALARS[key.type], SCALARS[value.type], max_size=3)
     one = structured(field.message_type) if field.message_type else SCALARS[field.type]
     return st.lists(one, max_size=3) if field.is_repeated else one
