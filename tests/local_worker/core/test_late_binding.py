@@ -131,8 +131,9 @@ class LateBindingMachine(RuleBasedStateMachine):
     def expire(self, seconds: int) -> None:
         self.now += seconds
         late = {one for one in [*self.waiting, *self.running] if one.deadline and one.deadline <= self.now}
-        assert {*self.binding.expired(self.now)} == late
-        for request in late:
+        passed = self.binding.expired(self.now)
+        assert {*passed} == late
+        for request in passed:
             self._left(request)
 
     def _left(self, request: Request) -> None:
