@@ -1,11 +1,11 @@
 """Log-probabilities of prompts are those of one forward pass, however the prompt is divided, shared or preempted."""
 
-import copy
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
 import torch
+from transformers import LlamaConfig
 
 from local_worker.core.batch import Engine, SampledLogprobs
 from local_worker.core.batcher import Batcher
@@ -16,7 +16,7 @@ from local_worker.engine.fake import FakeEngine
 from local_worker.engine.runner import TransformersEngine
 from serving.sampling_params import SamplingParams
 from tests.local_worker.engine.driving import BLOCK, Driver, make_batcher, make_request
-from tests.local_worker.engine.test_exactness import CONFIGS, OPTIONS, make_model, prompts
+from tests.local_worker.engine.test_exactness import OPTIONS, SIZES, make_model, prompts
 
 Scores = Sequence[SampledLogprobs]
 
@@ -60,7 +60,7 @@ def expected(model: Any, prompt: Sequence[int]) -> torch.Tensor:
 @pytest.mark.model
 @pytest.mark.parametrize("ahead", [0, 1])
 def test_scores_are_those_of_one_forward_pass(ahead: int) -> None:
-    model = make_model(copy.deepcopy(CONFIGS["llama"]))  # an engine changes the configuration of its model
+    model = make_model(LlamaConfig(**SIZES))  # not a shared one: an engine changes the configuration of its model
     texts = prompts(4)
     oracle = [expected(model, text) for text in texts]
     engine = TransformersEngine(model, OPTIONS)
