@@ -109,7 +109,7 @@ def _name(full: str) -> str:
 
 def parse(protos: Path) -> list[FileDescriptorProto]:
     """Every file of our package, with its comments, by name."""
-    names = sorted(str(path) for path in protos.rglob("*.proto"))
+    names = sorted(str(path) for path in (protos / "fairlead").rglob("*.proto"))
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "set"
         paths = [f"-I{path}" for path in (protos, Path(grpc_tools.__file__).parent / "_proto")]

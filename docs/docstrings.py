@@ -35,7 +35,7 @@ def sources(prefixes: tuple[str, ...]) -> Iterator[Path]:
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             name = str(path.relative_to(ROOT))
-            if name.startswith(prefixes) and "/v1/" not in name:
+            if name.startswith(prefixes) and "_pb2" not in name:
                 yield path
 
 

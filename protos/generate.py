@@ -1,4 +1,4 @@
-"""`python protos/generate.py`: writes fairlead/v1 from protos/, with stubs that pass `mypy --strict`."""
+"""`python protos/generate.py`: writes fairlead/v1 and serving/envoy, with stubs that pass `mypy --strict`."""
 
 import re
 import sys
@@ -9,17 +9,18 @@ from grpc_tools import protoc
 
 ROOT = Path(__file__).parents[1]
 WELL_KNOWN = Path(grpc_tools.__file__).parent / "_proto"  # google/protobuf
+PACKAGES = ("fairlead/v1", "serving/envoy")
 KINDS = ("python", "pyi", "grpc_python")
 
 
 def generate(out: Path) -> None:
-    """Write the package fairlead.v1 below `out`; raises SystemExit when protoc fails."""
+    """Write the modules of all protos below `out`; raises SystemExit when protoc fails."""
     protos = sorted(str(path) for path in (ROOT / "protos").rglob("*.proto"))
     paths = [f"-I{path}" for path in (ROOT / "protos", WELL_KNOWN)]
     status = protoc.main(["", *paths, *(f"--{kind}_out={out}" for kind in KINDS), *protos])
     if status:
         raise SystemExit(status)
-    for stub in out.glob("fairlead/v1/*_pb2.pyi"):
+    for stub in [stub for package in PACKAGES for stub in (out / package).glob("*_pb2.pyi")]:
         stub.write_text(typed(stub.read_text()))
 
 

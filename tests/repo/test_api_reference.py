@@ -24,7 +24,8 @@ def test_the_reference_is_current(generator: ModuleType) -> None:
 
 
 def test_it_shows_kinds_labels_and_comments(generator: ModuleType, tmp_path: Path) -> None:
-    (tmp_path / "a.proto").write_text(
+    (tmp_path / "fairlead").mkdir()
+    (tmp_path / "fairlead" / "a.proto").write_text(
         """syntax = "proto3";
         // Greets.
         service Greeter { rpc Greet(stream Name) returns (Name); // by name

@@ -17,7 +17,11 @@ generate(Path(sys.argv[1]))
 def test_generated_stubs_are_current(tmp_path: Path) -> None:
     # In a process of its own: protoc keeps what it has read.
     subprocess.run([sys.executable, "-c", GENERATE, str(tmp_path)], check=True, cwd=ROOT)
-    generated = {path.name: path.read_text() for path in (tmp_path / "fairlead/v1").iterdir()}
-    committed = {path.name: path.read_text() for path in (ROOT / "fairlead/v1").glob("*_pb2*")}
+    generated = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.glob("*/*/*_pb2*")}
+    folders = {Path(name).parent for name in generated}
+    assert folders == {Path("fairlead/v1"), Path("serving/envoy")}
+    committed = {
+        str(path.relative_to(ROOT)): path.read_text() for folder in folders for path in (ROOT / folder).glob("*_pb2*")
+    }
     assert generated.keys() == committed.keys()
     assert [name for name in sorted(generated) if generated[name] != committed[name]] == [], "run `make protos`"
