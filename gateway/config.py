@@ -128,15 +128,16 @@ class GatewayConfig:
     )
     max_streams: int = option(
         4096,
-        "All clients together may have this number of calls open.",
+        "All clients together may have this number of calls open, the users of one tenant at most four fifths of it.",
         unit="calls",
         change_when="The gateway runs out of memory (decrease it), or refuses calls although it has memory (increase "
         "it).",
     )
     waiting_prompts_mib: int = option(
         64,
-        "Prompts that are read and not tokenized yet have at most this size together, and those of one client as much "
-        "as is free. Until a prompt is tokenized, a gateway needs about five times its size.",
+        "Prompts that are read and not tokenized yet have at most this size together, those of one client as much as "
+        "is free, and those of one tenant four times as much. Until a prompt is tokenized, a gateway needs about five "
+        "times its size.",
         unit="MiB",
         change_when="Callers send many long prompts at one time and gateways have memory (increase it).",
     )

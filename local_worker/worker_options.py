@@ -44,7 +44,8 @@ class WorkerOptions:
     )
     max_waiting: int = option(
         4096,
-        "The queue holds this many requests. When it is full, the newest request of the client with most is refused.",
+        "The queue holds this many requests. When it is full, the tenant with most loses the newest request of its "
+        "user with most.",
         unit="requests",
         change_when="Callers should be refused rather than wait long (less).",
     )

@@ -29,3 +29,8 @@ def normalized(name: str) -> str:
     if not spelled.isprintable() or _UNSEEN.search(spelled):
         raise ValueError(f"must hold printable characters that can be seen, got {spelled!a}")
     return spelled
+
+
+def tenant_of(client: str) -> str:
+    """Return the tenant of a client, which is named `tenant` or `tenant/user`."""
+    return client.partition("/")[0]

@@ -32,7 +32,7 @@ class BatchAdmission:
         self._limits = limits
         self.ledger = ServiceLedger(cost, levels=policy.levels)
         self._rate = ServiceRate()
-        self._waiting = WaitingQueue(limits)
+        self._waiting = WaitingQueue(limits, policy.levels)
         self._kv_shares = KVShares(cache.pages, policy.levels)
         self._running: dict[Request, None] = {}
         self._deadlines = Deadlines()
@@ -89,7 +89,7 @@ class BatchAdmission:
 
     def _check(self, request: Request) -> None:
         self._limits.check_size(request, self.cache.pages * self.cache.block_tokens)
-        self._waiting.check_client(self.ledger.waiting(request.client))
+        self._waiting.check_limits(request, self.ledger.waiting(request.client))
 
     def matched_tokens(self, request: Request) -> int:
         """Return the number of prompt tokens that are cached now; see StepBudget."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from local_worker.core.request import Request
+from serving.names import tenant_of
 
 
 class FairnessLevel(StrEnum):
@@ -61,11 +62,6 @@ class FairnessLevels:
         """Return the least weight of `request` at any level in thousandths: `weight` at the highest, `user_weight`
         below."""
         return request.weight if len(self.levels) == 1 else min(request.weight, request.user_weight)
-
-
-def tenant_of(client: str) -> str:
-    """Return the tenant of a client, which is named `tenant` or `tenant/user`."""
-    return client.partition("/")[0]
 
 
 FLAT = FairnessLevels()

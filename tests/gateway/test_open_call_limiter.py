@@ -8,10 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.errors import ClientLimit, QueueFull
-from gateway.core.open_call_limiter import OpenCallLimiter
+from gateway.core.open_call_limiter import OF_FREE, OpenCallLimiter
 
-PER_CLIENT, TOTAL, RESERVE = 4, 9, 1
-STEPS = st.lists(st.tuples(st.sampled_from(["open", "protected", "close"]), st.sampled_from("abcd")), max_size=40)
+PER_CLIENT, TOTAL, RESERVE = 4, 20, 2
+CLIENTS = ("a", "b/u", "b/v", "b/w", "b/x", "c/u")
+STEPS = st.lists(st.tuples(st.sampled_from(["open", "protected", "close"]), st.sampled_from(CLIENTS)), max_size=40)
+
+
+def most(model: Counter[str], client: str, protected: bool) -> int:
+    tenant = client.partition("/")[0]
+    of_tenant = sum(count for other, count in model.items() if other.partition("/")[0] == tenant)
+    free = TOTAL - model.total() - (0 if protected else RESERVE)
+    return min(free, OF_FREE * free - of_tenant)
 
 
 @given(STEPS)
@@ -26,8 +34,8 @@ def test_bounds_hold_and_closing_makes_room(steps: list[tuple[str, str]]) -> Non
         elif model[client] >= PER_CLIENT and not protected:
             with pytest.raises(ClientLimit, match="max_streams_per_client=4"):
                 streams.open(client, protected)
-        elif model[client] >= TOTAL - model.total() - (0 if protected else RESERVE):
-            with pytest.raises(QueueFull, match="max_streams=9"):
+        elif model[client] >= most(model, client, protected):
+            with pytest.raises(QueueFull, match="max_streams=20"):
                 streams.open(client, protected)
         else:
             streams.open(client, protected)
@@ -43,6 +51,22 @@ def test_clients_that_take_all_they_get_leave_room_for_others() -> None:
                 streams.open(flooder, protected=False)
     assert streams.count < 100
     streams.open("quiet", protected=False)
+    streams.check_invariants()
+
+
+def test_a_tenant_with_many_users_leaves_room_for_other_tenants_and_for_its_own_users() -> None:
+    streams = OpenCallLimiter(per_client=1000, total=1000)
+    for call in range(1000):
+        with contextlib.suppress(QueueFull):
+            streams.open(f"many/{call % 10}", protected=False)
+    for client in ("many/quiet", "few/one"):
+        for _ in range(10):
+            streams.open(client, protected=False)
+    for user in range(1000):
+        with contextlib.suppress(QueueFull):
+            streams.open(f"many/new-{user}", protected=False)
+    for _ in range(20):
+        streams.open("few/two", protected=False)
     streams.check_invariants()
 
 

@@ -7,10 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.errors import ClientLimit
-from gateway.core.waiting_prompts_limiter import WaitingPromptsLimiter
+from gateway.core.waiting_prompts_limiter import OF_FREE, WaitingPromptsLimiter
 
-TOTAL = 20
-STEPS = st.lists(st.tuples(st.sampled_from(["add", "add", "remove"]), st.sampled_from("abcd"), st.integers(1, 9)))
+TOTAL = 40
+CLIENTS = ("a", "b/u", "b/v", "b/w", "b/x")
+STEPS = st.lists(st.tuples(st.sampled_from(["add", "add", "remove"]), st.sampled_from(CLIENTS), st.integers(1, 9)))
+
+
+def most(model: list[tuple[str, int]], client: str) -> int:
+    of_tenant = sum(size for owner, size in model if owner.partition("/")[0] == client.partition("/")[0])
+    free = TOTAL - sum(waiting for _, waiting in model)
+    return min(free, OF_FREE * free - of_tenant)
 
 
 @given(STEPS)
@@ -22,8 +29,8 @@ def test_bounds_hold_and_tokenizing_makes_room(steps: list[tuple[str, str, int]]
             if own:
                 model.remove(own[0])
                 limiter.remove(*own[0])
-        elif sum(waiting for _, waiting in own) >= TOTAL - sum(waiting for _, waiting in model):
-            with pytest.raises(ClientLimit, match="at most 20"):
+        elif sum(waiting for _, waiting in own) >= most(model, client):
+            with pytest.raises(ClientLimit, match="at most 40"):
                 limiter.add(client, size)
         else:
             limiter.add(client, size)
@@ -38,6 +45,16 @@ def test_a_client_that_takes_all_it_gets_leaves_room_for_others() -> None:
             while True:
                 limiter.add(flooder, 10)
     limiter.add("quiet", 10)
+    limiter.check_invariants()
+
+
+def test_a_tenant_with_many_users_leaves_room_for_others() -> None:
+    limiter = WaitingPromptsLimiter(1000)
+    for user in range(1000):
+        with contextlib.suppress(ClientLimit):
+            limiter.add(f"many/{user}", 1)
+    for _ in range(100):
+        limiter.add("few/one", 1)
     limiter.check_invariants()
 
 

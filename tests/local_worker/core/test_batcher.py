@@ -285,6 +285,18 @@ def test_queues_are_bounded_per_client_and_in_all() -> None:
     batcher.check_invariants()
 
 
+def test_a_tenant_with_many_users_does_not_fill_the_queue() -> None:
+    batcher = make_batcher(max_waiting=40, policy="dlpm", levels=FairnessLevels.parse("tenant,user"))
+    dropped = list[Request]()
+    for number in range(60):
+        request = make_request([1], arrival=number)
+        request.client = "few/one" if number >= 40 else f"many/{number}"
+        if (displaced := batcher.submit(request, 0.0)) is not None:
+            dropped.append(displaced)
+    assert Counter(request.client.partition("/")[0] for request in batcher.queue) == {"many": 20, "few": 20}
+    assert all(request.client.startswith("many/") for request in dropped)
+
+
 # --- the theorems ---------------------------------------------------------------------------------------------------
 
 REQUESTS = st.lists(

@@ -1,8 +1,11 @@
 """The waiting queue: the limits, the request that is dropped, and that only waiting requests are dropped."""
 
+from dataclasses import replace
+
 import pytest
 
 from fairlead.errors import ClientLimit, QueueFull
+from local_worker.core.fairness_levels import FairnessLevels
 from local_worker.core.limits import BatchLimits
 from local_worker.core.request import Request
 from local_worker.core.waiting_queue import WaitingQueue
@@ -37,9 +40,30 @@ def test_a_full_queue_names_the_request_to_drop_and_changes_nothing() -> None:
 
 def test_a_client_has_a_limit_of_its_own() -> None:
     queue, _ = full()
-    queue.check_client(1)
+    queue.check_limits(request_of("a", 3), 1)
     with pytest.raises(ClientLimit, match="2 requests waiting; the limit is 2"):
-        queue.check_client(2)
+        queue.check_limits(request_of("a", 3), 2)
+
+
+def test_a_tenants_requests_that_are_never_dropped_leave_places_to_other_tenants() -> None:
+    limits = replace(LIMITS, max_waiting=9)
+    queue = WaitingQueue(limits, FairnessLevels.parse("tenant,user"))
+    protected = [request_of(f"many/{number}", number) for number in range(6)]
+    for request in protected:
+        request.in_interaction = True
+    for request in protected[:5]:
+        queue.check_limits(request, 0)
+        queue.add(request, 0.0)
+    with pytest.raises(ClientLimit, match=r"'many' has 5 requests waiting that are never dropped.* the limit is 4"):
+        queue.check_limits(protected[5], 0)
+    other = request_of("few/one", 6)
+    other.in_interaction = True
+    queue.check_limits(other, 0)
+    queue.check_limits(request_of("many/0", 7), 1)
+    queue.check_invariants()
+    queue.remove(protected[0])
+    queue.check_limits(protected[5], 0)
+    queue.check_invariants()
 
 
 def test_a_preempted_request_is_never_dropped() -> None:
