@@ -81,3 +81,4 @@ class Completion:
     worker: str
     app: str  # the app for which the call was counted: `default` if the gateway has no app of the given name
     prompt_logprobs: tuple[TokenLogprobs, ...] = ()  # one per token of the prompt, if they were requested
+    stop_string: str = ""  # the one that ended the output; empty if none did

@@ -97,6 +97,7 @@ class Stream:
             worker=accepted.worker,
             app=accepted.app,
             prompt_logprobs=tuple(self._prompt_logprobs),
+            stop_string=finished.stop_string,
         )
 
 

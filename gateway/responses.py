@@ -52,6 +52,10 @@ def _finished(call: Call) -> inference_pb2.GenerateResponse:
     reason = cast("common_pb2.FinishReason", call.finish_reason)  # the values are the same
     return inference_pb2.GenerateResponse(
         finished=inference_pb2.Finished(
-            outcome=common_pb2.OUTCOME_COMPLETED, finish_reason=reason, usage=call.usage, timings=call.timings
+            outcome=common_pb2.OUTCOME_COMPLETED,
+            finish_reason=reason,
+            stop_string=call.stop_string,
+            usage=call.usage,
+            timings=call.timings,
         )
     )

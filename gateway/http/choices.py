@@ -79,7 +79,8 @@ class ChoicesAnswer:
             choice = self._choice(index, last or NOTHING)
         else:
             choice = self._opening(index) + self._form.last + NO_LOGPROBS
-        return b'%s,"finish_reason":%s}]%s' % (choice, REASONS[call.finish_reason], self._tail)
+        reason, stop = REASONS[call.finish_reason], msgspec.json.encode(_stop_reason(call))
+        return b'%s,"finish_reason":%s,"stop_reason":%s}]%s' % (choice, reason, stop, self._tail)
 
     def closing(self, calls: Sequence[Call]) -> bytes:
         """See Answer."""
@@ -99,6 +100,7 @@ class ChoicesAnswer:
                 **self._form.choice(self._echo(index, output) + output.text),
                 "logprobs": self._reported(index, output),
                 "finish_reason": msgspec.Raw(REASONS[call.finish_reason]),
+                "stop_reason": _stop_reason(call),
             }
             for index, (call, output) in enumerate(zip(calls, outputs, strict=True))
         ]
@@ -142,3 +144,8 @@ class ChoicesAnswer:
             "total_tokens": prompt_tokens + output_tokens,
             "prompt_tokens_details": {"cached_tokens": sum(usage.cached_tokens for usage in prompts)},
         }
+
+
+def _stop_reason(call: Call) -> str | None:
+    """Return the stop string that ended the output, as vLLM has it."""
+    return call.stop_string or None

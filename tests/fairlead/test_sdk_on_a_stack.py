@@ -58,6 +58,14 @@ async def test_a_stream_comes_in_chunks_that_add_up(client: Client) -> None:
     assert "".join(chunk.text for chunk in chunks) == stream.completion.text
 
 
+async def test_the_stop_string_that_was_met_is_told(client: Client) -> None:
+    whole = await client.generate("hello", max_tokens=12, ignore_eos=True)
+    stop = whole.text[6:8]
+    cut = await client.generate("hello", max_tokens=12, stop=["never this", stop])
+    assert (whole.stop_string, cut.stop_string) == ("", stop)
+    assert cut.finish_reason is FinishReason.STOP
+
+
 async def test_errors_are_typed_and_say_what_is_wrong(client: Client) -> None:
     with pytest.raises(InvalidRequest, match=r"temperature.*-1") as bad:
         await client.generate("x", temperature=-1.0)

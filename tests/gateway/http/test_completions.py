@@ -48,6 +48,18 @@ def test_a_streamed_completion(http: HttpClient) -> None:
     assert usage["usage"]["completion_tokens"] == 6
 
 
+def test_the_stop_string_that_was_met_is_told(http: HttpClient) -> None:
+    asked = {"prompt": "ab", "max_tokens": 12, "seed": 1}
+    [whole] = http.complete(**asked, ignore_eos=True).json["choices"]
+    stop = whole["text"][6:8]
+    [cut] = http.complete(**asked, stop=["never this", stop]).json["choices"]
+    assert (whole["finish_reason"], whole["stop_reason"]) == ("length", None)
+    assert (cut["finish_reason"], cut["stop_reason"]) == ("stop", stop)
+    *earlier, last = [event["choices"][0] for event in http.complete(**asked, stop=stop, stream=True).events]
+    assert (last["finish_reason"], last["stop_reason"]) == ("stop", stop)
+    assert not any("stop_reason" in choice for choice in earlier)
+
+
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
