@@ -95,6 +95,7 @@ class Gateway:
             config.listen,
             max_request_bytes=MAX_REQUEST_BYTES,
             request_seconds=config.request_seconds,
+            connection_seconds=config.connection_seconds,
             credentials=certificate.credentials() if certificate else None,
             health_listen=config.health_listen,
         )

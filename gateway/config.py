@@ -155,6 +155,14 @@ class GatewayConfig:
         change_when="Callers that pause between reads lose calls (increase it), or callers that never read keep too "
         "many calls open (decrease it).",
     )
+    connection_seconds: float = option(
+        0.0,
+        "A gRPC connection from a caller is replaced after about this time; calls in progress continue on it until "
+        "they end. With 0 it is kept for as long as the caller keeps it.",
+        unit="seconds",
+        change_when="Gateways are added behind a load balancer that distributes connections, such as a Service of "
+        "Kubernetes. Without it callers stay at the gateways to which they are connected.",
+    )
     response_store_mib: int = option(
         64,
         "Responses of OpenAI's API are stored in at most this memory, so that callers may continue them. With 0 no "
@@ -208,7 +216,8 @@ class GatewayConfig:
         )
         for name in (*positive, "request_seconds", "reader_seconds", "response_store_seconds", "slow_seconds"):
             require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
-        require(self.response_store_mib >= 0, f"response_store_mib: must not be below 0, got {self.response_store_mib}")
+        for name in ("connection_seconds", "response_store_mib"):
+            require(getattr(self, name) >= 0, f"{name}: must not be below 0, got {getattr(self, name)}")
         require(
             (self.tls_certificate == "") == (self.tls_key == ""), "tls_certificate, tls_key: give both of them, or none"
         )

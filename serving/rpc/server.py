@@ -1,6 +1,7 @@
 """The gRPC server of every service: health, reflection, message limits, and secrets of internal services."""
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -25,8 +26,9 @@ class Server:
     """A gRPC server with health and reflection, which need no secret.
 
     `bodies` limits the arriving messages of services without a secret; each must arrive within `request_seconds`. With
-    `credentials` the listener uses TLS. `health_listen`, an address, answers health checks in plain text for probes
-    that do not support TLS.
+    `credentials` the listener uses TLS. With `connection_seconds` above 0 a client is asked to connect anew after about
+    that time, and calls in progress continue. `health_listen`, an address, answers health checks in plain text for
+    probes that do not support TLS.
     """
 
     def __init__(
@@ -35,11 +37,14 @@ class Server:
         *,
         max_request_bytes: int = MAX_MESSAGE_BYTES,
         request_seconds: float = SECONDS,
+        connection_seconds: float = 0.0,
         credentials: grpc.ServerCredentials | None = None,
         health_listen: str = "",
     ) -> None:
         # gRPC uses the first value of an option that is given twice.
         options = [("grpc.max_receive_message_length", max_request_bytes), *SERVER_OPTIONS]
+        if connection_seconds:
+            options.append(("grpc.max_connection_age_ms", math.ceil(connection_seconds * 1000)))
         self.bodies = MessageBodyLimiter(ARRIVING, request_seconds, PATIENCE)
         self._secrets: dict[str, str] = {}
         door = SecretInterceptor(self._secrets)

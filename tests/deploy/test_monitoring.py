@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from gateway.metrics import FIRST_TOKEN_SECONDS
-from tests.deploy.forms import Manifest
+from tests.deploy.forms import Manifest, named, selects, templates
 from tests.metrics import declared
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +32,7 @@ def panels(dashboard: Path) -> Iterator[dict[str, Any]]:
     yield from json.loads(dashboard.read_text())["panels"]
 
 
-def named(expression: str) -> set[str]:
+def metrics_of(expression: str) -> set[str]:
     """The metrics in a query, without the labels that it groups by."""
     return set(METRIC.findall(GROUPING.sub("", expression)))
 
@@ -48,13 +48,13 @@ def expressions() -> dict[str, str]:
 
 def test_every_metric_named_is_exported() -> None:
     exported = declared()
-    unknown = {where: sorted(named(expr) - exported) for where, expr in expressions().items()}
+    unknown = {where: sorted(metrics_of(expr) - exported) for where, expr in expressions().items()}
     assert {where: names for where, names in unknown.items() if names} == {}
-    assert all(named(expr) for expr in expressions().values())
+    assert all(metrics_of(expr) for expr in expressions().values())
 
 
 def test_every_metric_exported_is_shown() -> None:
-    shown = {re.sub(r"_(bucket|sum|count)$", "", name) for e in expressions().values() for name in named(e)}
+    shown = {re.sub(r"_(bucket|sum|count)$", "", name) for e in expressions().values() for name in metrics_of(e)}
     assert {re.sub(r"_(bucket|sum|count)$", "", name) for name in declared()} - shown == set()
 
 
@@ -63,7 +63,7 @@ def test_what_scales_workers_is_exported(render: Callable[[str], list[Manifest]]
     names = {metric["pods"]["metric"]["name"] for m in scalers for metric in m["spec"]["metrics"] if "pods" in metric}
     keda = yaml.safe_load((ROOT / "deploy/k8s/components/autoscaling-keda/worker.yaml").read_text())
     queries = [trigger["metadata"]["query"] for trigger in keda["spec"]["triggers"]]
-    assert names == {name for query in queries for name in named(query)}
+    assert names == {name for query in queries for name in metrics_of(query)}
     assert len(names) == 2
     assert names <= declared()
 
@@ -94,6 +94,23 @@ def test_the_component_carries_them(render: Callable[[str], list[Manifest]]) -> 
     assert maps["fairlead-alerts"]["data"].keys() == {"alerts.yaml"}
 
 
+def test_the_operators_rules_are_the_same() -> None:
+    alerts, rule = (
+        yaml.safe_load((ROOT / "deploy/k8s/components" / component / "alerts.yaml").read_text())
+        for component in ("monitoring", "prometheus-operator")
+    )
+    assert rule["spec"] == alerts
+
+
+def test_the_operator_scrapes_every_service(render_with: Callable[[str], list[Manifest]]) -> None:
+    manifests = render_with("prometheus-operator")
+    selector = named(manifests, "PodMonitor", "fairlead")["spec"]["selector"]
+    scraped = [template for template in templates(manifests) if selects(selector, template["metadata"]["labels"])]
+    assert {t["spec"]["serviceAccountName"] for t in scraped} == {
+        "fairlead-gateway", "fairlead-scheduler", "fairlead-worker",
+    }  # fmt: skip
+
+
 def test_every_alert_is_explained() -> None:
     text = (ROOT / "docs/operations.md").read_text()
     assert [rule["alert"] for rule in rules() if f"`{rule['alert']}`" not in text] == []
@@ -122,9 +139,9 @@ def test_alert_rules_fire_when_they_should(prometheus: Path, tmp_path: Path) -> 
 
 def test_alerts_and_their_tests_name_buckets_that_exist() -> None:
     texts = [path.read_text() for path in (MONITORING / "alerts.yaml", Path(__file__).parent / "alerts.test.yaml")]
-    named = {float(bound) for text in texts for bound in re.findall(r'le="([\d.]+)"', text)}
-    assert named
-    assert named <= set(FIRST_TOKEN_SECONDS)
+    bounds = {float(bound) for text in texts for bound in re.findall(r'le="([\d.]+)"', text)}
+    assert bounds
+    assert bounds <= set(FIRST_TOKEN_SECONDS)
 
 
 def test_every_alert_has_such_a_test() -> None:

@@ -64,7 +64,7 @@ DOCUMENTED = documented()
 def allowed(manifests: list[Manifest]) -> set[Connection]:
     """Of all connections from, to and between our pods, at each port that is named anywhere, and at one that is not."""
     pairs = [pair for pair in product([*OURS, *OTHERS], repeat=2) if pair[0] is not pair[1] and set(pair) & set(OURS)]
-    listening = {port["containerPort"] for container in containers(manifests) for port in container["ports"]}
+    listening = {port["containerPort"] for container in containers(manifests) for port in container.get("ports", [])}
     numbers = sorted({connection.port.number for connection in DOCUMENTED} | listening | _named_ports(manifests) | {1})
     ports = [Port(number, protocol) for number in numbers for protocol in ("TCP", "UDP")]
     connections = (Connection(source, target, port) for (source, target), port in product(pairs, ports))

@@ -13,19 +13,18 @@ from local_worker.engine.vllm.environment import read_arguments
 from serving.config import load
 from serving.environment import ServiceName
 from tests.deploy import kubelet
-from tests.deploy.forms import Manifest, config_maps, named
+from tests.deploy.forms import TWO_NODES, Manifest, config_maps, named
 from tests.deploy.test_services import FIELDS, SECRETS
 
 pytestmark = pytest.mark.slow
 
-FORM = "deploy/k8s/overlays/vllm-two-nodes"
 Render = Callable[[str], list[Manifest]]
 
 
 @pytest.fixture
 def pods(render: Render) -> dict[str, Manifest]:
     """The templates of the first pod of a group and of those that follow."""
-    group = named(render(FORM), "LeaderWorkerSet", "fairlead-worker")["spec"]["leaderWorkerTemplate"]
+    group = named(render(TWO_NODES), "LeaderWorkerSet", "fairlead-worker")["spec"]["leaderWorkerTemplate"]
     return {name: group[f"{name}Template"] for name in ("leader", "worker")}
 
 
@@ -45,7 +44,7 @@ def as_pod_template(name: str, template: Manifest) -> Manifest:
 def test_schemas_accept_the_pods(
     render: Render, pods: dict[str, Manifest], kubernetes_validate: Path, tmp_path: Path
 ) -> None:
-    others = [manifest for manifest in render(FORM) if manifest["kind"] != "LeaderWorkerSet"]
+    others = [manifest for manifest in render(TWO_NODES) if manifest["kind"] != "LeaderWorkerSet"]
     assert not [manifest for manifest in others if manifest["kind"] == "StatefulSet" and "worker" in str(manifest)]
     templates = [as_pod_template(name, template) for name, template in pods.items()]
     assert problems([*others, *templates], kubernetes_validate, tmp_path) == ""
@@ -55,7 +54,7 @@ def test_schemas_accept_the_pods(
 
 
 def test_both_pods_are_told_the_same_but_their_rank(render: Render, pods: dict[str, Manifest]) -> None:
-    manifests, told = render(FORM), []
+    manifests, told = render(TWO_NODES), []
     for rank, pod in enumerate(pods.values()):
         [container] = pod["spec"]["containers"]
         values = kubelet.environment(container, config_maps(manifests), SECRETS, FIELDS)

@@ -18,6 +18,7 @@ from tests.deploy.forms import (
     containers,
     named,
     operators_secrets,
+    pod_templates,
 )
 from tests.deploy.wiring import misfits
 
@@ -66,9 +67,16 @@ def test_an_overlay_of_ones_own_moves_everything_to_its_namespace(render: Render
 def test_gateways_know_how_many_they_may_be(render: Render, form: str) -> None:
     manifests = render(form)
     [settings] = [data for name, data in config_maps(manifests).items() if name.startswith("fairlead-gateway-")]
-    replicas = named(manifests, "Deployment", "fairlead-gateway")["spec"].get("replicas")
-    most = replicas or named(manifests, "HorizontalPodAutoscaler", "fairlead-gateway")["spec"]["maxReplicas"]
+    scalers = [m for m in manifests if m["kind"] == "HorizontalPodAutoscaler"]
+    most = named(scalers, "HorizontalPodAutoscaler", "fairlead-gateway")["spec"]["maxReplicas"] if scalers else 1
     assert settings["FAIRLEAD_GATEWAY_GATEWAYS"] == str(most)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_form_resets_the_number_of_gateways_and_workers(render: Render, form: str) -> None:
+    """A form that names a number resets it on each apply; the next form, without it, resets it to 1."""
+    numbers = {m["metadata"]["name"]: m["spec"].get("replicas") for m in render(form) if pod_templates(m)}
+    assert numbers == {"fairlead-gateway": None, "fairlead-worker": None, "fairlead-scheduler": 2, "fairlead-redis": 1}
 
 
 def test_the_readme_lists_overlays_and_components() -> None:
@@ -79,6 +87,15 @@ def test_the_readme_lists_overlays_and_components() -> None:
 
 def _break_namespace(manifests: list[Manifest]) -> None:
     del named(manifests, "NetworkPolicy", "fairlead-deny")["metadata"]["namespace"]
+
+
+def _break_label(manifests: list[Manifest]) -> None:
+    del named(manifests, "HorizontalPodAutoscaler", "fairlead-gateway")["metadata"]["labels"]
+
+
+def _break_pod_label(manifests: list[Manifest]) -> None:
+    labels = named(manifests, "Deployment", "fairlead-redis")["spec"]["template"]["metadata"]["labels"]
+    del labels["app.kubernetes.io/part-of"]
 
 
 def _break_selector(manifests: list[Manifest]) -> None:
@@ -125,6 +142,8 @@ def _break_scale_target(manifests: list[Manifest]) -> None:
     "damage",
     [
         _break_namespace,
+        _break_label,
+        _break_pod_label,
         _break_selector,
         _break_service_port,
         _break_service_selector,

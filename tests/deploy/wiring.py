@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tests.deploy.forms import NAMESPACE, Manifest, containers, pod_template, selects, templates
+from tests.deploy.forms import NAMESPACE, Manifest, pod_templates, selects, templates
 
 SCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
+PART_OF = "app.kubernetes.io/part-of"
 
 
 def misfits(
@@ -15,10 +16,11 @@ def misfits(
 
     `given`: (kind, name) of objects made by somebody else.
     """
-    workloads = [manifest for manifest in manifests if pod_template(manifest)]
+    workloads = [manifest for manifest in manifests if pod_templates(manifest)]
     pods = templates(manifests)
     names = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests} | given
     found = [problem for manifest in manifests for problem in _namespace_misfits(manifest, namespace)]
+    found += [problem for manifest in manifests for problem in _label_misfits(manifest)]
     found += [problem for manifest in workloads for problem in _selector_misfits(manifest)]
     for manifest in manifests:
         if manifest["kind"] == "Service":
@@ -29,6 +31,8 @@ def misfits(
             target = manifest["spec"]["scaleTargetRef"]
             if (target["kind"], target["name"]) not in names:
                 found.append(f"{manifest['metadata']['name']}: no {target['kind']} {target['name']} to scale")
+        if manifest["kind"] == "PodMonitor":
+            found += _monitor_misfits(manifest, pods)
         if manifest["kind"] in ("Ingress", "HTTPRoute"):
             found += _route_misfits(manifest, manifests)
         if manifest["kind"] == "StatefulSet":
@@ -48,11 +52,18 @@ def _namespace_misfits(manifest: Manifest, namespace: str) -> Iterator[str]:
         yield f"{manifest['kind']} {metadata['name']}: in namespace {found}, not in {namespace}"
 
 
+def _label_misfits(manifest: Manifest) -> Iterator[str]:
+    """What does not carry the label is not found, nor pruned, by it."""
+    for part in (manifest, *pod_templates(manifest)):
+        if manifest["kind"] != "Namespace" and part["metadata"].get("labels", {}).get(PART_OF) != "fairlead":
+            yield f"{manifest['kind']} {manifest['metadata']['name']}: no label {PART_OF}"
+
+
 def _selector_misfits(manifest: Manifest) -> Iterator[str]:
-    labels = manifest["spec"]["template"]["metadata"]["labels"]
-    selector = manifest["spec"]["selector"]["matchLabels"]
-    if not selector.items() <= labels.items():
-        yield f"{manifest['metadata']['name']}: selector {selector} misses its pods' labels {labels}"
+    for template in pod_templates(manifest):
+        selector, labels = manifest["spec"].get("selector", {}), template["metadata"]["labels"]
+        if not selects(selector, labels):
+            yield f"{manifest['metadata']['name']}: selector {selector} misses its pods' labels {labels}"
 
 
 def _unmatched(manifest: Manifest, selector: Manifest, pods: list[Manifest]) -> Iterator[str]:
@@ -69,6 +80,16 @@ def _service_misfits(service: Manifest, pods: list[Manifest]) -> Iterator[str]:
             target = port.get("targetPort", port["port"])
             if target not in ports:
                 yield f"Service {name}: no container has port {target}"
+
+
+def _monitor_misfits(monitor: Manifest, pods: list[Manifest]) -> Iterator[str]:
+    name, selector = monitor["metadata"]["name"], monitor["spec"]["selector"]
+    yield from _unmatched(monitor, selector, pods)
+    for template in pods:
+        missing = {endpoint["port"] for endpoint in monitor["spec"]["podMetricsEndpoints"]}
+        missing -= {port["name"] for port in _ports(template)}
+        if missing and selects(selector, template["metadata"]["labels"]):
+            yield f"PodMonitor {name}: no container has port {missing}"
 
 
 def _stateful_misfits(manifest: Manifest, names: set[tuple[str, str]] | frozenset[tuple[str, str]]) -> Iterator[str]:
@@ -121,24 +142,24 @@ def _source_references(source: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _probe_misfits(template: Manifest) -> Iterator[str]:
-    for container in containers([{"spec": {"template": template}}]):
-        ports = {value for port in container["ports"] for value in (port["name"], port["containerPort"])}
-        for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
+    for container in template["spec"]["containers"]:
+        ports = {value for port in container.get("ports", []) for value in (port["name"], port["containerPort"])}
+        for kind in ("startupProbe", "livenessProbe", "readinessProbe") if ports else ():
             (port,) = (way["port"] for name, way in container[kind].items() if name in ("grpc", "tcpSocket"))
             if port not in ports:
                 yield f"{container['name']}: {kind} asks port {port}, which the container does not have"
 
 
 def _mount_misfits(manifest: Manifest) -> Iterator[str]:
-    pod = manifest["spec"]["template"]["spec"]
-    claims = manifest["spec"].get("volumeClaimTemplates", [])
-    volumes = {volume["name"] for volume in pod.get("volumes", [])} | {claim["metadata"]["name"] for claim in claims}
-    for container in pod["containers"]:
-        for mount in container.get("volumeMounts", []):
-            if mount["name"] not in volumes:
-                yield f"{container['name']}: no volume {mount['name']}"
+    claims = {claim["metadata"]["name"] for claim in manifest["spec"].get("volumeClaimTemplates", [])}
+    for pod in [template["spec"] for template in pod_templates(manifest)]:
+        volumes = claims | {volume["name"] for volume in pod.get("volumes", [])}
+        for container in [*pod.get("initContainers", []), *pod["containers"]]:
+            for mount in container.get("volumeMounts", []):
+                if mount["name"] not in volumes:
+                    yield f"{container['name']}: no volume {mount['name']}"
 
 
 def _ports(template: Manifest) -> Iterator[Manifest]:
     for container in template["spec"]["containers"]:
-        yield from container["ports"]
+        yield from container.get("ports", [])

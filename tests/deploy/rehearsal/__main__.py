@@ -32,6 +32,7 @@ AFTERMATH_SECONDS = 40
 async def week(cluster: Cluster) -> dict[str, Any]:
     """Start, serve, roll, scale, break, stop."""
     await cluster.start()
+    await cluster.workloads["fairlead-worker"].scale(2)
     traffic = Traffic("fairlead-gateway:7000", API_KEY, USERS)
     await traffic.start()
     for name, act in _acts(cluster).items():

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.deploy import kubelet
-from tests.deploy.forms import Manifest, config_maps, pod_template
+from tests.deploy.forms import Manifest, config_maps, pod_templates
 from tests.deploy.rehearsal.balancer import Balancer
 from tests.deploy.rehearsal.container import Container
 from tests.deploy.rehearsal.network import Network
@@ -25,9 +25,7 @@ class Cluster:
         self.secrets = {m["metadata"]["name"]: _decoded(m) for m in manifests if m["kind"] == "Secret"}
         self._services = [m for m in manifests if m["kind"] == "Service"]
         self._started = 0
-        self.workloads = {
-            m["metadata"]["name"]: Workload(m, self._start_pod) for m in manifests if pod_template(m) is not None
-        }
+        self.workloads = {m["metadata"]["name"]: Workload(m, self._start_pod) for m in manifests if pod_templates(m)}
 
     async def start(self) -> None:
         """Return when every pod is ready."""
@@ -59,7 +57,7 @@ class Cluster:
         [number] = [
             port["containerPort"]
             for manifest in self._manifests
-            if pod_template(manifest) and service["spec"]["selector"].items() <= _template_labels(manifest).items()
+            if pod_templates(manifest) and service["spec"]["selector"].items() <= _template_labels(manifest).items()
             for container in manifest["spec"]["template"]["spec"]["containers"]
             for port in container["ports"]
             if port["name"] == target
@@ -67,7 +65,7 @@ class Cluster:
         return int(number)
 
     def _labels(self, workload: str) -> Mapping[str, str]:
-        [manifest] = [m for m in self._manifests if pod_template(m) and m["metadata"]["name"] == workload]
+        [manifest] = [m for m in self._manifests if pod_templates(m) and m["metadata"]["name"] == workload]
         return _template_labels(manifest)
 
     def _start_pod(self, manifest: Manifest, name: str) -> Pod:
