@@ -17,4 +17,14 @@ def seconds(load: scheduler_pb2.Load) -> str:
 
 def part(load: scheduler_pb2.Load) -> str:
     """Format the worker's largest observed service gap as a percentage of the bound."""
-    return f"{load.fairness_gap / load.fairness_bound:.1%}" if load.fairness_bound else UNKNOWN
+    return _part(load.fairness_gap, load)
+
+
+def level_part(load: scheduler_pb2.Load, level: str) -> str:
+    """Format the largest observed gap between siblings of `level` as a percentage of the bound."""
+    gaps = {each.level: each.gap for each in load.levels}
+    return _part(gaps[level], load) if level in gaps else UNKNOWN
+
+
+def _part(gap: float, load: scheduler_pb2.Load) -> str:
+    return f"{gap / load.fairness_bound:.1%}" if load.fairness_bound else UNKNOWN

@@ -1,6 +1,6 @@
 """The content of one frame of `fairlead top`: the cluster at one moment."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from cli import bound
@@ -8,15 +8,17 @@ from cli.screen import Line, Style
 from cli.table import Column, bar, cut, table
 from fairlead.v1 import scheduler_pb2
 from serving.metrics import jain_index
+from serving.names import tenant_of
 from serving.wire import served_models
 
 BAR = 10  # characters
+MOST_TENANTS = 8  # rows
 
 
 @dataclass(slots=True)
 class ClientShare:
-    """One client over all workers: `gained` is its service per second, `share` its part of the service of all
-    clients."""
+    """One client, or one tenant, over all workers: `gained` is its service per second, `share` its part of the
+    service of all clients."""
 
     name: str
     service: float = 0.0
@@ -40,18 +42,30 @@ WORKER_COLUMNS: Sequence[Column[Member]] = (
     Column("STEP ms", 7, lambda member: f"{member.load.step_seconds * 1e3:.1f}", rank=1),
     Column("BOUND s", 7, lambda member: bound.seconds(member.load)),
     Column("GAP/BOUND", 9, lambda member: bound.part(member.load)),
+    Column("TENANTS", 7, lambda member: bound.level_part(member.load, "tenant"), rank=5),
+    Column("USERS", 6, lambda member: bound.level_part(member.load, "user"), rank=6),
+    Column("INTERACTIONS", 12, lambda member: bound.level_part(member.load, "interaction"), rank=7),
     Column("ADMISSION", 10, lambda member: member.model.admission, is_text=True, rank=2),
     Column("STATE", 8, lambda member: _state(member), is_text=True),
 )
-USER_COLUMNS: Sequence[Column[ClientShare]] = (
-    Column("USER", 18, lambda user: user.name, is_text=True),
+SHARE_COLUMNS: Sequence[Column[ClientShare]] = (
     Column("SHARE", 6, lambda user: f"{user.share:.1%}" if user.share else "-"),
     Column("SERVICE/s", 9, lambda user: f"{user.gained:,.0f}"),
     Column("SERVICE", 12, lambda user: f"{user.service:,.0f}"),
     Column("WAIT", 5, lambda user: str(user.waiting)),
     Column("RUN", 4, lambda user: str(user.running)),
+)
+SHARE_BAR: Column[ClientShare] = Column("", BAR, lambda share: bar(share.share, BAR), is_text=True, rank=1)
+TENANT_COLUMNS: Sequence[Column[ClientShare]] = (
+    Column("TENANT", 18, lambda tenant: tenant.name, is_text=True),
+    *SHARE_COLUMNS,
+    SHARE_BAR,
+)
+USER_COLUMNS: Sequence[Column[ClientShare]] = (
+    Column("USER", 18, lambda user: user.name, is_text=True),
+    *SHARE_COLUMNS,
     Column("LEAST BALANCE", 13, lambda user: f"{min(user.balances):,.0f}"),
-    Column("", BAR, lambda user: bar(user.share, BAR), is_text=True, rank=1),
+    SHARE_BAR,
 )
 
 
@@ -63,37 +77,54 @@ def frame(
     width: int,
 ) -> list[Line]:
     """Return the lines of a frame. Rates are over the `seconds` since `earlier`; with 0 seconds there are none."""
-    users = _users(status)
-    before = {user.name: user.service for user in _users(earlier)}
-    for user in users:
-        user.gained = (user.service - before.get(user.name, 0.0)) / seconds if seconds else 0.0
-    total = sum(user.gained for user in users)
-    for user in users:
-        user.share = user.gained / total if total else 0.0
-    ranked = sorted(users, key=lambda user: (-user.gained, -user.waiting, user.name))
-    shown = ranked[:most_users]
+    users = _ranked(_shares(status, str), _shares(earlier, str), seconds)
+    tenants = _ranked(_shares(status, tenant_of), _shares(earlier, tenant_of), seconds)
     heads, *rows = table(WORKER_COLUMNS, status.cluster.members, width)
-    user_heads, *user_rows = table(USER_COLUMNS, shown, width)
-    more = [(f"and {len(ranked) - most_users} more", Style.DIM)] if len(ranked) > most_users else []
     return [
         (cut(_summary(status, users), width), Style.PLAIN),
         ("", Style.PLAIN),
         (heads, Style.BOLD),
         *((row, _worker_style(member)) for row, member in zip(rows, status.cluster.members, strict=True)),
         ("", Style.PLAIN),
-        (user_heads, Style.BOLD),
-        *((row, Style.YELLOW if user.waiting else Style.PLAIN) for row, user in zip(user_rows, shown, strict=True)),
-        *more,
+        *(_table(TENANT_COLUMNS, tenants, MOST_TENANTS, width) if len(tenants) > 1 else ()),
+        *_table(USER_COLUMNS, users, most_users, width),
     ]
 
 
+def _ranked(shares: Sequence[ClientShare], earlier: Sequence[ClientShare], seconds: float) -> list[ClientShare]:
+    """Set what each gained per second, and its part of all that was gained; return those that gained most first."""
+    before = {each.name: each.service for each in earlier}
+    for each in shares:
+        each.gained = (each.service - before.get(each.name, 0.0)) / seconds if seconds else 0.0
+    total = sum(each.gained for each in shares)
+    for each in shares:
+        each.share = each.gained / total if total else 0.0
+    return sorted(shares, key=lambda each: (-each.gained, -each.waiting, each.name))
+
+
+def _table(
+    columns: Sequence[Column[ClientShare]], ranked: Sequence[ClientShare], most: int, width: int
+) -> Iterator[Line]:
+    """Yield a table of the first `most` shares, and the number of the others."""
+    shown = ranked[:most]
+    heads, *rows = table(columns, shown, width)
+    yield heads, Style.BOLD
+    yield from ((row, Style.YELLOW if each.waiting else Style.PLAIN) for row, each in zip(rows, shown, strict=True))
+    if len(ranked) > most:
+        yield f"and {len(ranked) - most} more", Style.DIM
+
+
 def _summary(status: scheduler_pb2.StatusResponse, users: Sequence[ClientShare]) -> str:
-    waiting = [user.weighted for user in users if user.waiting]
-    jain = f", their Jain index {jain_index(waiting):.3f}" if len(waiting) > 1 else ""
+    """Return the first line. The Jain index is that of siblings: of tenants where workers are fair among tenants."""
+    has_tenants = any(level.level == "tenant" for member in status.cluster.members for level in member.load.levels)
+    tenants = _shares(status, tenant_of) if has_tenants else []
+    siblings, whose = (tenants, "the tenants'") if len(tenants) > 1 else (users, "their")
+    waiting = [each.weighted for each in siblings if each.waiting]
+    jain = f", {whose} Jain index {jain_index(waiting):.3f}" if len(waiting) > 1 else ""
     overloaded = [pool.model for pool in status.cluster.pools if pool.overloaded]
     trouble = f"; overloaded: {', '.join(overloaded)}" if overloaded else ""
-    workers = len(status.cluster.members)
-    return f"{workers} workers, {status.policy}; {status.clients} users, {len(waiting)} backlogged{jain}{trouble}"
+    workers, backlogged = len(status.cluster.members), sum(user.waiting > 0 for user in users)
+    return f"{workers} workers, {status.policy}; {status.clients} users, {backlogged} backlogged{jain}{trouble}"
 
 
 def _worker_style(member: Member) -> Style:
@@ -113,14 +144,16 @@ def _state(member: Member) -> str:
     return "draining" if member.load.draining else "serving"
 
 
-def _users(status: scheduler_pb2.StatusResponse) -> list[ClientShare]:
-    users: dict[str, ClientShare] = {}
+def _shares(status: scheduler_pb2.StatusResponse, of: Callable[[str], str]) -> list[ClientShare]:
+    """Return the sums over all workers of the clients for which `of` returns the same name."""
+    shares: dict[str, ClientShare] = {}
     for worker in status.services:
         for client in worker.clients:
-            user = users.setdefault(client.client, ClientShare(client.client))
-            user.service += client.service
-            user.weighted += client.weighted_service
-            user.waiting += client.waiting
-            user.running += client.running
-            user.balances.append(client.balance)
-    return list(users.values())
+            name = of(client.client)
+            share = shares.setdefault(name, ClientShare(name))
+            share.service += client.service
+            share.weighted += client.weighted_service
+            share.waiting += client.waiting
+            share.running += client.running
+            share.balances.append(client.balance)
+    return list(shares.values())

@@ -5,6 +5,7 @@ from collections import Counter
 
 from cli import admin, bound, endpoint
 from fairlead.v1 import scheduler_pb2, throttling_pb2
+from serving.names import tenant_of
 from serving.wire import served_models
 
 PLACED = {
@@ -27,7 +28,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def run(args: argparse.Namespace) -> int:
     """Print the tables; raises a FairleadError when the scheduler or a gateway does not answer."""
     with admin.leader(args) as (_, status):
-        print("\n".join([*_members(status), "", *_users(status)]))
+        print("\n".join([*_members(status), "", *_levels(status), *_tenants(status), *_users(status)]))
     running = endpoint.read()
     gateways = args.gateway or ([running.gateway] if running and not args.scheduler else [])
     if gateways:
@@ -66,6 +67,43 @@ def _members(status: scheduler_pb2.StatusResponse) -> list[str]:
         whose = (member.worker, ",".join(names), model.engine, model.policy)
         lines.append(row.format(*whose, *numbers, model.admission, state))
     return lines
+
+
+def _levels(status: scheduler_pb2.StatusResponse) -> list[str]:
+    """Return the gap between siblings of each level beside the bound, which is the same at all levels of a worker."""
+    row = "{:<16} {:<24} {:>17} {:>9} {:>8}"
+    lines = [
+        row.format(
+            member.worker,
+            each.level,
+            f"{each.gap:,.0f}/{bound.units(member.load)}",
+            bound.level_part(member.load, each.level),
+            bound.seconds(member.load),
+        )
+        for member in status.cluster.members
+        for each in member.load.levels
+    ]
+    return [row.format("worker", "fair among each", "gap/bound", "of bound", "bound s"), *lines, ""] if lines else []
+
+
+def _tenants(status: scheduler_pb2.StatusResponse) -> list[str]:
+    """Return each tenant's service and the number of its users; nothing where there is one tenant."""
+    users: dict[str, dict[str, None]] = {}
+    totals: dict[str, Counter[str]] = {}
+    for client in (client for worker in status.services for client in worker.clients):
+        tenant = tenant_of(client.client)
+        users.setdefault(tenant, {})[client.client] = None
+        totals.setdefault(tenant, Counter()).update(
+            {"service": round(client.service), "waiting": client.waiting, "running": client.running}
+        )
+    if len(totals) < 2:
+        return []
+    row = "{:<32} {:>12} {:>8} {:>8}  {}"
+    lines = [row.format("tenant", "service", "waiting", "running", "users")]
+    for tenant, total in sorted(totals.items()):
+        service = f"{total['service']:,}"
+        lines.append(row.format(tenant, service, total["waiting"], total["running"], len(users[tenant])))
+    return [*lines, ""]
 
 
 def _users(status: scheduler_pb2.StatusResponse) -> list[str]:

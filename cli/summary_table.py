@@ -25,6 +25,7 @@ SUMMARY: tuple[Column[Summary], ...] = (
     Column("Jain", 5, lambda s: f"{s.jain:.3f}", rank=5),
     Column("gap", 7, lambda s: f"{s.gap:,.0f}", rank=8),
     Column("bound", 7, lambda s: "none" if s.bound is None else f"{s.bound:,.0f}", rank=9),
+    Column("bound s", 7, lambda s: f"{s.bound / s.service:,.0f}" if s.bound and s.service else "-", rank=9),
     Column("refused", 7, lambda s: f"{s.refused:,}", rank=10),
 )
 CLIENTS: tuple[Column[ClientRow], ...] = (
@@ -48,7 +49,7 @@ def summary_table(summaries: Sequence[Summary]) -> str:
     lines += [
         f"slowdown, TTFT, latency: of calls {who}; above: of calls beyond it;",
         "slowdown: times as long as alone with that share; Jain: index of service received over the fair share of what",
-        "was asked for; gap and bound: cost units",
+        "was asked for; gap and bound: cost units; bound s: the same in seconds of the run's service",
     ]
     if unbounded := [s.name for s in summaries if s.bound is None]:
         lines.append(f"bound none: no bound on the gap is proved for {', '.join(unbounded)}")

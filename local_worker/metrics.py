@@ -43,6 +43,15 @@ class WorkerMetrics:
         self._bound = gauge(
             "fairlead.worker.gap.bound", description="The policy's bound on the service gap, in cost units"
         )
+        self._bound_seconds = gauge(
+            "fairlead.worker.gap.bound.time",
+            "s",
+            "Time in which the worker, at its measured rate, gives as much service as the bound on the gap",
+        )
+        self._level_gap = gauge(
+            "fairlead.worker.level.gap",
+            description="Largest observed service gap between siblings of one level of fairness, in cost units",
+        )
         self._rate = gauge(
             "fairlead.worker.service.rate",
             description="Service over weight that all clients receive, in cost units per second of work",
@@ -85,8 +94,12 @@ class WorkerMetrics:
         self._gap.set(load.fairness_gap, stated)
         if load.fairness_bound:
             self._bound.set(load.fairness_bound, stated)
+        for level in load.levels:
+            self._level_gap.set(level.gap, {**stated, "level": level.level})
         if load.service_rate:
             self._rate.set(load.service_rate, stated)
+        if load.service_rate and load.fairness_bound:
+            self._bound_seconds.set(load.fairness_bound / load.service_rate, stated)
         proved = self._range()
         if self._balances is not None and proved is not None:
             for edge, seen, limit in zip(("least", "greatest"), self._balances, proved, strict=True):

@@ -25,6 +25,13 @@ class ClientAccountReport(NamedTuple):
     running: int
 
 
+class LevelGapReport(NamedTuple):
+    """The largest gap between siblings of one level of fairness, in cost units."""
+
+    level: str
+    gap: float
+
+
 class EngineLoad(NamedTuple):
     """The load of the engine; fields and units are those of `Load` in scheduler.proto."""
 
@@ -38,6 +45,7 @@ class EngineLoad(NamedTuple):
     recomputed_tokens: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    levels: tuple[LevelGapReport, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +144,7 @@ def _load(admission: BatchAdmission, step_seconds: float) -> EngineLoad:
         recomputed_tokens=ledger.recomputed_tokens,
         prompt_tokens=ledger.prompt_tokens,
         cached_tokens=ledger.cached_tokens,
+        levels=tuple(LevelGapReport(level, gap / MICRO) for level, gap in ledger.shares.worst_gaps.items()),
     )
 
 

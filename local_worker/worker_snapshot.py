@@ -82,7 +82,8 @@ class WorkerSnapshot:
 
     def load(self) -> scheduler_pb2.Load:
         """Return the current load of the worker, without the clients' accounts."""
-        load = scheduler_pb2.Load(**self._load._asdict())
+        levels = [scheduler_pb2.LevelGap(level=each.level, gap=each.gap) for each in self._load.levels]
+        load = scheduler_pb2.Load(**{**self._load._asdict(), "levels": levels})
         now = time.monotonic()
         load.draining = self.is_draining
         load.queue_seconds = 0.0 if self._oldest is None else now - self._oldest

@@ -2,9 +2,10 @@
 
 Workers report sums that begin anew with each process, and clients come and go. Two figures per client make them
 comparable. *Gained* is the service since the last observation; shares are computed from it. *Position* is the
-service over weight in which clients that wait are compared. As with the counters of VTC (Algorithm 2, lines 8-13), a
-client that joins begins at least at the position of the least served client that waits: nobody is owed anything for the
-time in which it asked for nothing.
+service over weight in which clients that wait are compared with their siblings: with all others, or with the users of
+their tenant where the workers are fair among tenants. As with the counters of VTC (Algorithm 2, lines 8-13), a client
+that joins begins at least at the position of the least served sibling that waits: nobody is owed anything for the time
+in which it asked for nothing.
 """
 
 from collections import deque
@@ -23,6 +24,7 @@ class ClientSample(NamedTuple):
     weighted: float
     is_busy: bool  # it has requests that wait or run
     is_backlogged: bool  # it has requests that wait at every worker of a pool
+    siblings: str = ""  # the name of the group of clients that are compared with each other
 
 
 @dataclass(slots=True)
@@ -36,13 +38,16 @@ class ClientCourse:
 
 @dataclass(frozen=True, slots=True)
 class HistoryPoint:
-    """One observation: positions of the busy clients, and the least position of a backlogged one, if there is one."""
+    """One observation: positions of the busy clients, and the least position of a backlogged one.
+
+    `least` is None where nobody is backlogged, and where clients of several groups are, which are not compared.
+    """
 
     at: float  # seconds
     least: float | None
     bound: float | None  # the proved bound on the distance of two backlogged clients at that time, in cost units
     positions: dict[str, float]
-    ahead: dict[str, float]  # of the backlogged clients: the position above the least
+    ahead: dict[str, float]  # of the backlogged clients: the position above that of the least sibling
     gained: dict[str, float]  # of the clients that were served since the last observation
 
 
@@ -53,7 +58,7 @@ class ServiceHistory:
         self.points: deque[HistoryPoint] = deque()
         self.courses: dict[str, ClientCourse] = {}
         self._workers: frozenset[str] = frozenset()
-        self._floor = 0.0  # where a client that joins begins
+        self._floors: dict[str, float] = {}  # group -> where a client that joins it begins
 
     def observe(
         self, now: float, workers: frozenset[str], clients: Mapping[str, ClientSample], bound: float | None
@@ -62,14 +67,26 @@ class ServiceHistory:
         continues = workers == self._workers
         self._workers = workers
         self.courses = {name: self._advanced(name, sample, continues) for name, sample in clients.items()}
-        backlogged = {name: course.position for name, course in self.courses.items() if course.sample.is_backlogged}
-        least = min(backlogged.values(), default=None)
-        ahead = {} if least is None else {name: position - least for name, position in backlogged.items()}
-        busy = {name: course.position for name, course in self.courses.items() if course.sample.is_busy}
-        # While nobody is backlogged, nobody falls behind: clients that begin to wait later begin together.
-        self._floor = max([self._floor, *busy.values()]) if least is None else max(self._floor, least)
+        groups: dict[str, dict[str, float]] = {}  # positions of busy clients
+        leasts: dict[str, float] = {}
+        for name, course in self.courses.items():
+            sample = course.sample
+            if sample.is_busy:
+                groups.setdefault(sample.siblings, {})[name] = course.position
+            if sample.is_backlogged:
+                leasts[sample.siblings] = min(leasts.get(sample.siblings, course.position), course.position)
+        for group, busy in groups.items():
+            # While nobody is backlogged, nobody falls behind: clients that begin to wait later begin together.
+            self._floors[group] = max(self._floor(group), leasts.get(group, max(busy.values())))
+        least = next(iter(leasts.values())) if len(leasts) == 1 else None
+        ahead = {
+            name: course.position - leasts[course.sample.siblings]
+            for name, course in self.courses.items()
+            if course.sample.is_backlogged
+        }
+        positions = {name: position for busy in groups.values() for name, position in busy.items()}
         gained = {name: course.gained for name, course in self.courses.items() if course.gained}
-        self.points.append(HistoryPoint(now, least, bound, busy, ahead, gained))
+        self.points.append(HistoryPoint(now, least, bound, positions, ahead, gained))
         while self.points[0].at < now - HISTORY_SECONDS:
             self.points.popleft()
 
@@ -91,17 +108,18 @@ class ServiceHistory:
         for name, course in self.courses.items():
             assert course.gained >= 0, f"{name} gained {course.gained}"
             if course.sample.is_backlogged:
-                least = self.points[-1].least
-                assert least is not None, f"{name} is backlogged, and nobody is the least"
-                assert course.position >= least - TOLERANCE, f"{name} is behind the least"
+                assert self.points[-1].ahead[name] >= -TOLERANCE, f"{name} is behind the least"
+
+    def _floor(self, group: str) -> float:
+        return self._floors.get(group, 0.0)
 
     def _advanced(self, name: str, sample: ClientSample, continues: bool) -> ClientCourse:
         known = self.courses.get(name)
         if known is None:
-            return ClientCourse(sample, self._floor)
+            return ClientCourse(sample, self._floor(sample.siblings))
         earlier, position, gained = known.sample, known.position, 0.0
         if _joins(earlier, sample):
-            position = max(position, self._floor)
+            position = max(position, self._floor(sample.siblings))
         if continues:  # a worker that has forgotten an idle client begins its sums anew
             position += max(0.0, sample.weighted - earlier.weighted)
             gained = max(0.0, sample.service - earlier.service)

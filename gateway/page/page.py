@@ -58,6 +58,7 @@ class ClusterView:
             "time": round(now, 1),
             "scheduler": {**scheduler, "policy": answer.policy, "remembered": answer.remembered},
             "fairness": snapshot.fairness(self._history, members),
+            "tenants": snapshot.tenants(self._history, answer),
             "clients": snapshot.clients(self._history, answer),
             "workers": snapshot.workers(members, overloaded, self._traces.newest()),
             "queues": queues,

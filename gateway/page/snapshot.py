@@ -9,6 +9,7 @@ from fairlead.v1 import scheduler_pb2
 from gateway.accounting import AppOutcomes
 from gateway.core.merge_patch import Document
 from gateway.core.service_history import ClientSample, ServiceHistory
+from serving.names import tenant_of
 from serving.telemetry.records import CallRecord
 from serving.wire import served_models
 from throttler.core.decider import ThrottleState
@@ -18,19 +19,63 @@ MINUTE_SECONDS = 60.0
 MOST_PREFIXES = 3  # latest calls that are shown of a worker
 MOST_QUEUED = 400  # pairs of worker and waiting client; above it queues are sent as sums over all workers only
 MOST_EXHAUSTED = 100  # limits
+MOST_TENANTS = 20
+TENANT_LEVEL, USER_LEVEL = "tenant", "user"
 Members = Collection[scheduler_pb2.Member]  # with their loads
 
 
 def samples(answer: scheduler_pb2.ListClientsResponse) -> dict[str, ClientSample]:
-    """Return each client's sums; it is backlogged while it waits at every worker of a pool (DLPM, Definition 3.1)."""
-    pools = _pools(answer.cluster.members)
+    """Return each client's sums; it is backlogged while it waits at every worker of a pool (DLPM, Definition 3.1).
+
+    Clients are compared within their tenant where a worker is fair among tenants, and with nobody where no level is
+    that of users.
+    """
+    pools, fair_among = _pools(answer.cluster.members), levels(answer.cluster.members)
     found: dict[str, ClientSample] = {}
     for total in answer.clients:
         waiting = list(total.waiting)
         is_backlogged = bool(waiting) and any(all(waiting[index] for index in pool) for pool in pools)
         is_busy = bool(waiting) or total.running > 0
-        found[total.client] = ClientSample(total.service, total.weighted_service, is_busy, is_backlogged)
+        found[total.client] = ClientSample(
+            total.service, total.weighted_service, is_busy, is_backlogged, _siblings(total.client, fair_among)
+        )
     return found
+
+
+def _siblings(client: str, fair_among: Collection[str]) -> str:
+    """Return the name of the group of the clients that are siblings of `client`."""
+    if fair_among and USER_LEVEL not in fair_among:
+        return client
+    return tenant_of(client) if TENANT_LEVEL in fair_among else ""
+
+
+def levels(members: Members) -> list[str]:
+    """Return the levels at which workers are fair, the highest first; empty if all workers are of older versions."""
+    return list(dict.fromkeys(each.level for member in members for each in member.load.levels))
+
+
+def tenants(history: ServiceHistory, answer: scheduler_pb2.ListClientsResponse) -> Document:
+    """Return the service, shares and requests of the tenants with the largest shares; empty where there is one."""
+    of: defaultdict[str, list[scheduler_pb2.ClientTotal]] = defaultdict(list)
+    for total in answer.clients:
+        of[tenant_of(total.client)].append(total)
+    if len(of) < 2:
+        return {}
+    now, minute = history.gains(NOW_SECONDS), history.gains(MINUTE_SECONDS)
+    all_now, all_minute = sum(now.values()) or 1.0, sum(minute.values()) or 1.0
+    found = {
+        tenant: {
+            "users": len(totals),
+            "service": round(sum(total.service for total in totals)),
+            "now": _rounded(sum(now[total.client] for total in totals) / all_now),
+            "minute": _rounded(sum(minute[total.client] for total in totals) / all_minute),
+            "waiting": sum(sum(total.waiting) for total in totals),
+            "running": sum(total.running for total in totals),
+        }
+        for tenant, totals in of.items()
+    }
+    ranked = sorted(found.items(), key=lambda item: (-item[1]["minute"], -item[1]["service"], item[0]))
+    return dict(ranked[:MOST_TENANTS])
 
 
 def bound(members: Members) -> float | None:
@@ -50,6 +95,8 @@ def fairness(history: ServiceHistory, members: Members) -> Document:
         said["gap_part"] = _rounded(max(load.fairness_gap / load.fairness_bound for load in serving))
     if rate:
         said["rate"] = _rounded(rate)
+    if fair_among := levels(members):
+        said["levels"] = ", ".join(fair_among)
     if history.points and history.points[-1].least is not None:
         said["least"] = round(history.points[-1].least)
     return said
@@ -68,9 +115,16 @@ def clients(history: ServiceHistory, answer: scheduler_pb2.ListClientsResponse) 
             "waiting": sum(total.waiting),
             "running": total.running,
             "backlogged": history.courses[total.client].sample.is_backlogged,
+            **_ahead(history, total.client),
         }
         for total in answer.clients
     }
+
+
+def _ahead(history: ServiceHistory, client: str) -> Document:
+    """Return how far a client that waits everywhere is ahead of the least served one that it is compared with."""
+    ahead = history.points[-1].ahead.get(client)
+    return {} if ahead is None else {"ahead": round(ahead)}
 
 
 def workers(members: Members, overloaded: Collection[str], newest: Iterable[CallRecord]) -> Document:
@@ -169,6 +223,7 @@ def _worker(member: scheduler_pb2.Member, overloaded: Collection[str], served: l
         said["gap"] = round(load.fairness_gap)
         if load.service_rate:
             said["bound_seconds"] = _rounded(load.fairness_bound / load.service_rate)
+        said["levels"] = ", ".join(f"{each.level} {each.gap / load.fairness_bound:.1%}" for each in load.levels)
     return said
 
 

@@ -6,7 +6,7 @@ a share, over the weight at the level of the account. It is counted apart from t
 
 from dataclasses import dataclass
 
-from local_worker.core.fairness_levels import FairnessLevels
+from local_worker.core.fairness_levels import FairnessLevel, FairnessLevels
 from local_worker.core.live_gap import LiveGap
 from local_worker.core.request import Request
 from serving.bounded_client_map import MOST_IDLE, BoundedClientMap
@@ -42,6 +42,11 @@ class ShareLedger:
     def worst_gap(self) -> int:
         """The largest gap that was observed between two siblings of any level, in micro-units; see LiveGap."""
         return max(gap.worst for gap in self._gaps)
+
+    @property
+    def worst_gaps(self) -> dict[FairnessLevel, int]:
+        """The largest gap that was observed between two siblings of each level, in micro-units, the highest first."""
+        return {level: gap.worst for level, gap in zip(self._levels.levels, self._gaps, strict=True)}
 
     def accounts(self, level: int) -> tuple[ShareAccount, ...]:
         """Return the accounts of a level; 0 is the highest."""

@@ -61,6 +61,20 @@ def test_who_waits_and_who_drains_can_be_seen() -> None:
     assert (styles["worker-0"], styles["worker-1"], styles["tenant/ann"]) == (Style.PLAIN, Style.DIM, Style.YELLOW)
 
 
+def test_tenants_have_a_table_where_there_are_several() -> None:
+    status = busy()
+    status.services[0].clients.add(client="other/bob", service=1e9, waiting=1, weighted_service=1e9)
+    for member in status.cluster.members:
+        member.load.levels.add(level="tenant", gap=6_136)
+        member.load.levels.add(level="user", gap=812)
+    lines = [text.split() for text, _ in frame(status, scheduler_pb2.StatusResponse(), 1.0, 20, 200)]
+    assert ["tenant", "80.0%", "4,000,000,000", "4,000,000,000", "4000", "128", "########"] in lines
+    assert ["other", "20.0%", "1,000,000,000", "1,000,000,000", "1", "0", "##"] in lines
+    assert "the tenants' Jain index" in " ".join(lines[0])
+    assert [lines[3][0], *lines[3][-7:-3]] == ["worker-0", "75", "0.1%", "1.0%", "0.1%"]
+    assert not any("TENANT" in text.split() for text, _ in frame(busy(), busy(), 1.0, 20, 200))
+
+
 def test_users_are_ranked_by_what_they_gained_since_the_last_frame() -> None:
     def status(**services: float) -> scheduler_pb2.StatusResponse:
         clients = [scheduler_pb2.ClientService(client=name, service=got) for name, got in services.items()]

@@ -79,6 +79,7 @@ def test_a_worker_exposes_its_load_and_its_fairness(exposed: tuple[Stack, dict[s
     names = ("running", "waiting", "queue_seconds", "kv_used_ratio", "slots_used_ratio", "step_seconds", "gap")
     assert [name for name in names if f"fairlead_worker_{name}" not in found] == []
     assert value(found, "fairlead_worker_gap") <= value(found, "fairlead_worker_gap_bound")
+    assert {labels["level"] for labels, _ in found["fairlead_worker_level_gap"]} == {"tenant", "user"}
     for edge, inside in (("least", float.__ge__), ("greatest", float.__le__)):
         seen = value(found, "fairlead_worker_balance", edge=edge, policy="dlpm")
         assert inside(seen, value(found, "fairlead_worker_balance_limit", edge=edge, policy="dlpm"))

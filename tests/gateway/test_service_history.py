@@ -78,6 +78,22 @@ def test_clients_that_begin_together_begin_at_one_position() -> None:
     assert history.points[-1].positions == {"ann": 300.0, "bob": 300.0}
 
 
+def test_clients_are_compared_with_their_siblings_alone() -> None:
+    history = ServiceHistory()
+
+    def of(tenant: str, service: float) -> ClientSample:
+        return waiting(service)._replace(siblings=tenant)
+
+    history.observe(0.0, ONE, {"s/a": of("s", 0.0), "s/b": of("s", 0.0), "t/a": of("t", 0.0)}, BOUND)
+    history.observe(1.0, ONE, {"s/a": of("s", 10.0), "s/b": of("s", 30.0), "t/a": of("t", 900.0)}, BOUND)
+    assert history.points[-1].ahead == {"s/a": 0.0, "s/b": 20.0, "t/a": 0.0}
+    assert history.points[-1].least is None, "there is no least client of all"
+    history.check_invariants()
+    late = {"s/c": of("s", 0.0), "t/b": of("t", 0.0)}
+    history.observe(2.0, ONE, {"s/a": of("s", 10.0), "t/a": of("t", 900.0), **late}, BOUND)
+    assert history.points[-1].positions == {"s/a": 10.0, "t/a": 900.0, "s/c": 10.0, "t/b": 900.0}
+
+
 def test_the_sums_of_other_workers_continue_nothing() -> None:
     history = ServiceHistory()
     history.observe(0.0, frozenset({"one", "two"}), {"ann": waiting(50.0)}, BOUND)

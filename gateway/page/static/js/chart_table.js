@@ -25,12 +25,11 @@ export class ChartTable {
     if (!this.details.open || state === undefined) {
       return;
     }
-    const { least, bound } = state.fairness;
+    const { bound } = state.fairness;
     const busy = names.filter((name) => state.clients[name].waiting > 0 || state.clients[name].running > 0);
     this.rows.update(
       busy.map((name) => {
-        const position = state.clients[name].position;
-        const ahead = least === undefined ? undefined : position - least;
+        const { position, ahead } = state.clients[name];
         return [name, { position, ahead, part: bound && ahead !== undefined ? ahead / bound : undefined }];
       }),
     );

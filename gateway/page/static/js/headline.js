@@ -40,7 +40,18 @@ function boundText(fairness) {
   }
   const time = fairness.rate ? `, which the workers serve in ${seconds(fairness.bound / fairness.rate)}` : "";
   return (
-    `Two clients that wait are never apart by more than ${units(fairness.bound)} cost units${time}. ` +
+    `${siblings(fairness.levels)} that wait are never apart by more than ${units(fairness.bound)} cost units${time}. ` +
     `The largest gap that a worker measured is ${percent(fairness.gap_part)} of its bound.`
   );
+}
+
+// Whose service the bound compares. `levels` are the workers' levels of fairness; undefined: of older workers.
+function siblings(levels) {
+  const named = {
+    tenant: "two tenants",
+    user: levels?.includes("tenant") ? "two users of one tenant" : "two clients",
+    interaction: "two interactions of one user",
+  };
+  const text = (levels ?? "user").split(", ").map((level) => named[level]).join(", or ");
+  return text[0].toUpperCase() + text.slice(1);
 }

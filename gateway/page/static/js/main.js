@@ -13,6 +13,7 @@ import { Queue } from "./queue.js";
 import { Ranking } from "./ranking.js";
 import { Series } from "./series.js";
 import { Session } from "./session.js";
+import { Tenants } from "./tenants.js";
 import { Throttle } from "./throttle.js";
 import { Workers } from "./workers.js";
 
@@ -26,6 +27,7 @@ const charts = new Charts($("cumulative"), $("ahead"), palette);
 const chartTable = new ChartTable($("chart-details"), $("chart-table"));
 const calls = new Calls($("calls-title"), $("calls-text"), $("calls"));
 const clients = new Clients($("clients"), $("more-clients"), $("shares"), palette, (name) => calls.choose(name));
+const tenants = new Tenants($("tenants-section"), $("tenants"));
 const queue = new Queue($("queue"), $("queue-text"), palette);
 const workers = new Workers($("workers"));
 const throttle = new Throttle($("throttle-text"), $("exhausted"), $("apps"));
@@ -43,6 +45,7 @@ function draw(state) {
   headline.show(state);
   charts.show(series, names, state.fairness.rate);
   chartTable.show(state, names);
+  tenants.show(state.tenants);
   clients.show(state.clients, names);
   queue.show(state, names);
   workers.show(state.workers);

@@ -25,7 +25,7 @@ export class Series {
     this.least.push(least ?? null);
     this.bound.push(bound ?? null);
     extend(this.lines, this.times.length, new Map(busy.map(([name, client]) => [name, client.position])));
-    extend(this.ahead, this.times.length, new Map(backlogged.map(([name, client]) => [name, client.position - least])));
+    extend(this.ahead, this.times.length, new Map(backlogged.map(([name, client]) => [name, client.ahead ?? null])));
     this.forget(state.time - SECONDS);
   }
 

@@ -54,7 +54,13 @@ const COLUMNS = [
       cell.title = worker.bound === undefined ? "the policy has no bound" : `${units(worker.bound)} units`;
     },
   },
-  { className: "number", text: (worker) => (worker.bound ? percent(worker.gap / worker.bound) : "–") },
+  {
+    className: "number",
+    show(cell, worker) {
+      setText(cell, worker.bound ? percent(worker.gap / worker.bound) : "–");
+      cell.title = worker.levels ? `part of the bound at each level: ${worker.levels}` : "";
+    },
+  },
   {
     className: "served",
     show(cell, worker) {
