@@ -1,0 +1,120 @@
+"""A tool call as a JSON object that begins with its name: `{"name": "weather", "arguments": {"city": "Paris"}}`.
+
+A call is told as soon as its name and the beginning of its arguments are there, and the arguments as they arrive.
+They are therefore passed on as the model writes them, complete or not. Anything else is no call and stays text.
+"""
+
+import re
+
+from fairlead.output.events import Arguments, CallBegun
+from fairlead.output.source import Grammar, Source, skip_space
+
+MOST_HEAD = 512  # characters before the arguments, which bound what is held back
+STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
+_HEAD = re.compile(
+    rf'\{{\s*(?:"(?:id|type)"\s*:\s*{STRING}\s*,\s*)*"name"\s*:\s*"([^"\\]+)"\s*,\s*"(?:arguments|parameters)"\s*:\s*',
+    re.DOTALL,
+)
+_FIRST_KEYS = ('"name"', '"type"', '"id"')
+_BEFORE_BRACKET = re.compile(rf'\{{(?:[^"{{}}\[\]]|{STRING})*', re.DOTALL)
+_IN_STRING = re.compile(r'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
+_IN_VALUE = re.compile(r"[\s,:+\-.0-9A-Za-z]*")  # what stands in JSON between strings and brackets
+_CLOSING = {"{": "}", "[": "]"}
+
+
+def json_call(source: Source, number: int, lead: re.Pattern[str]) -> Grammar[bool]:
+    """Read a call after what `lead` matches, and return True; if there is no call, return False and read nothing."""
+    while (head := _head(source.held, lead)) is None:
+        if source.is_ended:
+            return False
+        yield None
+    if not head:
+        return False
+    name, size = head
+    source.take(size)
+    yield CallBegun(number, name)
+    yield from _object(source, number)
+    following = yield from skip_space(source)
+    if following == "}":
+        source.take(1)
+    elif following == ",":  # further fields, such as an id
+        yield from _skip_object(source)
+    return True
+
+
+def _head(text: str, lead: re.Pattern[str]) -> tuple[str, int] | tuple[()] | None:
+    """Return a call's name and the place of its arguments; nothing if there is no call, None if more text decides."""
+    matched = lead.match(text)
+    begin = matched.end() if matched else 0
+    before = _BEFORE_BRACKET.match(text, begin)
+    if begin > MOST_HEAD or (before is None and begin < len(text)):
+        return ()
+    if before is None:
+        return None
+    end = before.end()
+    bracket = text[end : end + 1]
+    if bracket == "{" and end <= MOST_HEAD and (head := _HEAD.fullmatch(text, begin, end)):
+        return head[1], end
+    is_undecided = bracket in ('"', "") and len(text) <= MOST_HEAD and _may_begin(text[begin + 1 :].lstrip())
+    return None if is_undecided else ()
+
+
+def _may_begin(fields: str) -> bool:
+    return any(key.startswith(fields[: len(key)]) for key in _FIRST_KEYS)
+
+
+def _object(source: Source, number: int) -> Grammar[None]:
+    """Read the arguments: up to the bracket that closes the first one, or to what JSON does not allow."""
+    brackets = _Brackets()
+    while True:
+        size, is_over = brackets.read(source.held)
+        if source.is_ended and not is_over:
+            size = len(source.held)
+        if size:
+            yield Arguments(number, source.take(size))
+        if is_over or source.is_ended:
+            return
+        yield None
+
+
+def _skip_object(source: Source) -> Grammar[None]:
+    """Skip the rest of an object that has begun, or what of it is JSON."""
+    brackets = _Brackets("}")
+    while True:
+        size, is_over = brackets.read(source.held)
+        source.take(len(source.held) if source.is_ended and not is_over else size)
+        if is_over or source.is_ended:
+            return
+        yield None
+
+
+class _Brackets:
+    """Finds the end of a JSON object or list, of which `closing` are the brackets that are still to come."""
+
+    def __init__(self, closing: str = "") -> None:
+        self._closing = list(closing)
+        self._is_in_string = False
+
+    def read(self, text: str) -> tuple[int, bool]:
+        """Return how many characters of `text` belong to the object, and whether it ends with them."""
+        at = 0
+        while True:
+            matched = (_IN_STRING if self._is_in_string else _IN_VALUE).match(text, at)
+            at = matched.end() if matched else at
+            if at == len(text) or (text[at] == "\\" and self._is_in_string):  # half of an escape
+                return at, False
+            if not self._accepts(text[at]):
+                return at, True
+            at += 1
+            if not self._closing:
+                return at, True
+
+    def _accepts(self, mark: str) -> bool:
+        """Follow a quotation mark or a bracket; return whether it may stand here."""
+        if mark == '"':
+            self._is_in_string = not self._is_in_string
+            return True
+        if mark in _CLOSING:
+            self._closing.append(_CLOSING[mark])
+            return True
+        return bool(self._closing) and mark == self._closing.pop()

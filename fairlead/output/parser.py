@@ -1,0 +1,51 @@
+"""The parser of one output, while it arrives."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from fairlead.output.events import Part
+from fairlead.output.hermes import hermes
+from fairlead.output.llama import llama
+from fairlead.output.mistral import mistral
+from fairlead.output.source import Grammar, Source, plain_text
+from fairlead.output.thinking import thinking
+
+# By the name that a worker has for the format of its model's calls. An unknown one is that of a newer worker.
+FORMATS: Mapping[str, Callable[[Source], Grammar[None]]] = {"hermes": hermes, "llama": llama, "mistral": mistral}
+THINK = "think"  # the only name for a format of reasoning
+
+
+class OutputParser:
+    """Parses text into parts; the parts do not depend on how the text is cut, but for the cuts of their own texts.
+
+    `tool_calls` and `reasoning` name formats; what is not named, or unknown, is text. `in_reasoning` says that the
+    output begins within the reasoning, because the prompt ends there.
+    """
+
+    def __init__(self, tool_calls: str, reasoning: str, in_reasoning: bool) -> None:
+        answer = FORMATS.get(tool_calls, plain_text)
+        self._source = Source()
+        source = self._source
+        self._grammar = thinking(source, in_reasoning, answer) if reasoning == THINK else answer(source)
+
+    def push(self, text: str) -> Sequence[Part]:
+        """Return the parts that are known with the next text; text that is not decided yet is held back."""
+        self._source.held += text
+        return self._read()
+
+    def end(self) -> Sequence[Part]:
+        """Return the rest, after which nothing may be pushed."""
+        self._source.is_ended = True
+        return self._read()
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError with detail when the state is impossible."""
+        source = self._source
+        assert not (source.is_ended and source.held), f"{source.held!r} is lost at the end"
+
+    def _read(self) -> Sequence[Part]:
+        parts: list[Part] = []
+        for part in self._grammar:
+            if part is None:
+                break
+            parts.append(part)
+        return parts

@@ -1,0 +1,83 @@
+"""The text from which a grammar reads, and what all grammars read alike.
+
+A grammar is a generator. It yields the parts that it has read, and None when it needs more text to go on. What it does
+depends on the text alone, and not on how the text was cut when it arrived.
+"""
+
+from collections.abc import Callable, Generator
+from typing import TypeVar
+
+from fairlead.output.events import AnswerText, Part, Reasoning
+
+T = TypeVar("T")
+Grammar = Generator[Part | None, None, T]
+MOST_SPACE = 32  # characters of white space before a marker that belong to it, and are held back until it is known
+
+
+class Source:
+    """The text of one output that has arrived and is not read yet."""
+
+    def __init__(self) -> None:
+        self.held = ""
+        self.is_ended = False  # no further text will arrive
+
+    def take(self, count: int) -> str:
+        """Remove and return the first `count` characters."""
+        taken, self.held = self.held[:count], self.held[count:]
+        return taken
+
+
+def plain_text(source: Source) -> Grammar[None]:
+    """Read everything as text."""
+    while True:
+        if source.held:
+            yield AnswerText(source.take(len(source.held)))
+        if source.is_ended:
+            return
+        yield None
+
+
+def text_before(
+    source: Source, marker: str, kind: Callable[[str], AnswerText | Reasoning] = AnswerText
+) -> Grammar[str]:
+    """Read text, as parts of `kind`, up to `marker` and the white space before it.
+
+    Return this white space with the marker; the empty string means that the output has ended without a marker.
+    """
+    while (found := source.held.find(marker)) < 0 and not source.is_ended:
+        if cut := _before_space(source.held, len(source.held) - _begun(source.held, marker)):
+            yield kind(source.take(cut))
+        yield None
+    cut = len(source.held) if found < 0 else _before_space(source.held, found)
+    if cut:
+        yield kind(source.take(cut))
+    return "" if found < 0 else source.take(found - cut + len(marker))
+
+
+def skip(source: Source, marker: str) -> Grammar[bool]:
+    """Skip `marker` if the text goes on with it, and return whether it does."""
+    while not source.held.startswith(marker):
+        if source.is_ended or not marker.startswith(source.held):
+            return False
+        yield None
+    source.take(len(marker))
+    return True
+
+
+def skip_space(source: Source) -> Grammar[str]:
+    """Skip white space and return the next character, or the empty string at the end of the output."""
+    while True:
+        source.held = source.held.lstrip()
+        if source.held or source.is_ended:
+            return source.held[:1]
+        yield None
+
+
+def _begun(text: str, marker: str) -> int:
+    """Return the length of the longest end of `text` with which `marker` begins."""
+    return next((size for size in range(len(marker) - 1, 0, -1) if text.endswith(marker[:size])), 0)
+
+
+def _before_space(text: str, end: int) -> int:
+    """Return where the white space begins that stands directly before `end`, of which `MOST_SPACE` count."""
+    return max(len(text[:end].rstrip()), end - MOST_SPACE)

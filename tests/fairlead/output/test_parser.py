@@ -1,0 +1,124 @@
+"""Outputs as their parts: whatever way a text is cut, the parts are those of the whole text."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.output.events import AnswerText, Arguments, CallBegun, Part, Reasoning
+from fairlead.output.parser import FORMATS, OutputParser
+from tests.fairlead.output.whole_text import Parsed, joined, parse
+
+CALL = '{"name": "weather", "arguments": {"city": "Paris"}}'
+PARIS = ("call", "weather", '{"city": "Paris"}')
+FRAGMENTS = [
+    *["<tool_call>", "</tool_call>", "[TOOL_CALLS]", "<think>", "</think>", "<tool_", "<", "[TOOL", "</"],
+    *["{", "}", "[", "]", ",", ";", '"', "\\", ":", "\\u0041", '\\"', " ", "\n", "\n" * 40, "a", "1", "é", "{}"],
+    *['{"name": "f", "arguments": ', '{"name":"f","parameters":{', '"name"', '{"type": "function", "name": "f", '],
+    *[CALL, f"<tool_call>{CALL}</tool_call>", f"[TOOL_CALLS][{CALL}, {CALL}]", '{"a": "}", "b": [1, {}]}', "x" * 500],
+]
+TEXTS = st.lists(st.sampled_from(FRAGMENTS), max_size=12).map("".join)
+
+
+def parsed(pieces: Sequence[str], tool_calls: str, reasoning: str = "", in_reasoning: bool = False) -> Parsed:
+    """What comes of pieces that arrive one after the other."""
+    parser = OutputParser(tool_calls, reasoning, in_reasoning)
+    parts: list[Part] = []
+    for piece in pieces:
+        parts += parser.push(piece)
+        parser.check_invariants()
+    parts += parser.end()
+    parser.check_invariants()
+    thought, whole = "", list[tuple[str, ...]]()
+    for part in parts:
+        match part:
+            case AnswerText():
+                whole.append(("text", part.text))
+            case Reasoning():
+                assert not whole, "nothing comes before the reasoning"
+                thought += part.text
+            case CallBegun():
+                assert part.number == sum(1 for kind, *_ in whole if kind == "call")
+                whole.append(("call", part.name, ""))
+            case Arguments():
+                kind, name, arguments = whole.pop()
+                assert kind == "call"
+                assert part.number == sum(1 for each, *_ in whole if each == "call")
+                whole.append(("call", name, arguments + part.text))
+    return Parsed(thought, joined(whole))
+
+
+@given(TEXTS, st.lists(st.integers(0, 700), max_size=12), st.sampled_from([*FORMATS, ""]), st.booleans(), st.booleans())
+def test_the_parts_do_not_depend_on_how_a_text_is_cut(
+    text: str, cuts: list[int], tool_calls: str, thinks: bool, in_reasoning: bool
+) -> None:
+    reasoning = "think" if thinks else ""
+    expected = parse(text, tool_calls, reasoning, in_reasoning and thinks)
+    places = sorted({min(cut, len(text)) for cut in cuts} | {0, len(text)})
+    pieces = [text[begin:end] for begin, end in pairwise(places)]
+    for cut in ([text], list(text), pieces):
+        assert parsed(cut, tool_calls, reasoning, in_reasoning and thinks) == expected
+
+
+@pytest.mark.parametrize(
+    ("tool_calls", "text", "parts"),
+    [
+        ("hermes", f"<tool_call>\n{CALL}\n</tool_call>", [PARIS]),
+        ("hermes", f"I look.\n<tool_call>{CALL}</tool_call>\n<tool_call>{CALL}", [("text", "I look."), PARIS, PARIS]),
+        ("hermes", f"<tool_call>{CALL}</tool_call>\nDone. ", [PARIS, ("text", "Done. ")]),
+        ("hermes", "Tags like <tool_call> are text.", [("text", "Tags like <tool_call> are text.")]),
+        ("hermes", '<tool_call>{"name": "f"}</tool_call>', [("text", '<tool_call>{"name": "f"}</tool_call>')]),
+        ("hermes", '<tool_call>{"name": "f", "arguments": {"":1</tool_call>b', [("call", "f", '{"":1'), ("text", "b")]),
+        ("hermes", '<tool_call>{"name": "f", "arguments": {"a": "</tool_call>', [("call", "f", '{"a": "</tool_call>')]),
+        ("hermes", '<tool_call>{"name": "f", "arguments": {"a": "\\', [("call", "f", '{"a": "\\')]),
+        ("hermes", f"{CALL}", [("text", CALL)]),
+        ("llama", CALL.replace("arguments", "parameters"), [PARIS]),
+        ("llama", f"{CALL}; {CALL}", [PARIS, PARIS]),
+        ("llama", '{"type": "function", "name": "f", "parameters": {}}', [("call", "f", "{}")]),
+        ("llama", '{"answer": 42}', [("text", '{"answer": 42}')]),
+        ("llama", f"So: {CALL}", [("text", f"So: {CALL}")]),
+        ("mistral", f"[TOOL_CALLS] [{CALL}, {CALL}]", [PARIS, PARIS]),
+        ("mistral", '[TOOL_CALLS][{"name": "f", "arguments": {}, "id": "123456789"}]', [("call", "f", "{}")]),
+        ("mistral", "[TOOL_CALLS] [nothing]", [("text", "[TOOL_CALLS] [nothing]")]),
+        ("of the future", f"<tool_call>{CALL}</tool_call>", [("text", f"<tool_call>{CALL}</tool_call>")]),
+    ],
+)  # fmt: skip
+def test_what_a_text_is_made_of(tool_calls: str, text: str, parts: list[tuple[str, ...]]) -> None:
+    assert parsed([text], tool_calls).parts == parts
+
+
+@pytest.mark.parametrize(
+    ("text", "in_reasoning", "expected"),
+    [
+        ("<think>\nHm.\n</think>\n\nYes.", False, ("Hm.", [("text", "Yes.")])),
+        ("Hm.\n</think>\n\nYes.", True, ("Hm.", [("text", "Yes.")])),
+        ("Hm.", True, ("Hm.", [])),
+        ("Yes.", False, ("", [("text", "Yes.")])),
+        ("No, <think> comes late.", False, ("", [("text", "No, <think> comes late.")])),
+        (f"<think>Hm.</think><tool_call>{CALL}</tool_call>", False, ("Hm.", [PARIS])),
+        (f"<think><tool_call>{CALL}</tool_call></think>", False, (f"<tool_call>{CALL}</tool_call>", [])),
+    ],
+)
+def test_reasoning_comes_before_the_answer(text: str, in_reasoning: bool, expected: Parsed) -> None:
+    assert parsed([text], "hermes", "think", in_reasoning) == expected
+
+
+def test_parts_are_told_as_soon_as_they_are_certain() -> None:
+    parser = OutputParser("hermes", "", False)
+    assert parser.push("I look.") == [AnswerText("I look.")]
+    assert parser.push("\n<tool") == []
+    assert parser.push('_call>{"name": "weather", "arguments"') == []
+    assert parser.push(': {"ci') == [CallBegun(0, "weather"), Arguments(0, '{"ci')]
+    assert parser.push('ty": "Par') == [Arguments(0, 'ty": "Par')]
+    assert parser.push('is"}}') == [Arguments(0, 'is"}')]
+    assert parser.push("</tool_call>") == []
+    assert parser.end() == []
+
+
+def test_what_cannot_become_a_call_is_not_held_back() -> None:
+    parser = OutputParser("llama", "", False)
+    assert parser.push('{"answer') == [AnswerText('{"answer')]
+    late = OutputParser("llama", "", False)
+    assert late.push('{"name": "' + "x" * 600) == [AnswerText('{"name": "' + "x" * 600)]

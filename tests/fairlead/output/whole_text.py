@@ -1,0 +1,117 @@
+"""A naive parser of whole outputs: it looks at one character after the other, and has all of them at hand."""
+
+import re
+from itertools import count
+from typing import NamedTuple
+
+SPACE = 32
+HEAD = 512
+STRING = r'"(?:\\.|[^"\\])*"'
+CALL = re.compile(
+    r'\{\s*(?:"(?:id|type)"\s*:\s*' + STRING + r'\s*,\s*)*"name"\s*:\s*"([^"\\]+)"\s*,\s*"(?:arguments|parameters)"\s*:'
+    r"\s*(?=\{)",
+    re.DOTALL,
+)
+LEADS = {"hermes": r"\s*", "llama": r"[\s;]*", "mistral": r"[\s\[,]*"}
+MARKERS = {"hermes": ("<tool_call>", "</tool_call>"), "mistral": ("[TOOL_CALLS]", "]")}
+
+
+class Parsed(NamedTuple):
+    """What an output is made of, and where its text stands among its calls."""
+
+    reasoning: str
+    parts: list[tuple[str, ...]]  # ("text", text) or ("call", name, arguments)
+
+
+def parse(text: str, tool_calls: str, reasoning: str, in_reasoning: bool) -> Parsed:
+    thought = ""
+    if reasoning:
+        begun = text.lstrip()
+        begins = begun.startswith("<think>") and len(text) - len(begun) <= SPACE
+        if begins or in_reasoning:
+            inner = text if in_reasoning else begun.removeprefix("<think>")
+            inner = inner.lstrip()
+            thought, marker, text = inner.partition("</think>")
+            thought, text = (shortened(thought), text.lstrip()) if marker else (thought, "")
+    parts: list[tuple[str, ...]] = []
+    if tool_calls == "llama":
+        text = calls_at(text, tool_calls, parts)
+    elif tool_calls:
+        text = marked(text, tool_calls, parts)
+    return Parsed(thought, joined([*parts, ("text", text)]))
+
+
+def marked(text: str, kind: str, parts: list[tuple[str, ...]]) -> str:
+    """Take what stands before markers and behind them; return the text behind the last one."""
+    begin, end = MARKERS[kind]
+    while begin in text:
+        before, _, after = text.partition(begin)
+        known = len(parts)
+        rest = calls_at(after, kind, parts, most=1 if kind == "hermes" else None)
+        if len(parts) == known:
+            parts.append(("text", before + begin))
+            text = after
+            continue
+        parts.insert(known, ("text", shortened(before)))
+        text = rest.lstrip().removeprefix(end).lstrip()
+    return text
+
+
+def calls_at(text: str, kind: str, parts: list[tuple[str, ...]], most: int | None = None) -> str:
+    """Take the calls with which `text` begins; return what follows."""
+    for number in count():
+        lead = re.match(LEADS[kind], text)
+        assert lead is not None
+        call = CALL.match(text, lead.end())
+        is_short = call is not None and call.end() <= HEAD and lead.end() <= HEAD
+        if call is None or not is_short or number == most:
+            return text
+        end = balanced(text, call.end(), [])
+        parts.append(("call", call[1], text[call.end() : end]))
+        text = text[end:].lstrip()
+        if text.startswith("}"):
+            text = text[1:]
+        elif text.startswith(","):
+            text = text[balanced(text, 0, ["}"]) :]
+        text = text.lstrip()
+    raise AssertionError
+
+
+def balanced(text: str, at: int, closing: list[str]) -> int:
+    """Return where the brackets that are open at `at` are closed, or the first character that is no JSON."""
+    while at < len(text):
+        mark = text[at]
+        if mark == '"':
+            string = re.compile(STRING, re.DOTALL).match(text, at)
+            if string is None:
+                return len(text)
+            at = string.end()
+            continue
+        if mark in "{[":
+            closing.append("}" if mark == "{" else "]")
+        elif mark in "}]":
+            if closing.pop() != mark:
+                return at
+            if not closing:
+                return at + 1
+        elif not re.match(r"[\s,:+\-.0-9A-Za-z]", mark):
+            return at
+        at += 1
+    return at
+
+
+def shortened(text: str) -> str:
+    """Return `text` without the white space at its end, of which so much counts as belongs to a marker."""
+    stripped = text.rstrip()
+    return text[: max(len(stripped), len(text) - SPACE)]
+
+
+def joined(parts: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return `parts` with texts that follow each other as one, and without empty ones."""
+    whole: list[tuple[str, ...]] = []
+    for part in parts:
+        if part[0] == "text" and whole and whole[-1][0] == "text":
+            whole[-1] = ("text", whole[-1][1] + part[1])
+        elif part != ("text", ""):
+            whole.append(part)
+    return whole
