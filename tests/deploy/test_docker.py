@@ -56,6 +56,13 @@ def test_an_image_holds_its_services_and_what_they_import(name: str) -> None:
     assert copied == needed(SERVICES[name]) | {"constraints", "LICENSE"}
 
 
+def test_docker_is_sent_what_images_hold_and_no_more() -> None:
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    sent = {line.removeprefix("!") for line in lines if line.startswith("!")}
+    assert sent == needed(name for names in SERVICES.values() for name in names) | {"constraints", "LICENSE"}
+    assert "*" in lines
+
+
 @pytest.mark.parametrize("name", SERVICES)
 def test_images_run_without_rights_and_are_pinned(name: str) -> None:
     lines = (ROOT / "deploy" / "docker" / f"Dockerfile.{name}").read_text().splitlines()
@@ -70,6 +77,6 @@ def test_images_run_without_rights_and_are_pinned(name: str) -> None:
 
 def test_manifests_name_the_images_that_are_built(render: Callable[[str], list[Manifest]]) -> None:
     text = "".join(path.read_text() for path in (ROOT / "deploy" / "docker").iterdir())
-    built = set(re.findall(r"-t (fairlead/\S+:\S+)", text))
+    built = set(re.findall(r"-t (localhost/fairlead/\S+:\S+)", text))
     used = {container["image"] for form in FORMS for container in services(render(form))}
     assert used == built

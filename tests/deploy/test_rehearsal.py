@@ -54,6 +54,10 @@ pytestmark = [
 
 def test_a_week_in_a_minute_loses_no_request(render: Render, tmp_path: Path) -> None:
     report = _rehearse("week", _render(render, tmp_path, EVALUATION), tmp_path)
+    over_http, over_grpc, page = report["first_calls"]
+    assert json.loads(over_http)["choices"][0]["message"]["content"]
+    assert over_grpc.strip()
+    assert "<title>" in page
     assert report["failures"] == []
     assert report["attached"] == [["fairlead-worker-0", "fairlead-worker-1"]] * 2, (
         "in minReadySeconds, to each scheduler"

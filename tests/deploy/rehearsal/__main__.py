@@ -27,11 +27,13 @@ API_KEY = "evaluation-only"
 USERS = 4
 # What a roll leaves behind shows late: gRPC by itself looks a name up again only after 30 s.
 AFTERMATH_SECONDS = 40
+README = Path(__file__).parents[3] / "deploy/README.md"
 
 
 async def week(cluster: Cluster) -> dict[str, Any]:
     """Start, serve, roll, scale, break, stop."""
     await cluster.start()
+    first_calls = await quick_start(cluster)
     await cluster.workloads["fairlead-worker"].scale(2)
     traffic = Traffic("fairlead-gateway:7000", API_KEY, USERS)
     await traffic.start()
@@ -45,7 +47,24 @@ async def week(cluster: Cluster) -> dict[str, Any]:
     await traffic.next_answer()
     await traffic.stop()
     await cluster.stop()
-    return {"completed": traffic.completed, "failures": traffic.failures, "attached": attached, **_ends(cluster)}
+    return {
+        "first_calls": first_calls,
+        "completed": traffic.completed,
+        "failures": traffic.failures,
+        "attached": attached,
+        **_ends(cluster),
+    }
+
+
+async def quick_start(cluster: Cluster) -> list[str]:
+    """Run the calls of deploy/README.md where port forwarding leads to, on the gateway's own loopback.
+
+    Returns what each prints, and the operators' page.
+    """
+    block = README.read_text().partition("In another terminal")[2].partition("```sh\n")[2].partition("```")[0]
+    commands = [*block.replace("\\\n", "").splitlines(), "curl -s http://127.0.0.1:7080"]
+    gateway = cluster.workloads["fairlead-gateway"].pods[0]
+    return [await gateway.run(command) for command in commands]
 
 
 async def start(cluster: Cluster) -> dict[str, Any]:

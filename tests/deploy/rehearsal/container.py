@@ -58,6 +58,18 @@ class Container:
                 stderr=log,
             )
 
+    async def run(self, command: str) -> str:
+        """Run a shell's command in the container's network, with this machine's files; return what it prints."""
+        process = await asyncio.create_subprocess_exec(
+            *("ip", "netns", "exec", self.netns, "sh", "-c", command),
+            env={**os.environ, "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}"},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        output, _ = await process.communicate()
+        assert process.returncode == 0, command
+        return output.decode()
+
     def _mounts(self) -> dict[str, Path]:
         python = {PREFIX: Path(sys.prefix), APP: ROOT}
         base = os.path.realpath(sys.base_prefix)

@@ -43,6 +43,10 @@ class Pod:
         assert self._process is not None
         self._process.kill()
 
+    async def run(self, command: str) -> str:
+        """Run this machine's `command` in the pod's network and return what it prints."""
+        return await self._container.run(command)
+
     async def restarted(self) -> None:
         """Return when the container has been started again and is ready."""
         await self._becomes(lambda: bool(self.restarts) and self.ready)
