@@ -11,6 +11,7 @@ from local_worker.adapter.config import AdapterConfig
 from local_worker.config import WorkerConfig
 from serving.environment import PREFIX, SHARED, ServiceName, variable
 from serving.flags import flag
+from throttler.config import ThrottlerConfig
 
 ROOT = Path(__file__).parents[1]
 HEAD = """# Options
@@ -27,6 +28,7 @@ SERVICES: dict[str, tuple[ServiceName, type[Any]]] = {
     "global_scheduler": (ServiceName.SCHEDULER, SchedulerConfig),
     "local_worker": (ServiceName.WORKER, WorkerConfig),
     "local_worker.adapter": (ServiceName.ADAPTER, AdapterConfig),
+    "throttler": (ServiceName.THROTTLER, ThrottlerConfig),
 }
 
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from fairlead.v1 import throttling_pb2_grpc, traces_pb2_grpc
 from gateway.admission import Admission
@@ -21,36 +21,26 @@ from gateway.metrics import CallMetrics, PlacementMetrics, StateMetrics, Throttl
 from gateway.operators import ThrottlingService, TracesService
 from gateway.page.admin_channels import AdminChannels
 from gateway.page.page import ClusterView, Page
-from gateway.reload import follow
 from gateway.service import InferenceService, add_inference_to_server
 from gateway.tenants import CACHE_SCOPES, Tenants
 from gateway.tokenization import Tokenization
 from gateway.upstream.cluster import Cluster
-from serving.config import ConfigError, addresses, load
-from serving.document import text_of
+from serving.config import addresses, load
 from serving.environment import ServiceName
 from serving.process import Serving, configure_logging, run
+from serving.reload import follow
 from serving.rpc.channel import MAX_REQUEST_BYTES
 from serving.rpc.server import Server
 from serving.rpc.tls import Certificate
 from serving.telemetry.metrics import Metrics
 from serving.telemetry.records import GATEWAY
 from serving.telemetry.traces import TailSampler, Traces, otlp_processor
-from throttler.core.decider import Decider
-from throttler.core.expectations import Expectations
-from throttler.core.interactions import FinishedInteraction, Interactions
-from throttler.core.leased_quota import LeasedQuota
-from throttler.core.profiles import Profiles, RateLimits
-from throttler.core.quota import LocalQuota
-from throttler.core.registry import THROTTLES
-from throttler.core.throttle import WINDOW_SECONDS
-from throttler.core.windows import Window
-from throttler.profiles_file import parse
-from throttler.store import LocalStore, Store
-from throttler.throttler import Throttler
+from throttler.assembly import load_profiles, make_throttler
+from throttler.core.profiles import Profiles
+from throttler.metrics import SharingMetrics
+from throttler.store import SHARING
 
 log = logging.getLogger(__name__)
-SHARING = "shared-limits"
 MIB = 2**20
 FORGET_SECONDS = 5.0
 
@@ -69,8 +59,9 @@ class Gateway:
         )
         self._call_log = CallLog(self._traces, CallMetrics(self._metrics.meter))
         self._tenants = tenants
-        self._throttler, self._store = connect(config, profiles, self._call_log.closed)
-        ThrottlingMetrics(self._metrics.meter, self._call_log.accounting, self._store)
+        self._throttler, self._store = make_throttler(config, profiles, self._call_log.closed)
+        ThrottlingMetrics(self._metrics.meter, self._call_log.accounting)
+        SharingMetrics(self._metrics.meter, self._store)
         PlacementMetrics(self._metrics.meter, self._cluster.placements)
         open_calls = OpenCallLimiter(per_client=config.max_streams_per_client, total=config.max_streams)
         self._responses = ResponseStore(config.response_store_mib * MIB, config.response_store_seconds)
@@ -237,39 +228,6 @@ class Gateway:
         self._throttler.configure(profiles)
         self._admission.configure(profiles)
         self._tenants.replace(tenants)
-
-
-def connect(
-    config: GatewayConfig, profiles: Profiles, closed: Callable[[FinishedInteraction], None]
-) -> tuple[Throttler, Store]:
-    """Return the configured throttler and the store with which it shares limits; raise ConfigError."""
-    throttle, expectations = THROTTLES[config.throttle], Expectations(profiles)
-    if not config.redis:
-        limits = throttle(profiles, LocalQuota(), WINDOW_SECONDS)
-        store: Store = LocalStore()
-    else:
-        leases = LeasedQuota(WINDOW_SECONDS, config.gateways)
-        limits = throttle(profiles, leases, WINDOW_SECONDS)
-        store = _shared_store(config, leases, limits.window, expectations)
-    return Throttler(Decider(limits, Interactions(config.secret, profiles), expectations), store, closed), store
-
-
-def _shared_store(config: GatewayConfig, leases: LeasedQuota, window: Window, expectations: Expectations) -> Store:
-    # A gateway without Redis starts faster without Redis' client.
-    from serving.redis_access import open_redis
-    from throttler.redis_store import RedisStore
-
-    try:
-        redis = open_redis(config.redis, config.redis_password, config.redis_ca)
-    except (ValueError, OSError) as error:
-        raise ConfigError(f"redis: {error}") from error
-    return RedisStore(redis, leases, window, expectations, window_seconds=WINDOW_SECONDS)
-
-
-def load_profiles(config: GatewayConfig) -> Profiles:
-    """Return the profiles of the file, with the configured limits as defaults; raise ConfigError."""
-    limits = RateLimits(user_per_minute=config.user_per_minute, app_per_minute=config.app_per_minute)
-    return parse(text_of(config.profiles), config.profiles, limits) if config.profiles else Profiles(limits=limits)
 
 
 def prepare(argv: Sequence[str]) -> Serving:

@@ -1,14 +1,14 @@
 """The gateway's configuration."""
 
-import ipaddress
 from dataclasses import dataclass
 
 from gateway.tenants import CACHE_SCOPES
 from serving.config import addresses, check_listeners, option, require
+from serving.rpc.address import is_loopback
 from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
 from serving.rpc.tls import Certificate
 from serving.shared_options import shared
-from throttler.core.registry import THROTTLES
+from throttler.options import throttle_option
 
 MIN_SECRET = 16
 
@@ -50,28 +50,11 @@ class GatewayConfig:
         unit="path",
         change_when="Other people can reach the gateway.",
     )
-    profiles: str = option(
-        "",
-        "This YAML file holds limits, tiers and app profiles. Without it `user_per_minute` and `app_per_minute` "
-        "apply to every app.",
-        unit="path",
-        change_when="Users or apps need different limits, or their interactions need different numbers of tokens.",
-    )
-    redis: str = option(
-        "",
-        "Gateways share limits through the Redis at this URL. Without it this gateway counts by itself.",
-        unit="URL",
-        change_when="More than one gateway runs.",
-    )
+    profiles: str = throttle_option("profiles")
+    redis: str = throttle_option("redis")
     redis_password: str = shared("redis_password")
     redis_ca: str = shared("redis_ca")
-    gateways: int = option(
-        1,
-        "This number of gateways is assumed to share the limits until Redis reports the actual number. Until then each "
-        "gateway admits up to its part of every limit.",
-        unit="gateways",
-        change_when="More than one gateway runs. Set the largest number of gateways to which you scale.",
-    )
+    gateways: int = throttle_option("gateways")
     tls_certificate: str = option(
         "",
         "This PEM file holds the certificate chain that the gateway presents to callers. Without it the gateway does "
@@ -99,27 +82,9 @@ class GatewayConfig:
         change_when="Users of one tenant must not be able to infer the prompts of others from response times (`user`), "
         "or all tenants trust each other (`deployment`).",
     )
-    throttle: str = option(
-        "oit",
-        "`oit` refuses calls above the limits only while workers are overloaded, and lets interactions in progress "
-        "continue; `rpm` refuses every call above the limits; `none` refuses no call.",
-        choices=tuple(THROTTLES),
-        change_when="A contract limits calls per minute even while workers are idle (`rpm`), or a proxy limits calls "
-        "before they arrive (`none`).",
-    )
-    user_per_minute: int = option(
-        60,
-        "Each client may make this number of calls per minute; `throttle` determines when the limit is enforced.",
-        unit="calls per minute",
-        change_when="Users need more calls while workers are overloaded, or `fairlead tune` recommends a number.",
-    )
-    app_per_minute: int = option(
-        600,
-        "Each app of a tenant may make this number of calls per minute; `throttle` determines when the limit is "
-        "enforced.",
-        unit="calls per minute",
-        change_when="An app has more than ten busy users.",
-    )
+    throttle: str = throttle_option("throttle")
+    user_per_minute: int = throttle_option("user_per_minute")
+    app_per_minute: int = throttle_option("app_per_minute")
     max_streams_per_client: int = option(
         256,
         "One client may have this number of calls open. Above it only calls of interactions in progress are admitted.",
@@ -247,12 +212,3 @@ class GatewayConfig:
     def is_loopback(self) -> bool:
         """Whether only this machine can reach the listeners."""
         return all(is_loopback(address) for address in (self.listen, self.http_listen) if address)
-
-
-def is_loopback(address: str) -> bool:
-    """Return whether only this machine can reach `address`, host:port."""
-    host = address.rpartition(":")[0].strip("[]")
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -15,7 +15,6 @@ from serving.telemetry.counter import Counter
 from serving.telemetry.labels import CappedLabel
 from serving.telemetry.records import CallRecord, InteractionRecord, phases
 from serving.telemetry.spans import call_context
-from throttler.store import Store
 
 MOST_APPS = 100
 NO_TIER = "none"  # the label of clients whose key has no tier
@@ -127,14 +126,13 @@ class CallMetrics:
 
 
 class ThrottlingMetrics:
-    """Instruments for results of interactions and for shared limits, which are read at each collection.
+    """Instruments for results of interactions, which are read at each collection.
 
     The label app has the names in keys and profiles only, so the number of its values is bounded.
     """
 
-    def __init__(self, meter: Meter, accounting: Accounting, store: Store) -> None:
+    def __init__(self, meter: Meter, accounting: Accounting) -> None:
         self._accounting = accounting
-        self._store = store
         meter.create_observable_counter(
             "fairlead.interactions.judged",
             [self._judged],
@@ -145,12 +143,6 @@ class ThrottlingMetrics:
             [self._wasted],
             description="Tokens computed for interactions that a limit or a failure cut short, by app",
         )
-        meter.create_observable_gauge(
-            "fairlead.limits.degraded", [self._degraded], description="1: Redis is out of reach, counting by itself"
-        )
-        meter.create_observable_gauge(
-            "fairlead.limits.gateways", [self._gateways], description="Gateways that share the limits"
-        )
 
     def _judged(self, _: CallbackOptions) -> Iterable[Observation]:
         for app, account in list(self._accounting.apps.items()):  # a copy: the exporter's thread may run this
@@ -159,12 +151,6 @@ class ThrottlingMetrics:
 
     def _wasted(self, _: CallbackOptions) -> Iterable[Observation]:
         return [Observation(each.wasted_tokens, {"app": app}) for app, each in list(self._accounting.apps.items())]
-
-    def _degraded(self, _: CallbackOptions) -> Iterable[Observation]:
-        return [Observation(int(self._store.degraded))]
-
-    def _gateways(self, _: CallbackOptions) -> Iterable[Observation]:
-        return [Observation(self._store.gateways)]
 
 
 class PlacementMetrics:

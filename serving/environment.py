@@ -41,6 +41,7 @@ class ServiceName(StrEnum):
     SCHEDULER = "SCHEDULER"
     WORKER = "WORKER"
     ADAPTER = "ADAPTER"
+    THROTTLER = "THROTTLER"
 
 
 def variable(service: ServiceName, option: str) -> str:

@@ -32,6 +32,7 @@ class SlidingRpm:
                 Outcome.THROTTLED_USER,
                 wait,
                 f"user {caller.client!r} had {self._limit} calls in {self.window.seconds:g} s",
+                self._limit,
             )
         times.append(now)
         return Admitted(protected)

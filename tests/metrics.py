@@ -15,6 +15,7 @@ from global_scheduler.config import SchedulerConfig
 from global_scheduler.metrics import SchedulerMetrics
 from local_worker.metrics import WorkerMetrics
 from serving.telemetry.exposition import metric_name
+from throttler.metrics import RateLimitMetrics, SharingMetrics
 from throttler.store import LocalStore
 
 SAMPLE = re.compile(r"^(\w+)(?:\{(.*?)\})? (\S+)(?: # .*)?$", re.MULTILINE)
@@ -68,7 +69,9 @@ def declared() -> set[str]:
     CallMetrics(meter)
     PlacementMetrics(meter, PlacementCounts())
     StateMetrics(meter, lambda: 0, lambda: 0, lambda: 0)
-    ThrottlingMetrics(meter, Accounting(), LocalStore())
+    ThrottlingMetrics(meter, Accounting())
+    SharingMetrics(meter, LocalStore())
+    RateLimitMetrics(meter)
     SchedulerMetrics(meter, make_service(SchedulerConfig(secret="a secret for tests only")))
     WorkerMetrics(meter, [scheduler_pb2.ModelInfo()], lambda: None)
     return meter.names

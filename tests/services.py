@@ -25,6 +25,7 @@ SERVICES = {
     "global_scheduler": ServiceName.SCHEDULER,
     "local_worker": ServiceName.WORKER,
     "local_worker.adapter": ServiceName.ADAPTER,
+    "throttler": ServiceName.THROTTLER,
 }
 
 

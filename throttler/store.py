@@ -5,6 +5,8 @@ from typing import Protocol
 
 from throttler.core.quota import QuotaAccount
 
+SHARING = "shared-limits"  # the health service answers by this name whether limits are shared as configured
+
 
 class Store(Protocol):
     """The place where gateways share limits. `changed` is set whenever `degraded` changes."""

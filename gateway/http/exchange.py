@@ -12,7 +12,6 @@ from gateway.call import Call, new_call
 from gateway.core.call_commands import Finished
 from gateway.core.coalescer import OutputChunk, joined
 from gateway.driver import CallDriver, Front
-from gateway.http import interaction
 from gateway.http.api import Answer, Api, Asked, Generation
 from gateway.http.asgi import Headers
 from gateway.http.event_stream import EventStream
@@ -20,6 +19,7 @@ from gateway.http.front import HttpFront
 from gateway.http.limit_headers import limit_headers
 from gateway.http.request import HttpRequest
 from gateway.request import CallRequest
+from serving import interaction_header
 from serving.rpc.message_body_limiter import MessageBodyLimiter
 
 APP = "x-fairlead-app"
@@ -127,8 +127,8 @@ class Exchange:
             streaming=inference_pb2.STREAMING_EACH_TOKEN if each_token else inference_pb2.STREAMING_COALESCED,
         )
         session = None
-        if interaction.HEADER in headers:
-            message.interaction.CopyFrom(interaction.parse(headers[interaction.HEADER]))
+        if interaction_header.HEADER in headers:
+            message.interaction.CopyFrom(interaction_header.parse(headers[interaction_header.HEADER]))
         else:
             session = asked.session(headers)
         return CallRequest(message=message, user=asked.named_user, session=session, fills_context=True)
@@ -175,7 +175,7 @@ class Exchange:
         call = self._calls[0]
         headers = self._request.dialect.naming(call.request_id)
         if call.interaction_token:
-            headers.append(interaction.header_of(call.interaction, call.interaction_token))
+            headers.append(interaction_header.header_of(call.interaction, call.interaction_token))
         if call.client:
             headers += limit_headers(self._admission.limit_status(call.client))
         return headers

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from fairlead.errors import InvalidRequest, Unavailable, listed
 from fairlead.v1 import scheduler_pb2
-from gateway.upstream.watched_cluster import WatchedCluster
+from serving.watched_cluster import WatchedCluster
 from serving.wire import served_models
 
 CLIPPED = 128  # characters of an unknown model's name that an error repeats

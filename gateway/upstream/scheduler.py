@@ -9,10 +9,10 @@ import grpc
 from fairlead.rpc.cancellation import reraise_cancellation
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from gateway.upstream.placements import Decision
-from gateway.upstream.watched_cluster import WatchedCluster
 from serving.rpc.channel import open_channel, secret_metadata
 from serving.rpc.coalescing_writer import CoalescingWriter
 from serving.rpc.mutual_tls import MutualTls
+from serving.watched_cluster import WatchedCluster
 
 log = logging.getLogger(__name__)
 RECONNECT_SECONDS = 0.2

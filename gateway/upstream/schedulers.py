@@ -8,8 +8,8 @@ from fairlead.v1 import scheduler_pb2
 from gateway.upstream.members import Members
 from gateway.upstream.placements import Decision
 from gateway.upstream.scheduler import SchedulerLink, SchedulerUnavailable
-from gateway.upstream.watched_cluster import WatchedCluster
 from serving.rpc.mutual_tls import MutualTls
+from serving.watched_cluster import WatchedCluster
 
 log = logging.getLogger(__name__)
 # Time in which workers may attach to a scheduler that took the lead or reconnected. A worker that has not attached by

@@ -1,5 +1,6 @@
-"""A check whether an address is free to listen on."""
+"""What an address to listen on means: whether it is free, and who can reach it."""
 
+import ipaddress
 import socket
 
 
@@ -18,3 +19,12 @@ def check_free(address: str) -> None:
         except OSError as error:
             failures.append(error)
     raise failures[0]
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether only this machine can reach `address`, host:port."""
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -23,9 +23,9 @@ from gateway.request import CallRequest
 from gateway.service import InferenceService, add_inference_to_server
 from gateway.tenants import CACHE_SCOPES, Tenants
 from gateway.upstream.cluster import LONG_PROMPT, Cluster
-from gateway.upstream.watched_cluster import WatchedCluster
 from serving.rpc.server import Server
 from serving.telemetry.traces import Traces
+from serving.watched_cluster import WatchedCluster
 from throttler.core.decider import Decider
 from throttler.core.expectations import Expectations
 from throttler.core.interactions import Interactions

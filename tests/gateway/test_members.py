@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from fairlead.errors import InvalidRequest, Unavailable
 from fairlead.v1 import scheduler_pb2
 from gateway.upstream.members import Members
-from gateway.upstream.watched_cluster import WatchedCluster
+from serving.watched_cluster import WatchedCluster
 
 WORKERS = st.frozensets(st.sampled_from("abc"))
 

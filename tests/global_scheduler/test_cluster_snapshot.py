@@ -6,8 +6,8 @@ import hypothesis.strategies as st
 from hypothesis import given
 
 from fairlead.v1 import scheduler_pb2
-from gateway.upstream.watched_cluster import WatchedCluster
 from global_scheduler.cluster_snapshot import ClusterSnapshot
+from serving.watched_cluster import WatchedCluster
 
 WORKERS = "abc"
 SNAPSHOTS: st.SearchStrategy[list[dict[str, Any]]] = st.lists(

@@ -9,6 +9,7 @@ from local_worker.adapter.config import AdapterConfig
 from local_worker.config import WorkerConfig
 from serving.environment import PREFIX, READ_ELSEWHERE, SHARED, ServiceName, variable
 from tests.repo.test_text import ROOT, text_files
+from throttler.config import ThrottlerConfig
 
 NAME = re.compile(r"FAIRLEAD_[A-Z_]*[A-Z]\b")
 CONFIGS = {
@@ -16,6 +17,7 @@ CONFIGS = {
     ServiceName.SCHEDULER: SchedulerConfig,
     ServiceName.WORKER: WorkerConfig,
     ServiceName.ADAPTER: AdapterConfig,
+    ServiceName.THROTTLER: ThrottlerConfig,
 }
 INJECTED = {"FAIRLEAD_GATEWAY_PORT"}  # by Kubernetes, as the manifests' comments say
 WITH_NAMES_OF_THE_PAST = {ROOT / "CHANGELOG.md", ROOT / "tests"}

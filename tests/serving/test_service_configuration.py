@@ -12,6 +12,7 @@ import gateway.app
 import global_scheduler.app
 import local_worker.adapter.app
 import local_worker.app
+import throttler.app
 from tests.services import SECRET, SERVICES, Stack
 
 MAINS = {
@@ -19,6 +20,7 @@ MAINS = {
     "global_scheduler": global_scheduler.app.main,
     "local_worker": local_worker.app.main,
     "local_worker.adapter": local_worker.adapter.app.main,
+    "throttler": throttler.app.main,
 }
 
 

@@ -1,63 +1,195 @@
-"""A second caller of the throttler: a rate-limit service such as a proxy asks, which has no gateway."""
+"""The rate limit service in a process of its own: it decides as the gateway does, about calls that it never sees."""
 
-from dataclasses import dataclass, field
+import base64
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 
-from throttler.core.decider import Arrival, Decider
-from throttler.core.expectations import Expectations
-from throttler.core.interactions import Interactions
-from throttler.core.oit import Oit
-from throttler.core.profiles import Profiles, RateLimits
-from throttler.core.quota import LocalQuota
-from throttler.core.throttle import Caller, Rejected
-from throttler.store import LocalStore
-from throttler.throttler import Throttler
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-PROFILES = Profiles(limits=RateLimits(user_per_minute=2))
+from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc
+from serving.envoy import ratelimit_pb2
+from tests.redis_server import RedisServer
+from tests.services import Process, Stack, StartService, eventually
+from tests.throttler.rate_limit_client import OK, OVER_LIMIT, client_of, response_headers
 
-
-@dataclass
-class Answer:
-    """What the proxy is told: an HTTP status, and headers for the answer to its client."""
-
-    status: int
-    headers: dict[str, str] = field(default_factory=dict)
+INTERACTION = "x-fairlead-interaction"
+ANN = {"tenant": "acme", "user": "ann", "app": "chat"}
 
 
-class RateLimitService:
-    """One unary question per call; that the call has ended is never heard, so that it ends with the answer."""
-
-    def __init__(self) -> None:
-        decider = Decider(Oit(PROFILES, LocalQuota()), Interactions("a secret", PROFILES), Expectations(PROFILES))
-        self._throttler = Throttler(decider, LocalStore(), lambda _: None)
-        self.overloaded = True
-
-    async def should_rate_limit(self, descriptor: dict[str, str]) -> Answer:
-        caller = Caller(descriptor["tenant"], f"{descriptor['tenant']}/{descriptor['user']}", descriptor["app"])
-        token = bytes.fromhex(descriptor.get("token", ""))
-        arrival = Arrival(caller, descriptor.get("interaction", ""), token, overloaded=self.overloaded)
-        decision = await self._throttler.decide(arrival)
-        if isinstance(decision, Rejected):
-            return Answer(429, {"retry-after": f"{decision.retry_after:.0f}", "reason": decision.message})
-        self._throttler.ended(decision)
-        return Answer(200, {"token": decision.token.hex()} if decision.token else {})
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    stack = Stack(tmp_path)
+    yield stack
+    stack.close()
 
 
-async def test_calls_over_the_limit_are_told_which_and_when_to_come_back() -> None:
-    service, ann = RateLimitService(), {"tenant": "acme", "user": "ann", "app": "chat"}
-    answers = [await service.should_rate_limit(ann) for _ in range(3)]
-    assert [answer.status for answer in answers] == [200, 200, 429]
-    assert "user 'acme/ann' is over user_per_minute=2" in answers[2].headers["reason"]
-    assert 0 < int(answers[2].headers["retry-after"]) <= 60
-    service.overloaded = False
-    assert (await service.should_rate_limit(ann)).status == 200
+def test_calls_over_the_limit_are_told_which_and_when_to_come_back(start_service: StartService) -> None:
+    with client_of(start_service("throttler", user_per_minute=2)) as client:
+        first, second, third = (client.ask(ANN) for _ in range(3))
+        assert [answer.overall_code for answer in (first, second, third)] == [OK, OK, OVER_LIMIT]
+        assert [answer.statuses[0].limit_remaining for answer in (first, second, third)] == [1, 0, 0]
+        assert all(answer.statuses[0].current_limit.requests_per_unit == 2 for answer in (first, second, third))
+        assert "user 'acme/ann' is over user_per_minute=2" in response_headers(third)["x-fairlead-reason"]
+        assert third.raw_body.decode() == response_headers(third)["x-fairlead-reason"]
+        assert 0 < int(response_headers(third)["retry-after"]) <= 60
+        assert 0 < third.statuses[0].duration_until_reset.ToNanoseconds() <= 60e9
+        assert client.admits(tenant="acme", user="bob"), "another user has a limit of his own"
 
 
-async def test_an_interaction_that_another_replica_opened_goes_on() -> None:
-    ann = {"tenant": "acme", "user": "ann", "app": "chat"}
-    opened = await RateLimitService().should_rate_limit({**ann, "interaction": "journey"})
-    service = RateLimitService()
-    for _ in range(2):
-        await service.should_rate_limit(ann)
-    assert (await service.should_rate_limit({**ann, "interaction": "another"})).status == 429
-    carried = {**ann, "interaction": "journey", "token": opened.headers["token"]}
-    assert (await service.should_rate_limit(carried)).status == 200
+def test_an_app_has_a_limit_for_each_tenant(start_service: StartService, tmp_path: Path) -> None:
+    (tmp_path / "profiles.yaml").write_text("apps: {chat: {per_minute: 2}}")
+    with client_of(start_service("throttler", profiles=tmp_path / "profiles.yaml")) as client:
+        assert [client.admits(tenant="acme", user=user, app="chat") for user in "abc"] == [True, True, False]
+        refused = client.ask({"tenant": "acme", "user": "d", "app": "chat"})
+        assert "app 'chat' of tenant 'acme' is over app_per_minute=2" in refused.raw_body.decode()
+        assert refused.statuses[0].current_limit.requests_per_unit == 2
+        assert client.admits(tenant="other", user="a", app="chat")
+        assert client.admits(tenant="acme", user="d", app="invented"), "it counts as the default app"
+
+
+def test_an_interaction_that_another_instance_opened_goes_on(start_service: StartService) -> None:
+    first, second = (start_service("throttler", user_per_minute=1) for _ in range(2))
+    with client_of(first) as client:
+        opened = client.ask({**ANN, "interaction": "journey"})
+    carried = response_headers(opened)[INTERACTION]
+    [upstream] = opened.request_headers_to_add
+    assert upstream.key == "x-fairlead-interaction-token"
+    assert carried == f"journey;token={upstream.value}"
+    with client_of(second) as client:
+        assert client.admits(**ANN)
+        assert not client.admits(**ANN)
+        assert not client.admits(**ANN, interaction="another")
+        goes_on = client.ask({**ANN, "interaction": carried})
+        assert goes_on.overall_code == OK
+        assert response_headers(goes_on)[INTERACTION] != carried, "a new token for the next call"
+
+
+def test_forged_and_stolen_tokens_and_endless_new_interactions_gain_nothing(start_service: StartService) -> None:
+    with client_of(start_service("throttler", user_per_minute=3)) as client:
+        stolen = response_headers(client.ask({"user": "bob", "interaction": "journey"}))[INTERACTION]
+        forged = "journey;token=" + base64.urlsafe_b64encode(bytes(44)).decode()
+        unreadable = "journey;token=?"
+        tried = [f"new {number}" for number in range(20)] + [stolen, forged, unreadable]
+        admitted = [client.admits(user="ann", interaction=interaction) for interaction in tried]
+        assert admitted == [True] * 3 + [False] * 20
+
+
+def test_a_call_is_over_the_limit_if_one_of_its_descriptors_is(start_service: StartService) -> None:
+    with client_of(start_service("throttler", user_per_minute=1)) as client:
+        assert client.admits(user="ann")
+        both = client.ask({"user": "bob", "interaction": "journey"}, {"user": "ann"})
+        assert both.overall_code == OVER_LIMIT
+        assert [status.code for status in both.statuses] == [OK, OVER_LIMIT]
+        assert INTERACTION not in response_headers(both)
+        assert not client.admits(user="bob", interaction="journey"), "a refused call opens no interaction"
+
+
+@pytest.mark.parametrize(("setting", "code"), [("refuse", OVER_LIMIT), ("allow", OK)])
+def test_an_unknown_domain_is_what_the_configuration_says(start_service: StartService, setting: str, code: int) -> None:
+    with client_of(start_service("throttler", unknown_domain=setting, domains="llm, other")) as client:
+        assert client.ask(ANN, domain="fairlead").overall_code == code
+        assert client.ask(ANN, domain="other").overall_code == OK
+
+
+def test_a_mistake_of_the_configuration_is_an_error_that_names_the_entry(start_service: StartService) -> None:
+    service = start_service("throttler")
+    request = ratelimit_pb2.RateLimitRequest(domain="fairlead", descriptors=[{}])
+    with client_of(service) as client:
+        for descriptors, complaint in (
+            ([], "descriptors: must not be empty"),
+            ([{"user": "a"}, {"user": "a", "x": "y"}], "descriptors[1].entries[1].key: must be one of tenant, user,"),
+            ([{"app": "chat"}], "descriptors[0].entries: names neither a tenant nor a user"),
+        ):
+            with pytest.raises(grpc.RpcError) as caught:
+                client.ask(*descriptors)
+            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert caught.value.details().startswith(complaint)
+        for _ in range(2):
+            request.descriptors[0].entries.add(key="user", value="ann")
+        with pytest.raises(grpc.RpcError, match=r"descriptors\[0\].entries\[1\].key: user is given twice"):
+            client.send(request)
+    assert len(service.logged("Envoy's rate limit configuration is wrong")) == 4
+
+
+def test_a_value_that_cannot_be_read_refuses_the_call_since_an_error_would_let_it_pass(
+    start_service: StartService,
+) -> None:
+    with client_of(start_service("throttler")) as client:
+        for entries, complaint in (
+            ({"user": "a\tb"}, "descriptors[0]: user: must hold printable characters"),
+            ({"tenant": "a/b"}, "descriptors[0]: tenant: expected a name without '/', got 'a/b'"),
+            ({"user": "a", "interaction": ";end"}, "interaction: the id must have 1 to 128 characters, got 0"),
+            ({"user": "a", "interaction": "x" * 129}, "interaction: the id must have 1 to 128 characters, got 129"),
+            ({"user": "a", "interaction": "x;colour=red"}, "expected ID[;token=TOKEN][;end]"),
+            ({"user": "a", "interaction": "x;token=" + "A" * 1368}, "the token has at most 1024 bytes, got 1026"),
+        ):
+            answer = client.ask(entries)
+            assert answer.overall_code == OVER_LIMIT
+            assert complaint in answer.raw_body.decode()
+
+
+def test_only_a_proxy_with_the_secret_is_answered(start_service: StartService) -> None:
+    service = start_service("throttler", proxy_secret="a secret of proxies")
+    with client_of(service) as client, pytest.raises(grpc.RpcError, match="x-fairlead-secret"):
+        client.ask(ANN)
+    with client_of(service, ("x-fairlead-secret", "a secret of proxies")) as client:
+        assert client.admits(**ANN)
+        with pytest.raises(grpc.RpcError, match="names neither"):
+            client.ask({})
+
+
+def test_with_a_scheduler_limits_hold_while_a_pool_is_overloaded(stack: Stack) -> None:
+    stack.worker("a", fake_step_seconds=0.02, max_running=1)
+    limiter = stack.start("throttler", user_per_minute=1, scheduler=stack.addresses)
+    with (
+        grpc.insecure_channel(stack.gateway(throttle="none").address) as channel,
+        client_of(limiter) as client,
+    ):
+        assert all(client.admits(user="ann") for _ in range(3)), "nothing is overloaded"
+        request = inference_pb2.GenerateRequest(
+            prompt=common_pb2.Prompt(text="hello"),
+            sampling=common_pb2.SamplingParams(max_tokens=2000, ignore_eos=True),
+        )
+        stub = inference_pb2_grpc.InferenceStub(channel)
+        queue = [stub.Generate(request, timeout=120) for _ in range(6)]
+        eventually(lambda: any(line["models"] for line in limiter.logged("overload changed")), "overload")
+        eventually(lambda: not client.admits(user="ann"), "the limit holds")
+        [model] = limiter.logged("overload changed")[-1]["models"]
+        assert not client.admits(user="ann", model=model)
+        assert client.admits(user="ann", model="another model")
+        for call in queue:
+            call.cancel()
+    assert limiter.terminate() == 0
+
+
+def shares_limits(service: Process) -> bool:
+    with grpc.insecure_channel(service.address) as channel:
+        request = health_pb2.HealthCheckRequest(service="shared-limits")
+        status = health_pb2_grpc.HealthStub(channel).Check(request, timeout=10).status
+    return bool(status == health_pb2.HealthCheckResponse.SERVING)
+
+
+@pytest.mark.e2e
+def test_instances_share_one_limit_and_go_on_by_themselves_without_redis(
+    start_service: StartService, tmp_path: Path
+) -> None:
+    redis = RedisServer(tmp_path)
+    services = [start_service("throttler", user_per_minute=8, redis=redis.url, gateways=4) for _ in range(4)]
+    for service in services:
+        eventually(partial(shares_limits, service), "limits are shared")
+    admitted = []
+    for number in range(40):
+        with client_of(services[number % 4]) as client:
+            admitted.append(client.admits(user="ann"))
+    assert 1 <= admitted.count(True) <= 8, "counted together, and enforced"
+    assert not any(admitted[-4:])
+    redis.kill()
+    for service in services:
+        eventually(partial(lambda each: not shares_limits(each), service), "it counts by itself")
+    with client_of(services[0]) as client:
+        alone = [client.admits(user="bob") for _ in range(12)]
+        assert 2 <= alone.count(True) <= 8, "its part of the limit, as large as it last heard"
+        assert not alone[-1]

@@ -37,10 +37,10 @@ class Oit:
             return Admitted(protected)
         if user_wait:
             what = f"user {caller.client!r} is over user_per_minute={user.limit}"
-            return _rejected(Outcome.THROTTLED_USER, what, user_wait)
+            return _rejected(Outcome.THROTTLED_USER, what, user_wait, user.limit)
         if app_wait:
             what = f"app {caller.app!r} of tenant {caller.tenant!r} is over app_per_minute={app.limit}"
-            return _rejected(Outcome.THROTTLED_APP, what, app_wait)
+            return _rejected(Outcome.THROTTLED_APP, what, app_wait, app.limit)
         return Admitted(protected)
 
     def user_account(self, client: str) -> QuotaAccount:
@@ -81,5 +81,5 @@ class Oit:
         return QuotaAccount("protected:" + client, self._profiles.limits.protected_per_minute)
 
 
-def _rejected(outcome: Outcome, what: str, wait: float) -> Rejected:
-    return Rejected(outcome, wait, f"overloaded, and {what}; retry in {wait:.1f} s")
+def _rejected(outcome: Outcome, what: str, wait: float, limit: int) -> Rejected:
+    return Rejected(outcome, wait, f"overloaded, and {what}; retry in {wait:.1f} s", limit)

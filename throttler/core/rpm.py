@@ -28,11 +28,11 @@ class Rpm:
                 break
         if wait := self.window.arrived(user, now):
             message = f"user {caller.client!r} is over user_per_minute={user.limit}; retry in {wait:.1f} s"
-            return Rejected(Outcome.THROTTLED_USER, wait, message)
+            return Rejected(Outcome.THROTTLED_USER, wait, message, user.limit)
         if wait := self.window.arrived(app, now):
             what = f"app {caller.app!r} of tenant {caller.tenant!r}"
             message = f"{what} is over app_per_minute={app.limit}; retry in {wait:.1f} s"
-            return Rejected(Outcome.THROTTLED_APP, wait, message)
+            return Rejected(Outcome.THROTTLED_APP, wait, message, app.limit)
         return Admitted(protected)
 
     def user_account(self, client: str) -> QuotaAccount:

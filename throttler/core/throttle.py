@@ -36,6 +36,7 @@ class Rejected:
     outcome: Outcome
     retry_after: float  # seconds, > 0
     message: str
+    limit: int  # the value of the limit that refuses the call
 
 
 # A QuotaAccount means that the call is neither decided nor counted yet. This limit would refuse it, but the other

@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from fairlead.errors import InvalidRequest
-from gateway.http.interaction import header_of, parse
+from serving.interaction_header import header_of, parse
 from tests.gateway.http.conftest import serving
 from tests.gateway.http.http_client import CHAT, HELLO, TEXT, HttpClient
 from tests.services import Process, Stack, eventually

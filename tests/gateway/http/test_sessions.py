@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gateway.core.session_tree import Session
-from gateway.http.interaction import HEADER, parse
 from gateway.http.session import HEADERS, session_of
+from serving.interaction_header import HEADER, parse
 from serving.names import MAX_NAME
 from tests.gateway.http.conftest import serving
 from tests.gateway.http.http_client import CHAT, HELLO, TEXT, Answer, HttpClient

@@ -1,0 +1,57 @@
+"""A caller of the rate limit service, as Envoy calls it, without Envoy."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import grpc
+
+from serving.envoy import ratelimit_pb2, ratelimit_pb2_grpc
+from tests.services import Process
+
+OK = ratelimit_pb2.RateLimitResponse.OK
+OVER_LIMIT = ratelimit_pb2.RateLimitResponse.OVER_LIMIT
+
+
+class RateLimitClient:
+    """Asks one service; an answer that is an error raises grpc.RpcError."""
+
+    def __init__(self, channel: grpc.Channel, metadata: tuple[tuple[str, str], ...] = ()) -> None:
+        self._stub = ratelimit_pb2_grpc.RateLimitServiceStub(channel)
+        self._metadata = metadata
+
+    def ask(self, *descriptors: dict[str, str], domain: str = "fairlead") -> ratelimit_pb2.RateLimitResponse:
+        """Return the answer about a call with these descriptors."""
+        return self.send(
+            ratelimit_pb2.RateLimitRequest(domain=domain, descriptors=[descriptor(**each) for each in descriptors])
+        )
+
+    def send(self, request: ratelimit_pb2.RateLimitRequest) -> ratelimit_pb2.RateLimitResponse:
+        """Return the answer to `request`."""
+        answer: ratelimit_pb2.RateLimitResponse = self._stub.ShouldRateLimit(
+            request, metadata=self._metadata, timeout=60, wait_for_ready=True
+        )
+        return answer
+
+    def admits(self, **entries: str) -> bool:
+        """Return whether a call with one descriptor of these entries is admitted."""
+        return self.ask(entries).overall_code == OK
+
+
+def descriptor(**entries: str) -> ratelimit_pb2.RateLimitDescriptor:
+    """Return the descriptor with these entries."""
+    made = ratelimit_pb2.RateLimitDescriptor()
+    for key, value in entries.items():
+        made.entries.add(key=key, value=value)
+    return made
+
+
+@contextmanager
+def client_of(service: Process, *metadata: tuple[str, str]) -> Iterator[RateLimitClient]:
+    """Yield a client of `service`, whose calls carry `metadata`."""
+    with grpc.insecure_channel(service.address) as channel:
+        yield RateLimitClient(channel, metadata)
+
+
+def response_headers(answer: ratelimit_pb2.RateLimitResponse) -> dict[str, str]:
+    """Return the headers for the caller."""
+    return {header.key: header.value for header in answer.response_headers_to_add}

@@ -1,0 +1,124 @@
+"""The rate limit service behind a real Envoy, with the configuration that docs/rate-limit-service.md shows."""
+
+import json
+from collections.abc import Callable, Iterator
+from http.client import HTTPConnection, HTTPResponse
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.redis_server import RedisServer
+from tests.services import Process, StartService, eventually
+from tests.throttler.envoy_proxy import EnvoyProxy
+from tests.throttler.test_rate_limit_service import shares_limits
+
+ROOT = Path(__file__).parents[2]
+INTERACTION = "x-fairlead-interaction"
+TOKEN = "x-fairlead-interaction-token"
+Front = Callable[..., "Caller"]
+
+
+class Engine(BaseHTTPRequestHandler):
+    """Answers each request with the request's own headers."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        body = json.dumps([[name.lower(), value] for name, value in self.headers.items()]).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Write nothing."""
+
+
+class Caller:
+    """Calls through Envoy; `status` and `headers` are those of the last answer."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.body = b""
+
+    def get(self, user: str, **headers: str) -> HTTPResponse:
+        """Return the answer to a call, whose body is then in `body`."""
+        connection = HTTPConnection("127.0.0.1", self._port, timeout=60)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request("GET", "/v1/models", headers={"x-user": user, **named})
+        answer = connection.getresponse()
+        self.body = answer.read()
+        connection.close()
+        return answer
+
+
+@pytest.fixture
+def engine() -> Iterator[int]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Engine)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server.server_port
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def front(engine: int, tmp_path: Path) -> Iterator[Front]:
+    """`front(limiter)` starts the documented Envoy before the engine and `limiter`."""
+    started: list[EnvoyProxy] = []
+
+    def start(limiter: Process) -> Caller:
+        [text] = [
+            block.partition("```")[0]
+            for block in (ROOT / "docs/rate-limit-service.md").read_text().split("```yaml\n")[1:]
+            if block.startswith("static_resources:")
+        ]
+        ports = {8080: 0, 8000: engine, 7060: int(limiter.address.rpartition(":")[2])}
+        for documented, port in ports.items():
+            assert f"port_value: {documented}" in text
+            text = text.replace(f"port_value: {documented}", f"port_value: {port}")
+        started.append(EnvoyProxy(yaml.safe_load(text), tmp_path))
+        return Caller(started[-1].port_of("callers"))
+
+    yield start
+    for proxy in started:
+        proxy.close()
+
+
+def test_calls_are_refused_with_the_reason_and_interactions_go_on(start_service: StartService, front: Front) -> None:
+    caller = front(start_service("throttler", user_per_minute=2))
+    opened = caller.get("ann", x_fairlead_interaction="journey")
+    assert opened.status == 200
+    carried = opened.headers[INTERACTION]
+    assert [TOKEN, carried.partition("token=")[2]] in json.loads(caller.body), "the engine is given the token"
+    assert opened.headers["x-ratelimit-limit"].startswith("2")
+    assert opened.headers["x-ratelimit-remaining"] == "1"
+    assert [caller.get("ann").status for _ in range(2)] == [200, 429]
+    assert caller.body.startswith(b"overloaded, and user 'default/ann' is over user_per_minute=2; retry in")
+    refused = caller.get("ann")
+    assert refused.headers["x-fairlead-reason"] == caller.body.decode()
+    assert 0 < int(refused.headers["retry-after"]) <= 60
+    assert caller.get("ann", x_fairlead_interaction=carried).status == 200, "the interaction goes on"
+    assert [caller.get("bob").status for _ in range(3)] == [200, 200, 429], "bob has a limit of his own"
+    tried = ["journey;token=" + "A" * 59, carried, "journey;token=?", *(f"new {number}" for number in range(8))]
+    assert {caller.get("bob", x_fairlead_interaction=each).status for each in tried} == {429}
+
+
+def test_without_redis_an_instance_goes_on_alone_and_without_the_service_calls_are_refused(
+    start_service: StartService, front: Front, tmp_path: Path
+) -> None:
+    redis = RedisServer(tmp_path)
+    limiter = start_service("throttler", user_per_minute=4, redis=redis.url)
+    eventually(lambda: shares_limits(limiter), "limits are shared")
+    caller = front(limiter)
+    assert caller.get("ann").status == 200
+    redis.kill()
+    eventually(lambda: not shares_limits(limiter), "it counts by itself")
+    assert [caller.get("bob").status for _ in range(5)] == [200] * 4 + [429]
+    limiter.kill()
+    assert caller.get("carol").status == 500, "failure_mode_deny"

@@ -1,0 +1,116 @@
+"""The rate limit service's composition root: configuration, and the objects that live as long as the process."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Sequence
+
+from serving.config import addresses, load
+from serving.environment import ServiceName
+from serving.envoy.ratelimit_pb2_grpc import add_RateLimitServiceServicer_to_server
+from serving.process import Serving, configure_logging, run
+from serving.reload import follow
+from serving.rpc.server import Server
+from serving.telemetry.metrics import Metrics
+from serving.telemetry.records import THROTTLER
+from throttler.assembly import load_profiles, make_throttler
+from throttler.config import ALLOW, ThrottlerConfig
+from throttler.core.profiles import Profiles
+from throttler.metrics import RateLimitMetrics, SharingMetrics
+from throttler.rate_limit_service import RateLimitService
+from throttler.store import SHARING
+from throttler.watched_overload import WatchedOverload, always
+
+log = logging.getLogger(__name__)
+STOP_SECONDS = 1.0  # for the calls in progress; a decision takes milliseconds
+
+
+class RateLimiter:
+    """The objects of one process, and the order in which they start and stop."""
+
+    def __init__(self, config: ThrottlerConfig, profiles: Profiles) -> None:
+        self._config = config
+        self._metrics = Metrics(THROTTLER, config.metrics, os.environ)
+        metrics = RateLimitMetrics(self._metrics.meter)
+        self._throttler, self._store = make_throttler(config, profiles, metrics.closed)
+        SharingMetrics(self._metrics.meter, self._store)
+        self._overload = WatchedOverload()
+        self._service = RateLimitService(
+            self._throttler,
+            profiles,
+            self._overload if config.scheduler else always,
+            metrics,
+            domains=config.domain_names,
+            admits_unknown_domains=config.unknown_domain == ALLOW,
+        )
+        mutual_tls = config.mutual_tls
+        self._server = Server(
+            config.listen,
+            credentials=mutual_tls.server() if mutual_tls else None,
+            health_listen=config.health_listen,
+        )
+        self._server.add(
+            add_RateLimitServiceServicer_to_server,
+            self._service,
+            "envoy.service.ratelimit.v3.RateLimitService",
+            config.proxy_secret,
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set."""
+        await self._metrics.start()
+        await self._server.start()
+        await self._server.set_ready(True)
+        log.info(
+            "listening",
+            extra={
+                "service": "throttler",
+                "port": self._server.port,
+                "metrics_port": self._metrics.port,
+                "health_port": self._server.health_port,
+            },
+        )
+        async with asyncio.TaskGroup() as tasks:
+            background = [tasks.create_task(self._throttler.run()), tasks.create_task(self._report_sharing())]
+            if self._config.scheduler:
+                watched = addresses(self._config.scheduler, "scheduler")
+                watching = self._overload.run(watched, self._config.secret, self._config.mutual_tls)
+                background.append(tasks.create_task(watching))
+            if self._config.profiles:
+                background.append(tasks.create_task(follow([self._config.profiles], self._reload)))
+            await stop.wait()
+            log.info("draining")
+            await self._server.set_ready(False)
+            await self._server.stop(STOP_SECONDS)
+            for task in background:
+                task.cancel()
+        await self._metrics.shutdown()
+
+    async def _report_sharing(self) -> None:
+        """Report under the health service's name SHARING whether limits are shared as configured."""
+        while True:
+            await self._server.set_health(SHARING, not self._store.degraded)
+            await self._store.changed.wait()
+            self._store.changed.clear()
+
+    def _reload(self) -> None:
+        profiles = load_profiles(self._config)
+        self._throttler.configure(profiles)
+        self._service.configure(profiles)
+
+
+def prepare(argv: Sequence[str]) -> Serving:
+    """Load the configuration and return the coroutine function that serves; raise ConfigError."""
+    config = load(ThrottlerConfig, ServiceName.THROTTLER, argv, os.environ, prog="python -m throttler")
+    profiles = load_profiles(config)
+    configure_logging(config.log_level)
+
+    async def serve(stop: asyncio.Event) -> None:
+        await RateLimiter(config, profiles).run(stop)
+
+    return serve
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the rate limit service and return the exit status."""
+    return run(lambda: prepare(argv))

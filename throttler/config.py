@@ -1,0 +1,100 @@
+"""The rate limit service's configuration."""
+
+from dataclasses import dataclass
+
+from serving.config import addresses, check_listeners, option, require
+from serving.rpc.address import is_loopback
+from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
+from serving.shared_options import shared
+from throttler.options import throttle_option
+
+MIN_SECRET = 16
+ALLOW = "allow"
+REFUSE = "refuse"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThrottlerConfig:
+    """The options of the rate limit service; serving.config describes where their values come from."""
+
+    listen: str = option(
+        "127.0.0.1:7060",
+        "Envoy reaches the rate limit service at this address. With port 0 the system chooses a free port.",
+        unit="host:port",
+        change_when="Envoy runs on another machine. Then also set `proxy_secret`.",
+    )
+    secret: str = shared("secret")
+    proxy_secret: str = option(
+        "",
+        "Proxies send this secret as the metadata `x-fairlead-secret`. Without it every process that reaches the "
+        "listener may ask.",
+        unit="text",
+        change_when="Other machines can reach the listener.",
+    )
+    insecure: bool = option(
+        False,
+        "The service may listen beyond this machine without `proxy_secret`.",
+        change_when="The network lets only proxies reach the listener.",
+    )
+    scheduler: str = option(
+        "",
+        "The global scheduler listens at this address, and reports which pools are overloaded. Addresses of several "
+        "schedulers are separated by commas. Without it the limits hold at all times.",
+        unit="host:port",
+        change_when="Limits of the throttle `oit` are to hold only while workers are overloaded.",
+    )
+    domains: str = option(
+        "fairlead",
+        "The service decides about requests of these domains. Several domains are separated by commas.",
+        unit="names",
+        change_when="The rate limit filter of Envoy has another `domain`.",
+    )
+    unknown_domain: str = option(
+        REFUSE,
+        "Calls of a domain that is not in `domains` are refused (`refuse`), or admitted without being counted "
+        "(`allow`).",
+        choices=(REFUSE, ALLOW),
+        change_when="One Envoy asks this service for domains that another service limits.",
+    )
+    profiles: str = throttle_option("profiles")
+    redis: str = throttle_option("redis")
+    redis_password: str = shared("redis_password")
+    redis_ca: str = shared("redis_ca")
+    gateways: int = throttle_option("gateways")
+    throttle: str = throttle_option("throttle")
+    user_per_minute: int = throttle_option("user_per_minute")
+    app_per_minute: int = throttle_option("app_per_minute")
+    internal_certificate: str = shared("internal_certificate")
+    internal_key: str = shared("internal_key")
+    internal_authority: str = shared("internal_authority")
+    health_listen: str = shared("health_listen")
+    metrics: str = shared("metrics")
+    log_level: str = shared("log_level")
+
+    def __post_init__(self) -> None:
+        require(len(self.secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")
+        if self.scheduler:
+            addresses(self.scheduler, "scheduler")
+        check_listeners(self)
+        for name in ("user_per_minute", "app_per_minute", "gateways"):
+            require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
+        require(all(self.domain_names), f"domains: expected name[,name], got {self.domains!r}")
+        require(
+            self.proxy_secret == "" or len(self.proxy_secret) >= MIN_SECRET,
+            f"proxy_secret: needs at least {MIN_SECRET} characters",
+        )
+        require(
+            self.insecure or self.proxy_secret != "" or is_loopback(self.listen),
+            f"listen: {self.listen} is reachable from other machines and there is no proxy_secret: anyone could use up "
+            "the limits of others; give --proxy-secret, or accept it with --insecure",
+        )
+
+    @property
+    def domain_names(self) -> frozenset[str]:
+        """Return the names in `domains`."""
+        return frozenset(name.strip() for name in self.domains.split(","))
+
+    @property
+    def mutual_tls(self) -> MutualTls | None:
+        """Return the credentials of this service for mutual TLS, None without; raise ConfigError."""
+        return load_mutual_tls(self.internal_certificate, self.internal_key, self.internal_authority)

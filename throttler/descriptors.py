@@ -1,0 +1,84 @@
+"""What Envoy's descriptors say about a call: entries of keys and values, which routes of Envoy assemble.
+
+A descriptor with a key that is not in KEYS, or without a caller, is a mistake in Envoy's configuration and an error. A
+value that cannot be read may come from a client. It must not end in an error, which Envoy by default answers by letting
+the call pass: it refuses the call.
+"""
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from fairlead.errors import InvalidRequest
+from fairlead.v1 import inference_pb2
+from serving import interaction_header
+from serving.envoy import ratelimit_pb2
+from serving.names import MAX_NAME, normalized
+from throttler.core.profiles import DEFAULT_APP
+from throttler.core.throttle import Caller
+
+DEFAULT_TENANT = "default"
+KEYS = ("tenant", "user", "app", "model", "interaction")
+MAX_TOKEN = 1024  # bytes of an interaction's token; valid ones are far shorter
+
+
+class InvalidValue(Exception):
+    """The value of an entry cannot be read, so that the call has to be refused."""
+
+
+class Question(NamedTuple):
+    """The call about which a descriptor asks."""
+
+    caller: Caller
+    model: str  # empty: any
+    interaction: inference_pb2.Interaction  # its id is empty if the call belongs to none
+
+
+def read(descriptor: ratelimit_pb2.RateLimitDescriptor, path: str, profiled: Collection[str]) -> Question:
+    """Return what `descriptor` asks; an app that is not `profiled` counts as the default app.
+
+    Raise InvalidRequest, which names the entry at `path`, for a mistake in Envoy's configuration; raise InvalidValue
+    for a value that cannot be read.
+    """
+    values = _entries(descriptor, path)
+    tenant, user, app, model = (_name(key, values.get(key, "")) for key in KEYS[:4])
+    if "/" in tenant:
+        raise InvalidValue(f"tenant: expected a name without '/', got {tenant!r}")
+    tenant = tenant or DEFAULT_TENANT
+    client = f"{tenant}/{user}" if user else tenant
+    caller = Caller(tenant, client, app if app in profiled else DEFAULT_APP)
+    return Question(caller, model, _interaction(values.get("interaction", "")))
+
+
+def _entries(descriptor: ratelimit_pb2.RateLimitDescriptor, path: str) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for number, entry in enumerate(descriptor.entries):
+        where = f"{path}.entries[{number}].key"
+        if entry.key not in KEYS:
+            raise InvalidRequest(f"must be one of {', '.join(KEYS)}, got {entry.key[:MAX_NAME]!a}", where)
+        if entry.key in values:
+            raise InvalidRequest(f"{entry.key} is given twice", where)
+        values[entry.key] = entry.value
+    if not ("tenant" in values or "user" in values):
+        raise InvalidRequest("names neither a tenant nor a user", f"{path}.entries")
+    return values
+
+
+def _name(key: str, value: str) -> str:
+    try:
+        return normalized(value) if value else ""
+    except ValueError as error:
+        raise InvalidValue(f"{key}: {error}") from error
+
+
+def _interaction(header: str) -> inference_pb2.Interaction:
+    if not header:
+        return inference_pb2.Interaction()
+    try:
+        interaction = interaction_header.parse(header)
+    except InvalidRequest as error:
+        raise InvalidValue(error.message) from error
+    if not 0 < len(interaction.id) <= MAX_NAME:
+        raise InvalidValue(f"interaction: the id must have 1 to {MAX_NAME} characters, got {len(interaction.id)}")
+    if len(interaction.token) > MAX_TOKEN:
+        raise InvalidValue(f"interaction: the token has at most {MAX_TOKEN} bytes, got {len(interaction.token)}")
+    return interaction

@@ -1,0 +1,178 @@
+"""Envoy's rate limit service: the throttler's decision about each descriptor of a call.
+
+The end of a call is not heard here, so each admitted call counts as ended with the answer.
+"""
+
+import base64
+import logging
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import grpc
+
+from fairlead.errors import InvalidRequest
+from fairlead.rpc.status import to_status
+from serving import interaction_header
+from serving.envoy import ratelimit_pb2, ratelimit_pb2_grpc
+from throttler.core.decider import Arrival, LimitStatus, Permit
+from throttler.core.profiles import Profiles
+from throttler.core.throttle import Rejected
+from throttler.descriptors import InvalidValue, Question, read
+from throttler.metrics import RateLimitMetrics
+from throttler.throttler import Throttler
+
+log = logging.getLogger(__name__)
+OK, OVER_LIMIT = ratelimit_pb2.RateLimitResponse.OK, ratelimit_pb2.RateLimitResponse.OVER_LIMIT
+MINUTE = ratelimit_pb2.RateLimitResponse.RateLimit.MINUTE
+TOKEN = "x-fairlead-interaction-token"  # carries the token of an interaction's next call to the upstream
+REASON = "x-fairlead-reason"
+RETRY_AFTER = "retry-after"
+ADMITTED = "admitted"
+INVALID = "invalid"
+MISCONFIGURED = "misconfigured"
+
+
+class Refusal(NamedTuple):
+    """Why a descriptor is over its limit; without `limit` it is refused whatever the limits are."""
+
+    message: str
+    retry_after: float = 0.0  # seconds
+    limit: int = 0
+
+
+class RateLimitService(ratelimit_pb2_grpc.RateLimitServiceServicer):
+    """Decides about calls of `domains`, and about calls of other domains as `admits_unknown_domains` says.
+
+    `overloaded` returns whether the pool of a model is overloaded, or any pool for an empty name.
+    """
+
+    def __init__(
+        self,
+        throttler: Throttler,
+        profiles: Profiles,
+        overloaded: Callable[[str], bool],
+        metrics: RateLimitMetrics,
+        *,
+        domains: frozenset[str],
+        admits_unknown_domains: bool,
+    ) -> None:
+        self._throttler = throttler
+        self._profiles = profiles
+        self._overloaded = overloaded
+        self._metrics = metrics
+        self._domains = domains
+        self._admits_unknown_domains = admits_unknown_domains
+        self._last_complaint = ""
+
+    def configure(self, profiles: Profiles) -> None:
+        """Apply new profiles from now on."""
+        self._profiles = profiles
+
+    async def ShouldRateLimit(
+        self, request: ratelimit_pb2.RateLimitRequest, context: grpc.aio.ServicerContext
+    ) -> ratelimit_pb2.RateLimitResponse:
+        """Answer one request; it ends with INVALID_ARGUMENT where Envoy's configuration is wrong."""
+        try:
+            return await self._answer(request)
+        except InvalidRequest as error:
+            problem = error
+        self._complain(problem.message)
+        await context.abort_with_status(to_status(problem))
+        raise AssertionError("abort_with_status raises")
+
+    async def _answer(self, request: ratelimit_pb2.RateLimitRequest) -> ratelimit_pb2.RateLimitResponse:
+        if request.domain not in self._domains:
+            if self._admits_unknown_domains:
+                return ratelimit_pb2.RateLimitResponse(overall_code=OK)
+            refusal = Refusal(f"domain: must be one of {', '.join(sorted(self._domains))}, got {request.domain!r}")
+            self._complain(refusal.message)
+            return _refused([_status(refusal) for _ in request.descriptors], [refusal])
+        if not request.descriptors:
+            raise InvalidRequest("must not be empty", "descriptors")
+        questions = [self._read(each, f"descriptors[{i}]") for i, each in enumerate(request.descriptors)]
+        results = [each if isinstance(each, Refusal) else await self._decide(each) for each in questions]
+        refusals = [each for each in results if isinstance(each, Refusal)]
+        permits = [each for each in results if isinstance(each, Permit)]
+        # Statuses are made of what every descriptor of the call has left of its limit.
+        statuses = [
+            _status(each) if isinstance(each, Refusal) else self._admitted_status(each.arrival.caller.client)
+            for each in results
+        ]
+        for permit in permits:
+            if refusals:
+                self._throttler.withdrawn(permit)
+            else:
+                self._throttler.ended(permit)
+        return _refused(statuses, refusals) if refusals else _admitted(statuses, permits)
+
+    def _read(self, descriptor: ratelimit_pb2.RateLimitDescriptor, path: str) -> Question | Refusal:
+        try:
+            return read(descriptor, path, self._profiles.apps)
+        except InvalidValue as error:
+            self._metrics.decided("", INVALID)
+            return Refusal(f"{path}: {error}")
+
+    async def _decide(self, question: Question) -> Permit | Refusal:
+        caller, interaction = question.caller, question.interaction
+        arrival = Arrival(
+            caller,
+            interaction.id,
+            interaction.token,
+            last=interaction.end,
+            overloaded=self._overloaded(question.model),
+        )
+        decision = await self._throttler.decide(arrival)
+        if isinstance(decision, Rejected):
+            self._metrics.decided(caller.app, decision.outcome.name)
+            return Refusal(decision.message, decision.retry_after, decision.limit)
+        self._metrics.decided(caller.app, ADMITTED)
+        return decision
+
+    def _admitted_status(self, client: str) -> ratelimit_pb2.RateLimitResponse.DescriptorStatus:
+        limit = self._throttler.limit_status(client)
+        return _limit(OK, limit) if limit is not None else _limit(OK)
+
+    def _complain(self, message: str) -> None:
+        """Count a mistake in Envoy's configuration, and log it unless it is the same as before."""
+        self._metrics.decided("", MISCONFIGURED)
+        if message != self._last_complaint:
+            self._last_complaint = message
+            log.error("Envoy's rate limit configuration is wrong", extra={"reason": message})
+
+
+def _limit(code: int, limit: LimitStatus | None = None) -> ratelimit_pb2.RateLimitResponse.DescriptorStatus:
+    status = ratelimit_pb2.RateLimitResponse.DescriptorStatus(code=code)  # type: ignore[arg-type]
+    if limit is not None:
+        status.current_limit.requests_per_unit, status.current_limit.unit = limit.limit, MINUTE
+        status.limit_remaining = limit.remaining
+        status.duration_until_reset.FromNanoseconds(round(limit.reset * 1e9))
+    return status
+
+
+def _status(refusal: Refusal) -> ratelimit_pb2.RateLimitResponse.DescriptorStatus:
+    return _limit(OVER_LIMIT, LimitStatus(refusal.limit, 0, refusal.retry_after) if refusal.limit else None)
+
+
+def _admitted(
+    statuses: Sequence[ratelimit_pb2.RateLimitResponse.DescriptorStatus], permits: Sequence[Permit]
+) -> ratelimit_pb2.RateLimitResponse:
+    response = ratelimit_pb2.RateLimitResponse(overall_code=OK, statuses=statuses)
+    for permit in permits:
+        if permit.key is not None:
+            name, value = interaction_header.header_of(permit.key.id, permit.token)
+            response.response_headers_to_add.add(key=name.decode(), value=value.decode())
+            token = base64.urlsafe_b64encode(permit.token).rstrip(b"=").decode()
+            response.request_headers_to_add.add(key=TOKEN, value=token)
+    return response
+
+
+def _refused(
+    statuses: Sequence[ratelimit_pb2.RateLimitResponse.DescriptorStatus], refusals: Sequence[Refusal]
+) -> ratelimit_pb2.RateLimitResponse:
+    reason = "; ".join(dict.fromkeys(refusal.message for refusal in refusals))
+    response = ratelimit_pb2.RateLimitResponse(overall_code=OVER_LIMIT, statuses=statuses, raw_body=reason.encode())
+    response.response_headers_to_add.add(key=REASON, value=reason.encode("ascii", "backslashreplace").decode())
+    if wait := max(refusal.retry_after for refusal in refusals):
+        response.response_headers_to_add.add(key=RETRY_AFTER, value=str(math.ceil(wait)))
+    return response
