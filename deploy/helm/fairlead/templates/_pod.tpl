@@ -1,0 +1,86 @@
+{{/* What every pod has: (list $ "gateway" $selector "pod-template-hash"). Over zones and nodes as far as there are several;
+     a cluster of one node still gets all. Links would set FAIRLEAD_* variables that nobody reads. */}}
+{{- define "fairlead.pod" -}}
+{{- $root := index . 0 -}}
+serviceAccountName: {{ $root.Release.Name }}-{{ index . 1 }}
+automountServiceAccountToken: false
+enableServiceLinks: false
+{{- with $root.Values.images.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "fairlead.spread" -}}
+{{- $hash := index . 1 }}
+{{- $selector := index . 0 }}
+topologySpreadConstraints:
+  {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+  - maxSkew: 1
+    topologyKey: {{ . }}
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels: {{- $selector | nindent 8 }}
+    matchLabelKeys: [{{ $hash }}]
+  {{- end }}
+{{- end }}
+
+{{- define "fairlead.user" -}}
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "fairlead.confined" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{- define "fairlead.secretVariable" -}}
+- name: FAIRLEAD_SECRET
+  valueFrom:
+    secretKeyRef: {name: {{ .Values.secrets.cluster }}, key: FAIRLEAD_SECRET}
+{{- end }}
+
+{{- define "fairlead.redisVariables" -}}
+{{- if .Values.redis.url }}
+- {name: FAIRLEAD_REDIS, value: {{ .Values.redis.url | quote }}}
+{{- with .Values.redis.password }}
+- name: FAIRLEAD_REDIS_PASSWORD
+  valueFrom:
+    secretKeyRef: {name: {{ .secret }}, key: {{ .key }}}
+{{- end }}
+{{- else }}
+- {name: FAIRLEAD_REDIS, value: "redis://:$(FAIRLEAD_SECRET)@{{ .Release.Name }}-redis:6379"}
+{{- end }}
+{{- end }}
+
+{{/* For Prometheus without its operator. */}}
+{{- define "fairlead.scrape" -}}
+prometheus.io/scrape: "true"
+prometheus.io/port: "9464"
+{{- end }}
+
+{{/* A node can always be drained, one pod at a time; and an identity without rights: (list $ "gateway" $selector) */}}
+{{- define "fairlead.budget" -}}
+{{- $root := index . 0 -}}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {{- include "fairlead.metadata" (list $root (index . 1)) | nindent 2 }}
+spec:
+  maxUnavailable: 1
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels: {{- index . 2 | nindent 6 }}
+{{- end }}
+
+{{- define "fairlead.identity" -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata: {{- include "fairlead.metadata" . | nindent 2 }}
+automountServiceAccountToken: false
+{{- end }}
