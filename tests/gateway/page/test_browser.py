@@ -105,6 +105,7 @@ def test_all_of_it_works_by_keyboard(browser: Browser, page: str, served: Proces
         assert browser.text("#calls-title") == "Calls of default/ann"
 
 
+@pytest.mark.e2e
 def test_it_survives_a_restart_of_gateway_and_scheduler(browser: Browser, tmp_path: Path) -> None:
     stack = Stack(tmp_path)
     try:
