@@ -42,6 +42,16 @@ class SamplingOptions(TypedDict, total=False):
     """The same number for the tokens of the prompt, which is then computed whole, without the prefix cache."""
     logit_bias: Mapping[int, float] | None
     """Values added to the scores of tokens, by token id: at most 300, each -100 to 100; by default none."""
+    json_object: bool | None
+    """Whether the output has to be a JSON object. Of this option and the next four, only one may be given."""
+    json_schema: str | Mapping[str, Any] | bool | None
+    """A JSON schema, parsed or as text: the output has to be JSON that is valid under it."""
+    regex: str | None
+    """A regular expression that has to match the whole output."""
+    choice: Sequence[str] | None
+    """The texts, at most 1024, of which the output has to be one."""
+    grammar: str | None
+    """A grammar in Lark's notation: the output has to be a text that its rule `start` derives."""
 
 
 class CallOptions(SamplingOptions, total=False):

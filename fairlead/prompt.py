@@ -1,5 +1,6 @@
 """Conversion of prompts and sampling parameters from the application's values to messages."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -13,6 +14,8 @@ from fairlead.v1 import common_pb2
 
 Message = Mapping[str, str] | tuple[str, str]
 LARGEST = {FieldDescriptor.TYPE_UINT32: 2**32 - 1, FieldDescriptor.TYPE_UINT64: 2**64 - 1}
+
+CONSTRAINTS = [field.name for field in common_pb2.SamplingParams.DESCRIPTOR.oneofs_by_name["constraint"].fields]
 
 
 def as_prompt(prompt: str | Sequence[int]) -> common_pb2.Prompt:
@@ -56,7 +59,8 @@ def as_template_kwargs(values: Mapping[str, Any]) -> struct_pb2.Struct:
 def as_sampling(options: SamplingOptions) -> common_pb2.SamplingParams:
     """Convert options, named as in common.proto; None means absent, and `stop` may be a single string.
 
-    Raise TypeError for an unknown name, InvalidRequest for a value that does not fit its field.
+    Raise TypeError for an unknown name, InvalidRequest for a value that does not fit its field, and for two constraints
+    of the output.
     """
     message = common_pb2.SamplingParams()
     for name, value in options.items():
@@ -64,16 +68,33 @@ def as_sampling(options: SamplingOptions) -> common_pb2.SamplingParams:
             raise TypeError(f"unknown option {name!r}; sampling has {', '.join(message.DESCRIPTOR.fields_by_name)}")
         if value is None:
             continue
+        if name in CONSTRAINTS and (other := message.WhichOneof("constraint")):
+            raise InvalidRequest(f"not together with {other}: an output has one constraint", f"sampling.{name}")
         try:
-            if isinstance(value, Mapping):
-                getattr(message, name).update(value)
-            elif message.DESCRIPTOR.fields_by_name[name].is_repeated:
-                getattr(message, name).extend([value] if isinstance(value, str) else value)
-            else:
-                setattr(message, name, value)
+            _set(message, name, value)
         except (AttributeError, TypeError, ValueError) as error:
             largest = LARGEST.get(message.DESCRIPTOR.fields_by_name[name].type)
             is_range = isinstance(error, ValueError) and largest is not None  # protobuf does not name the range
             problem = f"must be between 0 and {largest}" if is_range else str(error)
             raise InvalidRequest(f"{problem}, got {value!r}", f"sampling.{name}") from error
     return message
+
+
+def _set(message: common_pb2.SamplingParams, name: str, value: Any) -> None:
+    if name == "choice":
+        message.choice.texts.extend([value] if isinstance(value, str) else value)
+    elif name == "json_schema":
+        message.json_schema = value if isinstance(value, str) else _as_json(value)
+    elif isinstance(value, Mapping):
+        getattr(message, name).update(value)
+    elif message.DESCRIPTOR.fields_by_name[name].is_repeated:
+        getattr(message, name).extend([value] if isinstance(value, str) else value)
+    else:
+        setattr(message, name, value)
+
+
+def _as_json(schema: Mapping[str, Any] | bool) -> str:
+    try:
+        return json.dumps(schema)
+    except RecursionError:
+        raise InvalidRequest("nested too deeply", "sampling.json_schema") from None

@@ -259,7 +259,7 @@ class CallDriver:
         if outcome is not Outcome.UNAVAILABLE:
             self._merge(ended)
         if outcome is not Outcome.COMPLETED:
-            return events.Ended(outcome, ended.message, ended.usage.service)
+            return events.Ended(outcome, ended.message, ended.usage.service, ended.field)
         self._call.finish_reason = FinishReason(ended.finish_reason)
         self._call.stop_string = ended.stop_string
         last = OutputChunk(b"", ended.text, ()) if ended.text else None

@@ -32,6 +32,7 @@ class Submission:
     system_tokens: int
     charged: bool
     public_tokens: int
+    grammar: object = None  # what Backend.compile has returned for `sampling.constraint`
 
 
 class AttemptAccepted(NamedTuple):
@@ -70,7 +71,8 @@ class AttemptTokens(NamedTuple):
 class AttemptEnded(NamedTuple):
     """The end of an attempt, with the `text` that was still held back; `reason` is given only for COMPLETED.
 
-    `stop_string` is the one that ended the output; it is empty if none did.
+    `stop_string` is the one that ended the output; it is empty if none did. `field` is the path of a field that is the
+    reason of REJECTED_INVALID.
     """
 
     request_id: str
@@ -80,6 +82,7 @@ class AttemptEnded(NamedTuple):
     message: str = ""
     text: str = ""
     stop_string: str = ""
+    field: str = ""
     prompt_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0

@@ -5,6 +5,7 @@ from typing import Protocol
 from local_worker.attempt import Submission
 from local_worker.prompt import EncodedPrompt, PromptToEncode
 from local_worker.step_events import Sink
+from serving.constraint import Constraint
 
 
 class Encoder(Protocol):
@@ -31,6 +32,12 @@ class Backend(Encoder, Protocol):
     cached and evicted blocks, accounts. Each submitted request ends with exactly one AttemptEnded. Commands return at
     once.
     """
+
+    def compile(self, constraint: Constraint) -> object:
+        """Return the compiled form of a constraint, for its submissions; called on a thread of its own, one at a time.
+
+        Raises InvalidRequest with the name of the field for a constraint that cannot be obeyed here.
+        """
 
     def start(self) -> None:
         """Start to compute and to deliver events."""

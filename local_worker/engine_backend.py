@@ -3,23 +3,29 @@
 import itertools
 import time
 
+from fairlead.errors import InvalidRequest
 from local_worker.attempt import Submission
 from local_worker.core.job import Job
 from local_worker.core.output_text import OutputText
+from local_worker.engine.grammars import Grammar, Grammars
 from local_worker.loop import EngineLoop
 from local_worker.prompt import EncodedPrompt, PromptToEncode
 from local_worker.prompt_encoder import PromptEncoder
 from local_worker.step_events import Sink
 from local_worker.submitted_request import submitted_request
 from local_worker.tokenizer import DecodingTokenizer
+from serving.constraint import Constraint
 
 
 class EngineBackend:
     """The backend that runs an EngineLoop. Submissions become jobs here, on the event loop's thread. See Backend."""
 
-    def __init__(self, prompts: PromptEncoder, tokenizer: DecodingTokenizer, loop: EngineLoop) -> None:
+    def __init__(
+        self, prompts: PromptEncoder, tokenizer: DecodingTokenizer, grammars: Grammars | None, loop: EngineLoop
+    ) -> None:
         self._prompt_encoder = prompts
         self._tokenizer = tokenizer
+        self._grammars = grammars
         self._loop = loop
         self._arrivals = itertools.count()
 
@@ -38,6 +44,12 @@ class EngineBackend:
     def decode(self, token_ids: bytes, model: str) -> str:
         """See Backend."""
         return self._prompt_encoder.decode(token_ids, model)
+
+    def compile(self, constraint: Constraint) -> Grammar:
+        """See Backend."""
+        if self._grammars is None:
+            raise InvalidRequest("is not supported by this worker's engine", constraint.field)
+        return self._grammars.compile(constraint)
 
     def submit(self, sink: Sink, submission: Submission) -> None:
         """Check and queue a request; see Backend. The checks detect gateways that send invalid values."""

@@ -163,6 +163,7 @@ def _add_ended(message: worker_pb2.StepEvents, end: AttemptEnded) -> None:
         timings=_timings(end),
         text=end.text,
         stop_string=end.stop_string,
+        field=end.field,
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from local_worker.config import WorkerConfig
 from local_worker.core.batch import Engine
 from local_worker.core.device_sizes import BLOCK_TOKENS, SIZES
+from local_worker.engine.grammars import Grammars
 from local_worker.engine.model_files import folder_of, log_once, resolve, revision
 from local_worker.engine.vllm.environment import prepare, read_arguments
 from local_worker.sizes import max_running, token_budget
@@ -36,6 +37,7 @@ class ServedModel:
     block_tokens: int
     revisions: Mapping[str, str]  # model name in requests -> revision of its weights and engine
     device: str  # "cpu" or "cuda"
+    grammars: Grammars | None = None  # for constraints of outputs; None: the engine does not obey any
 
     @property
     def longest(self) -> int:
@@ -57,7 +59,8 @@ def _fake(config: WorkerConfig) -> ServedModel:
     from local_worker.engine.fake import FakeEngine
 
     tokenizer, block_tokens = ByteTokenizer(config.fake_token_bytes), config.block_tokens or BLOCK_TOKENS
-    engine = FakeEngine(tokenizer.vocab_size, config.fake_step_seconds, block_tokens)
+    grammars = Grammars(tokenizer.vocabulary)
+    engine = FakeEngine(tokenizer.vocab_size, config.fake_step_seconds, block_tokens, grammars=grammars)
     kv_tokens = config.kv_tokens or FAKE_KV_TOKENS
     return ServedModel(
         engine,
@@ -69,6 +72,7 @@ def _fake(config: WorkerConfig) -> ServedModel:
         block_tokens,
         dict.fromkeys(config.model_names, "fake"),
         device="cpu",
+        grammars=grammars,
     )
 
 
@@ -106,6 +110,7 @@ def _transformers(config: WorkerConfig) -> ServedModel:
             most_kv_tokens=SIZES[device].most_kv_tokens,
             max_running=max_running(config, device),
             eos_token_ids=tokenizer.eos_token_ids,
+            grammars=Grammars(tokenizer.vocabulary),
         )
         engine = TransformersEngine.load(path, options, device=torch.device(device), dtype=getattr(torch, dtype))
         revisions = {name: revision(folder_of(path)) for name in config.model_names}
@@ -121,6 +126,7 @@ def _transformers(config: WorkerConfig) -> ServedModel:
         options.block_tokens,
         revisions,
         device,
+        options.grammars,
     )
 
 

@@ -8,11 +8,11 @@ from functools import partial
 
 import grpc
 
-from fairlead.errors import FairleadError
-from fairlead.outcomes import Outcome
+from fairlead.errors import Cancelled, FairleadError, InvalidRequest, Unavailable
 from fairlead.v1 import worker_pb2, worker_pb2_grpc
-from local_worker.attempt import AttemptEnded, AttemptEvents, AttemptTokens
+from local_worker.attempt import AttemptEnded, AttemptEvents, AttemptTokens, Submission
 from local_worker.backend import Backend, Encoder
+from local_worker.compilations import Compilations
 from local_worker.core.token_gatherer import TokenGatherer
 from local_worker.fair_executor import FairExecutor
 from local_worker.messages import add_events, prompt_from, submission_from, to_encode_response
@@ -45,6 +45,7 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
+        self._compilations = Compilations(backend)
         self._gatherer: TokenGatherer[tuple[Sink, str, int]] = TokenGatherer()  # by request id and attempt
         self._timer: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
@@ -63,7 +64,10 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
             if events.started or events.ended:
                 leaving[sink] = AttemptEvents(started=events.started, ended=events.ended)
         self._send(leaving, now)
-        if not self._gatherer:
+        self._note_idle()
+
+    def _note_idle(self) -> None:
+        if not self._gatherer and not self._compilations:
             self._idle.set()
 
     def _send(self, leaving: dict[Sink, AttemptEvents], now: float) -> None:
@@ -93,6 +97,8 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
             reader.result()
         finally:
             reader.cancel()
+            self._compilations.cancel_all(session)
+            self._note_idle()
             self._backend.abort_all(session)
 
     async def _read(self, session: GatewaySession, commands: AsyncIterator[worker_pb2.SessionCommands]) -> None:
@@ -101,24 +107,52 @@ class WorkerService(worker_pb2_grpc.WorkerServicer):
                 for submit in message.submits:
                     self._submit(session, submit)
                 for abort in message.aborts:
-                    self._backend.abort(session, abort.request_id, abort.attempt)
+                    self._abort(session, abort)
         finally:
             session.writer.close()
 
     def _submit(self, session: GatewaySession, submit: worker_pb2.Submit) -> None:
         if self.draining:
-            self._refuse(session, submit, Outcome.UNAVAILABLE, "the worker is draining")
+            self._refuse(session, submit, Unavailable("the worker is draining"))
             return
         try:
-            self._backend.submit(session, submission_from(submit))
+            submission = submission_from(submit)
         except FairleadError as error:
-            self._refuse(session, submit, error.outcome, error.message)
+            self._refuse(session, submit, error)
+            return
+        self._idle.clear()
+        if constraint := submission.sampling.constraint:
+            self._compilations.add(session, submission, constraint, partial(self._compiled, session, submit))
+        else:
+            self._enter(session, submit, submission)
+
+    def _compiled(self, session: GatewaySession, submit: worker_pb2.Submit, result: Submission | FairleadError) -> None:
+        if isinstance(result, FairleadError):
+            self._refuse(session, submit, result)
+        else:
+            self._enter(session, submit, result)
+
+    def _enter(self, session: GatewaySession, submit: worker_pb2.Submit, submission: Submission) -> None:
+        try:
+            self._backend.submit(session, submission)
+        except FairleadError as error:
+            self._refuse(session, submit, error)
             return
         self._gatherer.begin((session, submit.request_id, submit.attempt), max(1, submit.tokens_per_message))
-        self._idle.clear()
 
-    def _refuse(self, session: GatewaySession, submit: worker_pb2.Submit, outcome: Outcome, message: str) -> None:
-        session.put(AttemptEvents(ended=[AttemptEnded(submit.request_id, submit.attempt, outcome, message=message)]))
+    def _abort(self, session: GatewaySession, abort: worker_pb2.Abort) -> None:
+        if self._compilations.cancel(session, abort.request_id, abort.attempt):
+            self._refuse(session, abort, Cancelled("cancelled by the caller"))
+        else:
+            self._backend.abort(session, abort.request_id, abort.attempt)
+
+    def _refuse(
+        self, session: GatewaySession, refused: worker_pb2.Submit | worker_pb2.Abort, error: FairleadError
+    ) -> None:
+        field = error.field if isinstance(error, InvalidRequest) else ""
+        ended = AttemptEnded(refused.request_id, refused.attempt, error.outcome, message=error.message, field=field)
+        session.put(AttemptEvents(ended=[ended]))
+        self._note_idle()
 
     async def drain(self) -> None:
         """Refuse new requests from now on, and return when no accepted request is left."""

@@ -7,12 +7,15 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fairlead.errors import InvalidRequest
 from local_worker.core.output_text import Decoder
 from local_worker.prompt import Chat
 from local_worker.token_bytes import TokenBytes
+
+if TYPE_CHECKING:  # a worker without it refuses constraints
+    from llguidance import LLTokenizer
 
 log = logging.getLogger(__name__)
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -58,6 +61,9 @@ class DecodingTokenizer(Tokenizer, Protocol):
     def decoder(self) -> Decoder:
         """Return a new decoder for one output."""
 
+    def vocabulary(self) -> "LLTokenizer":
+        """Return the tokens as llguidance reads them; raise ValueError if it cannot. It takes up to a second."""
+
 
 class ByteTokenizer:
     """The tokenizer of the fake engine, whose tokens are bytes.
@@ -102,8 +108,14 @@ class ByteTokenizer:
         return self._ids(f"system: {content}\n")
 
     def decoder(self) -> Decoder:
-        """See Tokenizer."""
+        """See DecodingTokenizer."""
         return ByteDecoder()
+
+    def vocabulary(self) -> "LLTokenizer":
+        """See DecodingTokenizer."""
+        from local_worker.vocabulary import vocabulary_of
+
+        return vocabulary_of([*(bytes([byte]) for byte in range(256)), b"<eos>"], self.eos_token_ids)
 
     def _ids(self, text: str) -> list[int]:
         return list(text.encode()[:: self.longest_token])
@@ -199,8 +211,15 @@ class HuggingFaceTokenizer:
             return []
 
     def decoder(self) -> Decoder:
-        """See Tokenizer."""
+        """See DecodingTokenizer."""
         return HuggingFaceDecoder(self._tokenizer, self._token_bytes)
+
+    def vocabulary(self) -> "LLTokenizer":
+        """See DecodingTokenizer; llguidance has a tokenizer of its own, made of the same files."""
+        from llguidance.hf import from_tokenizer
+
+        with self._encoding:
+            return from_tokenizer(self._tokenizer, eos_token=list(self.eos_token_ids))
 
 
 class HuggingFaceDecoder:

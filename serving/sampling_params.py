@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from fairlead.errors import InvalidRequest
+from serving.constraint import Constraint
 
 MAX_STOP_STRINGS = 16
 MAX_STOP_CHARACTERS = 256
@@ -41,6 +42,7 @@ class SamplingParams:
     logprobs: int | None = None  # number of alternatives to report beside the chosen token; None: no report
     prompt_logprobs: int | None = None  # the same for the tokens of the prompt
     logit_bias: tuple[tuple[int, float], ...] = ()  # pairs of token id and value added to the token's score
+    constraint: Constraint | None = None  # the texts that the output may be; None: all
 
     @property
     def is_greedy(self) -> bool:
@@ -82,6 +84,11 @@ class SamplingParams:
                 raise InvalidRequest("a stop string must not be empty", "sampling.stop")
             _at_most("stop", len(text), MAX_STOP_CHARACTERS, "characters in a stop string")
         _at_most("stop_token_ids", len(self.stop_token_ids), MAX_STOP_TOKENS, "stop token ids")
+        if self.constraint is not None and (self.ignore_eos or self.min_tokens):
+            raise InvalidRequest(
+                "not together with ignore_eos or min_tokens, since the output ends when it is complete",
+                self.constraint.field,
+            )
 
 
 def _within(field: str, value: float, low: float, high: float | None) -> None:

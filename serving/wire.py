@@ -1,17 +1,21 @@
 """Conversions between protobuf messages and this project's own types."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from google.protobuf.message import DecodeError
 
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2, scheduler_pb2
+from serving.constraint import Constraint
 from serving.sampling_params import SamplingParams
 
 M = TypeVar("M")
 _REPEATED = ("stop", "stop_token_ids", "logit_bias")
-_SCALARS = tuple(field.name for field in common_pb2.SamplingParams.DESCRIPTOR.fields if field.name not in _REPEATED)
+_CONSTRAINTS = tuple(field.name for field in common_pb2.SamplingParams.DESCRIPTOR.oneofs_by_name["constraint"].fields)
+_SCALARS = tuple(
+    field.name for field in common_pb2.SamplingParams.DESCRIPTOR.fields if field.name not in (*_REPEATED, *_CONSTRAINTS)
+)
 
 
 def parsed(parse: Callable[[bytes], M], data: bytes) -> M:
@@ -40,6 +44,7 @@ def sampling_from_proto(message: common_pb2.SamplingParams, default_max_tokens: 
         stop=tuple(message.stop),
         stop_token_ids=tuple(message.stop_token_ids),
         logit_bias=tuple(sorted(message.logit_bias.items())),
+        constraint=_constraint_from(message),
     )
 
 
@@ -50,4 +55,31 @@ def sampling_to_proto(sampling: SamplingParams) -> common_pb2.SamplingParams:
         stop=sampling.stop,
         stop_token_ids=sampling.stop_token_ids,
         logit_bias=dict(sampling.logit_bias),
+        **_constraint_fields(sampling.constraint),
     )
+
+
+def _constraint_from(message: common_pb2.SamplingParams) -> Constraint | None:
+    match message.WhichOneof("constraint"):
+        case None:
+            return None
+        case "json_object":
+            return Constraint("json_object") if message.json_object else None
+        case "choice":
+            return Constraint("choice", tuple(message.choice.texts))
+        case kind:
+            return Constraint(kind, (getattr(message, kind),))
+
+
+def _constraint_fields(constraint: Constraint | None) -> dict[str, Any]:
+    match constraint:
+        case None:
+            return {}
+        case Constraint("json_object"):
+            return {"json_object": True}
+        case Constraint("choice", texts):
+            return {"choice": common_pb2.Choices(texts=texts)}
+        case Constraint(kind, (text,)):
+            return {kind: text}
+        case _:
+            raise AssertionError(f"{constraint} has several texts")

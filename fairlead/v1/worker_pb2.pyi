@@ -102,7 +102,7 @@ class Tokens(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., token_ids: _Optional[bytes] = ..., text: _Optional[str] = ..., logprobs: _Optional[_Iterable[_Union[_common_pb2.TokenLogprobs, _Mapping[str, _Any]]]] = ..., prompt_logprobs: _Optional[_Iterable[_Union[_common_pb2.TokenLogprobs, _Mapping[str, _Any]]]] = ..., service: _Optional[float] = ...) -> None: ...
 
 class Ended(_message.Message):
-    __slots__ = ("request_id", "attempt", "outcome", "finish_reason", "message", "usage", "timings", "text", "stop_string")
+    __slots__ = ("request_id", "attempt", "outcome", "finish_reason", "message", "usage", "timings", "text", "stop_string", "field")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
@@ -112,6 +112,7 @@ class Ended(_message.Message):
     TIMINGS_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     STOP_STRING_FIELD_NUMBER: _ClassVar[int]
+    FIELD_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     attempt: int
     outcome: _common_pb2.Outcome
@@ -121,7 +122,8 @@ class Ended(_message.Message):
     timings: _common_pb2.Timings
     text: str
     stop_string: str
-    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., outcome: _Optional[_Union[_common_pb2.Outcome, str]] = ..., finish_reason: _Optional[_Union[_common_pb2.FinishReason, str]] = ..., message: _Optional[str] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping[str, _Any]]] = ..., timings: _Optional[_Union[_common_pb2.Timings, _Mapping[str, _Any]]] = ..., text: _Optional[str] = ..., stop_string: _Optional[str] = ...) -> None: ...
+    field: str
+    def __init__(self, request_id: _Optional[str] = ..., attempt: _Optional[int] = ..., outcome: _Optional[_Union[_common_pb2.Outcome, str]] = ..., finish_reason: _Optional[_Union[_common_pb2.FinishReason, str]] = ..., message: _Optional[str] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping[str, _Any]]] = ..., timings: _Optional[_Union[_common_pb2.Timings, _Mapping[str, _Any]]] = ..., text: _Optional[str] = ..., stop_string: _Optional[str] = ..., field: _Optional[str] = ...) -> None: ...
 
 class EncodeRequest(_message.Message):
     __slots__ = ("prompt", "cache_scope", "public_system", "client", "model", "without_special_tokens")

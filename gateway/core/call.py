@@ -158,7 +158,7 @@ class CallMachine:
         if ended.outcome is Outcome.UNAVAILABLE:
             return self._lost(events.Lost(), now)
         self.service = self._service_before + ended.service
-        return self._conclude(error_for(ended.outcome, ended.message), now)
+        return self._conclude(error_for(ended.outcome, ended.message, field=ended.field), now)
 
     def _lost(self, lost: events.Lost, now: float) -> Sequence[Command]:
         # A worker sends the last token and the end in one message, so a lost request still has output to generate.

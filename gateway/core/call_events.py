@@ -85,6 +85,7 @@ class Ended:
     outcome: Outcome
     message: str = ""
     service: float = 0.0  # the whole charge for the attempt, in cost units; without meaning for UNAVAILABLE
+    field: str = ""  # the path of the field that is the reason of REJECTED_INVALID, if one is
 
 
 @dataclass(frozen=True, slots=True)

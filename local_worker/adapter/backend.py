@@ -24,6 +24,7 @@ from local_worker.prompt import EncodedPrompt, PromptToEncode
 from local_worker.prompt_encoder import PromptEncoder
 from local_worker.step_events import Sink, StepEvents, make_step_events
 from local_worker.submitted_request import submitted_request
+from serving.constraint import Constraint
 
 if TYPE_CHECKING:  # what follows KV events needs pyzmq, an extra
     from local_worker.adapter.kv_follower import KvFollower
@@ -108,6 +109,10 @@ class AdapterBackend:
     def decode(self, token_ids: bytes, model: str) -> str:
         """See Backend."""
         return self._prompts.decode(token_ids, model)
+
+    def compile(self, constraint: Constraint) -> object:
+        """See Backend. An engine would begin the constraint anew where an output goes on, so it is given none."""
+        raise InvalidRequest("is not supported by a worker beside an engine", constraint.field)
 
     def submit(self, sink: Sink, submission: Submission) -> None:
         """See Backend."""

@@ -85,12 +85,14 @@ class StepResult:
     """The samples of a step: `tokens[k]` and `logprobs[k]` belong to the k-th slice of the batch that has `samples`.
 
     `scores[k]` belongs to the k-th slice that has `scored`. An engine may return the scores of a slice with those of a
-    later slice of the same prompt, in order; all are known with the slice that samples.
+    later slice of the same prompt, in order; all are known with the slice that samples. An entry (k, reason)
+    of `failures` says that the output of the k-th slice that has `samples` cannot go on; `tokens[k]` is of no use then.
     """
 
     tokens: tuple[int, ...]
     logprobs: tuple[SampledLogprobs | None, ...] = ()  # empty if no slice requested them
     scores: tuple[tuple[SampledLogprobs, ...], ...] = ()
+    failures: tuple[tuple[int, str], ...] = ()
 
 
 class EngineLost(Exception):

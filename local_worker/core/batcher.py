@@ -12,7 +12,7 @@ free at once, since steps compute in the order of their plans.
 """
 
 from collections.abc import Collection, Sequence
-from itertools import repeat
+from itertools import count, repeat
 
 from fairlead.outcomes import FinishReason
 from local_worker.core.batch import Batch, Entry, Slice, StepResult
@@ -103,8 +103,9 @@ class Batcher(BatchAdmission):
         """Append the samples of the earliest uncommitted plan; return the progress of each request that got one.
         Requests that have left the batch since are skipped: they are neither charged nor are their blocks published."""
         self._in_flight.landed()
-        sampled = iter(zip(result.tokens, result.logprobs or repeat(None), strict=False))
+        sampled = iter(zip(count(), result.tokens, result.logprobs or repeat(None), strict=False))
         scores = iter(result.scores)
+        failures = dict(result.failures)
         advances = []
         for request, piece in plan.parts:
             made = next(sampled) if piece.samples else None
@@ -114,7 +115,11 @@ class Batcher(BatchAdmission):
             request.scores += scored
             self.cache.publish(request, piece.stop)
             if made is not None:
-                token, logprobs = made
+                place, token, logprobs = made
+                if place in failures:
+                    self._retire(request)
+                    advances.append(Advance(request, (), None, failure=failures[place]))
+                    continue
                 of_prompt = request.take_scores() if request.scores_prompt else None
                 request.tokens.append(token)
                 finish = self._advance(request, (token,))

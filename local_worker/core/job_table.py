@@ -100,7 +100,10 @@ class JobTable(Generic[Owner]):
             self._advance(self._jobs[advance.request], advance, now)
 
     def _advance(self, job: Job[Owner], advance: Advance, now: float) -> None:
-        request, tokens, finish, logprobs, scores = advance
+        request, tokens, finish, logprobs, scores, failure = advance
+        if failure:
+            self._end(job, now, Outcome.REJECTED_INVALID, message=failure)
+            return
         if job.first_token_at is None:
             job.first_token_at = now
         # A token that ends the output (end of sequence, a stop token) is reported but adds no text.

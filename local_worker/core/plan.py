@@ -26,7 +26,8 @@ class Plan:
 class Advance(NamedTuple):
     """The new tokens of one request: after a commit, one token per step of an engine.
 
-    `finish` is the reason why the output ends with the last of `tokens`; None while it goes on.
+    `finish` is the reason why the output ends with the last of `tokens`; None while it goes on. An output that cannot
+    go on has no new tokens, and a `failure` that says why.
     """
 
     request: Request
@@ -35,3 +36,4 @@ class Advance(NamedTuple):
     logprobs: Sequence[SampledLogprobs] = ()  # one per token; empty unless the caller requested them
     # With the first token of an output, if the caller requested them: those of the prompt's tokens but the first.
     scores: Sequence[SampledLogprobs] | None = None
+    failure: str = ""

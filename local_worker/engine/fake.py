@@ -8,6 +8,8 @@ import xxhash
 
 from fairlead.token_ids import pack_ids
 from local_worker.core.batch import Batch, CompletedStep, SampledLogprobs, Slice, StepResult
+from local_worker.engine.grammars import Grammars
+from local_worker.engine.matchers import Matchers
 
 # Printable ASCII, so that the byte tokenizer's text is readable.
 FIRST, COUNT = ord(" "), 95
@@ -18,7 +20,14 @@ class FakeEngine:
     """An engine whose next token is a function of the model, the last tokens and the position, never of the rest of the
     batch."""
 
-    def __init__(self, vocab_size: int, step_seconds: float, block_tokens: int, ahead: int = 0) -> None:
+    def __init__(
+        self,
+        vocab_size: int,
+        step_seconds: float,
+        block_tokens: int,
+        ahead: int = 0,
+        grammars: Grammars | None = None,
+    ) -> None:
         self.ahead = ahead
         self.vocab_size = vocab_size
         self._step_seconds = step_seconds
@@ -26,6 +35,7 @@ class FakeEngine:
         # Token ids by page, in place of keys and values.
         self._pages: defaultdict[int, list[int]] = defaultdict(lambda: [0] * block_tokens)
         self._sampled: tuple[int, ...] = ()  # samples of the last batch
+        self._matchers = Matchers(grammars)
 
     def launch(self, batch: Batch) -> CompletedStep:
         """Compute the batch in `step_seconds`, as a model would; see Engine."""
@@ -34,13 +44,15 @@ class FakeEngine:
         for piece in batch.slices:
             self._write(piece)
         pieces = [piece for piece in batch.slices if piece.samples]
-        self._sampled = tuple(map(self._next, pieces))
+        self._matchers.follow(batch)
+        allowed, failures = self._matchers.masks(pieces, self._sampled)
+        self._sampled = tuple(self._next(piece, allowed.get(row)) for row, piece in enumerate(pieces))
         logprobs = tuple(
             _distribution(token, piece.sampling.logprobs) if piece.sampling.logprobs is not None else None
             for piece, token in zip(pieces, self._sampled, strict=True)
         )
         scores = tuple(tuple(_score(token, piece) for token in piece.scored) for piece in batch.slices if piece.scored)
-        return CompletedStep(StepResult(self._sampled, logprobs, scores))
+        return CompletedStep(StepResult(self._sampled, logprobs, scores, failures))
 
     def check(self) -> None:
         """See Engine."""
@@ -56,13 +68,17 @@ class FakeEngine:
             part = tokens[begin - piece.start : end - piece.start]
             self._pages[piece.pages[page // size]][begin - page : end - page] = part
 
-    def _next(self, piece: Slice) -> int:
+    def _next(self, piece: Slice, allowed: bytes | None) -> int:
         first = max(0, piece.stop - WINDOW) // self._block_tokens
         known: list[int] = []
         for page in piece.pages[first : -(-piece.stop // self._block_tokens)]:
             known += self._pages[page]
         last = known[: piece.stop - first * self._block_tokens][-WINDOW:]
-        return FIRST + xxhash.xxh3_64_intdigest(piece.model.encode() + pack_ids(last), piece.stop) % COUNT
+        digest = xxhash.xxh3_64_intdigest(piece.model.encode() + pack_ids(last), piece.stop)
+        if allowed is None:
+            return FIRST + digest % COUNT
+        tokens = [token for token in range(self.vocab_size) if allowed[token // 8] >> token % 8 & 1]
+        return tokens[digest % len(tokens)]
 
 
 def _score(token: int, piece: Slice) -> SampledLogprobs:

@@ -16,8 +16,10 @@ from local_worker.engine import memory
 from local_worker.engine.attention import Attention, PagedAttention, UnsupportedModel
 from local_worker.engine.batch_inputs import BatchInputs
 from local_worker.engine.checks import check_config, probe, self_check
+from local_worker.engine.grammars import Grammars
 from local_worker.engine.kv import PagedKV, bytes_per_token
 from local_worker.engine.load_errors import reading
+from local_worker.engine.matchers import Matchers, TokenMasks
 from local_worker.engine.packed_linear import pack
 from local_worker.engine.sampled_step import SampledStep, ScoredPrompts
 from local_worker.engine.sampling import choose
@@ -47,12 +49,14 @@ class EngineOptions:
     batch_invariant: bool = False
     max_running: int = 64  # largest number of requests for which CUDA graphs are captured
     eos_token_ids: tuple[int, ...] = ()
+    grammars: Grammars | None = None  # None: no request has a constraint
 
 
 class TransformersEngine:
     """An engine that computes ragged batches packed in one row.
 
-    On CUDA it runs ahead: nothing in `launch` waits for the device. On the CPU it does not, since planning and
+    On CUDA it runs ahead: nothing in `launch` waits for the device, except that the mask of a constrained output waits
+    for the previous step's tokens while the device computes the logits. On the CPU it does not, since planning and
     computing would share the same cores, and overlap would gain about one percent (bench/README).
     """
 
@@ -68,6 +72,8 @@ class TransformersEngine:
         self._device, dtype = model.device, model.dtype
         self.ahead = 1 if self._device.type == "cuda" else 0
         self._sampled = torch.empty(0, dtype=torch.int64, device=self._device)  # last batch's
+        self._step: SampledStep | None = None  # the last one
+        self._matchers = Matchers(options.grammars)
         check_config(model)
         self.max_model_tokens: int = model.config.get_text_config().max_position_embeddings
         expectation = self_check(model)
@@ -146,10 +152,19 @@ class TransformersEngine:
     def launch(self, batch: Batch) -> SampledStep:
         """Compute the batch and sample its tokens; see Engine."""
         pieces = [piece for piece in batch.slices if piece.samples]
+        self._matchers.follow(batch)
         logits = self._logits(batch.slices)
+        masks = self._masks(pieces)  # made while the device computes the logits
         sampling, scoring = logits[: len(pieces)], logits[len(pieces) :]
-        self._sampled = choose(sampling, pieces, self._sampled, self._options.eos_token_ids)
-        return SampledStep(self._sampled, sampling, pieces, ScoredPrompts(scoring, batch.slices))
+        self._sampled = choose(sampling, pieces, self._sampled, self._options.eos_token_ids, masks.allowed)
+        scores = ScoredPrompts(scoring, batch.slices)
+        self._step = SampledStep(self._sampled, sampling, pieces, scores, masks.failures)
+        return self._step
+
+    def _masks(self, pieces: Sequence[Slice]) -> TokenMasks:
+        """Return the masks of the constrained ones among `pieces`; wait for the previous step if they depend on it."""
+        depends = self._step is not None and self._matchers.needs_samples(pieces)
+        return self._matchers.masks(pieces, self._step.known_tokens() if depends and self._step else ())
 
     def check(self) -> None:
         """See Engine."""

@@ -40,9 +40,15 @@ class SampledStep:
     """
 
     def __init__(
-        self, tokens: torch.Tensor, logits: torch.Tensor, slices: Sequence[Slice], prompts: ScoredPrompts
+        self,
+        tokens: torch.Tensor,
+        logits: torch.Tensor,
+        slices: Sequence[Slice],
+        prompts: ScoredPrompts,
+        failures: tuple[tuple[int, str], ...] = (),
     ) -> None:
         self.tokens = tokens
+        self._failures = failures
         self._prompts = prompts
         self._alternatives = [piece.sampling.logprobs for piece in slices]
         self._sampled = self._of_samples(logits)
@@ -63,7 +69,12 @@ class SampledStep:
         sampled: Found = zip(*columns[:own], strict=True)
         logprobs = tuple(None if count is None else _entry(count, sampled) for count in self._alternatives)
         scores = self._prompts.scores(zip(*columns[own:], strict=True))
-        return StepResult(tuple(tokens), logprobs if own else (), scores)
+        return StepResult(tuple(tokens), logprobs if own else (), scores, self._failures)
+
+    def known_tokens(self) -> list[int]:
+        """Return the samples once they are on the host; raises the device's error."""
+        tokens: list[int] = self._download.wait()[0].tolist()
+        return tokens
 
 
 def _logprobs(logits: torch.Tensor, tokens: torch.Tensor, most: int) -> Sequence[torch.Tensor]:

@@ -6,30 +6,35 @@ every device. No function here waits for a CUDA device, since the next step may 
 host knows them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 import xxhash
 
 from local_worker.core.batch import Slice
-from local_worker.engine.transfer import staged, upload
+from local_worker.engine.transfer import staged, upload, upload_bits
 from serving.sampling_params import SamplingParams
 
 # Number of most likely tokens considered first for top-p and min-p, and its factor of growth while they do not suffice.
 FIRST_CANDIDATES = 256
 WIDEN = 8
 UNIFORM_BITS = 32
+NO_MASKS: Mapping[int, bytes] = {}
 
 
 def choose(
-    logits: torch.Tensor, slices: Sequence[Slice], before: torch.Tensor, eos_token_ids: Sequence[int]
+    logits: torch.Tensor,
+    slices: Sequence[Slice],
+    before: torch.Tensor,
+    eos_token_ids: Sequence[int],
+    allowed: Mapping[int, bytes] = NO_MASKS,
 ) -> torch.Tensor:
     """Return one token per row of `logits` [rows, vocabulary], by the sampling parameters of the row's slice: [rows].
 
     `before` are the tokens sampled for the previous batch. If the host does not know a slice's token, the slice's
-    `source` is its index in `before`.
+    `source` is its index in `before`. `allowed` are the masks of constrained rows, which Matcher.allowed describes.
     """
-    logits = adjust(logits, slices, before, eos_token_ids)
+    logits = adjust(logits, slices, before, eos_token_ids, allowed)
     tokens = logits.argmax(dim=-1)
     whole: list[int] = []
     cut: list[int] = []
@@ -45,16 +50,25 @@ def choose(
 
 
 def adjust(
-    logits: torch.Tensor, slices: Sequence[Slice], before: torch.Tensor, eos_token_ids: Sequence[int]
+    logits: torch.Tensor,
+    slices: Sequence[Slice],
+    before: torch.Tensor,
+    eos_token_ids: Sequence[int],
+    allowed: Mapping[int, bytes] = NO_MASKS,
 ) -> torch.Tensor:
-    """Return logits with biases, then penalties applied, and without ends of the output before `min_tokens`.
+    """Return logits of `allowed` tokens with biases, then penalties applied, and without ends of the output before
+    `min_tokens`.
 
     Return `logits` itself if no slice needs any of these.
     """
     rows = [row for row, piece in enumerate(slices) if _is_adjusted(piece)]
-    if not rows:
+    if not rows and not allowed:
         return logits
     adjusted = logits.clone()
+    if allowed:
+        [at] = upload([list(allowed)], logits.device)
+        mask = upload_bits(list(allowed.values()), logits.shape[1], logits.device)
+        adjusted.index_copy_(0, at, _masked(logits.index_select(0, at), mask))
     for row in rows:
         sampling = slices[row].sampling
         if sampling.logit_bias:

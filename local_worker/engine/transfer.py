@@ -21,6 +21,16 @@ def upload(columns: Sequence[Sequence[int]], device: torch.device) -> list[torch
     return list(numbers.split([len(column) for column in columns]))  # type: ignore[no-untyped-call]
 
 
+def upload_bits(rows: Sequence[bytes], columns: int, device: torch.device) -> torch.Tensor:
+    """Return the bits of `rows`, all of one length, as Booleans [rows, columns] on `device`, the lowest of each byte
+    first; missing columns are False."""
+    packed = torch.frombuffer(bytearray(b"".join(rows)), dtype=torch.uint8).view(len(rows), -1, 1)
+    packed = (packed.pin_memory() if device.type == "cuda" else packed).to(device, non_blocking=True)
+    bits = packed >> torch.arange(8, dtype=torch.uint8, device=device) & 1
+    bits = bits.bool().view(len(rows), -1)[:, :columns]
+    return torch.nn.functional.pad(bits, (0, columns - bits.shape[1]))
+
+
 class Milestone:
     """A point in the device's work for which the host can wait; on the CPU there is nothing to wait for."""
 

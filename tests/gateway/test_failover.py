@@ -1,13 +1,14 @@
 """What callers notice when things break: nothing, or one clear status."""
 
 import itertools
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import grpc
 import pytest
 
-from fairlead.outcomes import Outcome
+from fairlead.outcomes import FinishReason, Outcome
 from fairlead.token_ids import unpack_ids
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc
 from tests.services import Process, Stack, eventually
@@ -67,6 +68,23 @@ def test_a_worker_killed_in_mid_stream_is_not_noticed(
     assert (ended["outcome"], ended["attempts"]) == ("COMPLETED", 2)
     assert ended["worker"] != begun[0].accepted.worker
     assert ended["service"] == cost_of(ended), "what is computed again is not charged again"
+
+
+def test_a_constrained_output_obeys_at_the_next_worker_as_it_would_have_at_the_first(
+    stack: Stack, gateway: Process, stub: inference_pb2_grpc.InferenceStub
+) -> None:
+    request = request_for("Tell me", max_tokens=200)
+    request.sampling.ignore_eos = False
+    request.sampling.regex = "([a-z]{3} ?){30}!"
+    undisturbed = list(stub.Generate(request, timeout=60))
+    call = stub.Generate(request, timeout=60)
+    begun = list(itertools.islice(call, 6))
+    stack.workers[begun[0].accepted.worker].kill()
+    responses = begun + list(call)
+    assert output_of(responses) == output_of(undisturbed)
+    assert re.fullmatch(request.sampling.regex, output_of(responses)[0])
+    assert responses[-1].finished.finish_reason == FinishReason.STOP
+    assert gateway.logged("call ended")[-1]["attempts"] == 2
 
 
 def test_without_another_worker_the_call_is_unavailable(

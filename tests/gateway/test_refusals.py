@@ -63,6 +63,12 @@ BAD = [
     (sampling(logit_bias={7: 101.0}), "sampling.logit_bias[7]", ["between -100.0 and 100.0", "got 101.0"]),
     (sampling(logit_bias={7: math.nan}), "sampling.logit_bias[7]", ["got nan"]),
     (sampling(logit_bias=dict.fromkeys(range(301), 1.0)), "sampling.logit_bias", ["at most 300", "got 301"]),
+    (sampling(json_schema="x" * 65_537), "sampling.json_schema", ["at most 65536 bytes", "got 65537"]),
+    (sampling(regex=""), "sampling.regex", ["must not be empty"]),
+    (sampling(choice=common_pb2.Choices()), "sampling.choice", ["1 to 1024", "got 0"]),
+    (sampling(json_schema='{"type":"thing"}'), "sampling.json_schema", ["Invalid type: thing"]),  # the worker says so
+    (sampling(regex="a", ignore_eos=True), "sampling.regex", ["not together with ignore_eos"]),
+    (sampling(json_object=True, min_tokens=1), "sampling.json_object", ["not together with"]),
     (interaction(), "interaction.id", ["must not be empty"]),
     (interaction(id="x" * 129), "interaction.id", ["at most 128", "got 129"]),
     (interaction(id="x", stage=1, token=b"x" * 1025), "interaction.token", ["at most 1024", "got 1025"]),

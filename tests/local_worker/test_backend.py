@@ -1,6 +1,7 @@
 """The worker's gRPC services over a backend that schedules by itself and implements only the port."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 
 import grpc
@@ -10,7 +11,7 @@ from fairlead.errors import InvalidRequest
 from fairlead.outcomes import FinishReason, Outcome
 from fairlead.prompt import as_prompt
 from fairlead.token_ids import unpack_ids
-from fairlead.v1 import worker_pb2, worker_pb2_grpc
+from fairlead.v1 import common_pb2, worker_pb2, worker_pb2_grpc
 from local_worker.attempt import AttemptEnded, AttemptEvents, AttemptTokens, Submission
 from local_worker.backend import Backend
 from local_worker.core.output import Output
@@ -18,6 +19,7 @@ from local_worker.fair_executor import FairExecutor
 from local_worker.prompt import EncodedPrompt, PromptToEncode
 from local_worker.service import TokenizerService, WorkerService
 from local_worker.step_events import Sink, StepEvents
+from serving.constraint import Constraint
 from serving.rpc.channel import secret_metadata
 from serving.rpc.server import Server
 
@@ -34,12 +36,21 @@ class Echo:
     def __init__(self) -> None:
         self.service = WorkerService(self)
         self.here: dict[tuple[Sink, str, int], None] = {}
+        self.grammars: list[object] = []  # of what was submitted
+        self.may_compile = threading.Event()
 
     def start(self) -> None: ...
 
     def stop(self) -> None: ...
 
     def flush_cache(self) -> None: ...
+
+    def compile(self, constraint: Constraint) -> object:
+        [text] = constraint.texts
+        if text == "impossible":
+            raise InvalidRequest("cannot be compiled", constraint.field)
+        self.may_compile.wait(WAIT)
+        return text
 
     def encode(self, prompt: PromptToEncode) -> EncodedPrompt:
         assert isinstance(prompt.content, str)
@@ -53,6 +64,7 @@ class Echo:
             raise InvalidRequest("must hold at least 1 token, got 0", "token_ids")
         key = sink, submission.request_id, submission.attempt
         self.here[key] = None
+        self.grammars.append(submission.grammar)
         if submission.token_ids != STAYS:
             asyncio.get_running_loop().call_soon(self._end, key, Outcome.COMPLETED, submission.token_ids)
 
@@ -215,3 +227,56 @@ async def test_steps_that_are_faster_than_the_stream_share_a_message_and_keep_th
         tokens = AttemptTokens("stays", 0, Output([number], "", (), 0))
         echo.service.deliver(StepEvents(events={sink: AttemptEvents(tokens=[tokens])}))
     assert [tokens.token_ids[0] for tokens in (await next_events(call)).tokens] == list(range(100))
+
+
+async def test_constraints_are_compiled_beside_other_requests_and_wait_for_a_drain(
+    channel: tuple[Echo, grpc.aio.Channel],
+) -> None:
+    echo, opened = channel
+    call = worker_pb2_grpc.WorkerStub(opened).Session(metadata=secret_metadata(SECRET))
+
+    def constrained(request_id: str, regex: str) -> worker_pb2.Submit:
+        sampling = common_pb2.SamplingParams(regex=regex)
+        return worker_pb2.Submit(request_id=request_id, token_ids=b"tell", sampling=sampling)
+
+    submits = [
+        constrained("refused", "impossible"),
+        constrained("compiled", "a+"),
+        constrained("compiled", "a+"),  # a repeated message
+        constrained("waits", "b+"),
+        constrained("aborted", "c+"),
+        worker_pb2.Submit(request_id="free", token_ids=b"tell"),
+    ]
+    aborted = worker_pb2.Abort(request_id="aborted")
+    await call.write(worker_pb2.SessionCommands(submits=submits, aborts=[aborted]))
+    early = {end.request_id: end for end in (await until_ended(call, 3)).ended}
+    assert {*early} == {"refused", "free", "aborted"}
+    refused = early["refused"]
+    assert Outcome(refused.outcome) is Outcome.REJECTED_INVALID
+    assert (refused.field, refused.message) == ("sampling.regex", "sampling.regex: cannot be compiled")
+    assert Outcome(early["aborted"].outcome) is Outcome.CANCELLED
+
+    drained = asyncio.create_task(echo.service.drain())
+    echo.may_compile.set()
+    late = await until_ended(call, 2)
+    assert [end.request_id for end in late.ended] == ["compiled", "waits"]
+    assert echo.grammars == [None, "a+", "b+"]
+    async with asyncio.timeout(WAIT):
+        await drained
+
+
+async def test_compilations_of_a_broken_stream_are_forgotten(channel: tuple[Echo, grpc.aio.Channel]) -> None:
+    echo, opened = channel
+    call = worker_pb2_grpc.WorkerStub(opened).Session(metadata=secret_metadata(SECRET))
+    sampling = common_pb2.SamplingParams(regex="a+")
+    submits = [
+        worker_pb2.Submit(request_id="waits", token_ids=b"tell", sampling=sampling),
+        worker_pb2.Submit(request_id="free", token_ids=b"tell"),
+    ]
+    await call.write(worker_pb2.SessionCommands(submits=submits))
+    await until_ended(call, 1)
+    call.cancel()
+    async with asyncio.timeout(WAIT):
+        await echo.service.drain()
+    echo.may_compile.set()
+    assert echo.grammars == [None]

@@ -1,0 +1,76 @@
+"""Submissions whose constraints are being compiled, beside the event loop and the engine's steps."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from fairlead.errors import FairleadError, Internal
+from local_worker.attempt import Submission
+from local_worker.backend import Backend
+from local_worker.fair_executor import FairExecutor
+from local_worker.step_events import Sink
+from serving.constraint import Constraint
+
+log = logging.getLogger(__name__)
+Key = tuple[Sink, str, int]  # with request id and attempt
+
+
+class Compilations:
+    """The submissions that wait for their constraints; clients take turns by the sizes of what they have compiled.
+
+    All methods belong to the event loop.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._turns = FairExecutor("grammars")
+        self._tasks: dict[Key, asyncio.Task[None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def add(
+        self,
+        sink: Sink,
+        submission: Submission,
+        constraint: Constraint,
+        done: Callable[[Submission | FairleadError], None],
+    ) -> None:
+        """Call `done` once `constraint` is compiled, with the submission that holds it, or with the error.
+
+        A repeated message is ignored.
+        """
+        key = (sink, submission.request_id, submission.attempt)
+        if key not in self._tasks:
+            self._tasks[key] = asyncio.create_task(self._compile(key, submission, constraint, done))
+
+    def cancel(self, sink: Sink, request_id: str, attempt: int) -> bool:
+        """Forget a submission of `sink`; return False if it does not wait here."""
+        task = self._tasks.pop((sink, request_id, attempt), None)
+        return task is not None and task.cancel()
+
+    def cancel_all(self, sink: Sink) -> None:
+        """Forget every submission of `sink`, whose stream broke."""
+        for key in [key for key in self._tasks if key[0] is sink]:
+            self.cancel(*key)
+
+    async def _compile(
+        self,
+        key: Key,
+        submission: Submission,
+        constraint: Constraint,
+        done: Callable[[Submission | FairleadError], None],
+    ) -> None:
+        result: Submission | FairleadError
+        try:
+            work = partial(self._backend.compile, constraint)
+            result = replace(submission, grammar=await self._turns.run(submission.client, 1 + constraint.size, work))
+        except FairleadError as error:
+            result = error
+        except Exception:
+            log.exception("a constraint could not be compiled")
+            result = Internal("the constraint could not be compiled")
+        del self._tasks[key]
+        done(result)

@@ -1,0 +1,162 @@
+"""Constraints of outputs as automata over a tokenizer's vocabulary, which llguidance compiles and runs.
+
+llguidance compiles lazily: what it makes of a constraint is small at first, and grows with the masks that are computed.
+Its limits bound both, as fuel, which is the same on every machine; an output is refused when it exceeds them.
+"""
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable
+from importlib.util import find_spec
+from textwrap import shorten
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from fairlead.errors import InvalidRequest
+from serving.constraint import Constraint
+
+if TYPE_CHECKING:  # a worker without it refuses constraints
+    from llguidance import LLMatcher, LLTokenizer
+
+MOST_CACHED = 32
+LONGEST_SHOWN = 40  # characters of a value in an error
+LONGEST_REASON = 500  # characters of what the library complains of
+LIMITS: dict[str, Any] = {
+    "initial_lexer_fuel": 1_000_000,  # about 20 ms
+    "max_grammar_size": 50_000,
+    "max_lexer_states": 10_000,  # up to 2 kB each
+    "step_lexer_fuel": 200_000,  # about 14 ms
+    "step_max_items": 50_000,  # about 3 ms
+    "verbose_errors": False,
+}
+DEAD_ENDS = ("NoExtension", "NoExtensionBias")  # the library's words for it
+# Between the tokens of JSON there is at most a space, or a line break with its indentation: white space always ends.
+# The other options are those that a schema could set for itself in `x-guidance`.
+JSON_OPTIONS: dict[str, Any] = {
+    "whitespace_pattern": r" ?|\n {0,40}",
+    "item_separator": ",",
+    "key_separator": ":",
+    "lenient": False,
+    "coerce_one_of": False,
+}
+
+
+class ConstraintBroken(Exception):
+    """An output cannot go on under its constraint: a limit is exceeded, or its tokens do not match."""
+
+
+class Matcher:
+    """The state of one output, which is a function of the constraint and of the tokens so far."""
+
+    def __init__(self, matcher: "LLMatcher") -> None:
+        self._matcher = matcher
+
+    def accept(self, tokens: list[int]) -> None:
+        """Append `tokens` to the output; raise ConstraintBroken unless they match."""
+        self._matcher.consume_tokens(tokens)
+        self._check()
+
+    def allowed(self) -> bytes:
+        """Return one bit per token, the lowest of each byte first: whether it may come next.
+
+        After a whole output these are the tokens that end a sequence. Raises ConstraintBroken.
+        """
+        mask: bytes = self._matcher.compute_bitmask()
+        self._check()
+        return mask
+
+    def _check(self) -> None:
+        if self._matcher.is_error():
+            reason = _reason(self._matcher.get_error())
+            raise ConstraintBroken("no token continues it" if reason in DEAD_ENDS else reason)
+
+
+class Grammar:
+    """A compiled constraint; any number of outputs may follow it."""
+
+    def __init__(self, initial: "LLMatcher") -> None:
+        self._initial = initial
+
+    def matcher(self) -> Matcher:
+        """Return the state of an empty output."""
+        return Matcher(self._initial.deep_copy())
+
+
+class Grammars:
+    """The compiled constraints for one vocabulary: those that somebody holds, and the MOST_CACHED used last.
+
+    Any thread may call its methods.
+    """
+
+    def __init__(self, vocabulary: Callable[[], "LLTokenizer"]) -> None:
+        """Prepare to compile; `vocabulary` is called at the first constraint and raises ValueError if it has none."""
+        self._make_vocabulary = vocabulary
+        self._vocabulary: LLTokenizer | None = None
+        self._known: WeakValueDictionary[Constraint, Grammar] = WeakValueDictionary()
+        self._recent: OrderedDict[Constraint, Grammar] = OrderedDict()
+        self._lock = Lock()
+
+    def compile(self, constraint: Constraint) -> Grammar:
+        """Return the grammar of `constraint`, which takes milliseconds if it is not known, at worst some hundreds.
+
+        Raises InvalidRequest, which names the field and the library's reason.
+        """
+        grammar = self._known.get(constraint)
+        if grammar is None:
+            grammar = Grammar(self._compiled(constraint))
+        with self._lock:
+            self._known[constraint] = self._recent[constraint] = grammar
+            self._recent.move_to_end(constraint)
+            if len(self._recent) > MOST_CACHED:
+                self._recent.popitem(last=False)
+        return grammar
+
+    def _compiled(self, constraint: Constraint) -> "LLMatcher":
+        if find_spec("llguidance") is None:
+            raise InvalidRequest("is not supported by this worker, which lacks llguidance", constraint.field)
+        from llguidance import LLMatcher, LLParserLimits
+
+        try:
+            if self._vocabulary is None:
+                self._vocabulary = self._make_vocabulary()
+            source = _source(constraint)
+        except (ValueError, RecursionError) as error:
+            raise InvalidRequest(_reason(str(error)), constraint.field) from error
+        matcher = LLMatcher(self._vocabulary, source, log_level=0, limits=LLParserLimits(**LIMITS))
+        if matcher.is_error():
+            raise InvalidRequest(_reason(matcher.get_error()), constraint.field)
+        return matcher
+
+
+def _source(constraint: Constraint) -> str:
+    """Return `constraint` as llguidance reads it; raise ValueError or RecursionError for what is not JSON."""
+    from llguidance import LLMatcher
+
+    match constraint.kind, constraint.texts:
+        case "json_object", _:
+            return _of_schema({"type": "object"})
+        case "json_schema", [text]:
+            return _of_schema(json.loads(text))
+        case "regex", [text]:
+            return LLMatcher.grammar_from_regex(text)
+        case "choice", texts:
+            return LLMatcher.grammar_from_lark(f"start: {' | '.join(map(json.dumps, texts))}")
+        case "grammar", [text]:
+            return LLMatcher.grammar_from_lark(text)
+        case kind, _:
+            raise AssertionError(f"unknown constraint {kind}")
+
+
+def _of_schema(schema: Any) -> str:
+    from llguidance import LLMatcher
+
+    if schema is True:
+        schema = {}
+    if not isinstance(schema, dict):
+        raise ValueError(f"a schema must be a JSON object or true, got {shorten(repr(schema), LONGEST_SHOWN)}")
+    return LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides=JSON_OPTIONS)  # type: ignore[arg-type]
+
+
+def _reason(error: str) -> str:
+    return shorten(error.removesuffix("<non-verbose/>"), LONGEST_REASON, placeholder=" ...")

@@ -1,0 +1,294 @@
+"""Constrained outputs obey their constraints, and depend on them and on their own tokens alone: not on the batch, on
+chunks, preemptions, steps ahead, or the worker at which they go on."""
+
+import json
+import random
+import re
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from transformers import LlamaConfig
+
+from fairlead.errors import InvalidRequest
+from fairlead.outcomes import FinishReason, Outcome
+from local_worker.core.batch import Engine
+from local_worker.core.batcher import Batcher
+from local_worker.core.job import Job
+from local_worker.core.job_table import JobTable
+from local_worker.core.limits import AdmissionMode
+from local_worker.core.output_text import OutputText
+from local_worker.core.request import Request
+from local_worker.engine.fake import FakeEngine
+from local_worker.engine.grammars import MOST_CACHED, ConstraintBroken, Grammars
+from local_worker.engine.matchers import Matchers
+from local_worker.engine.runner import EngineOptions, TransformersEngine
+from local_worker.engine.sampling import choose
+from local_worker.engine.transfer import upload_bits
+from local_worker.tokenizer import ByteTokenizer
+from local_worker.vocabulary import vocabulary_of
+from serving.constraint import Constraint
+from serving.sampling_params import SamplingParams
+from tests.local_worker.engine.driving import BLOCK, Driver, make_batcher, make_request
+from tests.local_worker.engine.schemas import is_valid, random_schema
+from tests.local_worker.engine.test_exactness import SIZES, VOCAB, make_model
+
+EOS = 2
+# Ids 3 and above are printable characters.
+CHARACTERS = [bytes([ord(" ") + token - 3]) if token > 2 else b"" for token in range(VOCAB)]
+CHARACTERS[EOS] = b"<eos>"
+OBJECT = Constraint("json_schema", ('{"type":"object","properties":{"a":{"type":"string","maxLength":9}}}',))
+
+
+CLOSING = tuple((token, 3.0) for token in (ord('"') - 29, ord("}") - 29))  # strings and objects end soon
+
+
+def spelled(tokens: Sequence[int]) -> str:
+    return b"".join(CHARACTERS[token] for token in tokens if token != EOS).decode()
+
+
+def ids(text: str) -> list[int]:
+    return [ord(character) - ord(" ") + 3 for character in text]
+
+
+@pytest.fixture(scope="module")
+def grammars() -> Grammars:
+    return Grammars(lambda: vocabulary_of(CHARACTERS, [EOS]))
+
+
+@pytest.fixture(scope="module")
+def engine(grammars: Grammars) -> TransformersEngine:
+    options = EngineOptions(kv_tokens=512 * BLOCK, block_tokens=BLOCK, eos_token_ids=(EOS,), grammars=grammars)
+    return TransformersEngine(make_model(LlamaConfig(**SIZES)), options)
+
+
+def constrained(
+    constraint: Constraint | None, arrival: int = 0, *, prompt: str = "Tell me", max_tokens: int = 120, **fields: int
+) -> Request:
+    sampling = SamplingParams(
+        max_tokens=max_tokens, temperature=1.0, seed=arrival, constraint=constraint, logit_bias=CLOSING
+    )
+    return make_request(ids(prompt), arrival=arrival, sampling=sampling, **fields)
+
+
+def outputs(engine: Engine, requests: Sequence[Request], batcher: Batcher | None = None) -> list[list[int]]:
+    driver = Driver(batcher or make_batcher(eos=(EOS,)), engine)
+    for request in requests:
+        driver.batcher.submit(request, 0.0)
+    while driver.turn():
+        pass
+    return [request.tokens[request.prompt_tokens :] for request in requests]
+
+
+def schemas(count: int) -> list[Constraint]:
+    dice = random.Random(22)
+    return [Constraint("json_schema", (json.dumps(random_schema(dice)),)) for _ in range(count)]
+
+
+@pytest.mark.model
+def test_outputs_under_random_schemas_are_valid(
+    engine: TransformersEngine, grammars: Grammars, request: pytest.FixtureRequest
+) -> None:
+    accepted: list[Constraint] = []
+    refused: list[str] = []
+    for constraint in schemas(request.config.getoption("schemas", 40)):
+        try:
+            grammars.compile(constraint)
+            accepted.append(constraint)
+        except InvalidRequest as error:
+            refused.append(error.message)
+    assert all(re.search("Unsatisfiable|Unimplemented", reason) for reason in refused), refused
+    asked = [constrained(constraint, number) for number, constraint in enumerate(accepted)]
+    whole = 0
+    for constraint, tokens in zip(accepted, outputs(engine, asked), strict=True):
+        if tokens[-1] == EOS:
+            whole += 1
+            [schema] = constraint.texts
+            assert is_valid(json.loads(schema), json.loads(spelled(tokens))), (schema, spelled(tokens))
+    assert whole > len(accepted) * 0.9, "the others are cut off by max_tokens"
+
+
+@pytest.mark.model
+@pytest.mark.parametrize(
+    ("constraint", "pattern"),
+    [
+        (Constraint("regex", ("[0-9]{3}-(a|b)+",)), "[0-9]{3}-[ab]+"),
+        (Constraint("choice", ("yes", 'no "really" \\', "perhaps")), r'yes|no "really" \\|perhaps'),
+        (Constraint("grammar", ('start: "<" word ">"\nword: /[a-z]{2,5}/',)), "<[a-z]{2,5}>"),
+        (Constraint("json_object"), r"\{.*\}"),
+    ],
+    ids=lambda value: value.kind if isinstance(value, Constraint) else "",
+)
+def test_each_kind_of_constraint_is_obeyed(engine: TransformersEngine, constraint: Constraint, pattern: str) -> None:
+    made = outputs(engine, [constrained(constraint, number, max_tokens=200) for number in range(4)])
+    ended = [spelled(tokens) for tokens in made if tokens[-1] == EOS]
+    assert ended
+    assert all(re.fullmatch(pattern, text) for text in ended), ended
+
+
+def mixed(count: int = 8) -> list[Request]:
+    """Requests of which every second one is constrained."""
+    constraints = (OBJECT, None, Constraint("regex", ("(ab|c)*d",)), None)
+    prompts = ("Tell me of cats and dogs, and of all the other beasts", "Hi")
+    return [
+        constrained(constraints[number % 4], number, prompt=prompts[number % 2], max_tokens=40)
+        for number in range(count)
+    ]
+
+
+def one_by_one(make_engine: Callable[[int], Engine]) -> list[list[int]]:
+    return [tokens for request in mixed() for tokens in outputs(make_engine(0), [request])]
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_batches_chunks_preemptions_and_steps_ahead_change_nothing(engine: TransformersEngine, ahead: int) -> None:
+    alone = one_by_one(lambda _: engine)
+    try:
+        engine.ahead = ahead
+        assert outputs(engine, mixed(), make_batcher(token_budget=7, eos=(EOS,))) == alone
+        tight = make_batcher(pages=24, admission=AdmissionMode.OPTIMISTIC, token_budget=9, eos=(EOS,))
+        requests = mixed()
+        assert outputs(engine, requests, tight) == alone
+    finally:
+        engine.ahead = 0
+    preempted = [request.preemptions for request in requests if request.sampling.constraint]
+    assert sum(preempted) > 0
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_the_fake_engine_obeys_whatever_shares_the_batch(grammars: Grammars, ahead: int) -> None:
+    def make(ahead: int) -> FakeEngine:
+        return FakeEngine(VOCAB, 0.0, BLOCK, ahead, grammars)
+
+    alone = one_by_one(make)
+    tight = make_batcher(pages=24, admission=AdmissionMode.OPTIMISTIC, token_budget=9, eos=(EOS,))
+    assert outputs(make(ahead), mixed(), tight) == alone
+    assert all(re.fullmatch("(ab|c)*d", spelled(tokens)) for tokens in alone[2::4] if tokens[-1] == EOS)
+
+
+@pytest.mark.model
+def test_an_output_goes_on_at_another_worker_as_it_would_have_here(
+    engine: TransformersEngine, grammars: Grammars
+) -> None:
+    [whole] = outputs(engine, [constrained(OBJECT, max_tokens=60)])
+    for known in (1, 5, len(whole) - 1):
+        rest = constrained(
+            OBJECT, max_tokens=60 - known, seed_position=known, prompt="Tell me" + spelled(whole[:known])
+        )
+        assert outputs(engine, [rest]) == [whole[known:]]
+
+
+@pytest.mark.parametrize(
+    ("broken", "reason"),
+    [
+        (constrained(Constraint("regex", ("[0-9]+x",)), prompt="Tell me abc", seed_position=3), "satisfy the grammar"),
+        (constrained(Constraint("choice", ("a\u00e4",))), "no token continues it"),  # the vocabulary cannot write it
+    ],
+)
+def test_an_output_that_cannot_go_on_ends_with_the_reason_and_its_batch_goes_on(
+    grammars: Grammars, broken: Request, reason: str
+) -> None:
+    batcher = make_batcher(eos=(EOS,))
+    table: JobTable[str] = JobTable(batcher)
+    sound = constrained(Constraint("regex", ("[a-z]{3}",)), 1)
+    for request in (broken, sound):
+        table.submit(Job("a", request, 1, OutputText(ByteTokenizer().decoder(), ()), 0.0), 0.0)
+    engine = FakeEngine(VOCAB, 0.0, BLOCK, 0, grammars)
+    while (plan := batcher.plan(0.0)) is not None:
+        table.advance(batcher.commit(plan, engine.launch(plan.batch).wait()), 0.0)
+        table.check_invariants()
+    first, second = table.take_events().ended
+    constraint = broken.sampling.constraint
+    assert constraint is not None
+    assert (first.job.request, first.outcome) == (broken, Outcome.REJECTED_INVALID)
+    assert first.message.startswith(f"{constraint.field}: the output cannot go on: ")
+    assert reason in first.message
+    assert (second.job.request, second.reason) == (sound, FinishReason.STOP)
+    assert re.fullmatch("[a-z]{3}", spelled(sound.tokens[sound.prompt_tokens :]))
+
+
+def test_an_output_that_exceeds_a_limit_ends_with_the_reason(grammars: Grammars) -> None:
+    matcher = grammars.compile(Constraint("regex", ("[ab]*a[ab]{60}",))).matcher()
+    dice = random.Random(1)
+    with pytest.raises(ConstraintBroken, match="too many expressions"):
+        matcher.accept(ids("".join(dice.choices("ab", k=100_000))))
+
+
+def test_a_mask_never_ends_without_a_token() -> None:
+    """Whatever the biases and penalties say: only allowed tokens are sampled."""
+    logits = torch.zeros(3, 12)
+    logits[:, 7] = 100.0
+    request = make_request([3])
+    batcher = make_batcher()
+    batcher.submit(request, 0.0)
+    plan = batcher.plan(0.0)
+    assert plan is not None
+    piece = plan.batch.slices[0]._replace(context=(3, 7))
+    hostile = (
+        SamplingParams(logit_bias=((7, 100.0),)),
+        SamplingParams(temperature=1.0, top_p=0.1, repetition_penalty=10.0, frequency_penalty=2.0),
+        SamplingParams(temperature=100.0, top_k=1, min_p=1.0),
+    )
+    slices = [piece._replace(sampling=sampling) for sampling in hostile]
+    only = bytes([0, 0b10])  # token 9
+    nobody = torch.empty(0, dtype=torch.int64)
+    assert choose(logits, slices, nobody, (), dict.fromkeys(range(3), only)).tolist() == [9, 9, 9]
+    assert choose(logits, slices, nobody, (), {1: only}).tolist() == [7, 9, 7], "the others choose freely"
+
+
+def test_bits_are_unpacked_the_lowest_first_and_cut_or_filled() -> None:
+    rows = [bytes([0b1, 0b1000_0000]), bytes([0b10, 0])]
+    found = upload_bits(rows, 18, torch.device("cpu"))
+    assert found.nonzero().tolist() == [[0, 0], [0, 15], [1, 1]]
+    assert upload_bits(rows, 15, torch.device("cpu")).shape == (2, 15)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "reason"),
+    [
+        (Constraint("json_schema", ("{",)), "Expecting property name"),
+        (Constraint("json_schema", ("5",)), "must be a JSON object or true, got 5"),
+        (Constraint("json_schema", ("[" * 50_000,)), "recursion"),
+        (Constraint("json_schema", ('{"type":"thing"}',)), "Invalid type: thing"),
+        (Constraint("json_schema", ('{"type":"array","uniqueItems":true}',)), "uniqueItems"),
+        (Constraint("json_schema", ('{"not":{},"x-guidance":{"lenient":true}}',)), "not"),
+        (Constraint("json_schema", ("false",)), "got False"),
+        (Constraint("json_schema", ('{"$ref":"http://127.0.0.1/schema"}',)), "not present in a registry"),
+        (Constraint("regex", ("(",)), "unclosed group"),
+        (Constraint("grammar", ("start: missing",)), "unknown name"),
+        (Constraint("grammar", (" ".join(f'"{number}"' for number in range(9000)),)), "."),
+    ],
+)
+def test_what_cannot_be_compiled_is_refused_with_the_reason(
+    grammars: Grammars, constraint: Constraint, reason: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=reason) as refused:
+        grammars.compile(constraint)
+    assert refused.value.field == constraint.field
+    assert len(refused.value.message) < 600
+
+
+def test_compiled_constraints_are_kept_while_they_are_held_and_the_latest_beyond_that(grammars: Grammars) -> None:
+    held = grammars.compile(Constraint("regex", ("held",)))
+    for number in range(MOST_CACHED + 1):
+        grammars.compile(Constraint("regex", (f"other{number}",)))
+    assert grammars.compile(Constraint("regex", ("held",))) is held
+    assert len(grammars._recent) == MOST_CACHED
+    assert len(grammars._known) <= MOST_CACHED + 1
+
+
+def test_matchers_forget_requests_that_have_left(grammars: Grammars) -> None:
+    matchers = Matchers(grammars)
+    batcher = make_batcher(eos=(EOS,))
+    engine = FakeEngine(VOCAB, 0.0, BLOCK, 0, grammars)
+    batcher.submit(constrained(Constraint("choice", ("a",))), 0.0)
+    while (plan := batcher.plan(0.0)) is not None:
+        matchers.follow(plan.batch)
+        assert len(matchers._followed) == 1
+        batcher.commit(plan, engine.launch(plan.batch).wait())
+    batcher.submit(constrained(None, 1), 0.0)
+    plan = batcher.plan(0.0)
+    assert plan is not None
+    matchers.follow(plan.batch)
+    assert not matchers._followed
