@@ -44,7 +44,8 @@ FORMS: dict[str, Values] = {
 }
 COMPONENTS: dict[str, Values] = {
     "prometheus-operator": {"monitoring": True, "prometheusOperator": True},
-    "http-route": {"route": {"host": "llm.example.com"}},
+    "http-route": {"httpRoute": {"host": "llm.example.com"}},
+    "grpc-route": {"grpcRoute": {"host": "grpc.llm.example.com"}},
     "ingress": {
         "ingress": {
             "host": "llm.example.com",
@@ -182,7 +183,7 @@ def test_numbers_and_profiles_are_taken_as_they_are_written(chart: Chart) -> Non
         ({"pools": worker(gpus=2)}, "pool worker: only the engine vllm splits a model over 2 gpus"),
         ({"pools": worker(resources={"limits": {"cpu": 8}})}, "their limits must name nvidia.com/gpu"),
         ({"prometheusOperator": True}, "prometheusOperator: needs monitoring"),
-        ({"gateway": {"http": False}, "route": {"host": "a.b"}}, "there is no HTTP port without gateway.http"),
+        ({"gateway": {"http": False}, "httpRoute": {"host": "a.b"}}, "there is no HTTP port without gateway.http"),
     ],
 )
 def test_values_that_cannot_work_are_refused(chart: Chart, values: Values, message: str) -> None:

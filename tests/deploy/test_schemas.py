@@ -90,6 +90,7 @@ class CustomResources:
 
 CUSTOM = [
     ("http-route", "HTTPRoute"),
+    ("grpc-route", "GRPCRoute"),
     ("prometheus-operator", "PodMonitor"),
     ("prometheus-operator", "PrometheusRule"),
 ]
@@ -108,6 +109,8 @@ def test_their_own_schemas_accept_custom_resources(custom: CustomResources, comp
         ("http-route", "HTTPRoute", ["spec", "rules", 0, "timeouts"], "request", "for ever"),
         ("http-route", "HTTPRoute", ["spec", "rules", 0, "backendRefs", 0], "port", "http"),
         ("http-route", "HTTPRoute", ["spec", "rules", 0, "matches", 0, "path"], "type", "Prefix"),
+        ("grpc-route", "GRPCRoute", ["spec", "rules", 0, "matches", 0, "method"], "path", "/"),
+        ("grpc-route", "GRPCRoute", ["spec", "rules", 0, "backendRefs", 0], "port", "grpc"),
         ("prometheus-operator", "PodMonitor", ["spec", "podMetricsEndpoints", 0], "ports", "metrics"),
         ("prometheus-operator", "PrometheusRule", ["spec", "groups", 0, "rules", 0], "alerts", "Name"),
     ],

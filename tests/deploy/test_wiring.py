@@ -45,12 +45,17 @@ def test_every_component_works_alone(render: Render, render_with: Render, compon
     assert manifests != render(BASE)
 
 
-@pytest.mark.parametrize(("component", "kind"), [("ingress", "Ingress"), ("http-route", "HTTPRoute")])
-def test_a_way_in_from_outside_leads_to_a_port_of_the_service(render_with: Render, component: str, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("component", "kind", "port"),
+    [("ingress", "Ingress", "http"), ("http-route", "HTTPRoute", "http"), ("grpc-route", "GRPCRoute", "grpc")],
+)
+def test_a_way_in_from_outside_leads_to_a_port_of_the_service(
+    render_with: Render, component: str, kind: str, port: str
+) -> None:
     manifests = copy.deepcopy(render_with(component))
     assert misfits(manifests, given=operators_secrets(component)) == []
-    ports = named(manifests, "Service", "fairlead-gateway")["spec"]["ports"]
-    ports.remove(next(port for port in ports if port["name"] == "http"))
+    service = named(manifests, "Service", "fairlead-gateway")["spec"]
+    service["ports"] = [entry for entry in service["ports"] if entry["name"] != port]
     [problem] = misfits(manifests, given=operators_secrets(component))
     assert problem.startswith(f"{kind} fairlead-gateway: no Service fairlead-gateway with port ")
 

@@ -33,7 +33,7 @@ def misfits(
                 found.append(f"{manifest['metadata']['name']}: no {target['kind']} {target['name']} to scale")
         if manifest["kind"] == "PodMonitor":
             found += _monitor_misfits(manifest, pods)
-        if manifest["kind"] in ("Ingress", "HTTPRoute"):
+        if manifest["kind"] in ("Ingress", "HTTPRoute", "GRPCRoute"):
             found += _route_misfits(manifest, manifests)
         if manifest["kind"] == "StatefulSet":
             found += _stateful_misfits(manifest, names)
