@@ -24,6 +24,11 @@ OPENAI_NAMES = {
     "prompt.text": "prompt",
     "prompt.token_ids.packed": "prompt",
     "metadata.x-fairlead-user": "user",
+    "sampling.json_object": "response_format",
+    "sampling.json_schema": "response_format",
+    "sampling.regex": "structured_outputs.regex",
+    "sampling.choice": "structured_outputs.choice",
+    "sampling.grammar": "structured_outputs.grammar",
 }
 ANTHROPIC_NAMES = {**HEADERS, "metadata.x-fairlead-user": "metadata.user_id", "sampling.stop": "stop_sequences"}
 ANTHROPIC_TYPES = {
@@ -116,6 +121,8 @@ OPENAI_RESPONSES = OpenAIDialect(
         "prompt.chat.messages": "input",
         "prompt": "input",
         "sampling.max_tokens": "max_output_tokens",
+        "sampling.json_object": "text.format",
+        "sampling.json_schema": "text.format",
     }
 )
 TOKENS = OpenAIDialect({**OPENAI_NAMES, "prompt.token_ids.packed": "tokens"})

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import msgspec
 
 from fairlead.v1 import common_pb2
-from gateway.http.openai_request import OpenAIRequest
+from gateway.http.constraint import ConstrainedRequest
 from gateway.http.sampling import Natural
 from serving.sampling_params import MAX_LOGPROBS
 
@@ -14,7 +14,7 @@ Alternatives = Annotated[int, msgspec.Meta(ge=0, le=MAX_LOGPROBS)]  # most likel
 Choices = Annotated[int, msgspec.Meta(ge=1, le=MAX_CALLS)]
 
 
-class Unsupported(OpenAIRequest, kw_only=True):
+class Unsupported(ConstrainedRequest, kw_only=True):
     """Parameters that clients know and this API does not obey."""
 
     prompt_logprobs: Any = None
@@ -25,12 +25,6 @@ class Unsupported(OpenAIRequest, kw_only=True):
     tool_choice: Any = None
     functions: Any = None
     function_call: Any = None
-    response_format: Any = None
-    structured_outputs: Any = None
-    guided_json: Any = None
-    guided_regex: Any = None
-    guided_choice: Any = None
-    guided_grammar: Any = None
     reasoning_effort: Any = None
     modalities: Any = None
     audio: Any = None
@@ -62,8 +56,6 @@ HARMLESS: dict[str, tuple[Any, ...]] = {
     "tool_choice": ("none", "auto"),
     "functions": ([],),
     "function_call": ("none", "auto"),
-    "response_format": ({"type": "text"},),
-    "structured_outputs": ({},),
     "reasoning_effort": ("none",),
     "modalities": (["text"],),
     "documents": ([],),
@@ -101,7 +93,8 @@ class Parameters(Unsupported, kw_only=True):
         return self.stream_options is not None and bool(self.stream_options.include_usage)
 
     def sampling(self) -> common_pb2.SamplingParams:
-        """Return how tokens are chosen, with OpenAI's defaults."""
+        """Return how tokens are chosen, with OpenAI's defaults; raises InvalidRequest for two constraints."""
         sampling = self.parameters(self.max_tokens, [self.stop] if isinstance(self.stop, str) else self.stop)
         sampling.logit_bias.update(self.logit_bias or {})
+        self.constrain(sampling)
         return sampling

@@ -124,7 +124,7 @@ class ResponseAnswer:
             "previous_response_id": asked.previous_response_id,
             "store": asked.is_to_be_stored,
             "temperature": 1.0 if asked.temperature is None else asked.temperature,
-            "text": {"format": {"type": "text"}},
+            "text": {"format": asked.format},
             "tool_choice": "none",
             "tools": [],
             "top_p": 1.0 if asked.top_p is None else asked.top_p,

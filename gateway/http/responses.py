@@ -44,8 +44,7 @@ class ResponseToGenerate:
         if self._request.instructions:
             chat.messages.add(role="system", content=self._request.instructions)
         self._append_conversation(chat)
-        sampling = self._request.parameters(self._request.max_output_tokens, None)
-        return [Generation(common_pb2.Prompt(chat=chat), sampling)]
+        return [Generation(common_pb2.Prompt(chat=chat), self._request.sampling())]
 
     def answer(self, call: Call) -> ResponseAnswer:
         """See Asked."""

@@ -7,6 +7,7 @@ import msgspec
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
 from gateway.http.chat_prompt import ROLES
+from gateway.http.constraint import JsonObjectFormat, SchemaFormat, TextFormat, TextOptions, of_schema
 from gateway.http.content import Content, text_of
 from gateway.http.decoding import decode
 from gateway.http.openai_request import OpenAIRequest
@@ -24,7 +25,6 @@ class UnsupportedByResponses(OpenAIRequest, kw_only=True):
     background: Any = None
     tools: Any = None
     tool_choice: Any = None
-    text: Any = None
     reasoning: Any = None
     include: Any = None
     truncation: Any = None
@@ -38,7 +38,6 @@ HARMLESS: dict[str, tuple[Any, ...]] = {
     "background": (False,),
     "tools": ([],),
     "tool_choice": ("none", "auto"),
-    "text": ({}, {"format": {"type": "text"}}),
     "reasoning": ({}, {"effort": "none"}),
     "include": ([], ["reasoning.encrypted_content"]),  # of reasoning that there is not
     "truncation": ("disabled",),
@@ -71,6 +70,7 @@ class ResponsesRequest(UnsupportedByResponses, kw_only=True):
     input: str | Annotated[list[ResponseItem], msgspec.Meta(max_length=MAX_MESSAGES)]
     instructions: str | None = None
     max_output_tokens: Natural | None = None
+    text: TextOptions | None = None
     previous_response_id: str | None = None
     store: bool | None = None
     prompt: Any = None
@@ -80,6 +80,21 @@ class ResponsesRequest(UnsupportedByResponses, kw_only=True):
     def is_to_be_stored(self) -> bool:
         """Whether the response may be read again or continued later, as it may by default."""
         return self.store is not False
+
+    @property
+    def format(self) -> TextFormat | JsonObjectFormat | SchemaFormat:
+        """What the text of the response has to be."""
+        return (self.text and self.text.format) or TextFormat()
+
+    def sampling(self) -> common_pb2.SamplingParams:
+        """Return how tokens are chosen."""
+        sampling = self.parameters(self.max_output_tokens, None)
+        match self.format:
+            case JsonObjectFormat():
+                sampling.json_object = True
+            case SchemaFormat(schema=schema):
+                sampling.MergeFrom(of_schema(schema))
+        return sampling
 
     def messages(self) -> list[common_pb2.ChatMessage]:
         """Return the input without the instructions; raises InvalidRequest for what is no message or not text."""

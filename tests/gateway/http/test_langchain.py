@@ -42,8 +42,12 @@ def add(a: int, b: int) -> int:
     return a + b
 
 assert refused(chat.bind_tools([add])).param == "tools"
-schema = {"title": "A", "type": "object", "properties": {}}
-assert refused(chat.with_structured_output(schema)).param == "response_format"
+schema = {
+    "title": "Person", "type": "object", "properties": {"age": {"type": "integer", "minimum": 0, "maximum": 150}},
+    "required": ["age"], "additionalProperties": False,
+}
+free = ChatOpenAI(**where, max_tokens=100, seed=1)
+assert 0 <= free.with_structured_output(schema).invoke("hello")["age"] <= 150
 assert chat.bind(logprobs=True, max_tokens=2).invoke("hello").response_metadata["logprobs"]["content"]
 refused(chat.bind(max_tokens=100_000), langchain_core.exceptions.ContextOverflowError)
 print("done")

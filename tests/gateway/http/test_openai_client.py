@@ -92,6 +92,33 @@ print("done")
 """
 
 
+CONSTRAINTS = """
+import pydantic
+
+class Person(pydantic.BaseModel):
+    name: str = pydantic.Field(max_length=5)
+    age: int = pydantic.Field(ge=0, le=150)
+
+where = {"model": "tiny", "messages": messages, "max_tokens": 400, "seed": 1}
+parsed = client.chat.completions.parse(response_format=Person, **where).choices[0].message.parsed
+assert isinstance(parsed, Person)
+with client.chat.completions.stream(response_format=Person, **where) as events:
+    *_, done = (event for event in events if event.type == "content.done")
+assert done.parsed == parsed
+response = client.responses.parse(model="tiny", input="hello", text_format=Person, max_output_tokens=400)
+assert isinstance(response.output_parsed, Person)
+
+class Unheard(pydantic.BaseModel):
+    tags: list[str] = pydantic.Field(json_schema_extra={"uniqueItems": True})
+
+try:
+    client.chat.completions.parse(response_format=Unheard, **where)
+except openai.BadRequestError as error:
+    assert error.param == "response_format" and "uniqueItems" in error.message
+else:
+    raise AssertionError("what cannot be compiled is accepted")
+print("done")
+"""
 RETRIES = """
 patient = client.with_options(max_retries=20)
 print(len(patient.completions.create(model="tiny", prompt="hello", max_tokens=3, extra_body=body).choices[0].text))
@@ -107,6 +134,10 @@ def test_calls_streams_and_types(python: Path, shared: tuple[Process, HttpClient
     gateway, http = shared
     assert run(python, HEAD + CALLS, f"http://127.0.0.1:{http.port}/v1") == "done\n"
     assert gateway.logged("call ended")[-1]["outcome"] == "CANCELLED", "whoever leaves a stream cancels its call"
+
+
+def test_schemas_are_obeyed(python: Path, http: HttpClient) -> None:
+    assert run(python, HEAD + CONSTRAINTS, f"http://127.0.0.1:{http.port}/v1") == "done\n"
 
 
 def test_errors_have_their_classes(python: Path, stack: Stack) -> None:
