@@ -39,6 +39,7 @@ class ServiceName(StrEnum):
 
     GATEWAY = "GATEWAY"
     SCHEDULER = "SCHEDULER"
+    PICKER = "PICKER"
     WORKER = "WORKER"
     ADAPTER = "ADAPTER"
     THROTTLER = "THROTTLER"

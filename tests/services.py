@@ -23,6 +23,7 @@ LONGEST_PAUSE = 0.1
 SERVICES = {
     "gateway": ServiceName.GATEWAY,
     "global_scheduler": ServiceName.SCHEDULER,
+    "global_scheduler.endpoint_picker": ServiceName.PICKER,
     "local_worker": ServiceName.WORKER,
     "local_worker.adapter": ServiceName.ADAPTER,
     "throttler": ServiceName.THROTTLER,

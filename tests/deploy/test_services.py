@@ -14,6 +14,7 @@ from gateway.config import GatewayConfig
 from gateway.credentials import Credentials
 from gateway.tenants import Tenants
 from global_scheduler.config import SchedulerConfig
+from global_scheduler.endpoint_picker.config import PickerConfig
 from local_worker.adapter.config import AdapterConfig
 from local_worker.config import WorkerConfig
 from serving.config import load
@@ -39,6 +40,7 @@ Render = Callable[[str], list[Manifest]]
 CONFIGS: dict[str, Any] = {
     "gateway": GatewayConfig,
     "global_scheduler": SchedulerConfig,
+    "global_scheduler.endpoint_picker": PickerConfig,
     "local_worker": WorkerConfig,
     "local_worker.adapter": AdapterConfig,
 }

@@ -5,6 +5,7 @@ import re
 
 from gateway.config import GatewayConfig
 from global_scheduler.config import SchedulerConfig
+from global_scheduler.endpoint_picker.config import PickerConfig
 from local_worker.adapter.config import AdapterConfig
 from local_worker.config import WorkerConfig
 from serving.environment import PREFIX, READ_ELSEWHERE, SHARED, ServiceName, variable
@@ -15,6 +16,7 @@ NAME = re.compile(r"FAIRLEAD_[A-Z_]*[A-Z]\b")
 CONFIGS = {
     ServiceName.GATEWAY: GatewayConfig,
     ServiceName.SCHEDULER: SchedulerConfig,
+    ServiceName.PICKER: PickerConfig,
     ServiceName.WORKER: WorkerConfig,
     ServiceName.ADAPTER: AdapterConfig,
     ServiceName.THROTTLER: ThrottlerConfig,

@@ -81,7 +81,8 @@ class Http:
         self.engine.work.set()
         gone: asyncio.Future[dict[str, Any]] = asyncio.ensure_future(receive())
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": []})
+            headers = [(b"x-served-by", str(self.engine.options.port).encode())]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
             sent = 0
             while not gone.done():
                 choice = asyncio.create_task(request.output.get())

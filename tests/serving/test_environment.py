@@ -11,6 +11,8 @@ def test_an_option_of_one_service_carries_its_name() -> None:
     environ = {
         "FAIRLEAD_GATEWAY_POLICY": "a",
         "FAIRLEAD_SCHEDULER_POLICY": "b",
+        "FAIRLEAD_PICKER_POLICY": "e",
+        "FAIRLEAD_THROTTLER_POLICY": "f",
         "FAIRLEAD_WORKER_POLICY": "c",
         "FAIRLEAD_ADAPTER_POLICY": "d",
         "PATH": "/bin",
@@ -45,7 +47,8 @@ def test_an_unknown_variable_is_refused_with_the_nearest_known_one(name: str, ne
     with pytest.raises(ValueError, match=r"^no such variable: ") as caught:
         variables(ServiceName.WORKER, OPTIONS, {name: "7000", "FAIRLEAD_SECRET": "x"})
     named = f"{name} (nearest: {nearest})" if nearest else name
-    forms = "FAIRLEAD_GATEWAY_..., FAIRLEAD_SCHEDULER_..., FAIRLEAD_WORKER_... or FAIRLEAD_ADAPTER_..."
+    services = ("GATEWAY", "SCHEDULER", "PICKER", "WORKER", "ADAPTER")
+    forms = ", ".join(f"FAIRLEAD_{service}_..." for service in services) + " or FAIRLEAD_THROTTLER_..."
     assert str(caught.value) == f"no such variable: {named}; an option of one service is {forms}"
 
 

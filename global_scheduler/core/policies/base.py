@@ -1,6 +1,6 @@
 """What every global policy is: a choice among candidates, and accounts that follow it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,7 +19,7 @@ class RouteRequest:
     digests: bytes
     prompt_tokens: int
     weight: int
-    excluded: tuple[str, ...] = ()
+    excluded: Collection[str] = ()
     revision: str = ""  # of the model: what its digests are of
 
 

@@ -1,0 +1,156 @@
+"""A pool of engines that report nothing: what a picker knows of them follows from what it sent them.
+
+The decisions are the scheduler's own (dispatcher.py). A request is booked where it is sent, moves when the proxy says
+that another endpoint served it, and ends with its answer. An endpoint is assumed to cache what it was given most
+recently.
+"""
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from global_scheduler.core.block_index import BlockIndex
+from global_scheduler.core.dispatcher import Dispatcher
+from global_scheduler.core.fleet import Fleet, Member, WorkerIdentity, WorkerLoad
+from global_scheduler.core.policies import RoutePolicy, RouteRequest
+from global_scheduler.core.recent_blocks import RecentBlocks
+from serving.blocks import BlockRun
+
+POOL = "pool"  # the dispatcher's one model: every endpoint of a pool serves every model of it, from one queue
+EXACT = 64  # requests; queues whose capacity is larger are compared less exactly (outstanding_table.py)
+REST_SECONDS = 10.0
+FALLBACKS = 2  # endpoints that a proxy may try after the first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointSize:
+    """What every endpoint of the pool is assumed to hold."""
+
+    running: int  # requests that it runs at once
+    kv_tokens: int
+    block_tokens: int
+
+
+@dataclass(slots=True, eq=False)
+class Pick:
+    """A request at an endpoint; `fallbacks` are the addresses to try after it, the best first."""
+
+    request: RouteRequest
+    member: Member
+    matched_tokens: int  # of its prompt, which the endpoint probably caches
+    fallbacks: Sequence[str]
+    is_moved: bool = False
+
+    @property
+    def endpoint(self) -> str:
+        """The address of the endpoint, as ip:port."""
+        return self.member.identity.address
+
+
+class EndpointPool:
+    """The endpoints by address, and the requests that they have."""
+
+    def __init__(self, policy: RoutePolicy, max_index_blocks: int, size: EndpointSize) -> None:
+        # Nothing is reported, so that nothing is ever stale: who watches the endpoints says which there are.
+        self._fleet = Fleet(math.inf, math.inf)
+        self._dispatcher = Dispatcher(policy, BlockIndex(max_index_blocks), self._fleet)
+        self._size = size
+        self._recent: dict[str, RecentBlocks] = {}
+        self._resting: dict[str, float] = {}  # endpoints that a proxy passed over, and until when
+
+    @property
+    def endpoints(self) -> list[str]:
+        """The addresses of all endpoints, in the order in which they came."""
+        return list(self._recent)
+
+    def set_endpoints(self, addresses: Collection[str], now: float) -> None:
+        """Make `addresses` the endpoints. What is known of one that goes is dropped, with its requests' bookings."""
+        for address in [address for address in self._recent if address not in addresses]:
+            self._dispatcher.lost(self._member(address))
+            del self._recent[address]
+            self._resting.pop(address, None)
+        for address in addresses:
+            if address not in self._recent:
+                self._recent[address] = RecentBlocks(self._size.kv_tokens // self._size.block_tokens)
+                self._dispatcher.attached(self._identity(address), [], now)
+
+    def others(self, addresses: Collection[str]) -> frozenset[str]:
+        """Return the endpoints that are not among `addresses`: those to exclude where these are the only ones."""
+        return frozenset(self._recent.keys() - addresses)
+
+    def place(self, request: RouteRequest, now: float) -> Pick | None:
+        """Choose an endpoint for `request`, whose `excluded` are addresses; return None if there is none."""
+        self._rested(now)
+        assignment = self._dispatcher.dispatch(request, now)
+        if assignment is None and self._resting:
+            for address in self._resting:  # rather one that failed than none
+                self._resting[address] = now
+            self._rested(now)
+            assignment = self._dispatcher.dispatch(request, now)
+        if assignment is None:
+            return None
+        others = self._fleet.candidates(POOL, request.excluded, now) & ~(1 << assignment.member.slot)
+        fallbacks: list[str] = []
+        while others and len(fallbacks) < FALLBACKS:
+            slot = self._fleet.queues.least(others)
+            others &= ~(1 << slot)
+            fallbacks.append(self._fleet.at(slot).identity.address)
+        return Pick(request, assignment.member, assignment.matched_tokens, fallbacks)
+
+    def served(self, placement: Pick, address: str, now: float) -> None:
+        """Record that an answer begins, from the endpoint `address`; an unknown one counts as the one that was chosen.
+
+        If the proxy had to take another endpoint, the booking moves there with its charge, and the first one rests.
+        """
+        request, member = placement.request, placement.member
+        if address in self._recent and address != member.identity.address:
+            if self._fleet.is_current(member):
+                self._rest(member, now)
+            self._dispatcher.withdrawn(request.request_id, request.attempt)
+            member = placement.member = self._member(address)
+            placement.is_moved = True
+        self._dispatcher.accepted(member, request, now)
+
+    def ended(self, placement: Pick, output_tokens: int) -> None:
+        """End a request that was answered: charge its output, and count its prompt among the blocks of its endpoint."""
+        request, member = placement.request, placement.member
+        self._dispatcher.ended(member, request.request_id, request.attempt, True, max(1, output_tokens))
+        if self._fleet.is_current(member):
+            cached = [BlockRun(0, request.digests)] if placement.is_moved and request.digests else []
+            evicted = self._recent[member.identity.address].used(request.digests)
+            self._dispatcher.progressed(member, cached, evicted)
+
+    def refused(self, placement: Pick) -> None:
+        """End a request that was not computed, or cancelled before its answer began, and refund its charge."""
+        request, member = placement.request, placement.member
+        self._dispatcher.ended(member, request.request_id, request.attempt, False, 0)
+
+    def outstanding(self, address: str) -> int:
+        """Return the requests that the endpoint `address` has now."""
+        return self._member(address).outstanding
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError with detail when the state is impossible."""
+        self._dispatcher.check_invariants()
+        for address, recent in self._recent.items():
+            assert self._fleet.find(address) is not None, f"{address} is no member"
+            assert len(recent) <= self._size.kv_tokens // self._size.block_tokens, f"{address}: {len(recent)} blocks"
+
+    def _rest(self, member: Member, now: float) -> None:
+        """Send no requests to a member for REST_SECONDS, unless there is no other."""
+        self._dispatcher.reported(member, WorkerLoad(draining=True), now)
+        self._resting[member.identity.address] = now + REST_SECONDS
+
+    def _rested(self, now: float) -> None:
+        for address in [address for address, until in self._resting.items() if until <= now]:
+            del self._resting[address]
+            self._dispatcher.reported(self._member(address), WorkerLoad(), now)
+
+    def _member(self, address: str) -> Member:
+        member = self._fleet.find(address)
+        assert member is not None, f"{address} is no endpoint"
+        return member
+
+    def _identity(self, address: str) -> WorkerIdentity:
+        size, running = self._size, min(self._size.running, EXACT)
+        return WorkerIdentity(address, address, address, {POOL: ""}, size.block_tokens, size.kv_tokens, running)

@@ -1,0 +1,29 @@
+"""The blocks that an engine which reports nothing probably caches: those it was given most recently."""
+
+from serving.blocks import pack_digests, unpack_digests
+
+
+class RecentBlocks:
+    """The most recently used blocks of one endpoint, at most `most`, as an engine that evicts by LRU keeps them."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._order: dict[int, None] = {}  # the least recently used first; within a chain its end
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def used(self, chain: bytes) -> bytes:
+        """Record a request with the packed `chain`; return the packed digests that no longer fit, ends of chains first.
+
+        O(blocks of the chain). Its beginning counts as used last, because a block without those before it is of no use.
+        """
+        order = self._order
+        for digest in reversed(unpack_digests(chain)):
+            order.pop(digest, None)
+            order[digest] = None
+        dropped = []
+        while len(order) > self._most:
+            dropped.append(next(iter(order)))
+            del order[dropped[-1]]
+        return pack_digests(dropped)

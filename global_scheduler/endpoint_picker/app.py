@@ -1,0 +1,82 @@
+"""The endpoint picker's composition root."""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from global_scheduler.core.endpoint_pool import EndpointPool, EndpointSize
+from global_scheduler.core.policies import POLICIES, RoutePolicyConfig
+from global_scheduler.endpoint_picker.config import PickerConfig
+from global_scheduler.endpoint_picker.picker import Picker
+from global_scheduler.endpoint_picker.request_body import BLOCK_TOKENS
+from global_scheduler.endpoint_picker.service import NAME, ExternalProcessor
+from serving.config import addresses, cost_function, load
+from serving.environment import ServiceName
+from serving.envoy import ext_proc_pb2_grpc
+from serving.process import Serving, configure_logging, run
+from serving.rpc.server import Server
+
+log = logging.getLogger(__name__)
+# Requests that are being placed are answered in this time; those that are placed need the picker no more.
+STOP_SECONDS = 2.0
+LEAVING_SECONDS = 1.5  # Envoy asks for the health once a second, in deploy/envoy
+# The names of health checks in the endpoint picker protocol.
+ALIVE, READY = "liveness", "readiness"
+
+
+def make_picker(config: PickerConfig) -> Picker:
+    """Return the picker as configured, with its endpoints."""
+    policy = POLICIES[config.policy](RoutePolicyConfig(config.quantum_tokens, cost_function(config.cost)))
+    size = EndpointSize(
+        running=config.endpoint_requests, kv_tokens=config.endpoint_kv_tokens, block_tokens=BLOCK_TOKENS
+    )
+    picker = Picker(EndpointPool(policy, config.max_index_blocks, size), config.output_rate)
+    picker.set_endpoints(addresses(config.endpoints, "endpoints"))
+    return picker
+
+
+@asynccontextmanager
+async def serving(config: PickerConfig, picker: Picker, leaving: float = 0.0) -> AsyncIterator[Server]:
+    """Serve within the context; at its end the picker is not ready for `leaving` seconds before it is gone."""
+    tls = config.mutual_tls
+    server = Server(config.listen, credentials=tls.server() if tls else None, health_listen=config.health_listen)
+    processor = ExternalProcessor(picker, config.weights)
+    server.add(ext_proc_pb2_grpc.add_ExternalProcessorServicer_to_server, processor, NAME)
+    await server.start()
+    await server.set_health(ALIVE, True)
+    await _set_ready(server, True)
+    try:
+        yield server
+    finally:
+        await _set_ready(server, False)
+        await asyncio.sleep(leaving)
+        processor.leave()
+        await server.stop(STOP_SECONDS)
+
+
+async def serve(config: PickerConfig, picker: Picker, stop: asyncio.Event) -> None:
+    """Serve until `stop`."""
+    async with serving(config, picker, LEAVING_SECONDS) as server:
+        log.info("listening", extra={"service": "endpoint_picker", "port": server.port})
+        await stop.wait()
+
+
+async def _set_ready(server: Server, is_ready: bool) -> None:
+    await server.set_ready(is_ready)
+    await server.set_health(READY, is_ready)
+
+
+def prepare(argv: Sequence[str]) -> Serving:
+    """Return the picker as configured; raises ConfigError."""
+    prog = "python -m global_scheduler.endpoint_picker"
+    config = load(PickerConfig, ServiceName.PICKER, argv, os.environ, prog=prog)
+    picker = make_picker(config)
+    configure_logging(config.log_level)
+    return lambda stop: serve(config, picker, stop)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the picker; return the exit status."""
+    return run(lambda: prepare(argv))

@@ -1,0 +1,109 @@
+"""The endpoint picker's configuration."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from global_scheduler.core.policies import POLICIES
+from serving.config import ConfigError, addresses, check_listeners, cost_function, option, require
+from serving.cost import MAX_WEIGHT, WEIGHT_ONE, weight_thousandths
+from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
+from serving.shared_options import shared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PickerConfig:
+    """The options of the endpoint picker; serving.config says where values come from."""
+
+    listen: str = option(
+        "127.0.0.1:9002",
+        "Envoy reaches the picker at this address. Port 0 picks a free one.",
+        unit="host:port",
+        change_when="Envoy is on another machine.",
+    )
+    endpoints: str = option(
+        "",
+        "The engines of the pool, separated by commas, by the addresses that Envoy knows them by.",
+        unit="ip:port",
+        change_when="Always. Every pool has its own engines.",
+    )
+    policy: str = option(
+        "doubleq",
+        "This policy chooses the endpoint of a request; see the scheduler's option of the same name.",
+        choices=tuple(POLICIES),
+        change_when="You compare policies on a pool.",
+    )
+    quantum_tokens: int = option(
+        4096,
+        "Q^w of `doubleq`: after this much service from one endpoint a client's next requests go to another.",
+        unit="cost units",
+        change_when="Prefixes are computed again on many engines (more), or clients queue at one engine while others "
+        "are idle (less).",
+    )
+    cost: str = shared("cost")
+    endpoint_requests: int = option(
+        256,
+        "An engine runs this many requests at once: `--max-num-seqs` of vLLM, `--max-running-requests` of SGLang.",
+        unit="requests",
+        change_when="Always, unless the engines' own number is this one.",
+    )
+    endpoint_kv_tokens: int = option(
+        400_000,
+        "An engine's KV cache holds this many tokens. The picker assumes that an engine caches what it was sent most "
+        "recently, up to this size.",
+        unit="tokens",
+        change_when="Always; vLLM logs its number at start as `GPU KV cache size`.",
+    )
+    max_index_blocks: int = option(
+        1_000_000,
+        "The prefix index holds this many blocks, of 64 tokens each. Requests do not follow prefixes that it lacks.",
+        unit="blocks",
+        change_when="The engines together cache more: the sum of their KV tokens, divided by 64.",
+    )
+    output_rate: float = option(
+        40.0,
+        "Tokens of answers are not seen. A streamed answer is charged this many for each second that it lasts, and at "
+        "most what its request allows.",
+        unit="tokens per second",
+        change_when="Your engines generate faster or slower for one request.",
+    )
+    objectives: str = option(
+        "",
+        "Weights of the objectives that requests name in `x-llm-d-inference-objective`. Others weigh 1.",
+        unit="name=weight,...",
+        change_when="Objectives deserve different shares.",
+    )
+    internal_certificate: str = shared("internal_certificate")
+    internal_key: str = shared("internal_key")
+    internal_authority: str = shared("internal_authority")
+    health_listen: str = shared("health_listen")
+    log_level: str = shared("log_level")
+
+    def __post_init__(self) -> None:
+        check_listeners(self)
+        cost_function(self.cost)
+        for name in ("quantum_tokens", "endpoint_requests", "endpoint_kv_tokens", "max_index_blocks", "output_rate"):
+            require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
+        require(bool(self.endpoints), "endpoints: needs at least one ip:port")
+        addresses(self.endpoints, "endpoints")
+        _ = self.weights
+
+    @property
+    def weights(self) -> Mapping[str, int]:
+        """Return the weight of each objective in thousandths; raises ConfigError."""
+        pairs = [pair.partition("=") for pair in self.objectives.split(",") if pair]
+        return {name.strip(): _weight(name.strip(), text) for name, _, text in pairs}
+
+    @property
+    def mutual_tls(self) -> MutualTls | None:
+        """Return the certificate of this service for mutual TLS, or None; raises ConfigError."""
+        return load_mutual_tls(self.internal_certificate, self.internal_key, self.internal_authority)
+
+
+def _weight(name: str, text: str) -> int:
+    expected = f"objectives: expected name=weight, weight above 0 and at most {MAX_WEIGHT:,}, got {name}={text}"
+    try:
+        weight = float(text)
+    except ValueError as error:
+        raise ConfigError(expected) from error
+    require(bool(name) and 1 / WEIGHT_ONE <= weight <= MAX_WEIGHT, expected)
+    return weight_thousandths(weight)

@@ -1,0 +1,50 @@
+"""The gRPC service that Envoy asks: envoy.service.ext_proc.v3.ExternalProcessor."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from fairlead.errors import InvalidRequest
+from global_scheduler.endpoint_picker import answers
+from global_scheduler.endpoint_picker.picker import Picker
+from global_scheduler.endpoint_picker.refused import Refused
+from global_scheduler.endpoint_picker.request_stream import RequestStream
+from serving.envoy import ext_proc_pb2, ext_proc_pb2_grpc
+
+NAME = "envoy.service.ext_proc.v3.ExternalProcessor"
+
+
+class ExternalProcessor(ext_proc_pb2_grpc.ExternalProcessorServicer):
+    """Answers one stream for each HTTP request; the stream's end is the request's end."""
+
+    def __init__(self, picker: Picker, objectives: Mapping[str, int]) -> None:
+        self._picker = picker
+        self._objectives = objectives
+        self._streams: dict[asyncio.Task[Any], RequestStream] = {}
+        self._is_leaving = False
+
+    def leave(self) -> None:
+        """End the streams of requests whose answers have begun; Envoy goes on without a stream that ends in order."""
+        self._is_leaving = True
+        for task in [task for task, stream in self._streams.items() if stream.is_answered]:
+            task.cancel()
+
+    async def Process(self, request_iterator: AsyncIterator[ext_proc_pb2.ProcessingRequest], context: Any) -> None:
+        """Choose the endpoint of one request, and follow the request to its end."""
+        task = asyncio.current_task()
+        assert task is not None
+        stream = self._streams[task] = RequestStream(self._picker, self._objectives)
+        try:
+            async for message in request_iterator:
+                for response in await stream.handle(message):
+                    await context.write(response)
+        except Refused as refused:
+            await context.write(answers.refusal(refused.status, refused.reason, str(refused)))
+        except InvalidRequest as error:
+            await context.write(answers.refusal(400, "invalid-request", str(error)))
+        except asyncio.CancelledError:
+            if not self._is_leaving:
+                raise
+        finally:
+            del self._streams[task]
+            stream.close()

@@ -1,0 +1,293 @@
+"""The endpoint picker protocol, point by point, spoken as Envoy speaks it: over gRPC with a picker that serves."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from global_scheduler.endpoint_picker.app import ALIVE, READY, make_picker, serving
+from global_scheduler.endpoint_picker.config import PickerConfig
+from global_scheduler.endpoint_picker.picker import Picker
+from global_scheduler.endpoint_picker.service import NAME
+from serving.envoy import ext_proc_pb2, ext_proc_pb2_grpc
+
+DESTINATION = "x-gateway-destination-endpoint"
+A, B, C = "10.0.0.1:8000", "10.0.0.2:8000", "[2001:db8::3]:8000"
+Response = ext_proc_pb2.ProcessingResponse
+
+
+class Stream:
+    """One stream to a picker, as Envoy's filter opens it for a request."""
+
+    def __init__(self, stub: ext_proc_pb2_grpc.ExternalProcessorStub) -> None:
+        self.call: Any = stub.Process()
+
+    async def headers(self, end: bool = False, subset: Any = None, **headers: str) -> None:
+        given = [
+            ext_proc_pb2.HeaderValue(key=name.replace("_", "-"), raw_value=value.encode())
+            for name, value in headers.items()
+        ]
+        message = ext_proc_pb2.ProcessingRequest()
+        message.request_headers.headers.headers.extend(given)
+        message.request_headers.end_of_stream = end
+        if subset is not None:
+            hint = {f"{DESTINATION}-subset": subset}
+            message.metadata_context.filter_metadata["envoy.lb.subset_hint"].update(hint)
+        await self.call.write(message)
+
+    async def body(self, data: bytes, end: bool = True) -> None:
+        part = ext_proc_pb2.HttpBody(body=data, end_of_stream=end)
+        await self.call.write(ext_proc_pb2.ProcessingRequest(request_body=part))
+
+    async def answered(self, status: str = "200", served: str = "", **headers: str) -> None:
+        """Tell the picker of the answer's headers, and read what it says."""
+        message = ext_proc_pb2.ProcessingRequest()
+        given = {":status": status, **{name.replace("_", "-"): value for name, value in headers.items()}}
+        for name, value in given.items():
+            message.response_headers.headers.headers.add(key=name, raw_value=value.encode())
+        if served:
+            message.metadata_context.filter_metadata["envoy.lb"].update(
+                {"x-gateway-destination-endpoint-served": served}
+            )
+        await self.call.write(message)
+        assert (await self.read()).HasField("response_headers")
+
+    async def read(self) -> Response:
+        response = await self.call.read()
+        assert response is not grpc.aio.EOF
+        return response
+
+    async def chosen(self) -> list[str]:
+        """The endpoints that the picker names, the first first."""
+        response = await self.read()
+        common = response.request_headers.response
+        (header,) = common.header_mutation.set_headers
+        assert header.header.key == DESTINATION
+        assert header.append_action == ext_proc_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
+        metadata = response.dynamic_metadata.fields["envoy.lb"].struct_value.fields
+        assert metadata[DESTINATION].string_value.encode() == header.header.raw_value
+        assert common.clear_route_cache
+        return header.header.raw_value.decode().split(",")
+
+    async def passed_on(self) -> bytes:
+        """The request's body, as the picker passes it on to its end."""
+        whole = b""
+        while True:
+            part = (await self.read()).request_body.response.body_mutation.streamed_response
+            assert len(part.body) < 64 * 1024
+            whole += part.body
+            if part.end_of_stream:
+                return whole
+
+    async def refused(self) -> tuple[int, str, str]:
+        """Status, reason and message of a refusal, after which the picker has closed the stream."""
+        immediate = (await self.read()).immediate_response
+        assert await self.call.read() is grpc.aio.EOF
+        headers = {each.header.key: each.header.raw_value.decode() for each in immediate.headers.set_headers}
+        message = json.loads(immediate.body)["error"]["message"]
+        return immediate.status.code, headers["x-llm-d-request-dropped-reason"], message
+
+    async def end(self) -> None:
+        """End the stream as Envoy does at a request's end; returns when the picker has noticed."""
+        await self.call.done_writing()
+        assert await self.call.read() is grpc.aio.EOF
+
+    async def place(self, body: bytes, **headers: str) -> str:
+        """Ask for an endpoint for a request with `body`."""
+        await self.headers(False, None, **headers)
+        await self.body(body)
+        endpoint = (await self.chosen())[0]
+        assert await self.passed_on() == body
+        return endpoint
+
+
+class Served:
+    """A picker that serves in this process."""
+
+    def __init__(self, picker: Picker, channel: grpc.aio.Channel) -> None:
+        self.picker = picker
+        self.channel = channel
+
+    def stream(self) -> Stream:
+        return Stream(ext_proc_pb2_grpc.ExternalProcessorStub(self.channel))
+
+    def outstanding(self) -> list[int]:
+        return [self.picker.pool.outstanding(endpoint) for endpoint in self.picker.pool.endpoints]
+
+    async def health(self, name: str) -> int:
+        answer = await health_pb2_grpc.HealthStub(self.channel).Check(health_pb2.HealthCheckRequest(service=name))
+        status: int = answer.status
+        return status
+
+
+@pytest.fixture
+async def served(request: pytest.FixtureRequest) -> AsyncIterator[Served]:
+    options = {"listen": "127.0.0.1:0", "endpoints": f"{A},{B},{C}", **getattr(request, "param", {})}
+    config = PickerConfig(**options)
+    picker = make_picker(config)
+    async with serving(config, picker) as server, grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+        yield Served(picker, channel)
+    picker.pool.check_invariants()
+
+
+def chat(text: str, **parameters: Any) -> bytes:
+    return json.dumps({"model": "m", "messages": [{"role": "user", "content": text}], **parameters}).encode()
+
+
+async def test_the_choice_is_in_a_header_and_in_metadata_with_fallbacks_in_order(served: Served) -> None:
+    stream = served.stream()
+    await stream.headers(x_fairlead_user="ann")
+    await stream.body(chat("hello"))
+    chosen = await stream.chosen()
+    assert sorted(chosen) == sorted([A, B, C])
+    assert await stream.passed_on() == chat("hello")
+
+
+async def test_fallbacks_come_with_the_shortest_queue_first(served: Served) -> None:
+    busy = [served.stream() for _ in range(3)]
+    for stream, subset in zip(busy, (A, A, B), strict=True):
+        await stream.headers(subset=[subset])
+        await stream.body(b"{}")
+        assert (await stream.chosen())[0] == subset
+    stream = served.stream()
+    await stream.headers(end=True)
+    assert await stream.chosen() == [C, B, A]
+
+
+async def test_the_body_is_passed_on_in_pieces_as_it_was(served: Served) -> None:
+    whole = chat("x" * 220_000)
+    stream = served.stream()
+    await stream.headers()
+    for start in range(0, len(whole), 16_384):
+        await stream.body(whole[start : start + 16_384], end=False)
+    await stream.body(b"")
+    assert await stream.chosen()
+    assert await stream.passed_on() == whole
+    await stream.body(b"")  # Envoy may end a body twice
+    await stream.answered()
+
+
+async def test_a_body_that_is_too_long_to_be_held_is_placed_by_its_beginning(served: Served) -> None:
+    stream = served.stream()
+    await stream.headers()
+    piece = b"y" * 1_048_576
+    for _ in range(4):
+        await stream.body(piece, end=False)
+    assert await stream.chosen()
+    async with asyncio.TaskGroup() as tasks:  # what is written is taken only while answers are read
+        tasks.create_task(stream.body(piece))
+        passed_on = tasks.create_task(stream.passed_on())
+    assert len(passed_on.result()) == 5 * len(piece)
+
+
+async def test_a_request_without_a_body_is_placed(served: Served) -> None:
+    stream = served.stream()
+    await stream.headers(end=True)
+    assert len(await stream.chosen()) == 3
+
+
+async def test_trailers_end_a_body(served: Served) -> None:
+    stream = served.stream()
+    await stream.headers()
+    await stream.body(b"{}", end=False)
+    await stream.call.write(ext_proc_pb2.ProcessingRequest(request_trailers=ext_proc_pb2.HttpTrailers()))
+    assert await stream.chosen()
+    assert not (await stream.read()).request_body.response.body_mutation.streamed_response.end_of_stream
+    assert (await stream.read()).HasField("request_trailers")
+
+
+@pytest.mark.parametrize("subset", [[B], [B, "10.9.9.9:1"], B, f"{B}, 10.9.9.9:1"])
+async def test_only_endpoints_of_the_subset_are_chosen(served: Served, subset: Any) -> None:
+    stream = served.stream()
+    await stream.headers(end=True, subset=subset)
+    assert await stream.chosen() == [B]
+
+
+@pytest.mark.parametrize("subset", [[], ["10.9.9.9:1"]])
+async def test_a_subset_without_an_endpoint_of_the_pool_is_answered_with_503(served: Served, subset: Any) -> None:
+    stream = served.stream()
+    await stream.headers(end=True, subset=subset)
+    assert (await stream.refused())[:2] == (503, "no-endpoint")
+
+
+async def test_a_pool_without_endpoints_is_answered_with_503(served: Served) -> None:
+    served.picker.set_endpoints([])
+    stream = served.stream()
+    await stream.headers(end=True)
+    assert await stream.refused() == (503, "no-endpoint", "no endpoint is ready")
+
+
+async def test_a_request_ends_with_its_stream(served: Served) -> None:
+    stream = served.stream()
+    endpoint = await stream.place(chat("hello"))
+    await stream.answered(served=endpoint)
+    assert sum(served.outstanding()) == 1
+    await stream.end()
+    assert sum(served.outstanding()) == 0
+
+
+async def test_the_endpoint_that_served_has_the_request(served: Served) -> None:
+    stream = served.stream()
+    endpoint = await stream.place(chat("hello" * 100))
+    other = next(each for each in (A, B, C) if each != endpoint)
+    await stream.answered(served=other)
+    assert served.picker.pool.outstanding(other) == 1
+    await stream.end()
+    again = served.stream()
+    assert await again.place(chat("hello" * 100)) == other
+
+
+@pytest.mark.parametrize("served", [{"policy": "least-delay"}, {"policy": "doubleq"}], indirect=True)
+async def test_what_was_charged_is_refunded_when_a_stream_is_cancelled(served: Served) -> None:
+    """The client's charge is gone, so that its next request goes where the first one went."""
+    stream = served.stream()
+    first = await stream.place(chat("a" * 10_000), x_fairlead_user="ann")
+    stream.call.cancel()
+    await stream.call.code()
+    while sum(served.outstanding()):
+        await served.health(NAME)
+    again = served.stream()
+    assert await again.place(chat("b" * 10_000), x_fairlead_user="ann") == first
+
+
+async def test_an_error_of_the_engine_refunds(served: Served) -> None:
+    stream = served.stream()
+    await stream.place(chat("hello"))
+    await stream.answered(status="503")
+    assert sum(served.outstanding()) == 0
+
+
+async def test_a_prompt_goes_where_its_beginning_was(served: Served) -> None:
+    texts = [letter * 4_000 for letter in "abc"]
+    streams = [served.stream() for _ in texts]
+    homes = []
+    for stream, text in zip(streams, texts, strict=True):
+        homes.append(await stream.place(chat(text), x_fairlead_user=text[0]))
+        await stream.answered()
+    assert sorted(homes) == sorted([A, B, C])
+    for stream in streams:
+        await stream.end()
+    for text, home in zip(reversed(texts), reversed(homes), strict=True):
+        stream = served.stream()
+        assert await stream.place(chat(text, temperature=0.5), x_llm_d_inference_fairness_id="other") == home
+
+
+@pytest.mark.parametrize(
+    ("headers", "message"),
+    [({"x_fairlead_user": "a\u202eb"}, "x-fairlead-user"), ({"x_fairlead_user": "x" * 200}, "128 characters")],
+)
+async def test_a_name_that_is_none_is_refused(served: Served, headers: dict[str, str], message: str) -> None:
+    stream = served.stream()
+    await stream.headers(end=True, **headers)
+    status, reason, said = await stream.refused()
+    assert (status, reason) == (400, "invalid-request")
+    assert message in said
+
+
+async def test_health_has_the_names_of_the_protocol(served: Served) -> None:
+    for name in (ALIVE, READY, NAME, ""):
+        assert await served.health(name) == health_pb2.HealthCheckResponse.SERVING

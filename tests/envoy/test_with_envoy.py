@@ -1,0 +1,143 @@
+"""The endpoint picker behind a real Envoy, in front of engines that speak OpenAI's API."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.envoy.calls import Call
+from tests.envoy.proxy import EnvoyProxy
+from tests.served_engine.process import EngineProcess
+from tests.services import Process, eventually
+
+pytestmark = pytest.mark.e2e
+STREAMS = "cluster.picker.upstream_rq_active"
+
+
+class Front:
+    """Two engines, a picker and Envoy before them; `configure` may change Envoy's configuration."""
+
+    def __init__(self, directory: Path, engine: dict[str, object], configure: Callable[[EnvoyProxy], None]) -> None:
+        self.engines = [EngineProcess(directory / f"engine-{n}.log", events=False, **engine) for n in range(2)]
+        for each in self.engines:
+            each.metric("served_engine_most_requests")
+        addresses = ",".join(each.address for each in self.engines)
+        settings: dict[str, object] = {"listen": "127.0.0.1:0", "endpoints": addresses}
+        self.picker = Process("global_scheduler.endpoint_picker", directory / "picker.log", settings)
+        port = int(self.picker.address.rpartition(":")[2])
+        self.envoy = EnvoyProxy(directory, port, [each.port for each in self.engines])
+        configure(self.envoy)
+        self.envoy.start()
+
+    def call(self, prompt: list[int], max_tokens: int = 4, **headers: str) -> Call:
+        return Call(self.envoy.port, prompt, max_tokens, **headers)
+
+    def stop(self) -> None:
+        self.envoy.stop()
+        self.picker.kill()
+        for each in self.engines:
+            each.kill()
+
+
+def subset_by_header(envoy: EnvoyProxy) -> None:
+    """Let a header of the caller become the metadata with which a data plane limits the choice."""
+    rule = {
+        "header": "x-subset",
+        "on_header_present": {
+            "metadata_namespace": "envoy.lb.subset_hint",
+            "key": "x-gateway-destination-endpoint-subset",
+        },
+    }
+    config = "type.googleapis.com/envoy.extensions.filters.http.header_to_metadata.v3.Config"
+    typed: dict[str, Any] = {"@type": config, "request_rules": [rule]}
+    envoy.filters.insert(0, {"name": "envoy.filters.http.header_to_metadata", "typed_config": typed})
+
+
+@pytest.fixture(scope="module")
+def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+    """For tests that leave all processes as they are."""
+    front = Front(tmp_path_factory.mktemp("envoy"), {"max_num_seqs": 64, "budget": 4096}, subset_by_header)
+    yield front
+    front.stop()
+
+
+@pytest.fixture
+def own_front(tmp_path: Path) -> Iterator[Front]:
+    """For tests that end processes; its engines take 10 ms for a token."""
+    front = Front(tmp_path, {"step_seconds": 0.01}, subset_by_header)
+    yield front
+    front.stop()
+
+
+def test_64_streamed_calls_at_once_are_whole_and_spread_over_the_engines(front: Front) -> None:
+    with ThreadPoolExecutor(64) as pool:
+        calls = list(pool.map(lambda n: front.call([n] * 40, 8, x_fairlead_user=f"u{n % 7}"), range(64)))
+        assert set(pool.map(Call.rest, calls)) == {8}
+    served = Counter(call.served_by for call in calls)
+    assert served.keys() == {each.port for each in front.engines}
+    assert min(served.values()) >= 20
+
+
+def test_a_conversation_stays_where_its_beginning_is_cached(front: Front) -> None:
+    turns = [front.call([7] * length, x_fairlead_user="ann") for length in (200, 264, 328)]
+    assert [turn.rest() for turn in turns] == [4, 4, 4]
+    for earlier, later in pairwise(turns):
+        assert earlier.served_by == later.served_by
+
+
+def test_the_pickers_stream_lasts_as_long_as_the_answer(front: Front) -> None:
+    call = front.call([1] * 20, 200)
+    assert call.chunk()
+    assert front.envoy.statistic(STREAMS) == 1
+    call.rest()
+    eventually(lambda: front.envoy.statistic(STREAMS) == 0, "the stream ends")
+
+
+def test_the_subset_of_a_data_plane_is_kept(front: Front) -> None:
+    for engine in front.engines * 2:
+        call = front.call([2] * 100, x_subset=engine.address)
+        assert (call.rest(), call.served_by) == (4, engine.port)
+    refused = front.call([2] * 100, x_subset="127.0.0.9:1")
+    assert refused.status == 503
+    assert refused.error() == ("no-endpoint", "no endpoint of the subset is ready")
+
+
+def test_a_header_of_the_caller_chooses_no_endpoint(front: Front) -> None:
+    """It is overwritten, and Envoy does not read it."""
+    call = front.call([3] * 20, x_gateway_destination_endpoint="127.0.0.1:1")
+    assert (call.status, call.rest()) == (200, 4)
+
+
+def test_a_killed_engine_is_replaced_by_the_next_on_the_list(own_front: Front) -> None:
+    first = own_front.call([5] * 200)
+    first.rest()
+    (home,) = [each for each in own_front.engines if each.port == first.served_by]
+    home.kill()
+    again = own_front.call([5] * 200)
+    assert (again.status, again.rest()) == (200, 4)
+    assert again.served_by != home.port
+    # The picker was told who served, and keeps to it.
+    before = own_front.envoy.statistic("cluster.engines.upstream_rq_retry")
+    assert before >= 1
+    assert own_front.call([5] * 200, x_fairlead_user="bob").rest() == 4
+    assert own_front.envoy.statistic("cluster.engines.upstream_rq_retry") == before
+
+
+def test_without_a_picker_calls_go_to_any_engine(own_front: Front) -> None:
+    """Envoy fails open once its health check has failed; before, it has sent a body that nobody returns."""
+    own_front.picker.kill()
+    eventually(lambda: own_front.envoy.statistic("cluster.picker.membership_healthy") == 0, "the health check fails")
+    calls = [own_front.call([n] * 20) for n in range(8)]
+    assert [(call.status, call.rest()) for call in calls] == [(200, 4)] * 8
+
+
+def test_open_calls_go_on_when_the_picker_leaves(own_front: Front) -> None:
+    calls = [own_front.call([n] * 20, 300) for n in range(3)]
+    assert all(call.chunk() for call in calls)
+    assert own_front.picker.terminate() == 0
+    assert [call.rest() for call in calls] == [299] * 3
+    assert own_front.call([1] * 20).rest() == 4
