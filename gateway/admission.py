@@ -1,5 +1,6 @@
 """Admission of calls: authentication, validation, throttling, tokenization and the check of the length."""
 
+import math
 import secrets
 import time
 from collections.abc import Awaitable, Callable
@@ -26,13 +27,15 @@ from serving.names import MAX_NAME
 from serving.sampling_params import SamplingParams
 from serving.telemetry.records import CHAT, TEXT_COMPLETION
 from serving.telemetry.spans import remote
-from throttler.core.decider import Arrival, LimitStatus, Permit
+from throttler.core.decider import Arrival, Permit
 from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.profiles import Expectation, Profiles
-from throttler.core.throttle import Caller, Rejected
+from throttler.core.throttle import Caller, LimitStatus, Rejected
+from throttler.core.token_limits import TokenUse
 from throttler.throttler import Throttler
 
 Request = TypeVar("Request")
+CHARACTERS_PER_TOKEN = 4  # in English text
 Receive = Callable[[], Awaitable[Request]]  # reads and parses the call's request; raises InvalidRequest
 
 
@@ -75,6 +78,10 @@ class Admission:
         """Return how much of its limit a client has now; None where nothing limits it."""
         return self._throttler.limit_status(client)
 
+    def token_status(self, client: str) -> LimitStatus | None:
+        """Return how much of its limit in tokens a client has now; None where there is none."""
+        return self._throttler.token_status(client)
+
     async def end_interaction(
         self, receive: Receive[inference_pb2.EndInteractionRequest], credentials: Credentials
     ) -> None:
@@ -107,7 +114,7 @@ class Admission:
             self._throttler.refused(identity.client)
             raise
         call.cleanup.callback(waiting.close)
-        permit = await self._decide(request.interaction, identity, call)
+        permit = await self._decide(request, sampling.max_tokens, identity, call)
         call.cleanup.callback(self._settle, permit, call)
         self._open_calls.open(identity.client, permit.protected)
         call.cleanup.callback(self._open_calls.close, identity.client)
@@ -199,8 +206,11 @@ class Admission:
     def _app(self, identity: CallerIdentity, named: str) -> str:
         return identity.app(named, self._profiles.apps)
 
-    async def _decide(self, interaction: inference_pb2.Interaction, identity: CallerIdentity, call: Call) -> Permit:
+    async def _decide(
+        self, request: inference_pb2.GenerateRequest, max_tokens: int, identity: CallerIdentity, call: Call
+    ) -> Permit:
         """Return the throttler's permit; raise the FairleadError with which it refuses the call."""
+        interaction = request.interaction
         decision = await self._throttler.decide(
             Arrival(
                 Caller(identity.tenant, identity.client, call.app),
@@ -209,6 +219,8 @@ class Admission:
                 last=interaction.end,
                 app_is_bound=identity.is_bound,
                 overloaded=self._cluster.members.overloaded(call.model),
+                prompt_tokens=expected_tokens(request.prompt),
+                max_tokens=max_tokens,
             )
         )
         if isinstance(decision, Rejected):
@@ -219,8 +231,29 @@ class Admission:
         """Settle the permit of a call that has ended, or was refused before it was ready for a worker."""
         if not call.timings.admitted:
             self._throttler.withdrawn(permit)
-        else:
-            self._throttler.ended(permit, needed(call.usage) if call.outcome is Outcome.COMPLETED else None)
+            return
+        self._throttler.settle(permit.reservation, self._used(call))
+        self._throttler.ended(permit, needed(call.usage) if call.outcome is Outcome.COMPLETED else None)
+
+    def _used(self, call: Call) -> TokenUse:
+        """Return what a call used of limits in tokens: nothing if no worker began it."""
+        if not call.timings.scheduled:
+            return TokenUse(0, 0)
+        usage = call.usage
+        measured = self._throttler.measured(usage.prompt_tokens, usage.output_tokens)
+        # A worker charges less than the whole prompt if it had cached a part of it.
+        return measured._replace(cost=math.ceil(usage.service)) if usage.service else measured
+
+
+def expected_tokens(prompt: common_pb2.Prompt) -> int:
+    """Return the tokens that a prompt probably has, before it is tokenized: CHARACTERS_PER_TOKEN for each, rounded up.
+
+    Token ids are counted.
+    """
+    if prompt.WhichOneof("kind") == "token_ids":
+        return len(prompt.token_ids.packed) // TOKEN_BYTES
+    characters = len(prompt.text) + sum(len(message.content) for message in prompt.chat.messages)
+    return math.ceil(characters / CHARACTERS_PER_TOKEN)
 
 
 def needed(usage: common_pb2.Usage) -> Expectation:

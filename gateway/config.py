@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from gateway.tenants import CACHE_SCOPES
-from serving.config import addresses, check_listeners, option, require
+from serving.config import addresses, check_listeners, cost_function, option, require
 from serving.rpc.address import is_loopback
 from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
 from serving.rpc.tls import Certificate
@@ -85,6 +85,7 @@ class GatewayConfig:
     throttle: str = throttle_option("throttle")
     user_per_minute: int = throttle_option("user_per_minute")
     app_per_minute: int = throttle_option("app_per_minute")
+    cost: str = shared("cost")
     max_streams_per_client: int = option(
         256,
         "One client may have this number of calls open. Above it only calls of interactions in progress are admitted.",
@@ -170,6 +171,7 @@ class GatewayConfig:
         require(len(self.secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")
         addresses(self.scheduler, "scheduler")
         check_listeners(self)
+        cost_function(self.cost)
         positive = (
             "user_per_minute",
             "app_per_minute",

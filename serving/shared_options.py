@@ -81,7 +81,8 @@ _OPTIONS: Mapping[str, Callable[[], Any]] = {
         option,
         "weighted-tokens",
         "Service is measured by this cost function: `weighted-tokens[:w_e,w_q]`, `profiled` or "
-        "`normalized[:alpha,beta,gamma]`. The scheduler and the workers need the same value.",
+        "`normalized[:alpha,beta,gamma]`. All services need the same value; gateways and rate limit services use it "
+        "for limits in cost units.",
         unit="name[:numbers]",
         change_when="You have measured what tokens of your model cost (`profiled`), or apps differ in the tokens that "
         "a call normally needs (`normalized`).",

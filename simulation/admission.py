@@ -7,6 +7,7 @@ from fairlead.errors import ClientLimit, QueueFull, error_for
 from gateway.core import call_events as events
 from gateway.core.open_call_limiter import OpenCallLimiter
 from global_scheduler.core.dispatcher import Dispatcher
+from serving.cost import WeightedTokens
 from simulation.call import SimulatedCall
 from simulation.clock import VirtualClock
 from simulation.shared_limits import SharedLimits
@@ -17,8 +18,10 @@ from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.interactions import Interactions
 from throttler.core.leased_quota import LeasedQuota
 from throttler.core.profiles import Profiles
-from throttler.core.quota import LocalQuota, QuotaAccount
+from throttler.core.quota import LocalQuota, QuotaDemand
 from throttler.core.throttle import Caller, Rejected
+from throttler.core.token_limits import TokenLimits
+from throttler.core.windows import AllCounts
 
 MODEL = "model"
 TENANT = "tenant"  # all clients are users of one tenant and share its apps' limits
@@ -39,8 +42,10 @@ class SimulatedAdmission:
         profiles = Profiles(limits=spec.limits)
         quota = LeasedQuota(spec.window_seconds, spec.gateways) if spec.gateways > 1 else LocalQuota()
         throttle = ADMISSIONS[spec.throttle](profiles, quota, spec.window_seconds)
-        self._link = shared.connect(quota, throttle.window) if isinstance(quota, LeasedQuota) else None
-        self._decider = Decider(throttle, Interactions("simulation", profiles), Expectations(profiles))
+        token_limits = TokenLimits(profiles, quota, WeightedTokens(), spec.window_seconds)
+        counts = AllCounts(throttle.window, token_limits.window)
+        self._link = shared.connect(quota, counts) if isinstance(quota, LeasedQuota) else None
+        self._decider = Decider(throttle, Interactions("simulation", profiles), Expectations(profiles), token_limits)
         self._limiter = OpenCallLimiter(per_client=spec.max_streams_per_client, total=spec.max_streams)
         self._permits: dict[SimulatedCall, Permit] = {}
         self._counted: dict[SimulatedCall, None] = {}  # by the limiter
@@ -59,7 +64,7 @@ class SimulatedAdmission:
             overloaded=self._is_overloaded(),
         )
         decision = self._decider.decide(arrival, self._clock.now)
-        if isinstance(decision, QuotaAccount):
+        if isinstance(decision, QuotaDemand):
             assert self._link is not None, "the only gateway has every limit to itself"
             self._link.lease(decision, partial(self._decide_again, call, then))
             return

@@ -9,9 +9,9 @@ from simulation.clock import VirtualClock
 from simulation.spec import ClusterSpec
 from throttler.core.lease_exchange import LeaseExchange
 from throttler.core.leased_quota import LeasedQuota, LeaseReply, LeaseRequest
-from throttler.core.quota import QuotaAccount
+from throttler.core.quota import QuotaAccount, QuotaDemand
 from throttler.core.quota_ledger import QuotaLedger
-from throttler.core.windows import Window
+from throttler.core.windows import Counts
 
 T = TypeVar("T")
 # Times of the service as parts of its window of 60 s: they keep their proportion to shorter windows.
@@ -33,9 +33,9 @@ class SharedLimits:
         self.idle = idle
         self.links: list[LeaseLink] = []
 
-    def connect(self, leases: LeasedQuota, window: Window) -> "LeaseLink":
-        """Return the link of another gateway, which counts its arrivals in `window`."""
-        link = LeaseLink(f"gateway-{len(self.links)}", self, leases, window)
+    def connect(self, leases: LeasedQuota, counts: Counts) -> "LeaseLink":
+        """Return the link of another gateway, which counts in `counts`."""
+        link = LeaseLink(f"gateway-{len(self.links)}", self, leases, counts)
         self.links.append(link)
         return link
 
@@ -54,13 +54,13 @@ class SharedLimits:
 class LeaseLink:
     """A gateway's link; while it is not `reachable`, what is under way in either direction is lost."""
 
-    def __init__(self, name: str, shared: SharedLimits, leases: LeasedQuota, window: Window) -> None:
+    def __init__(self, name: str, shared: SharedLimits, leases: LeasedQuota, counts: Counts) -> None:
         self.name = name
         self.reachable = True
         self.degraded_at = -math.inf  # latest time at which the gateway counted by itself
         self._shared = shared
         self._clock = shared.clock
-        self._exchange = LeaseExchange(leases, window, shared.settle_seconds)
+        self._exchange = LeaseExchange(leases, counts, shared.settle_seconds)
         self._waiting: dict[str, list[Callable[[], None]]] = {}  # by key of the account
         self._busy = False
         self._beat_at = 0.0
@@ -77,13 +77,13 @@ class LeaseLink:
         self._exchange.settle(now)
         self._run()
 
-    def lease(self, account: QuotaAccount, then: Callable[[], None]) -> None:
-        """Request more of `account`; call `then` after any answer, or now while degraded."""
+    def lease(self, demand: QuotaDemand, then: Callable[[], None]) -> None:
+        """Request what `demand` lacks; call `then` after any answer, or now while degraded."""
         if self._exchange.degraded:
             then()
             return
-        self._waiting.setdefault(account.key, []).append(then)
-        self._exchange.want(account)
+        self._waiting.setdefault(demand.account.key, []).append(then)
+        self._exchange.want(demand)
         self._talk()
 
     def recall(self, account: QuotaAccount) -> None:

@@ -16,6 +16,8 @@ from throttler.core.windows import SlidingWindow
 class SlidingRpm:
     """A limit on the admitted calls of each user in any `seconds`, for a gateway that is the only one (a Throttle)."""
 
+    protects = False
+
     def __init__(self, profiles: Profiles, quota: Quota, seconds: float) -> None:
         self.window = SlidingWindow(seconds, quota)  # stays empty: no other gateway shares the counts
         self._limit = profiles.limits.user_per_minute
@@ -36,6 +38,10 @@ class SlidingRpm:
             )
         times.append(now)
         return Admitted(protected)
+
+    def enforces(self, overloaded: bool) -> bool:
+        """Return True, as Throttle specifies."""
+        return True
 
     def user_account(self, client: str) -> None:
         """See Throttle; nobody asks: in the simulator callers are not told their limits."""

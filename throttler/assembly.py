@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from serving.config import ConfigError
+from serving.config import ConfigError, cost_function
 from serving.document import text_of
 from throttler.core.decider import Decider
 from throttler.core.expectations import Expectations
@@ -12,7 +12,8 @@ from throttler.core.profiles import Profiles, RateLimits
 from throttler.core.quota import LocalQuota
 from throttler.core.registry import THROTTLES
 from throttler.core.throttle import WINDOW_SECONDS
-from throttler.core.windows import Window
+from throttler.core.token_limits import TokenLimits
+from throttler.core.windows import AllCounts, Counts
 from throttler.options import ThrottleOptions
 from throttler.profiles_file import parse
 from throttler.store import LocalStore, Store
@@ -23,15 +24,16 @@ def make_throttler(
     options: ThrottleOptions, profiles: Profiles, closed: Callable[[FinishedInteraction], None]
 ) -> tuple[Throttler, Store]:
     """Return the configured throttler and the store with which it shares limits; raise ConfigError."""
-    throttle, expectations = THROTTLES[options.throttle], Expectations(profiles)
-    if not options.redis:
-        limits = throttle(profiles, LocalQuota(), WINDOW_SECONDS)
-        store: Store = LocalStore()
-    else:
-        leases = LeasedQuota(WINDOW_SECONDS, options.gateways)
-        limits = throttle(profiles, leases, WINDOW_SECONDS)
-        store = _shared_store(options, leases, limits.window, expectations)
-    return Throttler(Decider(limits, Interactions(options.secret, profiles), expectations), store, closed), store
+    leases = LeasedQuota(WINDOW_SECONDS, options.gateways) if options.redis else None
+    quota = leases or LocalQuota()
+    throttle = THROTTLES[options.throttle](profiles, quota, WINDOW_SECONDS)
+    token_limits = TokenLimits(profiles, quota, cost_function(options.cost))
+    expectations = Expectations(profiles)
+    store: Store = LocalStore()
+    if leases is not None:
+        store = _shared_store(options, leases, AllCounts(throttle.window, token_limits.window), expectations)
+    decider = Decider(throttle, Interactions(options.secret, profiles), expectations, token_limits)
+    return Throttler(decider, store, closed), store
 
 
 def load_profiles(options: ThrottleOptions) -> Profiles:
@@ -40,7 +42,7 @@ def load_profiles(options: ThrottleOptions) -> Profiles:
     return parse(text_of(options.profiles), options.profiles, limits) if options.profiles else Profiles(limits=limits)
 
 
-def _shared_store(options: ThrottleOptions, leases: LeasedQuota, window: Window, expectations: Expectations) -> Store:
+def _shared_store(options: ThrottleOptions, leases: LeasedQuota, counts: Counts, expectations: Expectations) -> Store:
     # A service without Redis starts faster without Redis' client.
     from serving.redis_access import open_redis
     from throttler.redis_store import RedisStore
@@ -49,4 +51,4 @@ def _shared_store(options: ThrottleOptions, leases: LeasedQuota, window: Window,
         redis = open_redis(options.redis, options.redis_password, options.redis_ca)
     except (ValueError, OSError) as error:
         raise ConfigError(f"redis: {error}") from error
-    return RedisStore(redis, leases, window, expectations, window_seconds=WINDOW_SECONDS)
+    return RedisStore(redis, leases, counts, expectations, window_seconds=WINDOW_SECONDS)

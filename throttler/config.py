@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from serving.config import addresses, check_listeners, option, require
+from serving.config import addresses, check_listeners, cost_function, option, require
 from serving.rpc.address import is_loopback
 from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
 from serving.shared_options import shared
@@ -64,6 +64,7 @@ class ThrottlerConfig:
     throttle: str = throttle_option("throttle")
     user_per_minute: int = throttle_option("user_per_minute")
     app_per_minute: int = throttle_option("app_per_minute")
+    cost: str = shared("cost")
     internal_certificate: str = shared("internal_certificate")
     internal_key: str = shared("internal_key")
     internal_authority: str = shared("internal_authority")
@@ -76,6 +77,7 @@ class ThrottlerConfig:
         if self.scheduler:
             addresses(self.scheduler, "scheduler")
         check_listeners(self)
+        cost_function(self.cost)
         for name in ("user_per_minute", "app_per_minute", "gateways"):
             require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
         require(all(self.domain_names), f"domains: expected name[,name], got {self.domains!r}")

@@ -51,9 +51,10 @@ end
 local unasked = quiet * math.floor(limit / (2 * math.max(1, #settled)))
 local room = limit - taken - unasked
 local base, capacity, recalled = math.max(held, used), 0, 0
-if base < room then
+local lacking = math.max(1, used + more - base)
+if base + lacking <= room then
   capacity = base
-  if more > 0 then capacity = base + math.max(1, math.floor((room - base) / (2 * gateways))) end
+  if more > 0 then capacity = base + math.max(lacking, math.floor((room - base) / (2 * gateways))) end
 else
   capacity = math.max(0, math.min(held, room))
   if more > 0 and taken + unasked > 0 and redis.call('SET', KEYS[3], 1, 'NX', 'PX', ARGV[8]) then

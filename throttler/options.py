@@ -32,6 +32,10 @@ class ThrottleOptions(Protocol):
         """The calls per minute of each app of a tenant, unless the profiles file says otherwise."""
 
     @property
+    def cost(self) -> str:
+        """The name of the cost function in whose units limits in cost units are."""
+
+    @property
     def redis(self) -> str:
         """The URL of the Redis through which limits are shared; empty for none."""
 

@@ -7,6 +7,7 @@ tiers: {gold: 4, free: 1}                                # shares, that is 1 / E
 apps:
   agent:
     per_minute: 1200                                     # for each tenant
+    tokens_per_minute: 200000                            # for each tenant, as cost_per_minute
     max_calls: 30
     expected: {input: 800, system: 300, output: 120}     # for stages that are not listed
     stages:
@@ -79,15 +80,23 @@ def _weights(entry: ConfigEntry) -> TokenWeights:
 
 
 def _app(entry: ConfigEntry, limits: RateLimits) -> AppProfile:
-    values = entry.fields("per_minute", "max_calls", "expected", "stages", "public_system")
+    values = entry.fields(
+        "per_minute", "max_calls", "tokens_per_minute", "cost_per_minute", "expected", "stages", "public_system"
+    )
     stages = {_stage(name, value): _expectation(value) for name, value in _named(values, "stages").items()}
     return AppProfile(
         per_minute=values["per_minute"].count() if "per_minute" in values else limits.app_per_minute,
         max_calls=values["max_calls"].count() if "max_calls" in values else limits.max_calls,
+        tokens_per_minute=_count(values, "tokens_per_minute", limits.app_tokens_per_minute),
+        cost_per_minute=_count(values, "cost_per_minute", limits.app_cost_per_minute),
         expected=_expectation(values["expected"]) if "expected" in values else None,
         stages=stages,
         public_system=values["public_system"].text() if "public_system" in values else "",
     )
+
+
+def _count(values: dict[str, ConfigEntry], key: str, default: int | None) -> int | None:
+    return values[key].count() if key in values else default
 
 
 def _stage(name: str, entry: ConfigEntry) -> int:

@@ -15,9 +15,9 @@ from fairlead.errors import InvalidRequest
 from fairlead.rpc.status import to_status
 from serving import interaction_header
 from serving.envoy import ratelimit_pb2, ratelimit_pb2_grpc
-from throttler.core.decider import Arrival, LimitStatus, Permit
+from throttler.core.decider import Arrival, Permit
 from throttler.core.profiles import Profiles
-from throttler.core.throttle import Rejected
+from throttler.core.throttle import LimitStatus, Rejected
 from throttler.descriptors import InvalidValue, Question, read
 from throttler.metrics import RateLimitMetrics
 from throttler.throttler import Throttler

@@ -21,8 +21,8 @@ from throttler import lease_script as script
 from throttler.core.expectations import Expectations
 from throttler.core.lease_exchange import LeaseExchange
 from throttler.core.leased_quota import RECALL_AGAIN, LeasedQuota, LeaseReply, LeaseRequest
-from throttler.core.quota import QuotaAccount
-from throttler.core.windows import Window
+from throttler.core.quota import QuotaAccount, QuotaDemand
+from throttler.core.windows import Counts
 from throttler.redis_expectations import exchange_for_ever
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class RedisStore:
         self,
         redis: Redis,
         leases: LeasedQuota,
-        window: Window,
+        window: Counts,
         expectations: Expectations,
         *,
         window_seconds: float,
@@ -80,14 +80,15 @@ class RedisStore:
         """The number of gateways that share the limits, as Redis last reported it."""
         return self._exchange.gateways
 
-    async def lease(self, account: QuotaAccount) -> None:
-        """Request more of `account`; return after any answer, or at once while degraded."""
+    async def lease(self, demand: QuotaDemand) -> None:
+        """Request what `demand` lacks; return after any answer about the account, or at once while degraded."""
         if self._exchange.degraded:
             return
-        waiting = self._waiting.get(account.key)
+        key = demand.account.key
+        waiting = self._waiting.get(key)
         if waiting is None:
-            waiting = self._waiting[account.key] = asyncio.get_running_loop().create_future()
-            self._exchange.want(account)
+            waiting = self._waiting[key] = asyncio.get_running_loop().create_future()
+            self._exchange.want(demand)
             self._wake.set()
         await asyncio.shield(waiting)
 

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Protocol
 
-from throttler.core.quota import QuotaAccount
+from throttler.core.quota import QuotaDemand
 
 SHARING = "shared-limits"  # the health service answers by this name whether limits are shared as configured
 
@@ -21,8 +21,8 @@ class Store(Protocol):
     def gateways(self) -> int:
         """The number of gateways that share the limits."""
 
-    async def lease(self, account: QuotaAccount) -> None:
-        """Request more of `account`; return after any answer, or at once while degraded."""
+    async def lease(self, demand: QuotaDemand) -> None:
+        """Request what `demand` lacks; return after any answer, or at once while degraded."""
 
     async def run(self) -> None:
         """Exchange counts with the shared state until cancelled, then disconnect."""
@@ -37,7 +37,7 @@ class LocalStore:
     def __init__(self) -> None:
         self.changed = asyncio.Event()
 
-    async def lease(self, account: QuotaAccount) -> None:
+    async def lease(self, demand: QuotaDemand) -> None:
         """See Store."""
 
     async def run(self) -> None:

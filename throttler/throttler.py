@@ -7,12 +7,13 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from throttler.core.decider import Arrival, Decider, LimitStatus, Permit, ThrottleState
+from throttler.core.decider import Arrival, Decider, Permit, ThrottleState
 from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.interactions import FinishedInteraction
 from throttler.core.profiles import Expectation, Profiles
-from throttler.core.quota import QuotaAccount
-from throttler.core.throttle import Rejected
+from throttler.core.quota import QuotaDemand
+from throttler.core.throttle import LimitStatus, Rejected
+from throttler.core.token_limits import Reservation, TokenUse
 from throttler.store import Store
 
 EXPIRY_SECONDS = 5.0
@@ -43,13 +44,17 @@ class Throttler:
 
     async def decide(self, arrival: Arrival) -> Permit | Rejected:
         """Decide about a call; wait for more of a limit only if the call would otherwise be refused."""
-        while isinstance(decision := self._decider.decide(arrival, self._clock()), QuotaAccount):
+        while isinstance(decision := self._decider.decide(arrival, self._clock()), QuotaDemand):
             await self._store.lease(decision)
         return decision
 
     def limit_status(self, client: str) -> LimitStatus | None:
         """Return how much of its limit a client has now; see Decider."""
         return self._decider.limit_status(client, self._clock())
+
+    def token_status(self, client: str) -> LimitStatus | None:
+        """Return how much of its limit in tokens a client has now; see Decider."""
+        return self._decider.token_status(client, self._clock())
 
     def state(self) -> ThrottleState:
         """Return what an operator sees of limits and interactions; see Decider."""
@@ -66,6 +71,14 @@ class Throttler:
     def withdrawn(self, permit: Permit) -> None:
         """Settle a permit whose call was refused later; see Decider."""
         self._tell(self._decider.withdrawn(permit, self._clock()))
+
+    def settle(self, reservation: Reservation, used: TokenUse) -> None:
+        """Replace what a call reserved of limits in tokens by what it used; see Decider."""
+        self._decider.settle(reservation, used, self._clock())
+
+    def measured(self, prompt_tokens: int, output_tokens: int) -> TokenUse:
+        """Return what a call with these tokens uses of limits in tokens and cost units."""
+        return self._decider.measured(prompt_tokens, output_tokens)
 
     def end_interaction(self, key: InteractionKey, token: bytes) -> None:
         """End an interaction on the caller's request; see Decider."""

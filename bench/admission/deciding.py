@@ -13,6 +13,7 @@ from pathlib import Path
 
 from redis.asyncio import Redis
 
+from serving.cost import WeightedTokens
 from serving.redis_access import open_redis
 from throttler import lease_script as script
 from throttler.core.decider import Arrival, Decider, Permit
@@ -23,6 +24,7 @@ from throttler.core.oit import Oit
 from throttler.core.profiles import Profiles, RateLimits
 from throttler.core.quota import LocalQuota
 from throttler.core.throttle import Caller, Throttle
+from throttler.core.token_limits import TokenLimits
 from throttler.redis_store import RedisStore
 from throttler.store import LocalStore, Store
 from throttler.throttler import Throttler
@@ -140,7 +142,9 @@ def redis_server() -> Iterator[str]:
 
 
 def _throttler(profiles: Profiles, throttle: Throttle, expectations: Expectations, store: Store) -> Throttler:
-    return Throttler(Decider(throttle, Interactions("bench", profiles), expectations), store, lambda _: None)
+    token_limits = TokenLimits(profiles, LocalQuota(), WeightedTokens())
+    decider = Decider(throttle, Interactions("bench", profiles), expectations, token_limits)
+    return Throttler(decider, store, lambda _: None)
 
 
 async def _decide(throttler: Throttler, user: str) -> bool:

@@ -177,7 +177,8 @@ class Exchange:
         if call.interaction_token:
             headers.append(interaction_header.header_of(call.interaction, call.interaction_token))
         if call.client:
-            headers += limit_headers(self._admission.limit_status(call.client))
+            headers += limit_headers(b"requests", self._admission.limit_status(call.client))
+            headers += limit_headers(b"tokens", self._admission.token_status(call.client))
         return headers
 
     def _ping(self) -> None:

@@ -30,6 +30,7 @@ from serving.telemetry.traces import Traces
 from tests.gateway.scripted_worker import SECRET, ScriptedWorker
 from throttler.core.decider import Arrival, Permit
 from throttler.core.throttle import Caller
+from throttler.core.token_limits import UNRESERVED
 
 MODEL = scheduler_pb2.ModelInfo(name="m")
 STATE = scheduler_pb2.ClusterState(
@@ -141,7 +142,7 @@ class Impatient:
             identity=CallerIdentity("ann", "default", 1.0),
             model=MODEL,
             sampling=SamplingParams(max_tokens=4),
-            permit=Permit(Arrival(Caller("default", "ann", "a")), None, None, False, 0, b"", 1.0),
+            permit=Permit(Arrival(Caller("default", "ann", "a")), None, None, False, 0, b"", 1.0, UNRESERVED),
             waiting=ExitStack(),
         )
 

@@ -23,6 +23,7 @@ from gateway.request import CallRequest
 from gateway.service import InferenceService, add_inference_to_server
 from gateway.tenants import CACHE_SCOPES, Tenants
 from gateway.upstream.cluster import LONG_PROMPT, Cluster
+from serving.cost import WeightedTokens
 from serving.rpc.server import Server
 from serving.telemetry.traces import Traces
 from serving.watched_cluster import WatchedCluster
@@ -30,6 +31,8 @@ from throttler.core.decider import Decider
 from throttler.core.expectations import Expectations
 from throttler.core.interactions import Interactions
 from throttler.core.profiles import Profiles
+from throttler.core.quota import LocalQuota
+from throttler.core.token_limits import TokenLimits
 from throttler.core.unlimited import Unlimited
 from throttler.store import LocalStore
 from throttler.throttler import Throttler
@@ -81,7 +84,12 @@ async def admission(tokenizer: HeldTokenizer) -> AsyncIterator[Admission]:
     reported.apply(scheduler_pb2.ClusterState(members=[member]))
     cluster.members.update(reported)
     profiles = Profiles()
-    decider = Decider(Unlimited(), Interactions(SECRET, profiles), Expectations(profiles))
+    decider = Decider(
+        Unlimited(),
+        Interactions(SECRET, profiles),
+        Expectations(profiles),
+        TokenLimits(profiles, LocalQuota(), WeightedTokens()),
+    )
     throttler = Throttler(decider, LocalStore(), lambda _: None)
     yield Admission(
         cluster=cluster,

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
+from serving.cost import WeightedTokens
 from serving.redis_access import open_redis
 from throttler.core.decider import Arrival, Decider, Permit
 from throttler.core.expectations import Expectations
@@ -15,9 +16,11 @@ from throttler.core.interactions import Interactions
 from throttler.core.leased_quota import LeasedQuota
 from throttler.core.oit import Oit
 from throttler.core.profiles import Profiles
-from throttler.core.quota import QuotaAccount
+from throttler.core.quota import QuotaAccount, QuotaDemand
 from throttler.core.quota_ledger import QuotaLedger
 from throttler.core.throttle import Caller
+from throttler.core.token_limits import TokenLimits
+from throttler.core.windows import AllCounts, Counts
 from throttler.redis_store import RedisStore
 from throttler.store import Store
 from throttler.throttler import Throttler
@@ -69,12 +72,13 @@ def gateway(
     profiles: Profiles,
     throttle: Oit,
     expectations: Expectations,
+    tokens: TokenLimits,
     store: Store,
     leases: LeasedQuota,
     clock: Callable[[], float],
 ) -> Gateway:
-    """A gateway that decides by `throttle`."""
-    decider = Decider(throttle, Interactions(SECRET, profiles), expectations)
+    """A gateway that decides by `throttle` and `tokens`."""
+    decider = Decider(throttle, Interactions(SECRET, profiles), expectations, tokens)
     return Gateway(Throttler(decider, store, lambda _: None, clock), decider, store, leases)
 
 
@@ -84,9 +88,9 @@ class MemoryStore:
     degraded = False
 
     def __init__(
-        self, ledger: QuotaLedger, name: str, leases: LeasedQuota, throttle: Oit, clock: Callable[[], float]
+        self, ledger: QuotaLedger, name: str, leases: LeasedQuota, counts: Counts, clock: Callable[[], float]
     ) -> None:
-        self._ledger, self._name, self._leases, self._throttle, self._clock = ledger, name, leases, throttle, clock
+        self._ledger, self._name, self._leases, self._counts, self._clock = ledger, name, leases, counts, clock
         self.changed = asyncio.Event()
         self.peers: list[MemoryStore] = []
 
@@ -94,15 +98,16 @@ class MemoryStore:
     def gateways(self) -> int:
         return self._leases.gateways
 
-    async def lease(self, account: QuotaAccount) -> None:
-        if self.ask(account, more=1):
+    async def lease(self, demand: QuotaDemand) -> None:
+        account, amount = demand
+        if self.ask(account, more=amount):
             for peer in self.peers:
                 peer.recall(account)
-            self.ask(account, more=1)
+            self.ask(account, more=amount)
 
     def ask(self, account: QuotaAccount, more: int) -> bool:
         now = self._clock()
-        ask = self._leases.ask(account, self._throttle.window.used(account.key, now), more, now)
+        ask = self._leases.ask(account, self._counts.used(account.key, now), more, now)
         answer = self._ledger.ask(self._name, ask, self._leases.gateways, now)
         self._ledger.check_invariants()
         self._leases.answered(ask, answer, now, now)
@@ -110,7 +115,7 @@ class MemoryStore:
 
     def recall(self, account: QuotaAccount) -> None:
         now = self._clock()
-        if self._leases.recalled(account, self._throttle.window.used(account.key, now), now):
+        if self._leases.recalled(account, self._counts.used(account.key, now), now):
             self.report()
 
     def report(self) -> None:
@@ -126,9 +131,10 @@ def in_memory(count: int, profiles: Profiles, seconds: float, clock: Callable[[]
     ledger, gateways, stores = QuotaLedger(seconds), list[Gateway](), list[MemoryStore]()
     for number in range(count):
         leases = LeasedQuota(seconds)
-        throttle = Oit(profiles, leases, seconds)
-        stores.append(MemoryStore(ledger, f"g{number}", leases, throttle, clock))
-        gateways.append(gateway(profiles, throttle, Expectations(profiles), stores[-1], leases, clock))
+        throttle, tokens = Oit(profiles, leases, seconds), TokenLimits(profiles, leases, WeightedTokens(), seconds)
+        counts = AllCounts(throttle.window, tokens.window)
+        stores.append(MemoryStore(ledger, f"g{number}", leases, counts, clock))
+        gateways.append(gateway(profiles, throttle, Expectations(profiles), tokens, stores[-1], leases, clock))
         ledger.beat(f"g{number}", clock())
     for each, store in zip(gateways, stores, strict=True):
         store.peers = [peer for peer in stores if peer is not store]
@@ -152,11 +158,11 @@ async def on_redis(
     gateways, stores = list[Gateway](), list[RedisStore]()
     for _ in range(count):
         leases, expectations = LeasedQuota(seconds), Expectations(profiles)
-        throttle = Oit(profiles, leases, seconds)
+        throttle, tokens = Oit(profiles, leases, seconds), TokenLimits(profiles, leases, WeightedTokens(), seconds)
         store = RedisStore(
             open_redis(url, "", ""),
             leases,
-            throttle.window,
+            AllCounts(throttle.window, tokens.window),
             expectations,
             window_seconds=seconds,
             beat_seconds=0.05,
@@ -164,7 +170,7 @@ async def on_redis(
             answer_seconds=answer_seconds,
         )
         stores.append(store)
-        gateways.append(gateway(profiles, throttle, expectations, store, leases, time.monotonic))
+        gateways.append(gateway(profiles, throttle, expectations, tokens, store, leases, time.monotonic))
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(store.run()) for store in stores]
         try:

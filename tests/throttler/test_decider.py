@@ -10,18 +10,20 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from fairlead.outcomes import Outcome
+from serving.cost import WeightedTokens
 from tests.throttler.test_throttles import NaiveOit
-from throttler.core.decider import Arrival, Decider, LimitStatus, Permit
+from throttler.core.decider import Arrival, Decider, Permit
 from throttler.core.expectations import Expectations, ExpectationSubject
 from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.interactions import FinishedInteraction, Interactions
 from throttler.core.leased_quota import LeasedQuota
 from throttler.core.oit import Oit
 from throttler.core.profiles import AppProfile, Expectation, Profiles, RateLimits
-from throttler.core.quota import LocalQuota, Quota, QuotaAccount
+from throttler.core.quota import LocalQuota, Quota, QuotaAccount, QuotaDemand
 from throttler.core.quota_ledger import QuotaLedger
 from throttler.core.rpm import Rpm
-from throttler.core.throttle import Caller, Rejected
+from throttler.core.throttle import Caller, LimitStatus, Rejected
+from throttler.core.token_limits import TokenLimits
 from throttler.core.unlimited import Unlimited
 
 LIMITS = RateLimits(user_per_minute=3, app_per_minute=5, kappa=2, max_calls=3, idle_ttl=20.0, max_age=50.0)
@@ -159,13 +161,18 @@ class DeciderMachine(RuleBasedStateMachine):
         self.tokens: dict[InteractionKey, bytes] = {}  # that clients were given
         self.closed: Counter[tuple[InteractionKey, int]] = Counter()
         self.oit = Oit(PROFILES, self.quota())
-        self.decider = Decider(self.oit, Interactions("s", PROFILES), Expectations(PROFILES))
+        self.decider = Decider(
+            self.oit,
+            Interactions("s", PROFILES),
+            Expectations(PROFILES),
+            TokenLimits(PROFILES, LocalQuota(), WeightedTokens()),
+        )
         self.decider.synchronize(1.7e9)
 
     def quota(self) -> Quota:
         return LocalQuota()
 
-    def ask(self, account: QuotaAccount) -> None:
+    def ask(self, account: QuotaAccount, more: int = 1) -> None:
         raise AssertionError("there is nobody to ask")
 
     def tell(self, *closed: FinishedInteraction | None) -> None:
@@ -182,8 +189,8 @@ class DeciderMachine(RuleBasedStateMachine):
         token = self.tokens.get(InteractionKey(caller.client, caller.app, interaction), b"")
         overloaded = overloaded or self.always_overloaded
         arrival = Arrival(caller, interaction, token, last=last, app_is_bound=bound, overloaded=overloaded)
-        while isinstance(decision := self.decider.decide(arrival, self.now), QuotaAccount):
-            self.ask(decision)
+        while isinstance(decision := self.decider.decide(arrival, self.now), QuotaDemand):
+            self.ask(decision.account, decision.amount)
         expected = self.model.decide(arrival, self.now)
         if isinstance(decision, Rejected):
             assert decision.outcome is expected
@@ -284,17 +291,27 @@ TestLeasing = LeasingMachine.TestCase
 
 def decider(limits: RateLimits = LIMITS) -> Decider:
     profiles = Profiles(limits=limits)
-    return Decider(Oit(profiles, LocalQuota()), Interactions("s", profiles), Expectations(profiles))
+    return Decider(
+        Oit(profiles, LocalQuota()),
+        Interactions("s", profiles),
+        Expectations(profiles),
+        TokenLimits(profiles, LocalQuota(), WeightedTokens()),
+    )
 
 
-def permit_of(decision: Permit | Rejected | QuotaAccount) -> Permit:
+def permit_of(decision: Permit | Rejected | QuotaDemand) -> Permit:
     assert isinstance(decision, Permit)
     return decision
 
 
 def test_limits_of_each_minute_of_the_clock_are_told_as_they_are() -> None:
     profiles = Profiles(limits=LIMITS)
-    d = Decider(Rpm(profiles, LocalQuota()), Interactions("s", profiles), Expectations(profiles))
+    d = Decider(
+        Rpm(profiles, LocalQuota()),
+        Interactions("s", profiles),
+        Expectations(profiles),
+        TokenLimits(profiles, LocalQuota(), WeightedTokens()),
+    )
     assert d.limit_status("t/u", 70.0) == LimitStatus(limit=3, remaining=3, reset=0.0)
     for _ in range(5):
         d.decide(CALL, 70.0)
@@ -309,7 +326,12 @@ def test_a_limit_that_was_lowered_leaves_nothing_and_none_is_told_where_there_is
         d.decide(CALL, 0.0)
     d.configure(profiles)
     assert d.limit_status("t/u", 10.0) == LimitStatus(limit=1, remaining=0, reset=50.0)
-    unlimited = Decider(Unlimited(), Interactions("s", profiles), Expectations(profiles))
+    unlimited = Decider(
+        Unlimited(),
+        Interactions("s", profiles),
+        Expectations(profiles),
+        TokenLimits(profiles, LocalQuota(), WeightedTokens()),
+    )
     assert unlimited.limit_status("t/u", 10.0) is None
 
 
@@ -327,7 +349,12 @@ def test_new_profiles_apply_to_limits_interactions_and_expectations() -> None:
 
 
 def test_what_a_completed_call_needed_is_expected_of_the_next_one() -> None:
-    d = Decider(Unlimited(), Interactions("s", PROFILES), Expectations(PROFILES))
+    d = Decider(
+        Unlimited(),
+        Interactions("s", PROFILES),
+        Expectations(PROFILES),
+        TokenLimits(PROFILES, LocalQuota(), WeightedTokens()),
+    )
     bound = CALL._replace(interaction="", app_is_bound=True)
     for needed, norm in ((None, PRIOR), (Expectation(input=150.0), PRIOR), (None, 150.0)):
         permit = permit_of(d.decide(bound, 0.0))

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from throttler.core.lease_exchange import LeaseExchange
 from throttler.core.leased_quota import LeasedQuota, LeaseReply, LeaseRequest
-from throttler.core.quota import QuotaAccount
+from throttler.core.quota import QuotaAccount, QuotaDemand
 from throttler.core.windows import SlidingWindow
 
 SECONDS = 64.0
@@ -54,7 +54,7 @@ def test_no_call_waits_for_an_account_about_which_nobody_asks(steps: list[tuple[
         now, account = now + 1.0, ACCOUNTS[second]
         if step == "want" and not gateway.exchange.degraded:
             gateway.waiting.add(account.key)
-            gateway.exchange.want(account)
+            gateway.exchange.want(QuotaDemand(account))
         elif step == "arrive":
             gateway.window.arrived(account, now)
         elif step == "begin" and not gateway.requests:
@@ -121,7 +121,7 @@ def test_a_new_gateway_that_has_counted_calls_waits() -> None:
 def test_a_gateway_gives_back_what_it_does_not_use_unless_it_asks_itself() -> None:
     gateway, account = Gateway(), ACCOUNTS[1]
     gateway.join(0.0)
-    gateway.exchange.want(account)
+    gateway.exchange.want(QuotaDemand(account))
     gateway.requests = gateway.exchange.begin(0.0)
     assert not gateway.exchange.recall(account, 0.0)
     gateway.end(False, 0.0)

@@ -41,6 +41,21 @@ def test_a_whole_file() -> None:
     assert profiles.weights.weigh(Expectation(input=1, system=1, output=1)) == 5.0
 
 
+def test_limits_in_tokens_and_cost_units() -> None:
+    text = """
+limits: {user_tokens_per_minute: 9000, app_tokens_per_minute: 50000, user_cost_per_minute: 20000}
+apps: {agent: {tokens_per_minute: 70000, cost_per_minute: 80000}}
+"""
+    profiles = parse(text, "p.yaml", DEFAULTS)
+    limits, agent, unknown = profiles.limits, profiles.app("agent"), profiles.app("unknown")
+    assert (limits.user_tokens_per_minute, limits.user_cost_per_minute) == (9000, 20000)
+    assert (agent.tokens_per_minute, agent.cost_per_minute) == (70000, 80000)
+    assert (unknown.tokens_per_minute, unknown.cost_per_minute) == (50000, None)
+    for wrong in ("limits: {user_tokens_per_minute: 0}", "apps: {a: {cost_per_minute: -1}}"):
+        with pytest.raises(ConfigError, match="per_minute: expected a whole number > 0"):
+            parse(wrong, "p.yaml", DEFAULTS)
+
+
 def test_an_empty_mapping_says_nothing_new() -> None:
     assert parse("apps: {}", "f", DEFAULTS) == Profiles(limits=DEFAULTS)
 

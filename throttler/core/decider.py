@@ -11,8 +11,9 @@ from throttler.core.expectations import Expectations, ExpectationSubject
 from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.interactions import FinishedInteraction, Interactions
 from throttler.core.profiles import Expectation, Profiles
-from throttler.core.quota import QuotaAccount
-from throttler.core.throttle import Admitted, Caller, Rejected, Throttle
+from throttler.core.quota import QuotaAccount, QuotaDemand
+from throttler.core.throttle import Caller, LimitStatus, Rejected, Throttle
+from throttler.core.token_limits import Reservation, TokenLimits, TokenUse
 
 
 class Arrival(NamedTuple):
@@ -24,6 +25,10 @@ class Arrival(NamedTuple):
     last: bool = False  # the caller declares the call to be the interaction's last one
     app_is_bound: bool = False  # the API key alone determines the app; otherwise the norm is 1
     overloaded: bool = False  # the pool of the requested model is overloaded
+    # What is known of the tokens that the call will need, for limits in tokens; 0: not known.
+    prompt_tokens: int = 0
+    max_tokens: int = 0
+    stage: int = 0  # of a call that names no interaction, for its app's expectation
 
 
 class Permit(NamedTuple):
@@ -36,17 +41,7 @@ class Permit(NamedTuple):
     stage: int  # the call's number in its interaction, from 0; 0 without an interaction
     token: bytes  # for the interaction's next call; empty without an interaction
     norm: float  # expected weighted tokens divided by `reference_tokens`: a factor of the request's weight
-
-
-class LimitStatus(NamedTuple):
-    """What a client has of its limit: of `limit` calls in a window it has `remaining` at this gateway.
-
-    `reset` are the seconds until it has all of them again, unless it calls before.
-    """
-
-    limit: int
-    remaining: int
-    reset: float
+    reservation: Reservation  # of limits in tokens; settled apart from the permit, once the call's use is known
 
 
 class ThrottleState(NamedTuple):
@@ -61,42 +56,53 @@ class ThrottleState(NamedTuple):
 
 
 class Decider:
-    """Decides once about each arriving call, with a throttle, and counts the call in its interaction."""
+    """Decides once about each arriving call, with a throttle and limits in tokens; counts it in its interaction."""
 
-    def __init__(self, throttle: Throttle, interactions: Interactions, expectations: Expectations) -> None:
+    def __init__(
+        self, throttle: Throttle, interactions: Interactions, expectations: Expectations, token_limits: TokenLimits
+    ) -> None:
         self._throttle = throttle
         self._interactions = interactions
         self._expectations = expectations
+        self._token_limits = token_limits
 
     def configure(self, profiles: Profiles) -> None:
         """Apply new profiles from now on; counts, interactions and learned expectations stay."""
         self._throttle.configure(profiles)
         self._interactions.configure(profiles)
         self._expectations.configure(profiles)
+        self._token_limits.configure(profiles)
 
     def synchronize(self, unix_offset: float) -> None:
         """Set the offset of Unix time: Unix time is `now + unix_offset`, in seconds."""
         self._interactions.synchronize(unix_offset)
 
-    def decide(self, arrival: Arrival, now: float) -> Permit | Rejected | QuotaAccount:
+    def decide(self, arrival: Arrival, now: float) -> Permit | Rejected | QuotaDemand:
         """Decide about a call, and count it.
 
-        A QuotaAccount as the result means that the call is neither decided nor counted yet: this limit would refuse it.
+        A QuotaDemand as the result means that the call is neither decided nor counted yet: this limit would refuse it.
         The caller requests more of this limit from the other gateways and then calls `decide` again.
         """
         caller, interaction, given = arrival.caller, arrival.interaction, arrival.token
         key = InteractionKey(caller.client, caller.app, interaction) if interaction else None
         continues = key is not None and self._interactions.continues(key, given, now)
+        use = self._expected_use(arrival, key, now)
+        if refusal := self._refusal_by_tokens(arrival, use, continues, now):
+            return refusal
         decision = self._throttle.admit(caller, continues, arrival.overloaded, now)
-        if not isinstance(decision, Admitted):
+        if isinstance(decision, QuotaAccount):
+            return QuotaDemand(decision)
+        if isinstance(decision, Rejected):
             return decision
+        reservation = self._token_limits.reserve(caller, use, decision.protected, now)
+        protected = decision.protected and reservation.is_protected
         stage, token = 0, b""
         if key is not None:
             stage, token = self._interactions.admitted(key, given, now), self._interactions.token(key)
         if not arrival.app_is_bound:
-            return Permit(arrival, key, None, decision.protected, stage, token, norm=1.0)
+            return Permit(arrival, key, None, protected, stage, token, 1.0, reservation)
         subject = ExpectationSubject(caller.tenant, caller.app, stage)
-        return Permit(arrival, key, subject, decision.protected, stage, token, self._expectations.norm(subject))
+        return Permit(arrival, key, subject, protected, stage, token, self._expectations.norm(subject), reservation)
 
     def limit_status(self, client: str, now: float) -> LimitStatus | None:
         """Return how much of its limit a client has; None where nothing limits it. Nothing is counted."""
@@ -107,9 +113,13 @@ class Decider:
         remaining = max(0, account.limit - window.used(account.key, now))
         return LimitStatus(account.limit, remaining, window.reset(account.key, now))
 
+    def token_status(self, client: str, now: float) -> LimitStatus | None:
+        """Return how much of its limit in tokens a client has; None where there is none. Nothing is booked."""
+        return self._token_limits.status(client, now)
+
     def state(self, now: float) -> ThrottleState:
         """Return what an operator sees of limits and interactions. O(accounts); nothing is counted."""
-        exhausted = self._throttle.window.exhausted(now)
+        exhausted = self._throttle.window.exhausted(now) | self._token_limits.window.exhausted(now)
         return ThrottleState(exhausted, self._interactions.in_flight, self._interactions.idle)
 
     def refused(self, client: str, now: float) -> None:
@@ -131,11 +141,21 @@ class Decider:
     def withdrawn(self, permit: Permit, now: float) -> FinishedInteraction | None:
         """Settle the permit of a call that was refused later: the call neither opens nor ends an interaction.
 
-        Its arrival stays counted. Return the interaction that closes with it, if an earlier call declared its end.
+        Its arrival stays counted, and its reservation is given back. Return the interaction that closes with it, if an
+        earlier call declared its end.
         """
+        self._token_limits.settle(permit.reservation, TokenUse(0, 0), now)
         if permit.key is None:
             return None
         return self._interactions.withdrawn(permit.key, permit.stage, now)
+
+    def settle(self, reservation: Reservation, used: TokenUse, now: float) -> None:
+        """Replace what a call reserved of limits in tokens by what it used; once, unless the call was withdrawn."""
+        self._token_limits.settle(reservation, used, now)
+
+    def measured(self, prompt_tokens: int, output_tokens: int) -> TokenUse:
+        """Return what a call with these tokens uses of limits in tokens and cost units."""
+        return self._token_limits.measured(prompt_tokens, output_tokens)
 
     def end_interaction(self, key: InteractionKey, token: bytes, now: float) -> FinishedInteraction | None:
         """End an interaction on the caller's request; return it if it closes now, without calls in flight."""
@@ -150,3 +170,20 @@ class Decider:
         self._throttle.check_invariants()
         self._interactions.check_invariants()
         self._expectations.check_invariants()
+        self._token_limits.check_invariants()
+
+    def _expected_use(self, arrival: Arrival, key: InteractionKey | None, now: float) -> TokenUse:
+        stage = arrival.stage if key is None else self._interactions.next_stage(key, arrival.token, now)
+        return self._token_limits.expected(arrival.caller.app, stage, arrival.prompt_tokens, arrival.max_tokens)
+
+    def _refusal_by_tokens(
+        self, arrival: Arrival, use: TokenUse, continues: bool, now: float
+    ) -> Rejected | QuotaDemand | None:
+        """Return how limits in tokens refuse a call, if they hold; the call then counts towards its user's calls."""
+        if not self._throttle.enforces(arrival.overloaded):
+            return None
+        protected = continues and self._throttle.protects
+        refusal = self._token_limits.refusal(arrival.caller, use, protected, now)
+        if isinstance(refusal, Rejected):
+            self._throttle.refused(arrival.caller.client, now)
+        return refusal

@@ -84,6 +84,12 @@ class Interactions:
         claim = self._claim(key, token, now)
         return claim is not None and (idle is None or claim.stage > idle.calls)  # closed here, but continued elsewhere
 
+    def next_stage(self, key: InteractionKey, token: bytes, now: float) -> int:
+        """Return the stage that a call would have if it were admitted now; change nothing."""
+        found = self._busy.get(key) or self._idle.get(key.client, {}).get(key)
+        claim = self._claim(key, token, now)
+        return max(found.calls if found is not None else 0, claim.stage if claim is not None else 0)
+
     def admitted(self, key: InteractionKey, token: bytes, now: float) -> int:
         """Open or continue the interaction of an admitted call; return the call's stage, 0 for the first call."""
         found = self._busy.get(key) or self._resume(key, now) or self._open(key, token, now)

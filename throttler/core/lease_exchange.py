@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from throttler.core.leased_quota import LeasedQuota, LeaseReply, LeaseRequest
-from throttler.core.quota import QuotaAccount
-from throttler.core.windows import Window
+from throttler.core.quota import QuotaAccount, QuotaDemand
+from throttler.core.windows import Counts
 
 
 class ExchangeEnd(NamedTuple):
@@ -27,13 +27,13 @@ class LeaseExchange:
     in which the other gateways report too.
     """
 
-    def __init__(self, leases: LeasedQuota, window: Window, settle_seconds: float) -> None:
+    def __init__(self, leases: LeasedQuota, window: Counts, settle_seconds: float) -> None:
         self._leases = leases
         self._window = window
         self._settle_seconds = settle_seconds
-        self._wanted: dict[str, QuotaAccount] = {}
-        self._asked: dict[str, bool] = {}  # accounts of the current exchange: whether calls wait
-        self._held: dict[str, QuotaAccount] = {}
+        self._wanted: dict[str, QuotaDemand] = {}
+        self._asked: dict[str, int] = {}  # accounts of the current exchange: what waiting calls need; 0 if none wait
+        self._held: dict[str, QuotaDemand] = {}
         self._settled_at: float | None = None  # when leases may be used again
         self._has_met = False  # the ledger has answered once
 
@@ -47,19 +47,20 @@ class LeaseExchange:
         """The number of gateways that share the limits, as the ledger last reported it."""
         return self._leases.gateways
 
-    def want(self, account: QuotaAccount) -> None:
-        """Request more of `account` with the next exchange, unless a request for waiting calls is under way."""
-        if not self._asked.get(account.key) and account.key not in self._held:
-            self._wanted[account.key] = account
+    def want(self, demand: QuotaDemand) -> None:
+        """Request `demand` with the next exchange, unless a request for waiting calls is under way."""
+        key = demand.account.key
+        if not self._asked.get(key) and key not in self._held:
+            self._wanted[key] = max(demand, self._wanted.get(key, demand), key=lambda each: each.amount)
 
     def begin(self, now: float) -> list[LeaseRequest]:
         """Return the requests of the next exchange; none while degraded, or when nothing is wanted or due."""
         if self._leases.degraded:
             return []
-        accounts = {account.key: account for account in self._leases.take_due()} | self._wanted
-        self._asked = {key: key in self._wanted for key in accounts}
+        demands = {account.key: QuotaDemand(account, 0) for account in self._leases.take_due()} | self._wanted
+        self._asked = {key: demand.amount for key, demand in demands.items()}
         self._wanted = {}
-        return [self._request(account, int(self._asked[key]), now) for key, account in accounts.items()]
+        return [self._request(demand.account, demand.amount, now) for demand in demands.values()]
 
     def end(
         self, requests: Sequence[LeaseRequest], replies: Sequence[LeaseReply], asked_at: float, now: float
@@ -68,10 +69,11 @@ class LeaseExchange:
         end = ExchangeEnd([], [])
         for request, reply in zip(requests, replies, strict=True):
             self._leases.answered(request, reply, asked_at, now)
-            if not self._asked.get(request.account.key):
+            amount = self._asked.get(request.account.key, 0)
+            if not amount:
                 continue
             if reply.recalled:
-                self._held[request.account.key] = request.account
+                self._held[request.account.key] = QuotaDemand(request.account, amount)
                 end.held.append(request.account.key)
             else:
                 end.settled.append(request.account.key)

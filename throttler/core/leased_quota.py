@@ -6,8 +6,9 @@ window, however skewed the traffic is. Under steady traffic no gateway has to re
 
 - A gateway may use `limit / 2R` of each limit without a request (R gateways), so rarely used accounts cost no round
   trip.
-- Beyond that it requests more and receives `max(1, remaining / 2R)` (`throttler.core.quota_ledger`). After a refusal it
-  waits before the next request; each further refusal in a row doubles the wait.
+- Beyond that it requests what it lacks, at least 1, and receives that or `remaining / 2R`, whichever is more, if that
+  much is left (`throttler.core.quota_ledger`). After a refusal it waits before the next request; each further refusal
+  in a row doubles the wait.
 - When nothing is left, the other gateways are asked to give back unused capacity, except a reserve.
 - Arrivals that were admitted beyond a lease, because no pool was overloaded, are reported in batches.
 - A lease is valid for one window after its request and counts at the ledger for two windows: arrivals admitted at its
@@ -30,7 +31,10 @@ FORGETTING = 4 + 1 / 60  # the ledger drops an entry after two windows of its ow
 
 @dataclass(frozen=True, slots=True)
 class LeaseRequest:
-    """A gateway's report to the ledger about one account; `more` is 1 if the gateway requests more, otherwise 0."""
+    """A gateway's report to the ledger about one account.
+
+    `more` is what the gateway needs to admit beyond `used`: 1 for a call, the reservation for tokens, 0 for a report.
+    """
 
     account: QuotaAccount
     held: int
@@ -120,7 +124,7 @@ class LeasedQuota:
         earlier = self._leases.pop(ask.account.key, None)
         refusals = earlier.refusals if earlier is not None else 0
         if ask.more:
-            refusals = refusals + 1 if answer.capacity <= ask.used else 0
+            refusals = refusals + 1 if answer.capacity < ask.used + ask.more else 0
         patience = min(RECALL_AGAIN * 2 ** (refusals - 1), MOST_PATIENCE) if ask.more and refusals else 0.0
         self._leases[ask.account.key] = _Lease(
             capacity=answer.capacity,

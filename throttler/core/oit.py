@@ -16,6 +16,8 @@ from throttler.core.windows import SlidingWindow
 class Oit:
     """A throttle that refuses calls only while the pool is overloaded, and never a protected call."""
 
+    protects = True
+
     def __init__(self, profiles: Profiles, quota: Quota, seconds: float = WINDOW_SECONDS) -> None:
         self.window = SlidingWindow(seconds, quota)
         self._profiles = profiles
@@ -42,6 +44,10 @@ class Oit:
             what = f"app {caller.app!r} of tenant {caller.tenant!r} is over app_per_minute={app.limit}"
             return _rejected(Outcome.THROTTLED_APP, what, app_wait, app.limit)
         return Admitted(protected)
+
+    def enforces(self, overloaded: bool) -> bool:
+        """See Throttle."""
+        return overloaded
 
     def user_account(self, client: str) -> QuotaAccount:
         """See Throttle."""

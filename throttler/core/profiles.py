@@ -17,11 +17,16 @@ class RateLimits:
     max_age: float = 3600.0  # seconds after which an interaction closes; time with a call in flight does not count
     kappa: int = 5  # protected calls per client and minute, as a multiple of T_user
     max_interactions: int = 256  # open interactions per client; one more closes the client's longest idle one
+    # Of tokens, and of cost units, per minute; None: there is no such limit. Those of apps count per tenant.
+    user_tokens_per_minute: int | None = None
+    app_tokens_per_minute: int | None = None
+    user_cost_per_minute: int | None = None
+    app_cost_per_minute: int | None = None
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
-            if not value > 0:
+            if value is not None and not value > 0:
                 raise ValueError(f"{name}: must be positive, got {value!r}")
 
     @property
@@ -58,6 +63,8 @@ class AppProfile:
 
     per_minute: int
     max_calls: int
+    tokens_per_minute: int | None = None
+    cost_per_minute: int | None = None
     expected: Expectation | None = None
     stages: Mapping[int, Expectation] = field(default_factory=dict)
     public_system: str = ""  # a system prompt that is not secret: all tenants share its cached prefix
@@ -79,7 +86,12 @@ class Profiles:
     default: AppProfile = field(init=False)
 
     def __post_init__(self) -> None:
-        plain = AppProfile(per_minute=self.limits.app_per_minute, max_calls=self.limits.max_calls)
+        plain = AppProfile(
+            per_minute=self.limits.app_per_minute,
+            max_calls=self.limits.max_calls,
+            tokens_per_minute=self.limits.app_tokens_per_minute,
+            cost_per_minute=self.limits.app_cost_per_minute,
+        )
         object.__setattr__(self, "default", self.apps.get(DEFAULT_APP, plain))
 
     def app(self, name: str) -> AppProfile:

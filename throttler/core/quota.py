@@ -4,10 +4,17 @@ from typing import NamedTuple, Protocol
 
 
 class QuotaAccount(NamedTuple):
-    """A counter of arrivals: its key, and the number of arrivals that all gateways together may admit per window."""
+    """A counter of arrivals, or of amounts: its key, and how much all gateways together may admit per window."""
 
     key: str
     limit: int
+
+
+class QuotaDemand(NamedTuple):
+    """What a call lacks: it needs `amount` of the account within this process's allowance."""
+
+    account: QuotaAccount
+    amount: int = 1
 
 
 class Quota(Protocol):

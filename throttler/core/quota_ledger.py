@@ -54,9 +54,10 @@ class QuotaLedger:
         unasked = quiet * (limit // (2 * max(1, len(settled))))
         room = limit - taken - unasked  # the most that this gateway may hold
         base = max(ask.held, ask.used)
+        lacking = max(1, ask.used + ask.more - base)
         recalled = False
-        if base < room:
-            capacity = base + (max(1, (room - base) // (2 * gateways)) if ask.more else 0)
+        if base + lacking <= room:
+            capacity = base + (max(lacking, (room - base) // (2 * gateways)) if ask.more else 0)
         else:
             capacity = max(0, min(ask.held, room))
             if (

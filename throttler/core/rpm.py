@@ -14,6 +14,8 @@ from throttler.core.windows import FixedWindow
 class Rpm:
     """A throttle that limits the calls of each user and of each app in every minute of the clock."""
 
+    protects = False
+
     def __init__(self, profiles: Profiles, quota: Quota, seconds: float = WINDOW_SECONDS) -> None:
         self.window = FixedWindow(seconds, quota)
         self._profiles = profiles
@@ -34,6 +36,10 @@ class Rpm:
             message = f"{what} is over app_per_minute={app.limit}; retry in {wait:.1f} s"
             return Rejected(Outcome.THROTTLED_APP, wait, message, app.limit)
         return Admitted(protected)
+
+    def enforces(self, overloaded: bool) -> bool:
+        """See Throttle."""
+        return True
 
     def user_account(self, client: str) -> QuotaAccount:
         """See Throttle."""

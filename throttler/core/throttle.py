@@ -39,6 +39,17 @@ class Rejected:
     limit: int  # the value of the limit that refuses the call
 
 
+class LimitStatus(NamedTuple):
+    """What a client has of its limit: of `limit` calls or tokens in a window it has `remaining` at this gateway.
+
+    `reset` are the seconds until it has all of them again, unless it calls before.
+    """
+
+    limit: int
+    remaining: int
+    reset: float
+
+
 # A QuotaAccount means that the call is neither decided nor counted yet. This limit would refuse it, but the other
 # gateways may give more of the limit; after the request to them, `admit` is called again.
 Decision = Admitted | Rejected | QuotaAccount
@@ -57,6 +68,13 @@ class Throttle(Protocol):
         `protected` means that the call continues an interaction in progress; `overloaded` that its model's pool is
         overloaded.
         """
+
+    def enforces(self, overloaded: bool) -> bool:
+        """Return whether limits refuse calls now; limits in tokens follow this rule too."""
+
+    @property
+    def protects(self) -> bool:
+        """Whether calls of interactions in progress go on beyond limits that are enforced."""
 
     def user_account(self, client: str) -> QuotaAccount | None:
         """Return what the client's calls are counted in; None where nothing limits them."""

@@ -9,12 +9,18 @@ from throttler.core.windows import SlidingWindow
 class Unlimited:
     """A throttle that admits every call and counts no arrivals."""
 
+    protects = False
+
     def __init__(self) -> None:
         self.window = SlidingWindow(WINDOW_SECONDS, LocalQuota())
 
     def admit(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Decision:
         """See Throttle."""
         return Admitted(protected)
+
+    def enforces(self, overloaded: bool) -> bool:
+        """See Throttle."""
+        return False
 
     def user_account(self, client: str) -> None:
         """See Throttle; there are no limits."""

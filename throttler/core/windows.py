@@ -13,7 +13,32 @@ from throttler.core.quota import Quota, QuotaAccount
 ASK_AGAIN = 1 / 16  # of a window: the wait of a refused call when this gateway's allowance is 0
 
 
-class Window(Protocol):
+class Counts(Protocol):
+    """What is counted per account, for those who share limits."""
+
+    def used(self, key: str, now: float) -> int:
+        """Return what is counted in the window that ends now."""
+
+    def accounts(self) -> list[QuotaAccount]:
+        """Return all accounts in which something is counted."""
+
+
+class AllCounts:
+    """The counts of several windows, none of which has an account of another."""
+
+    def __init__(self, *windows: Counts) -> None:
+        self._windows = windows
+
+    def used(self, key: str, now: float) -> int:
+        """See Counts."""
+        return sum(window.used(key, now) for window in self._windows)
+
+    def accounts(self) -> list[QuotaAccount]:
+        """See Counts."""
+        return [account for window in self._windows for account in window.accounts()]
+
+
+class Window(Counts, Protocol):
     """A counter of arrivals that compares them with the quota's allowance for this gateway."""
 
     def fits(self, account: QuotaAccount, now: float) -> bool:

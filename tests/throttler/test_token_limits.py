@@ -1,0 +1,325 @@
+"""Limits in tokens: reserved, settled, never overshot by reservations; a naive model agrees step by step."""
+
+import asyncio
+import itertools
+import random
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from fairlead.outcomes import Outcome
+from serving.cost import WeightedTokens
+from tests.redis_server import RedisServer
+from tests.throttler.shared import Gateway, in_memory, on_redis
+from throttler.core.decider import Arrival, Decider, Permit
+from throttler.core.expectations import Expectations
+from throttler.core.interactions import Interactions
+from throttler.core.oit import Oit
+from throttler.core.profiles import AppProfile, Expectation, Profiles, RateLimits
+from throttler.core.quota import LocalQuota, QuotaAccount
+from throttler.core.registry import THROTTLES
+from throttler.core.throttle import Caller, LimitStatus, Rejected
+from throttler.core.token_limits import TokenLimits, TokenUse
+from throttler.core.token_window import SLICES, TokenWindow
+
+MANY = 1_000_000
+LIMITS = RateLimits(
+    user_per_minute=MANY,
+    app_per_minute=MANY,
+    kappa=2,
+    user_tokens_per_minute=100,
+    app_tokens_per_minute=250,
+    user_cost_per_minute=170,
+)
+PROFILES = Profiles(limits=LIMITS, reference_tokens=10)
+CALLERS = st.sampled_from([Caller("t", f"t/{user}", "a") for user in "uvw"])
+AMOUNTS = st.integers(1, 120)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["book", "give back"]), st.sampled_from("ab"), st.integers(0, 50), st.integers(0, 40)
+        ),
+        max_size=60,
+    )
+)
+def test_a_window_counts_what_was_booked_less_what_was_given_back(steps: list[tuple[str, str, int, int]]) -> None:
+    window, now = TokenWindow(64.0, LocalQuota()), 0
+    booked: list[list[int | str]] = []  # key, second, amount; a slice of 64 seconds with 64 slices is a second
+    for step, key, amount, pause in steps:
+        now += pause
+        account = QuotaAccount(key, 100)
+        if step == "book":
+            booked.append([key, window.book(account, amount, now), amount])
+        elif booked:
+            entry = booked[amount % len(booked)]
+            assert isinstance(entry[1], int)
+            assert isinstance(entry[2], int)
+            returned = min(amount, entry[2])
+            window.give_back(QuotaAccount(str(entry[0]), 100), entry[1], returned, now)
+            entry[2] -= returned
+        for name in "ab":
+            counted = [(at, n) for which, at, n in booked if which == name and int(at) + 1 + SLICES > now]
+            total = sum(int(n) for _, n in counted)
+            account = QuotaAccount(name, 100)
+            assert window.used(name, now) == total
+            assert window.fits(account, 30, now) == (total + 30 <= 100)
+            last = max((int(at) for which, at, _ in booked if which == name), default=0)
+            assert window.reset(name, now) == (last + 65 - now if total else 0)
+            if total + 30 > 100:
+                leaves = sorted({int(at) + 65 for at, _ in counted})
+                fits = [then for then in leaves if sum(int(n) for at, n in counted if int(at) + 65 > then) + 30 <= 100]
+                assert window.wait(account, 30, now) == fits[0] - now
+        window.check_invariants()
+
+
+class NaiveLimits:
+    """All bookings for ever, summed up anew at each question; amounts leave the window with their slice."""
+
+    def __init__(self) -> None:
+        self.booked: dict[str, list[tuple[float, int]]] = defaultdict(list)
+
+    def used(self, key: str, now: float) -> int:
+        return sum(n for at, n in self.booked[key] if (at * SLICES // 60 + 1) * 60 / SLICES + 60 > now)
+
+    def outcome(self, caller: Caller, use: TokenUse, protected: bool, now: float) -> Outcome | None:
+        user, app = caller.client, caller.app
+        for unit, amount, of_user, of_app in (("tokens", use.tokens, 100, 250), ("cost", use.cost, 170, MANY)):
+            if protected and self.used(f"{unit} protected {user}", now) + amount <= 2 * of_user:
+                continue
+            if self.used(f"{unit} of {user}", now) + amount > of_user:
+                return Outcome.THROTTLED_USER
+            if self.used(f"{unit} of app {app}", now) + amount > of_app:
+                return Outcome.THROTTLED_APP
+        return None
+
+    def reserve(self, caller: Caller, use: TokenUse, protected: bool, now: float) -> list[tuple[str, int]]:
+        """Book, and return each account with the place of its unit in a TokenUse."""
+        accounts = []
+        for place, (unit, limit) in enumerate((("tokens", 100), ("cost", 170))):
+            names = [f"{unit} of {caller.client}"]
+            if self.used(names[0], now) + use[place] <= limit:
+                names.append(f"{unit} of app {caller.app}")
+            cap = f"{unit} protected {caller.client}"
+            if protected and self.used(cap, now) + use[place] <= 2 * limit:
+                names.append(cap)
+            accounts += [(name, place) for name in names]
+        for name, place in accounts:
+            self.booked[name].append((now, use[place]))
+        return accounts
+
+    def settle(self, accounts: list[tuple[str, int]], at: float, use: TokenUse, used: TokenUse, now: float) -> None:
+        for name, place in accounts:
+            when = at if used[place] < use[place] else now
+            self.booked[name].append((when, used[place] - use[place]))
+
+
+class TokenMachine(RuleBasedStateMachine):
+    """Random calls of three users of one app, with and without overload, settled in any order or never."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1000.0
+        self.model = NaiveLimits()
+        tokens = TokenLimits(PROFILES, LocalQuota(), WeightedTokens())
+        self.decider = Decider(Oit(PROFILES, LocalQuota()), Interactions("s", PROFILES), Expectations(PROFILES), tokens)
+        self.decider.synchronize(1.7e9)
+        self.open: list[tuple[Permit, list[tuple[str, int]], float]] = []
+        self.interactions = itertools.count()
+
+    @rule(seconds=st.sampled_from([0.5, 1, 5, 20, 50]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+
+    @rule(caller=CALLERS, prompt=AMOUNTS, output=AMOUNTS, continues=st.booleans(), overloaded=st.booleans())
+    def arrives(self, caller: Caller, prompt: int, output: int, continues: bool, overloaded: bool) -> None:
+        arrival = Arrival(caller, overloaded=overloaded, prompt_tokens=prompt, max_tokens=output)
+        if continues:  # an interaction whose first call was free, because nothing was overloaded
+            name, first = f"i{next(self.interactions)}", Arrival(caller, prompt_tokens=1, max_tokens=1)
+            opened = self.decider.decide(first._replace(interaction=name), self.now)
+            assert isinstance(opened, Permit)
+            self.decider.settle(opened.reservation, TokenUse(0, 0), self.now)
+            arrival = arrival._replace(interaction=name, token=opened.token)
+        use = TokenUse(prompt + output, prompt + 2 * output)
+        expected = self.model.outcome(caller, use, continues, self.now) if overloaded else None
+        decision = self.decider.decide(arrival, self.now)
+        if isinstance(decision, Rejected):
+            assert decision.outcome is expected
+            assert decision.retry_after > 0
+            return
+        assert isinstance(decision, Permit)
+        assert expected is None
+        assert decision.reservation.use == use
+        accounts = self.model.reserve(caller, use, continues, self.now)
+        self.open.append((decision, accounts, self.now))
+
+    @precondition(lambda self: self.open)
+    @rule(data=st.data(), prompt=AMOUNTS, output=AMOUNTS)
+    def ends(self, data: st.DataObject, prompt: int, output: int) -> None:
+        permit, accounts, at = self.open.pop(data.draw(st.integers(0, len(self.open) - 1)))
+        used = self.decider.measured(prompt, output)
+        self.decider.settle(permit.reservation, used, self.now)
+        self.model.settle(accounts, at, permit.reservation.use, used, self.now)
+
+    @precondition(lambda self: self.open)
+    @rule()
+    def is_withdrawn(self) -> None:
+        permit, accounts, at = self.open.pop()
+        self.decider.withdrawn(permit, self.now)
+        self.model.settle(accounts, at, permit.reservation.use, TokenUse(0, 0), self.now)
+
+    @invariant()
+    def what_is_left_is_told(self) -> None:
+        for client in ("t/u", "t/v"):
+            status = self.decider.token_status(client, self.now)
+            assert status is not None
+            assert status.remaining == max(0, 100 - self.model.used(f"tokens of {client}", self.now))
+        self.decider.check_invariants()
+
+
+TokenMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+TestTokenLimits = TokenMachine.TestCase
+
+
+def decider(profiles: Profiles, throttle: str = "rpm") -> Decider:
+    quota = LocalQuota()
+    tokens = TokenLimits(profiles, quota, WeightedTokens())
+    return Decider(
+        THROTTLES[throttle](profiles, quota, 60.0), Interactions("s", profiles), Expectations(profiles), tokens
+    )
+
+
+def tokens_only(**limits: int) -> Profiles:
+    return Profiles(limits=RateLimits(user_per_minute=MANY, app_per_minute=MANY, **limits), reference_tokens=10)
+
+
+CALL = Arrival(Caller("t", "t/u", "a"), prompt_tokens=60, max_tokens=20)
+
+
+def test_the_reason_names_limit_and_value_and_what_would_fit() -> None:
+    d = decider(tokens_only(user_tokens_per_minute=100, app_tokens_per_minute=150, user_cost_per_minute=1000))
+    assert isinstance(d.decide(CALL, 0.0), Permit)
+    refused = d.decide(CALL, 0.0)
+    assert isinstance(refused, Rejected)
+    assert (refused.outcome, refused.limit) == (Outcome.THROTTLED_USER, 100)
+    assert refused.message == (
+        "user 't/u' is over user_tokens_per_minute=100: the call is expected to need 80 tokens, and 20 are left; "
+        "retry in 60.9 s"
+    )
+    assert isinstance(d.decide(CALL, refused.retry_after), Permit)
+    other = CALL._replace(caller=Caller("t", "t/v", "a"))
+    refused = d.decide(other, refused.retry_after)
+    assert isinstance(refused, Rejected)
+    assert "app 'a' of tenant 't' is over app_tokens_per_minute=150: the call is expected to need 80" in refused.message
+    refused = d.decide(other._replace(max_tokens=9999), 0.0)
+    assert isinstance(refused, Rejected)
+    assert refused.message.endswith("need 10059 tokens, and 100 are left; ask for fewer tokens")
+    cost = decider(tokens_only(user_cost_per_minute=99)).decide(CALL, 0.0)
+    assert isinstance(cost, Rejected)
+    assert "user_cost_per_minute=99: the call is expected to need 100 cost units" in cost.message
+
+
+@pytest.mark.parametrize(("throttle", "overloaded", "refuses"), [
+    ("rpm", False, True), ("oit", False, False), ("oit", True, True), ("none", True, False),
+])  # fmt: skip
+def test_the_throttle_determines_when_limits_in_tokens_hold(throttle: str, overloaded: bool, refuses: bool) -> None:
+    d = decider(tokens_only(user_tokens_per_minute=100), throttle)
+    call = CALL._replace(overloaded=overloaded)
+    assert isinstance(d.decide(call, 0.0), Permit)
+    assert isinstance(d.decide(call, 0.0), Rejected) == refuses
+
+
+def test_what_a_call_is_expected_to_need() -> None:
+    app = AppProfile(
+        per_minute=9, max_calls=9, expected=Expectation(input=30, system=10, output=5), stages={1: Expectation(input=7)}
+    )
+    profiles = Profiles(apps={"known": app}, reference_tokens=50)
+    limits = TokenLimits(profiles, LocalQuota(), WeightedTokens())
+    assert limits.expected("known", 0, 0, 0) == (45, 50)
+    assert limits.expected("known", 0, 100, 1000) == (105, 110), "the app's output, not the most that it may be"
+    assert limits.expected("known", 0, 100, 3) == (103, 106), "never more than the caller asks for"
+    assert limits.expected("known", 1, 0, 20) == (27, 47), "a stage without an expected output"
+    assert limits.expected("unknown", 0, 100, 20) == (120, 140)
+    assert limits.expected("unknown", 0, 0, 0) == (50, 50)
+
+
+def test_the_stage_of_an_interaction_determines_what_is_expected() -> None:
+    stages = {0: Expectation(input=100), 1: Expectation(input=7), 2: Expectation(input=30)}
+    app = AppProfile(per_minute=MANY, max_calls=9, tokens_per_minute=1000, stages=stages)
+    d = decider(Profiles(limits=RateLimits(user_tokens_per_minute=1000), apps={"a": app}))
+    arrival, reserved = Arrival(Caller("t", "t/u", "a"), "journey"), []
+    for _ in range(3):
+        permit = d.decide(arrival, 0.0)
+        assert isinstance(permit, Permit)
+        reserved.append(permit.reservation.use.tokens)
+        arrival = arrival._replace(token=permit.token)
+        d.ended(permit, None, 0.0)
+    assert reserved == [100, 7, 30]
+    elsewhere = decider(Profiles(apps={"a": app})).decide(arrival, 0.0)
+    assert isinstance(elsewhere, Permit)
+    assert elsewhere.stage == 3
+    named = d.decide(Arrival(Caller("t", "t/u", "a"), stage=1), 0.0)
+    assert isinstance(named, Permit)
+    assert named.reservation.use.tokens == 7
+
+
+def test_a_limit_that_is_taken_away_or_given_later_settles_what_was_booked() -> None:
+    d = decider(tokens_only(user_tokens_per_minute=100))
+    permit = d.decide(CALL, 0.0)
+    assert isinstance(permit, Permit)
+    d.configure(tokens_only())
+    assert d.token_status("t/u", 0.0) is None
+    unlimited = d.decide(CALL, 0.0)
+    assert isinstance(unlimited, Permit)
+    d.configure(tokens_only(user_tokens_per_minute=100))
+    d.settle(permit.reservation, TokenUse(10, 10), 0.0)
+    d.settle(unlimited.reservation, TokenUse(50, 50), 0.0)
+    status = d.token_status("t/u", 0.0)
+    assert isinstance(status, LimitStatus)
+    assert status.remaining == 90
+
+
+async def admitted(gateways: list[Gateway], amounts: list[int]) -> int:
+    """Send one user's calls of these amounts to the gateways at once; return the sum of the admitted amounts."""
+
+    async def tokens(number: int, amount: int) -> int:
+        arrival = Arrival(Caller("t", "u", "a"), overloaded=True, prompt_tokens=amount)
+        decision = await gateways[number % len(gateways)].throttler.decide(arrival)
+        return amount if isinstance(decision, Permit) else 0
+
+    return sum(await asyncio.gather(*itertools.starmap(tokens, enumerate(amounts))))
+
+
+async def test_gateways_share_a_limit_in_tokens_and_never_overshoot_it() -> None:
+    draw, now = random.Random(5), 0.0
+    gateways = in_memory(4, tokens_only(user_tokens_per_minute=10_000), 60.0, lambda: now)
+    for _ in range(6):
+        amounts = [draw.choice([1, 20, 300, 900]) for _ in range(300)]
+        total = await admitted(gateways, amounts)
+        assert 8_000 <= total <= 10_000
+        now += 300.0
+        for gateway in gateways:
+            gateway.decider.check_invariants()
+            gateway.leases.check_invariants()
+
+
+async def test_concurrent_calls_at_instances_on_redis_never_overshoot(tmp_path: Path) -> None:
+    redis = RedisServer(tmp_path)
+    profiles = tokens_only(user_tokens_per_minute=10_000)
+    async with on_redis(redis.url, 3, profiles, 60.0) as gateways:
+        draw = random.Random(7)
+        total = await admitted(gateways, [draw.choice([10, 200, 700]) for _ in range(200)])
+        assert 6_000 <= total <= 10_000
+        assert await admitted(gateways, [700] * 6) <= 10_000 - total
+        large = Arrival(Caller("t", "v", "a"), overloaded=True, prompt_tokens=9_000)
+        permit = await gateways[0].throttler.decide(large)
+        assert isinstance(permit, Permit), "nearly all of the limit, of which this gateway held a sixth"
+        gateways[0].throttler.settle(permit.reservation, TokenUse(100, 100))
+        again = await gateways[0].throttler.decide(large)
+        assert isinstance(again, Permit), "what was not used is there again"
+    redis.kill()

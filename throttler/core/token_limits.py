@@ -1,0 +1,168 @@
+"""Limits in tokens per minute and in cost units per minute, of users and of apps.
+
+A call reserves what it is expected to need when it is decided. When its use is known, what it did not need is given
+back, and what it needed beyond is booked. The calls admitted in any minute therefore use at most the limit, and what
+single calls needed beyond their reservations. When limits hold, and which calls they do not refuse, is the throttle's
+rule as for calls: under `oit` calls of interactions go on, up to kappa times their user's limit.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fairlead.outcomes import Outcome
+from serving.cost import MICRO, Cost
+from throttler.core.profiles import Profiles
+from throttler.core.quota import Quota, QuotaAccount, QuotaDemand
+from throttler.core.throttle import WINDOW_SECONDS, Caller, LimitStatus, Rejected
+from throttler.core.token_window import TokenWindow
+
+
+class TokenUse(NamedTuple):
+    """What a call uses of limits in tokens: its prompt and output tokens, and their cost in whole cost units."""
+
+    tokens: int
+    cost: int
+
+
+class Reservation(NamedTuple):
+    """What a call has reserved: the amounts, the slice of the window, and the accounts of tokens and of cost."""
+
+    use: TokenUse
+    slice: int
+    accounts: tuple[tuple[QuotaAccount, ...], ...]
+    is_protected: bool  # no cap on protected calls is exceeded
+
+
+UNRESERVED = Reservation(TokenUse(0, 0), 0, ((), ()), is_protected=False)
+
+
+class _Measure(NamedTuple):
+    """The limits of a caller in one unit; None where there is none."""
+
+    name: str  # in the names of options and accounts
+    unit: str
+    user: QuotaAccount | None
+    app: QuotaAccount | None
+    cap: QuotaAccount | None  # on protected calls
+
+
+class TokenLimits:
+    """The limits in tokens and cost units, and what is booked of them."""
+
+    def __init__(self, profiles: Profiles, quota: Quota, cost: Cost, seconds: float = WINDOW_SECONDS) -> None:
+        self.window = TokenWindow(seconds, quota)
+        self._profiles = profiles
+        self._cost = cost
+
+    def configure(self, profiles: Profiles) -> None:
+        """Apply new limits from now on; what is booked stays booked."""
+        self._profiles = profiles
+
+    def measured(self, prompt_tokens: int, output_tokens: int, system_tokens: int = 0) -> TokenUse:
+        """Return the use of a call with these tokens; `system_tokens` are among the prompt's."""
+        micro = self._cost.extend(prompt_tokens, system_tokens)
+        micro += self._cost.decode(output_tokens, prompt_tokens, 0)
+        return TokenUse(prompt_tokens + output_tokens, math.ceil(micro / MICRO))
+
+    def expected(self, app: str, stage: int, prompt_tokens: int, max_tokens: int) -> TokenUse:
+        """Return what a call of `app` is expected to use; 0 prompt tokens or `max_tokens` are not known.
+
+        The output is what the app's profile expects, or else `max_tokens`. Of a call of which nothing is known, the
+        tokens of a call whose norm is 1 are expected.
+        """
+        prior = self._profiles.app(app).prior(stage)
+        if prior is not None:
+            prompt = prompt_tokens or math.ceil(prior.input + prior.system)
+            output = min(math.ceil(prior.output) or max_tokens, max_tokens or math.ceil(prior.output))
+            return self.measured(prompt, output, min(prompt, math.ceil(prior.system)))
+        if prompt_tokens or max_tokens:
+            return self.measured(prompt_tokens, max_tokens)
+        return self.measured(math.ceil(self._profiles.reference_tokens), 0)
+
+    def refusal(self, caller: Caller, use: TokenUse, protected: bool, now: float) -> Rejected | QuotaDemand | None:
+        """Return how limits that hold refuse a call, or what it lacks of one that may grow; None if it goes on."""
+        for measure, amount in zip(self._measures(caller), use, strict=True):
+            if protected:
+                if measure.cap is None or self.window.fits(measure.cap, amount, now):
+                    continue
+                if self.window.may_grow(measure.cap, amount, now):
+                    return QuotaDemand(measure.cap, amount)
+            for account in (measure.user, measure.app):
+                if account is None or self.window.fits(account, amount, now):
+                    continue
+                if self.window.may_grow(account, amount, now):
+                    return QuotaDemand(account, amount)
+                return self._rejected(caller, measure, account, amount, now)
+        return None
+
+    def reserve(self, caller: Caller, use: TokenUse, protected: bool, now: float) -> Reservation:
+        """Book what an admitted call is expected to use.
+
+        As for calls, what a call uses beyond its user's limit does not count towards its app.
+        """
+        accounts, is_protected, number = [], protected, 0
+        for measure, amount in zip(self._measures(caller), use, strict=True):
+            cap = measure.cap if protected else None
+            if cap is not None and not self.window.fits(cap, amount, now):
+                cap, is_protected = None, False
+            user = measure.user
+            is_within = user is None or self.window.used(user.key, now) + amount <= user.limit
+            booked = (user, measure.app if is_within else None, cap)
+            accounts.append(tuple(account for account in booked if account is not None))
+            for account in accounts[-1]:
+                number = self.window.book(account, amount, now)
+        return Reservation(use, number, tuple(accounts), is_protected)
+
+    def settle(self, reservation: Reservation, used: TokenUse, now: float) -> None:
+        """Replace what a call reserved by what it used; to be called at most once for each reservation."""
+        for accounts, reserved, amount in zip(reservation.accounts, reservation.use, used, strict=True):
+            for account in accounts:
+                if amount < reserved:
+                    self.window.give_back(account, reservation.slice, reserved - amount, now)
+                elif amount > reserved:
+                    self.window.book(account, amount - reserved, now)
+
+    def status(self, client: str, now: float) -> LimitStatus | None:
+        """Return how much of its limit in tokens a client has; None where there is none. Nothing is booked."""
+        limit = self._profiles.limits.user_tokens_per_minute
+        if limit is None:
+            return None
+        key = f"tokens:user:{client}"
+        return LimitStatus(limit, max(0, limit - self.window.used(key, now)), self.window.reset(key, now))
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError with detail when the state is impossible."""
+        self.window.check_invariants()
+
+    def _measures(self, caller: Caller) -> Iterator[_Measure]:
+        limits, app = self._profiles.limits, self._profiles.app(caller.app)
+        for name, unit, of_user, of_app in (
+            ("tokens", "tokens", limits.user_tokens_per_minute, app.tokens_per_minute),
+            ("cost", "cost units", limits.user_cost_per_minute, app.cost_per_minute),
+        ):
+            yield _Measure(
+                name,
+                unit,
+                _account(f"{name}:user:{caller.client}", of_user),
+                _account(f"{name}:app:{caller.tenant}/{caller.app}", of_app),
+                _account(f"{name}:protected:{caller.client}", of_user and of_user * limits.kappa),
+            )
+
+    def _rejected(self, caller: Caller, measure: _Measure, account: QuotaAccount, amount: int, now: float) -> Rejected:
+        if account is measure.user:
+            outcome, who = Outcome.THROTTLED_USER, f"user {caller.client!r} is over user"
+        else:
+            outcome, who = Outcome.THROTTLED_APP, f"app {caller.app!r} of tenant {caller.tenant!r} is over app"
+        wait = self.window.wait(account, amount, now)
+        left = self.window.left(account, now)
+        advice = f"retry in {wait:.1f} s" if amount <= account.limit else "ask for fewer tokens"
+        message = (
+            f"{who}_{measure.name}_per_minute={account.limit}: the call is expected to need {amount} {measure.unit}, "
+            f"and {left} are left; {advice}"
+        )
+        return Rejected(outcome, wait, message, account.limit)
+
+
+def _account(key: str, limit: int | None) -> QuotaAccount | None:
+    return None if limit is None else QuotaAccount(key, limit)
