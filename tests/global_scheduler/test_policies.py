@@ -147,6 +147,14 @@ def test_per_client_round_robin_spreads_each_client_whatever_others_do() -> None
     assert [worker for n, worker in enumerate(order) if n % 3 != 2] == ["a", "b", "c", "a", "b", "c"]
 
 
+@pytest.mark.parametrize("policy", ["round-robin", "least-loaded", "per-client-round-robin"])
+def test_a_policy_without_accounts_books_nothing(policy: str) -> None:
+    made, _ = dispatcher(policy, WORKERS)
+    assignment = made.dispatch(request("1"), 0)
+    assert assignment is not None
+    assert assignment.booked == 0
+
+
 def test_preble_exploits_a_long_match_explores_with_a_short_one_and_rebalances() -> None:
     made, (a, _) = dispatcher("preble")
     made.progressed(a, runs([(7, 0), (8, 7)]), b"")
