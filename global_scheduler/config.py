@@ -4,6 +4,7 @@ import socket
 import uuid
 from dataclasses import dataclass
 
+from global_scheduler.core.fleet import STEP_TIMEOUT
 from global_scheduler.core.policies import POLICIES
 from global_scheduler.leadership import Leadership, SoleLeadership
 from serving.config import ConfigError, check_listeners, cost_function, option, require
@@ -42,7 +43,7 @@ class SchedulerConfig:
     )
     cost: str = shared("cost")
     step_timeout: float = option(
-        30.0,
+        STEP_TIMEOUT,
         "A worker that has requests but makes no step for this time gets no more of them until its next step, and "
         "gateways place those that it has again.",
         unit="seconds",

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from global_scheduler.core.outstanding_table import OutstandingTable
 
+STEP_TIMEOUT = 30.0  # seconds without an engine step after which a worker gets no requests
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerIdentity:
@@ -54,7 +56,7 @@ class Fleet:
     that reports no engine step for `step_timeout` seconds stays attached, since it may recover, but gets no requests.
     """
 
-    def __init__(self, stall_timeout: float, step_timeout: float = 30.0) -> None:
+    def __init__(self, stall_timeout: float, step_timeout: float = STEP_TIMEOUT) -> None:
         self._stall_timeout = stall_timeout
         self._step_timeout = step_timeout
         self.queues = OutstandingTable()
@@ -165,5 +167,7 @@ class Fleet:
             available = self._is_available(member)
             assert bool(member.load.waiting) == bool(self.waiting >> member.slot & 1), f"{name}: waiting"
             assert available == bool(self._available >> member.slot & 1), f"{name}: available is not {available}"
+        taken = sum(1 << slot for slot in self._by_slot)
+        assert not (self._available | self.waiting) & ~taken, "a free slot counts as available or waiting"
         assert pools == self._pools, f"pools {self._pools}, members {pools}"
         assert all(self.is_current(member) for member in self._fresh), "a member that is gone counts as fresh"

@@ -61,17 +61,20 @@ class Fleets(RuleBasedStateMachine):
         self.workers[name] = NaiveWorker(self.fleet.attach(who, self.now), models, self.now)
 
     @precondition(lambda self: self.workers)
-    @rule(name=NAMES)
-    def leaves(self, name: str) -> None:
-        if name in self.workers:
-            self.fleet.remove(self.workers.pop(name).member)
+    @rule(number=st.integers(0, 4))
+    def leaves(self, number: int) -> None:
+        self.fleet.remove(self.workers.pop(self.attached(number)).member)
 
-    @rule(name=NAMES, load=LOADS)
-    def reports(self, name: str, load: WorkerLoad) -> None:
-        if name in self.workers:
-            worker = self.workers[name]
-            worker.load, worker.reported_at = load, self.now
-            self.fleet.reported(worker.member, load, self.now)
+    @precondition(lambda self: self.workers)
+    @rule(number=st.integers(0, 4), load=LOADS)
+    def reports(self, number: int, load: WorkerLoad) -> None:
+        worker = self.workers[self.attached(number)]
+        worker.load, worker.reported_at = load, self.now
+        self.fleet.reported(worker.member, load, self.now)
+
+    def attached(self, number: int) -> str:
+        names = sorted(self.workers)
+        return names[number % len(names)]
 
     @rule(seconds=st.sampled_from([0.5, STALL, STALL + 1]))
     def time_passes(self, seconds: float) -> None:
