@@ -27,6 +27,15 @@ def test_that_fails(capfd):
 def test_that_is_skipped():
     pass
 """
+TOGETHER = """
+import multiprocessing, pytest
+
+begun = multiprocessing.get_context("fork").Barrier(3)
+
+@pytest.fixture(scope="module", autouse=True)
+def all_files_have_begun():
+    begun.wait()
+"""
 ENDING = """
 import os, signal
 
@@ -61,6 +70,7 @@ def run(folder: Path, *options: str) -> "subprocess.CompletedProcess[str]":
 def test_every_test_is_run_once_and_reported(tmp_path: Path) -> None:
     for name in "abc":
         (tmp_path / f"test_{name}.py").write_text(ALL_KINDS)
+    (tmp_path / "conftest.py").write_text(TOGETHER)
     done = run(tmp_path)
     assert done.returncode == 1
     assert "3 failed, 9 passed, 3 skipped" in done.stdout
