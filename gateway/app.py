@@ -109,20 +109,23 @@ class Gateway:
             if config.http_listen
             else None
         )
-        admin_secret = config.admin_secret or config.secret
-        self._page = self._make_page(api, admin_secret, certificate) if config.page_listen else None
-        self._add_services(admin_secret)
+        page_secret = config.admin_secret or config.secret
+        self._page = self._make_page(api, page_secret, certificate) if config.page_listen else None
+        self._add_services()
 
-    def _add_services(self, admin_secret: str) -> None:
-        """Register what the gRPC listener serves; `admin_secret` protects the operators' services."""
-        reader_seconds = self._config.reader_seconds
-        service = InferenceService(self._cluster, self._admission, self._call_log, self._server.bodies, reader_seconds)
+    def _add_services(self) -> None:
+        """Register what the gRPC listener serves."""
+        config = self._config
+        operators = (config.admin_secret,) if config.admin_secret else (config.secret, config.accepted_secret)
+        service = InferenceService(
+            self._cluster, self._admission, self._call_log, self._server.bodies, config.reader_seconds
+        )
         self._server.add(add_inference_to_server, service, "fairlead.v1.Inference")
         traces = TracesService(self._traces)
-        self._server.add(traces_pb2_grpc.add_TracesServicer_to_server, traces, "fairlead.v1.Traces", admin_secret)
+        self._server.add(traces_pb2_grpc.add_TracesServicer_to_server, traces, "fairlead.v1.Traces", *operators)
         accounts = ThrottlingService(self._call_log.accounting, self._cluster.placements, self._store)
         register = throttling_pb2_grpc.add_ThrottlingServicer_to_server
-        self._server.add(register, accounts, "fairlead.v1.Throttling", admin_secret)
+        self._server.add(register, accounts, "fairlead.v1.Throttling", *operators)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then let open calls finish for at most `drain_seconds`."""

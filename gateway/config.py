@@ -3,14 +3,12 @@
 from dataclasses import dataclass
 
 from gateway.tenants import CACHE_SCOPES
-from serving.config import addresses, check_listeners, cost_function, option, require
+from serving.config import addresses, check_listeners, check_secrets, cost_function, option, require
 from serving.rpc.address import is_loopback
 from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
 from serving.rpc.tls import Certificate
 from serving.shared_options import shared
 from throttler.options import throttle_option
-
-MIN_SECRET = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +42,7 @@ class GatewayConfig:
     )
     scheduler: str = shared("scheduler")
     secret: str = shared("secret")
+    accepted_secret: str = shared("accepted_secret")
     keys: str = option(
         "",
         "This YAML file lists the API keys, each with its tenant. Without it there is one tenant and no key.",
@@ -168,7 +167,7 @@ class GatewayConfig:
     log_level: str = shared("log_level")
 
     def __post_init__(self) -> None:
-        require(len(self.secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")
+        check_secrets(self.secret, self.accepted_secret)
         addresses(self.scheduler, "scheduler")
         check_listeners(self)
         cost_function(self.cost)

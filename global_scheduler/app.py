@@ -46,10 +46,11 @@ def make_server(config: SchedulerConfig, scheduler: SchedulerService) -> Server:
         credentials=mutual_tls.server() if mutual_tls else None,
         health_listen=config.health_listen,
     )
-    server.add(scheduler_pb2_grpc.add_SchedulerServicer_to_server, scheduler, "fairlead.v1.Scheduler", config.secret)
+    secrets = (config.secret, config.accepted_secret)
+    server.add(scheduler_pb2_grpc.add_SchedulerServicer_to_server, scheduler, "fairlead.v1.Scheduler", *secrets)
     admin = AdminService(scheduler, config.policy)
-    admin_secret = config.admin_secret or config.secret
-    server.add(scheduler_pb2_grpc.add_AdminServicer_to_server, admin, "fairlead.v1.Admin", admin_secret)
+    operators = (config.admin_secret,) if config.admin_secret else secrets
+    server.add(scheduler_pb2_grpc.add_AdminServicer_to_server, admin, "fairlead.v1.Admin", *operators)
     return server
 
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from global_scheduler.core.fleet import STEP_TIMEOUT
 from global_scheduler.core.policies import POLICIES
 from global_scheduler.leadership import Leadership, SoleLeadership
-from serving.config import ConfigError, check_listeners, cost_function, option, require
+from serving.config import ConfigError, check_listeners, check_secrets, cost_function, option, require
 from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
 from serving.shared_options import shared
 
-MIN_SECRET = 16
 # A dead leader's lease lasts this long; until it ends, gateways place requests by themselves.
 LEASE_SECONDS = 1.5
 
@@ -27,6 +26,7 @@ class SchedulerConfig:
         change_when="Gateways or workers are on other machines.",
     )
     secret: str = shared("secret")
+    accepted_secret: str = shared("accepted_secret")
     policy: str = option(
         "doubleq",
         "This policy chooses the worker of a request. `doubleq`, `least-delay` and `per-client-round-robin` have a "
@@ -73,7 +73,7 @@ class SchedulerConfig:
     log_level: str = shared("log_level")
 
     def __post_init__(self) -> None:
-        require(len(self.secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")
+        check_secrets(self.secret, self.accepted_secret)
         check_listeners(self)
         cost_function(self.cost)
         for name in ("quantum_tokens", "step_timeout", "max_index_blocks"):

@@ -50,9 +50,9 @@ class Worker:
             credentials=mutual_tls.server() if mutual_tls else None,
             health_listen=options.health_listen,
         )
-        secret = options.secret
-        self._server.add(worker_pb2_grpc.add_WorkerServicer_to_server, self._service, _name("Worker"), secret)
-        self._server.add(worker_pb2_grpc.add_TokenizerServicer_to_server, tokenizer, _name("Tokenizer"), secret)
+        secrets = (options.secret, options.accepted_secret)
+        self._server.add(worker_pb2_grpc.add_WorkerServicer_to_server, self._service, _name("Worker"), *secrets)
+        self._server.add(worker_pb2_grpc.add_TokenizerServicer_to_server, tokenizer, _name("Tokenizer"), *secrets)
         address = options.advertise or f"{options.listen.rpartition(':')[0]}:{self._server.port}"
         hello = scheduler_pb2.Hello(
             worker=options.name or f"{socket.gethostname()}-{self._server.port}",

@@ -4,11 +4,10 @@ from dataclasses import dataclass
 
 from local_worker.core.fairness_levels import FairnessLevels
 from local_worker.core.policies import POLICIES
-from serving.config import ConfigError, addresses, check_listeners, cost_function, option, require
+from serving.config import ConfigError, addresses, check_listeners, check_secrets, cost_function, option, require
 from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
 from serving.shared_options import shared
 
-MIN_SECRET = 16
 WILDCARDS = ("", "0.0.0.0", "[::]")
 
 
@@ -30,6 +29,7 @@ class WorkerOptions:
     )
     scheduler: str = shared("scheduler")
     secret: str = shared("secret")
+    accepted_secret: str = shared("accepted_secret")
     name: str = option(
         "",
         "The worker has this name in metrics, logs and `fairlead status`. Without it the name is host name and port.",
@@ -88,7 +88,7 @@ class WorkerOptions:
     log_level: str = shared("log_level")
 
     def __post_init__(self) -> None:
-        require(len(self.secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")
+        check_secrets(self.secret, self.accepted_secret)
         addresses(self.scheduler, "scheduler")
         check_listeners(self)
         cost_function(self.cost)

@@ -22,6 +22,7 @@ from serving.flags import flag, parse_flags
 C = TypeVar("C")
 MOST = 2**31 - 1  # largest number in any configuration: protobuf fields, arrays and Redis can all hold it
 MAX_PORT = 65_535
+MIN_SECRET = 16  # characters
 LISTENERS = ("listen", "http_listen", "page_listen", "metrics", "health_listen")
 _WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _EXPECTED = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
@@ -77,6 +78,15 @@ def addresses(text: str, name: str) -> list[str]:
         host, _, port = address.rpartition(":")
         require(bool(host) and _is_port(port), f"{name}: expected host:port[,host:port], got {text!r}")
     return found
+
+
+def check_secrets(secret: str, accepted_secret: str) -> None:
+    """Raise ConfigError unless `secret`, and `accepted_secret` if there is one, have MIN_SECRET characters."""
+    require(len(secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")
+    require(
+        accepted_secret == "" or len(accepted_secret) >= MIN_SECRET,
+        f"accepted_secret: needs at least {MIN_SECRET} characters",
+    )
 
 
 def check_listeners(config: object) -> None:

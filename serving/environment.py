@@ -14,6 +14,7 @@ PREFIX = "FAIRLEAD_"
 # Options with the same meaning in every service that has them. FAIRLEAD_<SERVICE>_<OPTION> overrides FAIRLEAD_<OPTION>.
 SHARED = (
     "secret",
+    "accepted_secret",
     "admin_secret",
     "internal_certificate",
     "internal_key",

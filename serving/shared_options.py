@@ -15,6 +15,14 @@ _OPTIONS: Mapping[str, Callable[[], Any]] = {
         unit="text",
         change_when="Always. Every service of a cluster needs the same secret.",
     ),
+    "accepted_secret": partial(
+        option,
+        "",
+        "Calls that carry this secret are accepted too, and so are interactions' tokens that it signed. It is empty or "
+        "has at least 16 characters.",
+        unit="text",
+        change_when="You replace the secret of a running cluster; docs/operations.md has the steps.",
+    ),
     "admin_secret": partial(
         option,
         "",

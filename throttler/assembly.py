@@ -32,7 +32,8 @@ def make_throttler(
     store: Store = LocalStore()
     if leases is not None:
         store = _shared_store(options, leases, AllCounts(throttle.window, token_limits.window), expectations)
-    decider = Decider(throttle, Interactions(options.secret, profiles), expectations, token_limits)
+    interactions = Interactions(options.secret, profiles, options.accepted_secret)
+    decider = Decider(throttle, interactions, expectations, token_limits)
     return Throttler(decider, store, closed), store
 
 

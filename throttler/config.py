@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass
 
-from serving.config import addresses, check_listeners, cost_function, option, require
+from serving.config import MIN_SECRET, addresses, check_listeners, check_secrets, cost_function, option, require
 from serving.rpc.address import is_loopback
 from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
 from serving.shared_options import shared
 from throttler.options import throttle_option
 
-MIN_SECRET = 16
 ALLOW = "allow"
 REFUSE = "refuse"
 
@@ -24,6 +23,7 @@ class ThrottlerConfig:
         change_when="Envoy runs on another machine. Then also set `proxy_secret`.",
     )
     secret: str = shared("secret")
+    accepted_secret: str = shared("accepted_secret")
     proxy_secret: str = option(
         "",
         "Proxies send this secret as the metadata `x-fairlead-secret`. Without it every process that reaches the "
@@ -73,7 +73,7 @@ class ThrottlerConfig:
     log_level: str = shared("log_level")
 
     def __post_init__(self) -> None:
-        require(len(self.secret) >= MIN_SECRET, f"secret: needs at least {MIN_SECRET} characters (FAIRLEAD_SECRET)")
+        check_secrets(self.secret, self.accepted_secret)
         if self.scheduler:
             addresses(self.scheduler, "scheduler")
         check_listeners(self)

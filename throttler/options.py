@@ -16,6 +16,10 @@ class ThrottleOptions(Protocol):
         """The secret that signs interactions' tokens."""
 
     @property
+    def accepted_secret(self) -> str:
+        """Another secret whose tokens are accepted; empty for none."""
+
+    @property
     def throttle(self) -> str:
         """The name of the throttle in THROTTLES."""
 

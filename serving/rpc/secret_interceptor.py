@@ -1,7 +1,7 @@
 """Authorization of internal calls by their metadata alone, before any part of a message is read."""
 
 import hmac
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -26,10 +26,10 @@ REFUSAL = to_status(
 )
 
 
-def is_secret(metadata: Iterable[tuple[str, str | bytes]], secret: str) -> bool:
-    """Return whether a call carries `secret`; the comparison takes constant time."""
+def carries_one_of(secrets: Iterable[str], metadata: Iterable[tuple[str, str | bytes]]) -> bool:
+    """Return whether a call carries one of `secrets`; each comparison takes constant time."""
     given = dict(metadata).get(SECRET_METADATA, "")
-    return isinstance(given, str) and hmac.compare_digest(given.encode(), secret.encode())
+    return isinstance(given, str) and any(hmac.compare_digest(given.encode(), secret.encode()) for secret in secrets)
 
 
 async def _read(context: grpc.aio.ServicerContext) -> Any:
@@ -44,13 +44,13 @@ REFUSE = grpc.stream_stream_rpc_method_handler(_refuse)
 
 
 class SecretInterceptor(grpc.aio.ServerInterceptor):
-    """Refuses calls that do not carry the secret of their service. `secrets` maps a service's full name to its secret.
+    """Refuses calls that carry no secret of their service. `secrets` maps a service's full name to those it accepts.
 
     The open services, health and reflection, accept calls without a secret; their arriving messages, message sizes and
     streams are limited. A service that is neither open nor in `secrets` authenticates its callers itself.
     """
 
-    def __init__(self, secrets: Mapping[str, str]) -> None:
+    def __init__(self, secrets: Mapping[str, Sequence[str]]) -> None:
         self._secrets = secrets
         self._bodies = MessageBodyLimiter(OPEN_ARRIVING, SECONDS, OPEN_PATIENCE)
         self._streams = ConcurrencyLimiter(OPEN_STREAMS, "health and reflection streams are open")
@@ -65,10 +65,10 @@ class SecretInterceptor(grpc.aio.ServerInterceptor):
         service = service_of(details.method)
         if service in OPEN:
             return incoming(handler, self._stream() if handler.response_streaming else self._short)
-        secret = self._secrets.get(service)
-        if secret is None:
+        secrets = self._secrets.get(service)
+        if secrets is None:
             return handler
-        return incoming(handler, _read) if is_secret(details.invocation_metadata, secret) else REFUSE
+        return incoming(handler, _read) if carries_one_of(secrets, details.invocation_metadata) else REFUSE
 
     async def _short(self, context: grpc.aio.ServicerContext) -> Any:
         data = await self._bodies.receive(context)

@@ -46,7 +46,7 @@ class Server:
         if connection_seconds:
             options.append(("grpc.max_connection_age_ms", math.ceil(connection_seconds * 1000)))
         self.bodies = MessageBodyLimiter(ARRIVING, request_seconds, PATIENCE)
-        self._secrets: dict[str, str] = {}
+        self._secrets: dict[str, list[str]] = {}
         door = SecretInterceptor(self._secrets)
         self.grpc = grpc.aio.server(options=options, interceptors=[door])
         self._servers = [self.grpc]
@@ -58,14 +58,15 @@ class Server:
         self._health = health.aio.HealthServicer()
         self._names: list[str] = []
 
-    def add(self, register: Callable[[Any, Any], None], servicer: object, name: str, secret: str = "") -> None:
+    def add(self, register: Callable[[Any, Any], None], servicer: object, name: str, *secrets: str) -> None:
         """Serve `servicer`; `register` is the generated add_…_to_server, `name` the full service name.
 
-        Calls must carry `secret`; without one the service authenticates its callers itself.
+        Calls must carry one of `secrets`, of which empty ones do not count; without any the service authenticates its
+        callers itself.
         """
         register(servicer, self.grpc)
-        if secret:
-            self._secrets[name] = secret
+        if accepted := [secret for secret in secrets if secret]:
+            self._secrets[name] = accepted
         self._names.append(name)
 
     async def start(self) -> None:

@@ -6,6 +6,7 @@ outgoing connections apart. A connection has to be allowed at both of its ends.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address, ip_network
 from typing import Literal, NamedTuple
 
 from tests.deploy.forms import Manifest, selects
@@ -15,10 +16,11 @@ Direction = Literal["Ingress", "Egress"]
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A pod, or, without a namespace, a host outside the cluster."""
+    """A pod, or, without a namespace, a host, which policies know by its address."""
 
     name: str
     namespace: str | None = None
+    address: str = "198.51.100.1"
     labels: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
@@ -59,8 +61,9 @@ def _names(peers: list[Manifest], namespace: str, other: Endpoint) -> bool:
 
 def _is(peer: Manifest, namespace: str, other: Endpoint) -> bool:
     """`namespace`: the policy's, which is meant where the peer does not speak of namespaces."""
-    assert peer.keys() <= {"podSelector", "namespaceSelector"}, "addresses are not used here"
     if other.namespace is None:
+        return "ipBlock" in peer and ip_address(other.address) in ip_network(peer["ipBlock"]["cidr"])
+    if "ipBlock" in peer:  # whether it holds for pods is up to the network plugin
         return False
     if "namespaceSelector" in peer:
         there = selects(peer["namespaceSelector"], {"kubernetes.io/metadata.name": other.namespace})

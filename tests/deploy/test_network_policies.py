@@ -14,13 +14,18 @@ Render = Callable[[str], list[Manifest]]
 PRODUCTION = "deploy/k8s/overlays/production"
 APP = "app.kubernetes.io/name"
 OURS = [
-    *(Endpoint(name, NAMESPACE, {APP: f"fairlead-{name}"}) for name in ("gateway", "scheduler", "worker", "redis")),
+    *(
+        Endpoint(name, NAMESPACE, labels={APP: f"fairlead-{name}"})
+        for name in ("gateway", "scheduler", "worker", "redis")
+    ),
     Endpoint("stray", NAMESPACE),
 ]
 OTHERS = [
     Endpoint("application", "default"),
     Endpoint("prometheus", "monitoring"),
-    Endpoint("dns", "kube-system", {"k8s-app": "kube-dns"}),
+    Endpoint("dns", "kube-system", labels={"k8s-app": "kube-dns"}),
+    Endpoint("node's dns", address="169.254.20.10"),
+    Endpoint("openshift's dns", "openshift-dns"),
     Endpoint("host"),
 ]
 GROUPS = {"any pod": OURS, "any host": OTHERS}
@@ -131,7 +136,8 @@ def policy(namespace: str = "n", **spec: Any) -> Manifest:
     return {"kind": "NetworkPolicy", "metadata": {"namespace": namespace}, "spec": {"podSelector": {}, **spec}}
 
 
-A, B, AWAY = Endpoint("a", "n", {"app": "a"}), Endpoint("b", "n", {"app": "b"}), Endpoint("a", "m", {"app": "a"})
+A, B = (Endpoint(name, "n", labels={"app": name}) for name in "ab")
+AWAY = Endpoint("a", "m", labels={"app": "a"})
 TO_A: dict[str, Any] = {"podSelector": {"matchLabels": {"app": "a"}}}
 IN_M = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "m"}}}
 ONE = Port(1)
@@ -170,3 +176,10 @@ def test_a_peer_is_of_the_policys_namespace_unless_it_names_one() -> None:
     assert allows(from_peers(TO_A, IN_M), A, B, ONE), "two peers: either"
     assert not allows(from_peers({"namespaceSelector": {}}), Endpoint("host"), B, ONE), "a host is in no namespace"
     assert allows([policy(ingress=[{}])], Endpoint("host"), B, ONE), "no peer means everybody"
+
+
+def test_a_host_is_known_by_its_address() -> None:
+    policies = [policy(ingress=[{"from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}])]
+    assert allows(policies, Endpoint("host", address="10.1.2.3"), B, ONE)
+    assert not allows(policies, Endpoint("host", address="11.1.2.3"), B, ONE)
+    assert not allows(policies, A, B, ONE)

@@ -88,6 +88,15 @@ def test_forged_tokens_do_not_verify(noise: bytes, data: st.DataObject) -> None:
     assert signer.verify(InteractionKey("acme/an", "nagent", "i1"), token) is None  # same letters, other borders
 
 
+def test_a_token_of_the_accepted_secret_verifies_and_is_replaced_by_one_of_the_secret() -> None:
+    old, both, new = TokenSigner("old"), TokenSigner("new", "old"), TokenSigner("new")
+    token = old.sign(KEY, TokenClaim(12.5, 3))
+    assert both.verify(KEY, token) == TokenClaim(12.5, 3)
+    assert new.verify(KEY, token) is None
+    assert new.verify(KEY, both.sign(KEY, TokenClaim(12.5, 4))) == TokenClaim(12.5, 4)
+    assert TokenSigner("new", "").verify(KEY, token) is None
+
+
 def test_an_empty_secret_is_refused() -> None:
     with pytest.raises(ValueError, match="secret"):
         TokenSigner("")

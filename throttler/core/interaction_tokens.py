@@ -34,30 +34,40 @@ def to_microsecond(seconds: float) -> float:
 
 
 class TokenSigner:
-    """Makes and verifies tokens with one secret; raises ValueError when it is empty."""
+    """Makes tokens with `secret`, and verifies those of `secret` and of `accepted_secret`, unless that is empty.
 
-    def __init__(self, secret: str) -> None:
+    Raises ValueError when `secret` is empty.
+    """
+
+    def __init__(self, secret: str, accepted_secret: str = "") -> None:
         if not secret:
             raise ValueError("the cluster secret must not be empty: it signs interaction tokens")
         # Derived, so that a signature is never valid for another use of the secret.
-        self._secret = hmac.digest(secret.encode(), b"fairlead interaction token", "sha256")
+        self._keys = [
+            hmac.digest(each.encode(), b"fairlead interaction token", "sha256")
+            for each in (secret, accepted_secret)
+            if each
+        ]
 
     def sign(self, key: InteractionKey, claim: TokenClaim) -> bytes:
         """Return the token for the interaction's next call."""
         packed = _CLAIM.pack(round(claim.opened * MICROS), claim.stage)
-        return packed + self._mac(key, packed)
+        return packed + _mac(self._keys[0], key, packed)
 
     def verify(self, key: InteractionKey, token: bytes) -> TokenClaim | None:
         """Return the claim of `token`, or None if its signature is not valid for this interaction."""
         packed, mac = token[: _CLAIM.size], token[_CLAIM.size :]
-        if len(packed) < _CLAIM.size or not hmac.compare_digest(mac, self._mac(key, packed)):
+        if len(packed) < _CLAIM.size:
+            return None
+        if not any(hmac.compare_digest(mac, _mac(signing_key, key, packed)) for signing_key in self._keys):
             return None
         opened, stage = _CLAIM.unpack(packed)
         return TokenClaim(opened / MICROS, stage)
 
-    def _mac(self, key: InteractionKey, packed: bytes) -> bytes:
-        mac = hmac.new(self._secret, packed, hashlib.sha256)
-        for part in key:
-            data = part.encode()
-            mac.update(len(data).to_bytes(4, "big") + data)  # lengths make the encoding of a key unique
-        return mac.digest()
+
+def _mac(signing_key: bytes, key: InteractionKey, packed: bytes) -> bytes:
+    mac = hmac.new(signing_key, packed, hashlib.sha256)
+    for part in key:
+        data = part.encode()
+        mac.update(len(data).to_bytes(4, "big") + data)  # lengths make the encoding of a key unique
+    return mac.digest()

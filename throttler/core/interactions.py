@@ -53,10 +53,10 @@ class FinishedInteraction:
 
 
 class Interactions:
-    """The open interactions at this gateway; `secret` is the cluster's."""
+    """The open interactions at this gateway; `secret` is the cluster's, `accepted_secret` one that is accepted too."""
 
-    def __init__(self, secret: str, profiles: Profiles) -> None:
-        self._signer = TokenSigner(secret)
+    def __init__(self, secret: str, profiles: Profiles, accepted_secret: str = "") -> None:
+        self._signer = TokenSigner(secret, accepted_secret)
         self._profiles = profiles
         self._busy: dict[InteractionKey, InteractionState] = {}
         self._idle: dict[str, dict[InteractionKey, InteractionState]] = {}  # by client, longest idle first

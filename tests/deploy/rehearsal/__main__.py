@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import grpc
 import yaml
 
 from fairlead import Client
@@ -24,6 +25,7 @@ from tests.deploy.rehearsal.pod import Pod
 from tests.deploy.rehearsal.traffic import Traffic
 
 API_KEY = "evaluation-only"
+NEXT_SECRET = "the-next-secret-of-the-rehearsal"
 USERS = 4
 # What a roll leaves behind shows late: gRPC by itself looks a name up again only after 30 s.
 AFTERMATH_SECONDS = 40
@@ -33,7 +35,7 @@ README = Path(__file__).parents[3] / "deploy/README.md"
 async def week(cluster: Cluster) -> dict[str, Any]:
     """Start, serve, roll, scale, break, stop."""
     await cluster.start()
-    first_calls = await quick_start(cluster)
+    first_calls, first_secret = await quick_start(cluster), _cluster_secret(cluster)["FAIRLEAD_SECRET"]
     await cluster.workloads["fairlead-worker"].scale(2)
     traffic = Traffic("fairlead-gateway:7000", API_KEY, USERS)
     await traffic.start()
@@ -41,7 +43,12 @@ async def week(cluster: Cluster) -> dict[str, Any]:
         traffic.during = name
         await act()
         await traffic.next_answer()
-    attached = await asyncio.gather(*(_attached(cluster, pod) for pod in cluster.workloads["fairlead-scheduler"].pods))
+    schedulers = cluster.workloads["fairlead-scheduler"].pods
+    attached = await asyncio.gather(*(_attached(scheduler, NEXT_SECRET) for scheduler in schedulers))
+    try:
+        refusal = str(await _attached(schedulers[0], first_secret))
+    except grpc.aio.AioRpcError as error:
+        refusal = error.code().name
     traffic.during = "the aftermath"
     await asyncio.sleep(AFTERMATH_SECONDS)
     await traffic.next_answer()
@@ -52,6 +59,7 @@ async def week(cluster: Cluster) -> dict[str, Any]:
         "completed": traffic.completed,
         "failures": traffic.failures,
         "attached": attached,
+        "first_secret": refusal,
         **_ends(cluster),
     }
 
@@ -84,9 +92,14 @@ async def start(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-async def _attached(cluster: Cluster, scheduler: Pod) -> list[str]:
+def _cluster_secret(cluster: Cluster) -> dict[str, str]:
+    """The Secret that all services take, by key."""
+    [keys] = [keys for keys in cluster.secrets.values() if "FAIRLEAD_SECRET" in keys]
+    return keys
+
+
+async def _attached(scheduler: Pod, secret: str) -> list[str]:
     """The workers that the scheduler knows now."""
-    [secret] = [keys["FAIRLEAD_SECRET"] for keys in cluster.secrets.values() if "FAIRLEAD_SECRET" in keys]
     async with open_channel(f"{scheduler.address}:7050") as channel:
         watch = scheduler_pb2_grpc.SchedulerStub(channel).Watch(
             scheduler_pb2.WatchRequest(), metadata=secret_metadata(secret)
@@ -125,6 +138,15 @@ def _acts(cluster: Cluster) -> dict[str, Callable[[], Awaitable[Any]]]:
         pod.kill()
         await pod.restarted()
 
+    keys = _cluster_secret(cluster)
+    old = keys["FAIRLEAD_SECRET"]
+
+    async def replace(**secrets: str) -> None:
+        """Change the Secret and restart every pod (docs/operations.md)."""
+        keys.clear()
+        keys.update({f"FAIRLEAD_{name}": secret for name, secret in secrets.items()})
+        await asyncio.gather(*(workload.roll() for workload in cluster.workloads.values()))
+
     return {
         "rolling the workers": worker.roll,
         "rolling the gateway": gateway.roll,
@@ -132,7 +154,10 @@ def _acts(cluster: Cluster) -> dict[str, Callable[[], Awaitable[Any]]]:
         "killing a worker": lambda: kill(worker.pods[0]),
         "scaling down": lambda: asyncio.gather(worker.scale(2), gateway.scale(1)),
         "killing a scheduler": lambda: kill(scheduler.pods[0]),
-        "rolling the schedulers": scheduler.roll,
+        # Everything at once, as after a change of the Secret.
+        "accepting the next secret": lambda: replace(SECRET=old, ACCEPTED_SECRET=NEXT_SECRET),
+        "using the next secret": lambda: replace(SECRET=NEXT_SECRET, ACCEPTED_SECRET=old),
+        "forgetting the old secret": lambda: replace(SECRET=NEXT_SECRET),
     }
 
 

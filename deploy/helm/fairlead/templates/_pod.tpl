@@ -40,10 +40,14 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{- define "fairlead.secretVariable" -}}
+{{- define "fairlead.secretVariables" -}}
 - name: FAIRLEAD_SECRET
   valueFrom:
     secretKeyRef: {name: {{ .Values.secrets.cluster }}, key: FAIRLEAD_SECRET}
+# While one secret replaces another (docs/operations.md).
+- name: FAIRLEAD_ACCEPTED_SECRET
+  valueFrom:
+    secretKeyRef: {name: {{ .Values.secrets.cluster }}, key: FAIRLEAD_ACCEPTED_SECRET, optional: true}
 {{- end }}
 
 {{- define "fairlead.redisVariables" -}}
