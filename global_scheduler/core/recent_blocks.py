@@ -1,5 +1,7 @@
 """The blocks that an engine which reports nothing probably caches: those it was given most recently."""
 
+from collections import OrderedDict
+
 from serving.blocks import pack_digests, unpack_digests
 
 
@@ -8,7 +10,7 @@ class RecentBlocks:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._order: dict[int, None] = {}  # the least recently used first; within a chain its end
+        self._order: OrderedDict[int, None] = OrderedDict()  # the least recently used first; within a chain its end
 
     def __len__(self) -> int:
         return len(self._order)
@@ -20,10 +22,6 @@ class RecentBlocks:
         """
         order = self._order
         for digest in reversed(unpack_digests(chain)):
-            order.pop(digest, None)
             order[digest] = None
-        dropped = []
-        while len(order) > self._most:
-            dropped.append(next(iter(order)))
-            del order[dropped[-1]]
-        return pack_digests(dropped)
+            order.move_to_end(digest)
+        return pack_digests([order.popitem(last=False)[0] for _ in range(len(order) - self._most)])
