@@ -18,6 +18,7 @@ from local_worker.service import TokenizerService, WorkerService
 from local_worker.step_events import StepEvents
 from local_worker.worker_options import WorkerOptions
 from local_worker.worker_snapshot import WorkerSnapshot
+from serving.rpc.address import bracketed
 from serving.rpc.server import Server
 from serving.telemetry.metrics import Metrics
 from serving.telemetry.records import WORKER
@@ -53,7 +54,7 @@ class Worker:
         secrets = (options.secret, options.accepted_secret)
         self._server.add(worker_pb2_grpc.add_WorkerServicer_to_server, self._service, _name("Worker"), *secrets)
         self._server.add(worker_pb2_grpc.add_TokenizerServicer_to_server, tokenizer, _name("Tokenizer"), *secrets)
-        address = options.advertise or f"{options.listen.rpartition(':')[0]}:{self._server.port}"
+        address = bracketed(options.advertise) or f"{options.listen.rpartition(':')[0]}:{self._server.port}"
         hello = scheduler_pb2.Hello(
             worker=options.name or f"{socket.gethostname()}-{self._server.port}",
             instance=uuid.uuid4().hex,

@@ -11,6 +11,7 @@ from uvicorn.server import ServerState
 from gateway.http.asgi import Receive, Scope, Send
 from gateway.http.connection import HttpConnection
 from serving.config import ConfigError
+from serving.rpc.address import listening_hosts
 
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 KEEP_ALIVE_SECONDS = 75  # of an idle connection: longer than proxies keep theirs
@@ -58,10 +59,10 @@ class HttpServer:
 
     async def start(self) -> None:
         """Begin to listen; raises ConfigError where the address cannot be used."""
-        host, _, port = self._listen.rpartition(":")
+        port = int(self._listen.rpartition(":")[2])
         try:
             self._server = await asyncio.get_running_loop().create_server(
-                self._connection, host.strip("[]") or None, int(port), ssl=self._context, backlog=BACKLOG
+                self._connection, listening_hosts(self._listen), port, ssl=self._context, backlog=BACKLOG
             )
         except (OSError, UnicodeError) as error:
             raise ConfigError(f"{self._option}: cannot listen on {self._listen}: {error}") from error

@@ -4,20 +4,38 @@ import ipaddress
 import socket
 
 
+def listening_hosts(address: str) -> list[str] | None:
+    """Return the hosts on which to listen for `address`, host:port; None stands for all interfaces.
+
+    `[::]` means every address of both families, as gRPC understands it.
+    """
+    host = address.rpartition(":")[0].strip("[]")
+    if host == "::":
+        return ["0.0.0.0", "::"]
+    return [host] if host else None
+
+
+def bracketed(address: str) -> str:
+    """Return `address`, host:port, with an IPv6 host in brackets, which a pod's address lacks."""
+    host, _, port = address.rpartition(":")
+    return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else address
+
+
 def check_free(address: str) -> None:
     """Raise OSError if no socket address to which `address`, host:port, resolves can be bound now."""
-    host, _, port = address.rpartition(":")
+    port = int(address.rpartition(":")[2])
     failures = []
-    for family, kind, protocol, _, found in socket.getaddrinfo(
-        host.strip("[]") or None, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    ):
-        try:
-            with socket.socket(family, kind, protocol) as trial:
-                trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                trial.bind(found)
-            return
-        except OSError as error:
-            failures.append(error)
+    for host in listening_hosts(address) or [""]:
+        for family, kind, protocol, _, found in socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        ):
+            try:
+                with socket.socket(family, kind, protocol) as trial:
+                    trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    trial.bind(found)
+                return
+            except OSError as error:
+                failures.append(error)
     raise failures[0]
 
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 
 from serving.config import ConfigError
+from serving.rpc.address import listening_hosts
 
 log = logging.getLogger(__name__)
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -23,10 +24,10 @@ class ScrapeServer:
 
     async def start(self) -> None:
         """Listen; raise ConfigError if that is not possible."""
-        host, _, port = self._listen.rpartition(":")
+        port = int(self._listen.rpartition(":")[2])
         try:
             self._server = await asyncio.start_server(
-                self._answer, host.strip("[]"), int(port), limit=MAX_REQUEST_BYTES
+                self._answer, listening_hosts(self._listen), port, limit=MAX_REQUEST_BYTES
             )
         except (OSError, ValueError) as error:
             raise ConfigError(f"metrics: cannot listen on {self._listen}: {error}") from error

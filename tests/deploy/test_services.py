@@ -69,10 +69,10 @@ def test_services_accept_their_arguments_and_environment(render: Render, form: s
         assert [name for name in values if name not in known and not FOREIGN.fullmatch(name)] == []
         loaded = load(config, service, arguments, values, prog=module)
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-        assert loaded.listen == f"0.0.0.0:{ports['grpc']}"
-        assert loaded.metrics == (f"0.0.0.0:{ports['metrics']}" if "metrics" in ports else "")
+        assert loaded.listen == f"[::]:{ports['grpc']}"
+        assert loaded.metrics == (f"[::]:{ports['metrics']}" if "metrics" in ports else "")
         if module == "gateway":
-            assert loaded.http_listen == f"0.0.0.0:{ports['http']}"
+            assert loaded.http_listen == f"[::]:{ports['http']}"
         if module.startswith("local_worker"):
             assert loaded.advertise == f"10.0.0.1:{ports['grpc']}"
         seen.add(module)
