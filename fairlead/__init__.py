@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from fairlead.sync_client import SyncClient as SyncClient
     from fairlead.sync_interaction import SyncInteraction as SyncInteraction
     from fairlead.sync_stream import SyncStream as SyncStream
+    from fairlead.tools import Tool as Tool
+    from fairlead.tools import ToolCall as ToolCall
+    from fairlead.tools import ToolCallPiece as ToolCallPiece
 
 _EXPORTED = {
     "client": ("Client",),
@@ -73,6 +76,7 @@ _EXPORTED = {
     "sync_client": ("SyncClient",),
     "sync_interaction": ("SyncInteraction",),
     "sync_stream": ("SyncStream",),
+    "tools": ("Tool", "ToolCall", "ToolCallPiece"),
 }
 _HOMES = {name: module for module, names in _EXPORTED.items() for name in names}
 __all__ = sorted(_HOMES)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from fairlead.outcomes import FinishReason
+from fairlead.tools import ToolCall, ToolCallPiece
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class TokenLogprobs:
 class Chunk:
     """The next part of the output; `logprobs` has one entry per token if they were requested.
 
+    Reasoning and tool calls are no part of `text`. A chunk has tokens and no text while it is open what they belong to.
     In the first chunk, `prompt_logprobs` has one entry per token of the prompt if they were requested.
     """
 
@@ -64,6 +66,8 @@ class Chunk:
     token_ids: tuple[int, ...]
     logprobs: tuple[TokenLogprobs, ...] = ()
     prompt_logprobs: tuple[TokenLogprobs, ...] = ()
+    reasoning: str = ""
+    tool_calls: tuple[ToolCallPiece, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +86,5 @@ class Completion:
     app: str  # the app for which the call was counted: `default` if the gateway has no app of the given name
     prompt_logprobs: tuple[TokenLogprobs, ...] = ()  # one per token of the prompt, if they were requested
     stop_string: str = ""  # the one that ended the output; empty if none did
+    reasoning: str = ""  # what the model wrote before its answer, for itself; no part of `text`
+    tool_calls: tuple[ToolCall, ...] = ()  # the calls that the model makes; no part of `text`

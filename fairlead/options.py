@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
+from fairlead.tools import Tool
+
 
 class SamplingOptions(TypedDict, total=False):
     """Options that control how tokens are chosen and when the output ends: SamplingParams of common.proto."""
@@ -74,3 +76,5 @@ class ChatOptions(CallOptions, total=False):
     """Whether the output goes on from the end of the last message, as if it were not complete; by default False."""
     chat_template_kwargs: Mapping[str, Any] | None
     """Variables for the chat template, such as `{"enable_thinking": False}`: JSON of at most 4 KiB; by default none."""
+    tools: Sequence[Tool] | None
+    """Functions that the model may call, at most 128; by default none. Models without a known format refuse them."""

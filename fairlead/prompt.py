@@ -10,9 +10,11 @@ from google.protobuf.descriptor import FieldDescriptor
 from fairlead.errors import InvalidRequest
 from fairlead.options import CallOptions, ChatOptions, SamplingOptions
 from fairlead.token_ids import pack_ids
+from fairlead.tools import Tool
 from fairlead.v1 import common_pb2
 
-Message = Mapping[str, str] | tuple[str, str]
+# `role` and `content` or a pair of both; an assistant's mapping may have `tool_calls`, a tool's has `tool_call_id`.
+Message = Mapping[str, Any] | tuple[str, str]
 LARGEST = {FieldDescriptor.TYPE_UINT32: 2**32 - 1, FieldDescriptor.TYPE_UINT64: 2**64 - 1}
 
 CONSTRAINTS = [field.name for field in common_pb2.SamplingParams.DESCRIPTOR.oneofs_by_name["constraint"].fields]
@@ -26,9 +28,9 @@ def as_prompt(prompt: str | Sequence[int]) -> common_pb2.Prompt:
 
 
 def as_chat(messages: Sequence[Message], options: ChatOptions) -> tuple[common_pb2.Prompt, CallOptions]:
-    """Convert messages, each a mapping with `role` and `content` or a pair; return also the options of the call itself.
+    """Convert messages and tools; return also the options of the call itself.
 
-    Raise InvalidRequest for anything else, and for variables of the chat template that are not JSON.
+    Raise InvalidRequest for anything else, and for schemas and variables of the chat template that are not JSON.
     """
     chat, rest = common_pb2.Chat(), dict(options)
     chat.continue_final_message = bool(rest.pop("continue_final_message", False))
@@ -36,12 +38,30 @@ def as_chat(messages: Sequence[Message], options: ChatOptions) -> tuple[common_p
         chat.add_generation_prompt = bool(add_generation_prompt)
     if chat_template_kwargs := rest.pop("chat_template_kwargs", None):
         chat.chat_template_kwargs.CopyFrom(as_template_kwargs(cast("Mapping[str, Any]", chat_template_kwargs)))
+    for index, tool in enumerate(cast("Sequence[Tool]", rest.pop("tools", None) or ())):
+        try:
+            chat.tools.add(name=tool.name, description=tool.description, parameters=json.dumps(tool.parameters))
+        except (AttributeError, TypeError, ValueError, RecursionError) as error:
+            raise InvalidRequest(f"must be a Tool with a JSON schema: {error}", f"tools[{index}]") from error
     for index, message in enumerate(messages):
-        pair = (message.get("role"), message.get("content")) if isinstance(message, Mapping) else message
-        if len(pair) != 2 or not all(isinstance(part, str) for part in pair):
-            raise InvalidRequest(f"must have a role and a content, got {message!r}", f"messages[{index}]")
-        chat.messages.add(role=pair[0], content=pair[1])
+        chat.messages.append(_as_message(message, f"messages[{index}]"))
     return common_pb2.Prompt(chat=chat), cast("CallOptions", rest)
+
+
+def _as_message(message: Message, place: str) -> common_pb2.ChatMessage:
+    pair = (message.get("role"), message.get("content")) if isinstance(message, Mapping) else message
+    if len(pair) != 2 or not all(isinstance(part, str) for part in pair):
+        raise InvalidRequest(f"must have a role and a content, got {message!r}", place)
+    converted = common_pb2.ChatMessage(role=pair[0], content=pair[1])
+    if not isinstance(message, Mapping):
+        return converted
+    try:
+        converted.tool_call_id = message.get("tool_call_id") or ""
+        for call in message.get("tool_calls") or ():
+            converted.tool_calls.add(id=call.id, name=call.name, arguments=call.arguments)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InvalidRequest(f"tool_calls are values of ToolCall, and tool_call_id is text: {error}", place) from error
+    return converted
 
 
 def as_template_kwargs(values: Mapping[str, Any]) -> struct_pb2.Struct:

@@ -7,6 +7,7 @@ from typing import Self
 from fairlead.completion import Chunk, Completion, Timings, TokenLogprobs, Usage
 from fairlead.errors import FairleadError, Internal
 from fairlead.outcomes import FinishReason
+from fairlead.parsed_output import ParsedOutput
 from fairlead.responses import Responses
 from fairlead.token_ids import unpack_ids
 from fairlead.v1 import common_pb2, inference_pb2
@@ -26,7 +27,7 @@ class Stream:
         self._responses = responses
         self._events = aiter(responses)
         self._on_accepted = on_accepted
-        self._text: list[str] = []
+        self._output: ParsedOutput | None = None
         self._ids: list[int] = []
         self._logprobs: list[TokenLogprobs] = []
         self._prompt_logprobs: list[TokenLogprobs] = []
@@ -46,16 +47,18 @@ class Stream:
                 match response.WhichOneof("event"):
                     case "accepted":
                         self.accepted = response.accepted
+                        self._output = ParsedOutput(response.accepted.request_id, response.accepted.output_format)
                         self._on_accepted(response.accepted)
                     case "chunk":
-                        chunk = _chunk(response.chunk)
-                        self._text.append(chunk.text)
+                        chunk = self._known.add(_chunk(response.chunk))
                         self._ids += chunk.token_ids
                         self._logprobs += chunk.logprobs
                         self._prompt_logprobs += chunk.prompt_logprobs
                         yield chunk
                     case "finished":
                         self._finished = response.finished
+                        if (rest := self._known.end()) is not None:
+                            yield rest
         except FairleadError as error:
             if self.accepted is not None:
                 error.request_id = self.accepted.request_id
@@ -86,7 +89,9 @@ class Stream:
             raise Internal("the stream has not ended, or ended without saying how")
         usage, timings = finished.usage, finished.timings
         return Completion(
-            text="".join(self._text),
+            text=self._known.text,
+            reasoning=self._known.reasoning,
+            tool_calls=self._known.tool_calls,
             token_ids=tuple(self._ids),
             logprobs=tuple(self._logprobs),
             finish_reason=FinishReason(finished.finish_reason),
@@ -99,6 +104,12 @@ class Stream:
             prompt_logprobs=tuple(self._prompt_logprobs),
             stop_string=finished.stop_string,
         )
+
+    @property
+    def _known(self) -> ParsedOutput:
+        if self._output is None:
+            raise Internal("the gateway sent output before it accepted the call")
+        return self._output
 
 
 def _chunk(chunk: inference_pb2.TokenChunk) -> Chunk:

@@ -20,6 +20,7 @@ from gateway.credentials import Credentials
 from gateway.prepared_request import AdmittedRequest, PreparedRequest
 from gateway.request import CallRequest
 from gateway.tenants import CallerIdentity, Tenants
+from gateway.tools import check_rendered
 from gateway.upstream.cluster import Cluster
 from gateway.validation import app_name, capacity, check_interaction, check_length, check_prompt, check_sampling
 from serving.cost import within_limits
@@ -144,6 +145,9 @@ class Admission:
         )
         encoded = await self._cluster.encode(to_encode, call.deadline)
         admitted.waiting.close()
+        check_rendered(request.prompt.chat, encoded)
+        if sampling.constraint is None:  # a constrained output is text from its beginning to its end
+            call.output_format = encoded.output_format
         prompt_tokens = len(encoded.token_ids) // TOKEN_BYTES
         if admitted.fills_context:
             sampling = call.sampling = replace(sampling, max_tokens=max(1, capacity(model) - prompt_tokens))

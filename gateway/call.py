@@ -38,6 +38,7 @@ class Call:
     matched_tokens: int = 0
     usage: common_pb2.Usage = field(default_factory=common_pb2.Usage)
     timings: common_pb2.Timings = field(default_factory=common_pb2.Timings)
+    output_format: common_pb2.OutputFormat = field(default_factory=common_pb2.OutputFormat)
     finish_reason: FinishReason | None = None
     stop_string: str = ""  # that ended the output, if one did
     outcome: Outcome | None = None

@@ -32,6 +32,7 @@ def _accepted(call: Call) -> inference_pb2.GenerateResponse:
             cached_tokens=call.usage.cached_tokens,
             interaction_token=call.interaction_token,
             app=call.app,
+            output_format=call.output_format,
         )
     )
 

@@ -10,6 +10,7 @@ from gateway.core.open_call_limiter import OpenCallLimiter
 from gateway.core.waiting_prompts_limiter import WaitingPromptsLimiter
 from gateway.credentials import Credentials
 from gateway.tenants import CallerIdentity
+from gateway.tools import check_rendered
 from gateway.upstream.cluster import Cluster
 from gateway.validation import check_prompt
 
@@ -43,7 +44,9 @@ class Tokenization:
         check_prompt(request.prompt, model)
         request.client, request.model = client, model.name
         with self._counted(client, request.ByteSize()):
-            return unpack_ids((await self._cluster.encode(request, None)).token_ids), model
+            encoded = await self._cluster.encode(request, None)
+            check_rendered(request.prompt.chat, encoded)
+            return unpack_ids(encoded.token_ids), model
 
     async def decode(self, receive: Receive[worker_pb2.DecodeRequest], credentials: Credentials) -> str:
         """Receive token ids; return their text."""

@@ -4,6 +4,7 @@ from fairlead.errors import InvalidRequest, TooLong
 from fairlead.token_ids import TOKEN_BYTES, unpack_ids
 from fairlead.v1 import common_pb2, inference_pb2, scheduler_pb2
 from gateway.chat_template import check_template_kwargs
+from gateway.tools import check_tools
 from serving.names import MAX_NAME, normalized
 from serving.prompt_size import check_size
 from serving.sampling_params import SamplingParams
@@ -85,7 +86,9 @@ def _check_chat(chat: common_pb2.Chat) -> None:
     for index, message in enumerate(chat.messages):
         field = f"prompt.chat.messages[{index}].role"
         _require(message.role in ROLES, f"must be one of {', '.join(ROLES)}, got {message.role[:MAX_NAME]!r}", field)
-    _require(any(m.content for m in chat.messages), "at least 1 message must not be empty", "prompt.chat.messages")
+    is_said = any(message.content or message.tool_calls for message in chat.messages)
+    _require(is_said, "at least 1 message must not be empty", "prompt.chat.messages")
+    check_tools(chat)
     is_contradiction = chat.continue_final_message and chat.add_generation_prompt
     field = "prompt.chat.continue_final_message"
     _require(not is_contradiction, "not together with add_generation_prompt: the answer has begun already", field)

@@ -1,5 +1,6 @@
 """Translation between messages and the backend's values: prompts and submissions of gateways, events and replies."""
 
+import json
 import time
 from typing import Any
 
@@ -11,7 +12,7 @@ from fairlead.token_ids import pack_ids
 from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
 from local_worker.attempt import AttemptAccepted, AttemptEnded, AttemptEvents, Submission
 from local_worker.core.output import SpelledLogprobs
-from local_worker.prompt import Chat, EncodedPrompt, PromptToEncode
+from local_worker.prompt import Chat, ChatMessage, EarlierCall, EncodedPrompt, PromptToEncode
 from serving.cost import MICRO
 from serving.wire import sampling_from_proto
 
@@ -43,13 +44,40 @@ def prompt_from(message: worker_pb2.EncodeRequest) -> PromptToEncode:
 def _chat_from(message: common_pb2.Chat) -> Chat:
     continues = message.continue_final_message
     return Chat(
-        messages=tuple((each.role, each.content) for each in message.messages),
+        messages=tuple(_message_from(each, index) for index, each in enumerate(message.messages)),
         add_generation_prompt=message.add_generation_prompt
         if message.HasField("add_generation_prompt")
         else not continues,
         continue_final_message=continues,
         variables=_variables_from(message.chat_template_kwargs),
+        tools=tuple(_tool_from(tool, index) for index, tool in enumerate(message.tools)),
     )
+
+
+def _message_from(message: common_pb2.ChatMessage, index: int) -> ChatMessage:
+    place = f"prompt.chat.messages[{index}].tool_calls"
+    calls = tuple(
+        EarlierCall(call.id, call.name, _object_from(call.arguments, f"{place}[{number}].arguments"))
+        for number, call in enumerate(message.tool_calls)
+    )
+    return ChatMessage(message.role, message.content, calls, message.tool_call_id)
+
+
+def _tool_from(tool: common_pb2.Tool, index: int) -> dict[str, Any]:
+    parameters = _object_from(tool.parameters, f"prompt.chat.tools[{index}].parameters")
+    parameters = parameters or {"type": "object", "properties": {}}
+    return {"name": tool.name, "description": tool.description, "parameters": parameters}
+
+
+def _object_from(text: str, field: str) -> dict[str, Any]:
+    """Return the JSON object `text`; raise InvalidRequest for anything else."""
+    try:
+        value = json.loads(text or "{}")
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(f"must be JSON: {error}", field) from error
+    if not isinstance(value, dict):
+        raise InvalidRequest(f"must be a JSON object, got {text[:32]!r}", field)
+    return value
 
 
 def _variables_from(struct: struct_pb2.Struct) -> dict[str, Any]:
@@ -74,7 +102,8 @@ def _variable_from(value: struct_pb2.Value) -> Any:
 
 def to_encode_response(encoded: EncodedPrompt) -> worker_pb2.EncodeResponse:
     """Return the reply to a gateway about an encoded prompt."""
-    return worker_pb2.EncodeResponse(**encoded._asdict())
+    fields = {**encoded._asdict(), "output_format": common_pb2.OutputFormat(**encoded.output_format._asdict())}
+    return worker_pb2.EncodeResponse(**fields)
 
 
 def submission_from(message: worker_pb2.Submit) -> Submission:

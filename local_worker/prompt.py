@@ -5,14 +5,48 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 
+class EarlierCall(NamedTuple):
+    """A call that an assistant's message makes; `arguments` are a JSON object."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+
+
+class ChatMessage(NamedTuple):
+    """A message of a chat; one of role `tool` is the result of the call with the id `tool_call_id`."""
+
+    role: str
+    content: str
+    tool_calls: tuple[EarlierCall, ...] = ()
+    tool_call_id: str = ""
+
+
+class OutputFormat(NamedTuple):
+    """How the model writes what is not plain text; see OutputFormat of common.proto."""
+
+    tool_calls: str = ""
+    reasoning: str = ""
+    in_reasoning: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """A chat, and how the model's chat template renders it."""
+    """A chat, and how the model's chat template renders it.
 
-    messages: tuple[tuple[str, str], ...]  # (role, content) of each message
+    A tool is an object `{"name", "description", "parameters"}`, of which the last is a JSON schema.
+    """
+
+    messages: tuple[ChatMessage, ...]
     add_generation_prompt: bool = True  # end with the beginning of an answer
     continue_final_message: bool = False  # leave the last message's end open
     variables: Mapping[str, Any] = field(default_factory=dict)  # further ones that the template is given
+    tools: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def needs_calls(self) -> bool:
+        """Whether the template must have a form for tool calls, which the chat has or may lead to."""
+        return bool(self.tools) or any(message.tool_calls for message in self.messages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,3 +71,4 @@ class EncodedPrompt(NamedTuple):
     system_tokens: int
     public_tokens: int
     revision: str
+    output_format: OutputFormat = OutputFormat()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fairlead.errors import InvalidRequest, Unavailable, listed
 from fairlead.token_ids import TOKEN_BYTES, pack_ids, unpack_ids
-from local_worker.prompt import EncodedPrompt, PromptToEncode
+from local_worker.prompt import EncodedPrompt, OutputFormat, PromptToEncode
 from local_worker.tokenizer import Tokenizer
 from serving.blocks import branch_seed, chain, root_seed, unpack_digests
 from serving.prompt_size import check_characters, check_messages, check_token_ids
@@ -67,6 +67,7 @@ class PromptEncoder:
         """See Encoder."""
         model = self.model(prompt.model)
         system_tokens = public_tokens = 0
+        output_format = OutputFormat()
         match prompt.content:
             case str() as text:
                 self._check_characters(len(text))
@@ -75,14 +76,16 @@ class PromptEncoder:
                 check_token_ids(len(packed) // TOKEN_BYTES, self.max_tokens)
             case chat:
                 check_messages(len(chat.messages), self.max_tokens)
-                self._check_characters(sum(len(text) for _, text in chat.messages))
+                self._check_characters(sum(len(message.content) for message in chat.messages))
                 encoded = self.tokenizer.encode_chat(chat)
                 packed, system_tokens = pack_ids(encoded.ids), encoded.system_tokens
+                output_format = encoded.output_format
                 if prompt.public_system:
-                    public_tokens = _shared(encoded.ids, self.tokenizer.encode_system(chat.messages[0][1]))
+                    public_tokens = _shared(encoded.ids, self.tokenizer.encode_system(chat.messages[0].content))
         self.check_ids(packed, "prompt.token_ids")
         digests = self.chain(packed, model, prompt.cache_scope, public_tokens).digests
-        return EncodedPrompt(packed, digests, system_tokens, public_tokens, self.revisions[model])
+        revision = self.revisions[model]
+        return EncodedPrompt(packed, digests, system_tokens, public_tokens, revision, output_format)
 
     def decode(self, packed: bytes, model: str) -> str:
         """See Encoder."""

@@ -6,12 +6,16 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fairlead.errors import InvalidRequest
+from fairlead.output.mistral import BEGIN as MISTRAL_CALLS
+from local_worker.chat_turns import tools_of, turns_of
 from local_worker.core.output_text import Decoder
-from local_worker.prompt import Chat
+from local_worker.output_format import LAST_TOKENS, format_of_calls, format_of_reasoning, output_format
+from local_worker.prompt import Chat, ChatMessage, OutputFormat
 from local_worker.token_bytes import TokenBytes
 
 if TYPE_CHECKING:  # a worker without it refuses constraints
@@ -26,10 +30,11 @@ LONGEST_REASON = 300  # characters of what a chat template complains of
 
 @dataclass(frozen=True, slots=True)
 class EncodedChat:
-    """The token ids of a chat; `system_tokens` of them belong to system messages."""
+    """The token ids of a chat, of which `system_tokens` belong to system messages, and the format of its answer."""
 
     ids: list[int]
     system_tokens: int
+    output_format: OutputFormat
 
 
 class Tokenizer(Protocol):
@@ -68,7 +73,8 @@ class DecodingTokenizer(Tokenizer, Protocol):
 class ByteTokenizer:
     """The tokenizer of the fake engine, whose tokens are bytes.
 
-    Its chat template writes a line for each message, and then one for each variable, as JSON. With `prompt_bytes` above
+    Its chat template writes a line for each message with its calls, as Hermes has them, and before them one for each
+    tool and after them one for each variable, as JSON. With `prompt_bytes` above
     1 a prompt's token stands for that many bytes and is the first of them, so that prompts have as many tokens as a
     model's tokenizer would make of them.
     """
@@ -91,17 +97,18 @@ class ByteTokenizer:
 
     def encode_chat(self, chat: Chat) -> EncodedChat:
         """See Tokenizer."""
-        turns = [(role, f"{role}: {content}\n") for role, content in chat.messages]
+        turns = [(message.role, _line(message)) for message in chat.messages]
         if not turns:
             raise InvalidRequest("must hold at least 1 message, got 0", "prompt.chat.messages")
         system = sum(len(self._ids(text)) for role, text in turns if role == "system")
-        lines = [text for _, text in turns]
+        lines = [f"tool: {json.dumps(tool)}\n" for tool in chat.tools] + [text for _, text in turns]
         variables = [f"{name}: {json.dumps(value)}\n" for name, value in chat.variables.items()]
         if chat.continue_final_message:
             lines = [*lines[:-1], *variables, lines[-1].removesuffix("\n")]
         else:
             lines += [*variables, "assistant: " if chat.add_generation_prompt else ""]
-        return EncodedChat(self._ids("".join(lines)), system)
+        text = "".join(lines)
+        return EncodedChat(self._ids(text), system, output_format(chat, "hermes", "", text))
 
     def encode_system(self, content: str) -> list[int]:
         """See Tokenizer."""
@@ -119,6 +126,13 @@ class ByteTokenizer:
 
     def _ids(self, text: str) -> list[int]:
         return list(text.encode()[:: self.longest_token])
+
+
+def _line(message: ChatMessage) -> str:
+    calls = (json.dumps({"name": call.name, "arguments": call.arguments}) for call in message.tool_calls)
+    written = "".join(f"<tool_call>{call}</tool_call>" for call in calls)
+    name = f"{message.role} {message.tool_call_id}" if message.tool_call_id else message.role
+    return f"{name}: {message.content}{written}\n"
 
 
 class ByteDecoder:
@@ -180,23 +194,17 @@ class HuggingFaceTokenizer:
 
     def encode_chat(self, chat: Chat) -> EncodedChat:
         """Encode a chat; see Tokenizer. System tokens are those of the system messages' contents."""
-        turns = [{"role": role, "content": content} for role, content in chat.messages]
         try:
-            with self._encoding:
-                ids = self._tokenizer.apply_chat_template(
-                    turns,
-                    add_generation_prompt=chat.add_generation_prompt,
-                    continue_final_message=chat.continue_final_message,
-                    return_dict=False,
-                    **chat.variables,
-                )
+            ids = list(self._rendered(chat, tokenize=True))
         except Exception as error:  # templates are programs and may raise anything, and repeat the whole chat
             reason = str(error)[:LONGEST_REASON]
             raise InvalidRequest(f"the model's chat template rejects the messages: {reason}", "prompt.chat") from error
-        system = "".join(content for role, content in chat.messages if role == "system")
+        calls = self._format_of_calls if chat.needs_calls else ""
+        answer = output_format(chat, calls, self._format_of_reasoning, self.decode(ids[-LAST_TOKENS:]))
+        system = "".join(message.content for message in chat.messages if message.role == "system")
         with self._encoding:
             system_ids = self._tokenizer.encode(system, add_special_tokens=False) if system else []
-        return EncodedChat(list(ids), min(len(system_ids), len(ids)))
+        return EncodedChat(ids, min(len(system_ids), len(ids)), answer)
 
     def encode_system(self, content: str) -> list[int]:
         """See Tokenizer."""
@@ -212,7 +220,35 @@ class HuggingFaceTokenizer:
 
     def decoder(self) -> Decoder:
         """See DecodingTokenizer."""
-        return HuggingFaceDecoder(self._tokenizer, self._token_bytes)
+        return HuggingFaceDecoder(self._tokenizer, self._token_bytes, self._hidden)
+
+    def _rendered(self, chat: Chat, tokenize: bool) -> Any:
+        """Return the token ids of the rendered chat, or its text."""
+        with self._encoding:
+            return self._tokenizer.apply_chat_template(
+                turns_of(chat),
+                tools=tools_of(chat),
+                add_generation_prompt=chat.add_generation_prompt,
+                continue_final_message=chat.continue_final_message,
+                tokenize=tokenize,
+                return_dict=False,
+                **chat.variables,
+            )
+
+    @cached_property
+    def _format_of_calls(self) -> str:
+        return format_of_calls(lambda chat: str(self._rendered(chat, tokenize=False)))
+
+    @cached_property
+    def _format_of_reasoning(self) -> str:
+        return format_of_reasoning(str(self._tokenizer.chat_template))
+
+    @cached_property
+    def _hidden(self) -> frozenset[int]:
+        """The special tokens, which are no part of an output's text, but for one that begins calls."""
+        added = self._tokenizer.added_tokens_decoder
+        special = {token for token, entry in added.items() if entry.special} | set(self._tokenizer.all_special_ids)
+        return frozenset(token for token in special if str(added.get(token)) != MISTRAL_CALLS)
 
     def vocabulary(self) -> "LLTokenizer":
         """See DecodingTokenizer; llguidance has a tokenizer of its own, made of the same files."""
@@ -229,17 +265,17 @@ class HuggingFaceDecoder:
     (leading spaces).
     """
 
-    def __init__(self, tokenizer: Any, token_bytes: Callable[[int], bytes]) -> None:
+    def __init__(self, tokenizer: Any, token_bytes: Callable[[int], bytes], hidden: frozenset[int]) -> None:
         self._tokenizer = tokenizer
         self.token_bytes = token_bytes
-        self._special = frozenset(tokenizer.all_special_ids)
+        self._hidden = hidden  # tokens without a text
         self._tokens: list[int] = []
         self._start = 0  # index of the window's first token
         self._read = 0  # number of tokens whose text was returned
 
     def push(self, token: int) -> str:
         """See Decoder."""
-        if token in self._special:
+        if token in self._hidden:
             return ""
         self._tokens.append(token)
         before, now = self._text(self._read), self._text(len(self._tokens))
@@ -256,5 +292,5 @@ class HuggingFaceDecoder:
         return now[len(before) :]
 
     def _text(self, stop: int) -> str:
-        text: str = self._tokenizer.decode(self._tokens[self._start : stop], skip_special_tokens=True)
+        text: str = self._tokenizer.decode(self._tokens[self._start : stop])
         return text

@@ -54,7 +54,7 @@ class GenerateResponse(_message.Message):
     def __init__(self, accepted: _Optional[_Union[Accepted, _Mapping[str, _Any]]] = ..., chunk: _Optional[_Union[TokenChunk, _Mapping[str, _Any]]] = ..., finished: _Optional[_Union[Finished, _Mapping[str, _Any]]] = ...) -> None: ...
 
 class Accepted(_message.Message):
-    __slots__ = ("request_id", "model", "worker", "prompt_tokens", "cached_tokens", "interaction_token", "app")
+    __slots__ = ("request_id", "model", "worker", "prompt_tokens", "cached_tokens", "interaction_token", "app", "output_format")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     WORKER_FIELD_NUMBER: _ClassVar[int]
@@ -62,6 +62,7 @@ class Accepted(_message.Message):
     CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     INTERACTION_TOKEN_FIELD_NUMBER: _ClassVar[int]
     APP_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_FORMAT_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     model: str
     worker: str
@@ -69,7 +70,8 @@ class Accepted(_message.Message):
     cached_tokens: int
     interaction_token: bytes
     app: str
-    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., worker: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., interaction_token: _Optional[bytes] = ..., app: _Optional[str] = ...) -> None: ...
+    output_format: _common_pb2.OutputFormat
+    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., worker: _Optional[str] = ..., prompt_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., interaction_token: _Optional[bytes] = ..., app: _Optional[str] = ..., output_format: _Optional[_Union[_common_pb2.OutputFormat, _Mapping[str, _Any]]] = ...) -> None: ...
 
 class TokenChunk(_message.Message):
     __slots__ = ("text", "token_ids", "logprobs", "prompt_logprobs")

@@ -1,6 +1,7 @@
 """POST /v1/chat/completions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -14,7 +15,9 @@ from gateway.http.choices import ChoicesAnswer, Form
 from gateway.http.decoding import decode
 from gateway.http.logprobs import of_chat
 from gateway.http.parameters import HARMLESS, Alternatives, Parameters, Unsupported
+from gateway.http.parts_answer import PartsAnswer
 from gateway.http.sampling import Natural, drawn
+from gateway.http.tools import ToolDefinition, tools_to_offer
 from gateway.http.unsupported import check_supported
 from gateway.validation import MAX_MESSAGES
 
@@ -42,6 +45,9 @@ class ChatCompletionRequest(Parameters, kw_only=True):
     echo: bool | None = None
     logprobs: bool | None = None
     top_logprobs: Alternatives | None = None
+    tools: list[ToolDefinition] | None = None
+    tool_choice: Any = None
+    parallel_tool_calls: bool | None = None
 
     def generations(self) -> Sequence[Generation]:
         """See Asked."""
@@ -53,7 +59,11 @@ class ChatCompletionRequest(Parameters, kw_only=True):
         elif self.top_logprobs:
             raise InvalidRequest("needs logprobs to be true", "top_logprobs")
         prompt = chat_prompt(
-            self.messages, self.add_generation_prompt, self.continue_final_message, self.chat_template_kwargs
+            self.messages,
+            self.add_generation_prompt,
+            self.continue_final_message,
+            self.chat_template_kwargs,
+            tools_to_offer(self.tools, self.tool_choice),
         )
         return [Generation(prompt, drawn(sampling, number)) for number in range(self.n or 1)]
 
@@ -62,9 +72,10 @@ class ChatCompletionRequest(Parameters, kw_only=True):
         choices, last = self.n or 1, self.messages[-1]
         echoed = [last.text("messages")] * choices if self.echo and last.role == "assistant" else []
         logprobs = of_chat if self.logprobs else None
-        return ChoicesAnswer(
-            FORM, call, choices=choices, includes_usage=self.includes_usage, echoed=echoed, logprobs=logprobs
-        )
+        writer: Callable[..., ChoicesAnswer] = ChoicesAnswer
+        if call.output_format.tool_calls or call.output_format.reasoning:
+            writer = partial(PartsAnswer, most_calls=1 if self.parallel_tool_calls is False else None)
+        return writer(FORM, call, choices=choices, includes_usage=self.includes_usage, echoed=echoed, logprobs=logprobs)
 
 
 _DECODER = msgspec.json.Decoder(ChatCompletionRequest)

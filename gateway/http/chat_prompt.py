@@ -14,19 +14,55 @@ from gateway.http.content import Content, text_of
 ROLES = {"developer": "system"}  # another name for it
 
 
+class CalledFunction(msgspec.Struct):
+    """The function that a call names, and its arguments as JSON."""
+
+    name: str
+    arguments: str = ""
+
+
+class MadeCall(msgspec.Struct):
+    """A call that an assistant's message makes."""
+
+    function: CalledFunction
+    id: str = ""
+    type: str = "function"
+
+    def as_call(self, place: str) -> common_pb2.ToolCall:
+        """Return the call; raises InvalidRequest, which names the field below `place`."""
+        if self.type != "function":
+            raise InvalidRequest(
+                f"only calls of type 'function' are supported, got {self.type[:32]!r}", f"{place}.type"
+            )
+        try:
+            msgspec.json.decode(self.function.arguments or "{}", type=dict[str, Any])
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise InvalidRequest(f"must be a JSON object: {error}", f"{place}.function.arguments") from None
+        return common_pb2.ToolCall(id=self.id, name=self.function.name, arguments=self.function.arguments)
+
+
 class Message(msgspec.Struct):
-    """A message of the conversation; its author's name is ignored."""
+    """A message of the conversation; its author's name and earlier reasoning are ignored."""
 
     role: str
     content: Content = None
-    tool_calls: Any = None
+    tool_calls: list[MadeCall] | None = None
+    tool_call_id: str | None = None
     function_call: Any = None
+
+    def as_message(self, place: str) -> common_pb2.ChatMessage:
+        """Return the message; raises InvalidRequest, which names the field below `place`, for what is not text."""
+        if self.function_call:
+            raise InvalidRequest("this parameter is not supported: use tool_calls", f"{place}.function_call")
+        return common_pb2.ChatMessage(
+            role=ROLES.get(self.role, self.role),
+            content=self.text(place),
+            tool_calls=[call.as_call(f"{place}.tool_calls[{n}]") for n, call in enumerate(self.tool_calls or ())],
+            tool_call_id=self.tool_call_id,
+        )
 
     def text(self, place: str) -> str:
         """Return the message's text; raises InvalidRequest for what is not text."""
-        for name in ("tool_calls", "function_call"):
-            if getattr(self, name):
-                raise InvalidRequest("this parameter is not supported yet", f"{place}.{name}")
         return text_of(self.content, f"{place}.content")
 
 
@@ -35,19 +71,17 @@ def chat_prompt(
     add_generation_prompt: bool | None,
     continue_final_message: bool | None,
     chat_template_kwargs: dict[str, Any] | None,
+    tools: Sequence[common_pb2.Tool],
 ) -> common_pb2.Prompt:
     """Return `messages` as a prompt; the other parameters say how it is rendered, as those of vLLM.
 
     Raises InvalidRequest for what is not text, and for variables of the template that are too large.
     """
-    turns = [
-        common_pb2.ChatMessage(role=ROLES.get(message.role, message.role), content=message.text(f"messages[{index}]"))
-        for index, message in enumerate(messages)
-    ]
     chat = common_pb2.Chat(
-        messages=turns,
+        messages=[message.as_message(f"messages[{index}]") for index, message in enumerate(messages)],
         add_generation_prompt=add_generation_prompt,
         continue_final_message=bool(continue_final_message),
+        tools=tools,
     )
     if chat_template_kwargs:
         _check_size(chat_template_kwargs)

@@ -79,8 +79,7 @@ class ChoicesAnswer:
             choice = self._choice(index, last or NOTHING)
         else:
             choice = self._opening(index) + self._form.last + NO_LOGPROBS
-        reason, stop = REASONS[call.finish_reason], msgspec.json.encode(_stop_reason(call))
-        return b'%s,"finish_reason":%s,"stop_reason":%s}]%s' % (choice, reason, stop, self._tail)
+        return self._ended(choice, REASONS[call.finish_reason], call)
 
     def closing(self, calls: Sequence[Call]) -> bytes:
         """See Answer."""
@@ -97,15 +96,24 @@ class ChoicesAnswer:
         choices = [
             {
                 "index": index,
-                **self._form.choice(self._echo(index, output) + output.text),
+                **self._whole_choice(index, call, output),
                 "logprobs": self._reported(index, output),
-                "finish_reason": msgspec.Raw(REASONS[call.finish_reason]),
                 "stop_reason": _stop_reason(call),
             }
             for index, (call, output) in enumerate(zip(calls, outputs, strict=True))
         ]
         body = {**self._named, "object": self._form.whole, "choices": choices, "usage": self._usage(calls)}
         return msgspec.json.encode(body)
+
+    def _whole_choice(self, index: int, call: Call, output: OutputChunk) -> dict[str, Any]:
+        """Return what a whole choice says, and why it ended."""
+        text = self._echo(index, output) + output.text
+        return {**self._form.choice(text), "finish_reason": msgspec.Raw(REASONS[call.finish_reason])}
+
+    def _ended(self, choice: bytes, reason: bytes, call: Call) -> bytes:
+        """Return the last chunk of a choice, which stands in it up to its log-probabilities."""
+        stop = msgspec.json.encode(_stop_reason(call))
+        return b'%s,"finish_reason":%s,"stop_reason":%s}]%s' % (choice, reason, stop, self._tail)
 
     def _choice(self, index: int, chunk: OutputChunk) -> bytes:
         """Return a choice up to its log-probabilities."""

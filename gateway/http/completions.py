@@ -1,6 +1,7 @@
 """POST /v1/completions."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -18,6 +19,7 @@ from gateway.http.sampling import Natural, drawn
 from gateway.http.unsupported import check_supported
 
 HARMLESS_IN_TEXTS = {**HARMLESS, "add_special_tokens": (True,)}
+HARMLESS_TOOLS: dict[str, tuple[Any, ...]] = {"tools": ([],), "tool_choice": ("none", "auto")}
 FORM = Form(
     id="cmpl",
     whole="text_completion",
@@ -50,7 +52,14 @@ def _without_output(chunk: OutputChunk) -> OutputChunk:
     return OutputChunk(b"", "", (), chunk.prompt_logprobs)
 
 
-class CompletionRequest(Parameters, kw_only=True):
+class UnsupportedByCompletions(Parameters, kw_only=True):
+    """Parameters of chats that completions do not obey."""
+
+    tools: Any = None
+    tool_choice: Any = None
+
+
+class CompletionRequest(UnsupportedByCompletions, kw_only=True):
     """Say what completions are to be made of; implements Asked."""
 
     prompt: str | list[str | Natural | list[Natural]]
@@ -117,4 +126,5 @@ def completions(body: bytes) -> CompletionRequest:
     """See Api."""
     asked = decode(_DECODER, body)
     check_supported(asked, Unsupported, HARMLESS_IN_TEXTS)
+    check_supported(asked, UnsupportedByCompletions, HARMLESS_TOOLS)
     return asked

@@ -28,13 +28,15 @@ class EventStream:
         return self._has_begun and self._request.connection.is_writable
 
     def write_now(self, data: bytes) -> None:
-        """Send whole events at once. The stream must be open."""
+        """Send whole events at once, or nothing if there is none. The stream must be open."""
+        if not data:  # an empty chunk would end the answer
+            return
         self._is_quiet = False
         self._request.connection.write_chunk(data)
 
     async def write(self, data: bytes) -> None:
         """Send whole events; returns when the network has taken what was sent before."""
-        self._is_quiet = False
+        self._is_quiet = self._is_quiet and not data
         if not self._request.has_begun:
             await self._begin()
         await self._send({"type": "http.response.body", "body": data, "more_body": True})

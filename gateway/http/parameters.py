@@ -21,8 +21,6 @@ class Unsupported(ConstrainedRequest, kw_only=True):
     best_of: Any = None
     use_beam_search: Any = None
     suffix: Any = None
-    tools: Any = None
-    tool_choice: Any = None
     functions: Any = None
     function_call: Any = None
     reasoning_effort: Any = None
@@ -52,8 +50,6 @@ HARMLESS: dict[str, tuple[Any, ...]] = {
     "best_of": (1,),
     "use_beam_search": (False,),
     "suffix": ("",),
-    "tools": ([],),
-    "tool_choice": ("none", "auto"),
     "functions": ([],),
     "function_call": ("none", "auto"),
     "reasoning_effort": ("none",),

@@ -12,6 +12,7 @@ from gateway.http.decoding import decode
 from gateway.http.messages import conversation
 from gateway.http.request import HttpRequest
 from gateway.http.sampling import Natural
+from gateway.http.tools import ToolDefinition, tools_to_offer
 from gateway.http.unsupported import check_supported
 from gateway.tokenization import Tokenization
 from gateway.validation import MAX_MESSAGES
@@ -23,13 +24,11 @@ class UnsupportedByTokenize(msgspec.Struct, kw_only=True):
 
     return_token_strs: Any = None
     chat_template: Any = None
-    tools: Any = None
 
 
 # Values that ask for nothing but what is done anyway.
 HARMLESS: dict[str, tuple[Any, ...]] = {
     "return_token_strs": (False,),
-    "tools": ([],),
 }
 
 
@@ -43,6 +42,7 @@ class TokenizeRequest(UnsupportedByTokenize, kw_only=True):
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
+    tools: list[ToolDefinition] | None = None
 
     def to_encode(self) -> worker_pb2.EncodeRequest:
         """Return the request to a worker; raises InvalidRequest."""
@@ -54,7 +54,11 @@ class TokenizeRequest(UnsupportedByTokenize, kw_only=True):
             raise InvalidRequest("the chat template alone adds special tokens to a chat", "add_special_tokens")
         else:
             prompt = chat_prompt(
-                self.messages, self.add_generation_prompt, self.continue_final_message, self.chat_template_kwargs
+                self.messages,
+                self.add_generation_prompt,
+                self.continue_final_message,
+                self.chat_template_kwargs,
+                tools_to_offer(self.tools, None),
             )
         return worker_pb2.EncodeRequest(
             model=self.model, prompt=prompt, without_special_tokens=self.add_special_tokens is False

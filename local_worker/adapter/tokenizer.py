@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 from fairlead.errors import InvalidRequest, Unavailable
 from local_worker.adapter.vllm_api import EngineAway, EngineRefused, VllmApi
+from local_worker.chat_turns import turns_of
+from local_worker.output_format import output_format
 from local_worker.prompt import Chat
 from local_worker.tokenizer import EncodedChat
 
@@ -39,17 +41,18 @@ class EngineTokenizer:
 
     def encode_chat(self, chat: Chat) -> EncodedChat:
         """See Tokenizer. System tokens are those of the system messages' contents."""
+        answer = output_format(chat, "", "", "")
         call = self._api.tokenize(
             model=self._model,
-            messages=[{"role": role, "content": content} for role, content in chat.messages],
+            messages=turns_of(chat),
             add_generation_prompt=chat.add_generation_prompt,
             continue_final_message=chat.continue_final_message,
             chat_template_kwargs=dict(chat.variables),
         )
         ids = self._result(call, "prompt.chat")
-        system = "".join(content for role, content in chat.messages if role == "system")
+        system = "".join(message.content for message in chat.messages if message.role == "system")
         system_ids = self.encode(system, with_special_tokens=False) if system else []
-        return EncodedChat(ids, min(len(system_ids), len(ids)))
+        return EncodedChat(ids, min(len(system_ids), len(ids)), answer)
 
     def encode_system(self, content: str) -> list[int]:
         """Return no tokens: an engine keeps the blocks of each cache scope apart, so that no prefix is public."""

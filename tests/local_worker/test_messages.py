@@ -12,7 +12,7 @@ from fairlead.v1 import common_pb2, worker_pb2
 from local_worker.attempt import AttemptEnded, AttemptEvents, AttemptStarted, AttemptTokens
 from local_worker.core.output import Output, SpelledLogprobs, TopLogprob
 from local_worker.messages import add_events, prompt_from, submission_from, to_request_end
-from local_worker.prompt import Chat
+from local_worker.prompt import Chat, ChatMessage
 from serving.cost import MICRO
 from serving.sampling_params import SamplingParams
 
@@ -87,7 +87,7 @@ def test_a_prompt_of_any_kind_is_plain_data_and_of_none_is_refused() -> None:
         return prompt_from(worker_pb2.EncodeRequest(prompt=common_pb2.Prompt(**kind))).content
 
     chat = common_pb2.Chat(messages=[common_pb2.ChatMessage(role="user", content="hi")])
-    assert content(chat=chat) == Chat((("user", "hi"),))
+    assert content(chat=chat) == Chat((ChatMessage("user", "hi"),))
     assert content(chat=common_pb2.Chat()) == Chat(())
     assert (content(text="hi"), content(text="")) == ("hi", "")
     assert content(token_ids=common_pb2.TokenIds(packed=b"1234")) == b"1234"

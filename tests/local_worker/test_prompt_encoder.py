@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fairlead.errors import TooLong, Unavailable
 from fairlead.token_ids import TOKEN_BYTES, pack_ids
 from local_worker.core.prefix_cache import PrefixCache
-from local_worker.prompt import Chat, EncodedPrompt, PromptToEncode
+from local_worker.prompt import Chat, ChatMessage, EncodedPrompt, PromptToEncode
 from local_worker.prompt_encoder import PromptEncoder
 from local_worker.tokenizer import ByteTokenizer
 from serving.blocks import unpack_digests
@@ -29,7 +29,8 @@ def digests(ids: list[int], scope: str, public_tokens: int) -> tuple[int, ...]:
 
 
 def encoded(scope: str, *messages: tuple[str, str], public: bool = True) -> EncodedPrompt:
-    return PROMPTS.encode(PromptToEncode(model=MODEL, content=Chat(messages), cache_scope=scope, public_system=public))
+    chat = Chat(tuple(ChatMessage(*message) for message in messages))
+    return PROMPTS.encode(PromptToEncode(model=MODEL, content=chat, cache_scope=scope, public_system=public))
 
 
 def text_prompt(text: str, model: str = MODEL) -> PromptToEncode:

@@ -12,7 +12,7 @@ from transformers.utils.chat_template_utils import render_jinja_template
 
 from fairlead.errors import InvalidRequest
 from gateway.chat_template import RESERVED
-from local_worker.prompt import Chat
+from local_worker.prompt import Chat, ChatMessage
 from local_worker.tokenizer import (
     REPLACEMENT,
     ByteTokenizer,
@@ -126,7 +126,7 @@ def test_half_a_character_that_is_not_continued_does_not_hold_up_what_follows(na
 def test_a_system_message_alone_is_the_beginning_of_the_chat_or_nothing(template: str, leads: bool) -> None:
     tokenizer = byte_level()
     tokenizer._tokenizer.chat_template = template
-    chat = Chat((("system", "the quick"), ("system", "brown fox"), ("user", "jumps")))
+    chat = Chat((ChatMessage("system", "the quick"), ChatMessage("system", "brown fox"), ChatMessage("user", "jumps")))
     ids, system = tokenizer.encode_chat(chat).ids, tokenizer.encode_system("the quick")
     assert system == (ids[: len(system)] if leads else [])
     assert bool(system) == leads
@@ -136,7 +136,7 @@ TEMPLATE = """
 {%- for m in messages %}<{{ m.role }}>{{ m.content }}<end>{% endfor %}
 {%- if add_generation_prompt %}<assistant>{% if not thinking %}!{% endif %}{% endif %}
 {%- if steps is defined %}{{ steps + 1 }}{% endif %}"""
-BEGUN = (("user", "the quick"), ("assistant", "brown"))
+BEGUN = (ChatMessage("user", "the quick"), ChatMessage("assistant", "brown"))
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_a_chat_is_rendered_as_it_says(chat: Chat, text: str) -> None:
         Chat(BEGUN, continue_final_message=True),  # and an answer is begun, too
         Chat(BEGUN, variables={"steps": "two"}),
         Chat(BEGUN, variables={"chat_template": 1}),
-        Chat((("user", "x" * 100_000), ("user", "")), False, True),
+        Chat((ChatMessage("user", "x" * 100_000), ChatMessage("user", "")), False, True),
     ],
 )
 def test_what_a_template_rejects_is_refused_with_a_short_reason(chat: Chat) -> None:
@@ -206,7 +206,7 @@ def test_the_decoding_window_stays_short_for_an_output_without_text(token: str) 
 def test_tokens_of_several_bytes_make_shorter_prompts_of_the_same_text() -> None:
     tokenizer = ByteTokenizer(prompt_bytes=4)
     assert tokenizer.encode("abcdefghi") == list(b"aei")
-    encoded = tokenizer.encode_chat(Chat((("system", "be brief"), ("user", "hello"))))
+    encoded = tokenizer.encode_chat(Chat((ChatMessage("system", "be brief"), ChatMessage("user", "hello"))))
     assert len(encoded.ids) == -(-len("system: be brief\nuser: hello\nassistant: ") // 4)
     assert encoded.system_tokens <= len(encoded.ids)
     assert tokenizer.decoder().push(97) == "a", "a token of the output is a byte"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from gateway.http.chat_completions import ChatCompletionRequest
-from gateway.http.completions import CompletionRequest
+from gateway.http.completions import HARMLESS_TOOLS, CompletionRequest, UnsupportedByCompletions
 from gateway.http.messages import HARMLESS as HARMLESS_MESSAGES
 from gateway.http.messages import Conversation, MessagesRequest, UnsupportedByMessages
 from gateway.http.parameters import HARMLESS, Unsupported
@@ -70,6 +70,7 @@ UNSUPPORTED = {
         (UnsupportedByMessages, HARMLESS_MESSAGES),
         (UnsupportedByResponses, HARMLESS_RESPONSES),
         (Unsupported, HARMLESS),
+        (UnsupportedByCompletions, HARMLESS_TOOLS),
     )
     for name in kind.__annotations__
 }

@@ -4,11 +4,11 @@ import pytest
 
 from local_worker.config import WorkerConfig
 from local_worker.model import ServedModel, load_model
-from local_worker.prompt import Chat
+from local_worker.prompt import Chat, ChatMessage
 from serving.sampling_params import SamplingParams
 from tests.local_worker.engine.driving import BLOCK, make_batcher, make_request, run
 
-QUESTION = ("user", "What is the capital of France?")
+QUESTION = ChatMessage("user", "What is the capital of France?")
 pytestmark = pytest.mark.model
 
 
@@ -33,6 +33,6 @@ def test_it_knows_the_capital_of_france(model: ServedModel) -> None:
 
 
 def test_it_goes_on_with_an_answer_that_has_begun(model: ServedModel) -> None:
-    begun = ("assistant", "The capital of France is")
+    begun = ChatMessage("assistant", "The capital of France is")
     continued = Chat((QUESTION, begun), add_generation_prompt=False, continue_final_message=True)
     assert answer(model, continued) == " Paris."

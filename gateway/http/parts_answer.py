@@ -1,0 +1,119 @@
+"""Choices of chat completions whose text holds reasoning or tool calls."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from fairlead.outcomes import FinishReason
+from fairlead.output.call_id import call_id
+from fairlead.output.events import AnswerText, Arguments, CallBegun, Part, Reasoning
+from fairlead.output.parser import OutputParser
+from gateway.call import Call
+from gateway.core.coalescer import OutputChunk
+from gateway.http.choices import NOTHING, REASONS, ChoicesAnswer, Form
+from gateway.http.logprobs import Logprobs
+
+TOOL_CALLS = b'"tool_calls"'
+
+
+@dataclass(slots=True)
+class _Choice:
+    parser: OutputParser
+    has_begun: bool = False
+    calls: set[int] = field(default_factory=set)
+
+
+class PartsAnswer(ChoicesAnswer):
+    """Write choices in their parts; implements Answer. Of each choice at most `most_calls` calls are told."""
+
+    def __init__(
+        self,
+        form: Form,
+        call: Call,
+        *,
+        choices: int,
+        includes_usage: bool,
+        echoed: Sequence[str | None] = (),
+        logprobs: Logprobs | None = None,
+        most_calls: int | None = None,
+    ) -> None:
+        super().__init__(form, call, choices=choices, includes_usage=includes_usage, echoed=echoed, logprobs=logprobs)
+        known = call.output_format
+        self._new = partial(OutputParser, known.tool_calls, known.reasoning, known.in_reasoning)
+        self._most_calls = most_calls
+        self._parsed: dict[int, _Choice] = {}
+        self._ids = partial(call_id, call.request_id)
+        self._numbers = count()
+
+    def chunk(self, index: int, chunk: OutputChunk) -> bytes:
+        """See Answer. What only text that is not decided yet would be in is not written."""
+        choice = self._of(index)
+        delta = self._opened(index, choice, chunk, choice.parser.push(chunk.text))
+        if not delta and self._logprobs is None:
+            return b""
+        return self._delta(index, delta, chunk) + self._goes_on
+
+    def finished(self, index: int, call: Call, last: OutputChunk | None) -> bytes:
+        """See Answer."""
+        choice, chunk = self._of(index), last or NOTHING
+        parts = [*choice.parser.push(chunk.text), *choice.parser.end()]
+        delta = self._opened(index, choice, chunk, parts)
+        return self._ended(self._delta(index, delta, chunk), _reason(call, choice), call)
+
+    def _whole_choice(self, index: int, call: Call, output: OutputChunk) -> dict[str, Any]:
+        choice = self._of(index)
+        told = self._told(choice, [*choice.parser.push(output.text), *choice.parser.end()])
+        calls = [{key: value for key, value in each.items() if key != "index"} for each in told.pop("tool_calls", ())]
+        content = self._echo(index, output) + told.pop("content", "")
+        message = {"role": "assistant", "content": content or (None if calls else ""), "refusal": None, **told}
+        if calls:
+            message["tool_calls"] = calls
+        return {"message": message, "finish_reason": msgspec.Raw(_reason(call, choice))}
+
+    def _of(self, index: int) -> _Choice:
+        if index not in self._parsed:
+            self._parsed[index] = _Choice(self._new())
+        return self._parsed[index]
+
+    def _opened(self, index: int, choice: _Choice, chunk: OutputChunk, parts: Sequence[Part]) -> dict[str, Any]:
+        """Return the delta that tells `parts`; a choice's first one has the role, and a content."""
+        told = self._told(choice, parts)
+        if choice.has_begun:
+            return told
+        choice.has_begun = True
+        content = self._echo(index, chunk) + told.pop("content", "")
+        return {"role": "assistant", "content": content or (None if told else ""), **told}
+
+    def _delta(self, index: int, delta: dict[str, Any], chunk: OutputChunk) -> bytes:
+        written, logprobs = msgspec.json.encode(delta), msgspec.json.encode(self._reported(index, chunk))
+        return b'%s"delta":%s,"logprobs":%s' % (self._opening(index), written, logprobs)
+
+    def _told(self, choice: _Choice, parts: Sequence[Part]) -> dict[str, Any]:
+        """Return `parts` by the names that the API has for them; the pieces of one call stand together."""
+        told: dict[str, Any] = {}
+        calls: dict[int, dict[str, Any]] = {}
+        for part in parts:
+            match part:
+                case AnswerText():
+                    told["content"] = told.get("content", "") + part.text
+                case Reasoning():
+                    told["reasoning_content"] = told.get("reasoning_content", "") + part.text
+                case CallBegun() if self._most_calls is None or part.number < self._most_calls:
+                    choice.calls.add(part.number)
+                    function = {"name": part.name, "arguments": ""}
+                    known = {"id": self._ids(next(self._numbers)), "type": "function", "function": function}
+                    calls[part.number] = {"index": part.number, **known}
+                case Arguments() if part.number in choice.calls:
+                    piece = calls.setdefault(part.number, {"index": part.number, "function": {"arguments": ""}})
+                    piece["function"]["arguments"] += part.text
+        return {**told, "tool_calls": list(calls.values())} if calls else told
+
+
+def _reason(call: Call, choice: _Choice) -> bytes:
+    if choice.calls and call.finish_reason is FinishReason.STOP:
+        return TOOL_CALLS
+    return REASONS[call.finish_reason]

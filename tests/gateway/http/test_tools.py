@@ -1,0 +1,233 @@
+"""Tool calls and reasoning of a model that writes them, by OpenAI's client and over plain HTTP."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fairlead import InvalidRequest, SyncClient, Tool
+from tests.gateway.http.clients import python_with, run
+from tests.gateway.http.conftest import serving
+from tests.gateway.http.http_client import CHAT, TOKENIZE, HttpClient
+from tests.gateway.http.scripted_model import save_scripted_model
+from tests.gateway.http.test_openai_client import CLIENT, HEAD
+from tests.services import Process, Stack
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]  # a worker loads torch and transformers
+
+WEATHER = '<tool_call>\n{"name": "weather", "arguments": {"city": "%s"}}\n</tool_call>'
+SCRIPTS = {
+    "single": WEATHER % "Paris",
+    "parallel": "Let me look.\n\n" + WEATHER % "Oslo" + "\n" + WEATHER % "Rome, the capital",
+    "thoughts": "<think>\nHm, rather wet.\n</think>\n\nIt rains.",
+    "broken": "<tool_call>weather(Bern)</tool_call>",
+    "plain text": "A tide rises twice a day.",
+}
+TEMPLATE = """
+{%- for tool in tools or [] %}tool {{ tool.function.name }}: {{ tool.function.parameters | tojson }}\n{% endfor %}
+{%- for m in messages %}{% for call in m.tool_calls or [] %}<tool_call>
+{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
+</tool_call>{% endfor %}{% if m.role == "tool" %}{{ m.name }}|{% endif %}{{ m.content }}{% endfor %}
+{#- </think> #}"""
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
+TOOLS = [{"type": "function", "function": {"name": "weather", "description": "Tell it.", "parameters": SCHEMA}}]
+PROGRAM = """
+tools = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]
+
+def ask(word, **fields):
+    fields = {"model": "tiny", "messages": [{"role": "user", "content": word}], "tools": tools} | fields
+    return client.chat.completions.create(**fields)
+
+def calls(message):
+    return [(call.function.name, call.function.arguments) for call in message.tool_calls or []]
+
+[choice] = ask("single").choices
+assert choice.finish_reason == "tool_calls" and choice.message.content is None
+assert calls(choice.message) == [("weather", '{"city": "Paris"}')]
+[call] = choice.message.tool_calls
+assert call.type == "function" and len(call.id) == 9
+
+[choice] = ask("parallel").choices
+assert choice.message.content == "Let me look."
+assert calls(choice.message) == [("weather", '{"city": "Oslo"}'), ("weather", '{"city": "Rome, the capital"}')]
+assert len({call.id for call in choice.message.tool_calls}) == 2
+[choice] = ask("parallel", parallel_tool_calls=False).choices
+assert calls(choice.message) == [("weather", '{"city": "Oslo"}')]
+
+for headers in ({}, {"x-fairlead-streaming": "each_token"}):
+    arguments, names, ids, content, reasons = {}, {}, {}, "", []
+    pieces = 0
+    for chunk in ask("parallel", stream=True, extra_headers=headers):
+        [choice] = chunk.choices
+        content += choice.delta.content or ""
+        reasons.append(choice.finish_reason)
+        for call in choice.delta.tool_calls or []:
+            pieces += 1
+            if call.id:
+                ids[call.index], names[call.index] = call.id, call.function.name
+                assert call.type == "function" and call.index not in arguments
+            arguments[call.index] = arguments.get(call.index, "") + (call.function.arguments or "")
+    assert content == "Let me look." and list(names.values()) == ["weather"] * 2 and len(set(ids.values())) == 2
+    assert arguments == {0: '{"city": "Oslo"}', 1: '{"city": "Rome, the capital"}'}, arguments
+    assert reasons[-1] == "tool_calls" and set(reasons[:-1]) == {None}
+    assert not headers or pieces > 6, "arguments are streamed"
+
+with client.chat.completions.stream(
+    model="tiny", messages=[{"role": "user", "content": "parallel"}], tools=tools
+) as stream:
+    for event in stream:
+        pass
+    assert calls(stream.get_final_completion().choices[0].message)[1] == ("weather", '{"city": "Rome, the capital"}')
+
+[choice] = ask("broken").choices
+assert (choice.finish_reason, choice.message.content) == ("stop", "<tool_call>weather(Bern)</tool_call>")
+assert not choice.message.tool_calls
+[choice] = ask("single", tool_choice="none").choices
+assert choice.finish_reason == "stop" and choice.message.content.startswith("<tool_call>")
+[choice] = ask("single", max_tokens=18).choices
+assert choice.finish_reason == "length" and calls(choice.message)[0][1].startswith("{")
+[choice] = ask("thoughts").choices
+assert (choice.message.reasoning_content, choice.message.content) == ("Hm, rather wet.", "It rains.")
+reasoning = content = ""
+for chunk in ask("thoughts", stream=True, tools=openai.NOT_GIVEN):
+    reasoning += getattr(chunk.choices[0].delta, "reasoning_content", None) or ""
+    content += chunk.choices[0].delta.content or ""
+assert (reasoning, content) == ("Hm, rather wet.", "It rains.")
+[choice] = ask("single").choices
+[call] = choice.message.tool_calls
+messages = [
+    {"role": "user", "content": "single"},
+    {"role": "assistant", "content": None, "tool_calls": [call.model_dump()]},
+    {"role": "tool", "tool_call_id": call.id, "content": "thoughts"},
+]
+[choice] = ask("", messages=messages).choices
+assert choice.message.content == "It rains."
+print("done")
+"""
+
+
+@pytest.fixture(scope="module")
+def speaking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, HttpClient]]:
+    """A gateway before a worker whose model follows the scripts."""
+    folder = tmp_path_factory.mktemp("speaking")
+    save_scripted_model(folder / "model", TEMPLATE, SCRIPTS)
+    stack = Stack(folder)
+    settings = {"engine": "transformers", "served_name": "tiny", "threads": 1, "kv_tokens": 4096, "dtype": "float32"}
+    stack.worker("a", **settings, model=str(folder / "model"))
+    gateway, http = serving(stack, throttle="none")
+    gateway.wait_for("ready")
+    yield gateway, http
+    stack.close()
+
+
+@pytest.fixture(scope="module")
+def model(speaking: tuple[Process, HttpClient]) -> HttpClient:
+    return speaking[1]
+
+
+def ask(http: HttpClient, word: str, **fields: object) -> Any:
+    return http.post(CHAT, {"messages": [{"role": "user", "content": word}], "tools": TOOLS, **fields})
+
+
+def test_openais_client_calls_tools(model: HttpClient) -> None:
+    assert run(python_with(CLIENT), HEAD + PROGRAM, f"http://127.0.0.1:{model.port}/v1") == "done\n"
+
+
+@pytest.mark.parametrize("tools", [TOOLS, []])
+def test_a_text_without_calls_is_the_same_with_tools_and_without(model: HttpClient, tools: object) -> None:
+    [choice] = ask(model, "plain text", tools=tools).json["choices"]
+    assert choice["message"] == {"role": "assistant", "content": SCRIPTS["plain text"], "refusal": None}
+    assert choice["finish_reason"] == "stop"
+
+
+def test_the_sdk_tells_calls_and_reasoning(speaking: tuple[Process, HttpClient]) -> None:
+    offered = Tool("weather", parameters=SCHEMA)
+    with SyncClient(speaking[0].address) as client:
+        told = client.chat([("user", "parallel")], tools=[offered])
+        assert (told.text, told.reasoning) == ("Let me look.", "")
+        assert [call.arguments for call in told.tool_calls] == ['{"city": "Oslo"}', '{"city": "Rome, the capital"}']
+        chunks = list(client.stream_chat([("user", "parallel")], tools=[offered], each_token=True))
+        pieces = [piece for chunk in chunks for piece in chunk.tool_calls]
+        assert "".join(chunk.text for chunk in chunks) == told.text
+        assert [piece.name for piece in pieces if piece.name] == ["weather", "weather"]
+        assert "".join(piece.arguments for piece in pieces if piece.number == 1) == told.tool_calls[1].arguments
+        first = {"role": "assistant", "content": told.text, "tool_calls": told.tool_calls}
+        result = {"role": "tool", "content": "thoughts", "tool_call_id": told.tool_calls[0].id}
+        answer = client.chat([("user", "parallel"), first, result], tools=[offered])
+        assert (answer.reasoning, answer.text, answer.tool_calls) == ("Hm, rather wet.", "It rains.", ())
+        assert client.chat([("user", "broken")], tools=[offered]).text == SCRIPTS["broken"]
+        with pytest.raises(InvalidRequest, match=r"tools\[0\]"):
+            client.chat([("user", "hi")], tools=[Tool("f", parameters={"a": object()})])
+
+
+def test_the_log_probabilities_of_a_call_are_those_of_its_tokens(model: HttpClient) -> None:
+    whole = ask(model, "single", logprobs=True).json
+    [choice] = whole["choices"]
+    assert "".join(token["token"] for token in choice["logprobs"]["content"]).startswith(SCRIPTS["single"])
+    assert len(choice["logprobs"]["content"]) == whole["usage"]["completion_tokens"]
+    streamed = [each["choices"][0] for each in ask(model, "single", logprobs=True, stream=True).events]
+    assert [token for each in streamed for token in each["logprobs"]["content"]] == choice["logprobs"]["content"]
+
+
+def test_what_a_constraint_asks_for_is_text(http: HttpClient) -> None:
+    """The constraint allows what would be a call otherwise."""
+    answer = ask(http, "single", structured_outputs={"choice": [SCRIPTS["single"]]})
+    assert answer.json["choices"][0]["message"]["content"] == SCRIPTS["single"]
+
+
+FUNCTION = {"name": "weather", "arguments": "{}"}
+CALL = {"id": "a", "type": "function", "function": FUNCTION}
+
+
+def said(role: str, **fields: object) -> dict[str, object]:
+    return {"messages": [{"role": role, "content": "hi", **fields}]}
+
+
+def tool(**function: object) -> dict[str, object]:
+    return {"tools": [{"type": "function", "function": function}]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"tools": [{"type": "custom", "custom": {"name": "f"}}]}, "tools[0].type"),
+        ({"tools": [{"type": "function"}]}, "tools[0].function"),
+        (tool(name=""), "tools[0].name"),
+        (tool(name="f", parameters="{}"), "tools[0].function.parameters"),
+        ({"tools": [{"type": "function", "function": {"name": "f"}}] * 129}, "tools"),
+        ({"tools": TOOLS, "tool_choice": "required"}, "tool_choice"),
+        ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "weather"}}}, "tool_choice"),
+        (said("user", tool_calls=[CALL]), "messages[0].tool_calls"),
+        (said("user", tool_call_id="a"), "messages[0].tool_call_id"),
+        (said("assistant", tool_calls=[{**CALL, "type": "custom"}]), "messages[0].tool_calls[0].type"),
+        (
+            said("assistant", tool_calls=[{**CALL, "function": {**FUNCTION, "arguments": "[]"}}]),
+            "messages[0].tool_calls[0].function.arguments",
+        ),
+        (said("assistant", function_call={"name": "f"}), "messages[0].function_call"),
+    ],
+)
+def test_what_is_refused_is_named(http: HttpClient, fields: dict[str, Any], param: str) -> None:
+    answer = http.post(CHAT, {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 2, **fields})
+    assert (answer.status, answer.error["param"]) == (400, param)
+
+
+def test_the_prompt_has_the_tools_and_calls(http: HttpClient) -> None:
+    """The fake engine's template writes tools as lines of their own, and calls as Hermes."""
+    messages = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "rain"}]},
+    ]
+    asked = {"messages": messages, "tools": TOOLS}
+    tokens = http.post(TOKENIZE, asked).json["tokens"]
+    assert http.post(CHAT, {**asked, "max_tokens": 1}).json["usage"]["prompt_tokens"] == len(tokens)
+    offered, *lines = bytes(tokens).decode().split("\n")
+    assert json.loads(offered.removeprefix("tool: ")) == TOOLS[0]["function"]
+    assert lines == [
+        "user: hi",
+        'assistant: <tool_call>{"name": "weather", "arguments": {}}</tool_call>',
+        "tool a: rain",
+        "assistant: ",
+    ]
