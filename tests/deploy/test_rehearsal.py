@@ -1,5 +1,6 @@
 """The manifests, played on this machine: exactly their commands, environment, ports, volumes and probes."""
 
+import base64
 import json
 import os
 import shutil
@@ -12,7 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.deploy.chart import Chart
 from tests.deploy.forms import EVALUATION, NAMESPACE, Manifest
+from tests.deploy.test_chart import FORMS
 from tests.gateway.test_tls import issue
 from tests.redis_server import installed
 
@@ -34,7 +37,6 @@ STAND_IN = {
     "behavior": "merge",
     "literals": ["FAIRLEAD_WORKER_ENGINE=fake", "FAIRLEAD_WORKER_FAKE_STEP_SECONDS=0.02"],
 }
-PRODUCTION = "deploy/k8s/overlays/production"
 Render = Callable[[str], list[Manifest]]
 
 
@@ -70,34 +72,40 @@ def test_a_week_in_a_minute_loses_no_request(render: Render, tmp_path: Path) -> 
     assert set(report["ends"].values()) == {"status 0"}, report["ends"]
 
 
-def test_the_production_form_starts_and_serves(render: Render, tmp_path: Path) -> None:
-    chain, key = issue(tmp_path, "fairlead-gateway")
-    shutil.copy(ROOT / "deploy/k8s/evaluation-keys.yaml", tmp_path / "keys.yaml")
-    secrets: list[dict[str, Any]] = [
-        {"name": "fairlead-cluster", "literals": [f"FAIRLEAD_SECRET={'0123456789abcdef' * 2}"]},
-        {"name": "fairlead-keys", "files": ["keys.yaml"]},
-        {"name": "fairlead-tls", "files": [chain.name, key.name], "type": "kubernetes.io/tls"},
+def test_the_production_form_starts_and_serves_a_model_per_pool(chart: Chart, tmp_path: Path) -> None:
+    """By the chart, whose objects are those of overlays/production (test_chart.py), but for a second pool."""
+    fake = {"settings": {"ENGINE": "fake", "FAKE_STEP_SECONDS": 0.02}}
+    pools = [{"name": name, "model": f"{name}-model", **fake} for name in ("first", "second")]
+    certificate, key = issue(tmp_path, "fairlead-gateway")
+    secrets = [
+        _secret("fairlead-cluster", {"FAIRLEAD_SECRET": "0123456789abcdef" * 2}),
+        _secret("fairlead-keys", {"keys.yaml": (ROOT / EVALUATION / "evaluation-keys.yaml").read_text()}),
+        _secret("fairlead-tls", {path.name: path.read_text() for path in (certificate, key)}),
     ]
-    secrets = [{"namespace": NAMESPACE, **secret} for secret in secrets]
-    manifests = _render(render, tmp_path, PRODUCTION, secretGenerator=secrets)
-    report = _rehearse("start", manifests, tmp_path, GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=str(chain))
-    assert len(report["answer"]) == 5
-    assert report["completion"], "the HTTP port answers, under the same certificate"
+    manifests = tmp_path / "manifests.yaml"
+    manifests.write_text(yaml.safe_dump_all([*chart({**FORMS["overlays/production"], "pools": pools}), *secrets]))
+    report = _rehearse("start", manifests, tmp_path, GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=str(certificate))
+    workers = {"first-model": "fairlead-first-0", "second-model": "fairlead-second-0"}
+    assert {name: answer["worker"] for name, answer in report["answers"].items()} == workers
+    assert [len(answer["text"]) for answer in report["answers"].values()] == [5, 5]
+    assert report["completions"].keys() == workers.keys()
+    assert all(report["completions"].values()), "the HTTP port answers, under the same certificate"
     assert {name.rpartition("-")[0] for name in report["scraped"]} == {
-        "fairlead-gateway", "fairlead-scheduler", "fairlead-worker",
+        "fairlead-gateway", "fairlead-scheduler", "fairlead-first", "fairlead-second",
     }  # fmt: skip
     assert all(report["scraped"].values()), "every service has metrics"
     assert report["restarts"] == {}
     assert set(report["ends"].values()) == {"status 0"}, report["ends"]
 
 
-def _render(render: Render, folder: Path, form: str, **more: object) -> Path:
+def _secret(name: str, texts: dict[str, str]) -> Manifest:
+    data = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
+    return {"kind": "Secret", "metadata": {"name": name, "namespace": NAMESPACE}, "data": data}
+
+
+def _render(render: Render, folder: Path, form: str) -> Path:
     """The manifests of `form` with the stand-in, as a file."""
-    settings = {
-        "resources": [os.path.relpath(ROOT / form, folder)],
-        "configMapGenerator": [STAND_IN],
-        **more,
-    }
+    settings = {"resources": [os.path.relpath(ROOT / form, folder)], "configMapGenerator": [STAND_IN]}
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(settings))
     manifests = folder / "manifests.yaml"
     manifests.write_text(yaml.safe_dump_all(render(str(folder))))

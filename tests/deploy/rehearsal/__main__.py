@@ -76,17 +76,20 @@ async def quick_start(cluster: Cluster) -> list[str]:
 
 
 async def start(cluster: Cluster) -> dict[str, Any]:
-    """Start, call by gRPC and by HTTP over TLS, read every service's metrics, stop."""
+    """Start, call each model by gRPC and by HTTP over TLS, read every service's metrics, stop."""
     await cluster.start()
+    url, answers, completions = "https://fairlead-gateway:8000/v1/completions", {}, {}
     async with Client("https://fairlead-gateway:7000", api_key=API_KEY) as client:
-        answer = await client.generate("hello", max_tokens=5, ignore_eos=True)
-    completion = await asyncio.to_thread(_complete, "https://fairlead-gateway:8000/v1/completions")
+        for name in [model.name for model in await client.models()]:
+            answer = await client.generate("hello", model=name, max_tokens=5, ignore_eos=True)
+            answers[name] = {"text": answer.text, "worker": answer.worker}
+            completions[name] = await asyncio.to_thread(_complete, url, name)
     pods = [pod for name, workload in cluster.workloads.items() if name != "fairlead-redis" for pod in workload.pods]
     scraped = await asyncio.gather(*(asyncio.to_thread(_scrape, pod.address) for pod in pods))
     await cluster.stop()
     return {
-        "answer": answer.text,
-        "completion": completion,
+        "answers": answers,
+        "completions": completions,
         "scraped": dict(zip([pod.name for pod in pods], scraped, strict=True)),
         **_ends(cluster),
     }
@@ -107,10 +110,12 @@ async def _attached(scheduler: Pod, secret: str) -> list[str]:
         return [member.worker for member in (await anext(aiter(watch))).members]
 
 
-def _complete(url: str) -> str:
-    """The text of a short completion, from a server whose authority gRPC knows."""
+def _complete(url: str, model: str) -> str:
+    """The text of a short completion by the model, from a server whose authority gRPC knows."""
     headers = {"authorization": f"Bearer {API_KEY}", "content-type": "application/json"}
-    request = urllib.request.Request(url, json.dumps({"prompt": "hello", "max_tokens": 5}).encode(), headers)
+    request = urllib.request.Request(
+        url, json.dumps({"model": model, "prompt": "hello", "max_tokens": 5}).encode(), headers
+    )
     context = ssl.create_default_context(cafile=os.environ["GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"])
     with urllib.request.urlopen(request, timeout=60, context=context) as response:
         text: str = json.load(response)["choices"][0]["text"]
