@@ -2,19 +2,21 @@
 
 The decisions are the scheduler's own (dispatcher.py). A request is booked where it is sent, moves when the proxy says
 that another endpoint served it, and ends with its answer. An endpoint is assumed to cache what it was given most
-recently.
+recently. An endpoint is given no more requests than it runs at once; the others wait here, fairly among clients.
 """
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.dispatcher import Dispatcher
 from global_scheduler.core.fleet import Fleet, Member, WorkerIdentity, WorkerLoad
+from global_scheduler.core.held_requests import HeldRequests
 from global_scheduler.core.policies import RoutePolicy, RouteRequest
 from global_scheduler.core.recent_blocks import RecentBlocks
 from serving.blocks import BlockRun
+from serving.cost import Cost, charge
 
 POOL = "pool"  # the dispatcher's one model: every endpoint of a pool serves every model of it, from one queue
 EXACT = 64  # requests; queues whose capacity is larger are compared less exactly (outstanding_table.py)
@@ -26,7 +28,7 @@ FALLBACKS = 2  # endpoints that a proxy may try after the first
 class EndpointSize:
     """What every endpoint of the pool is assumed to hold."""
 
-    running: int  # requests that it runs at once
+    running: int  # requests that it runs at once, and that the pool gives it at most
     kv_tokens: int
     block_tokens: int
 
@@ -50,11 +52,14 @@ class Pick:
 class EndpointPool:
     """The endpoints by address, and the requests that they have."""
 
-    def __init__(self, policy: RoutePolicy, max_index_blocks: int, size: EndpointSize) -> None:
+    def __init__(self, policy: RoutePolicy, cost: Cost, index: BlockIndex, size: EndpointSize, most_held: int) -> None:
         # Nothing is reported, so that nothing is ever stale: who watches the endpoints says which there are.
         self._fleet = Fleet(math.inf, math.inf)
-        self._dispatcher = Dispatcher(policy, BlockIndex(max_index_blocks), self._fleet)
+        self._dispatcher = Dispatcher(policy, index, self._fleet)
         self._size = size
+        self._cost = cost
+        self._held = HeldRequests(most_held)
+        self._full: set[str] = set()  # endpoints that run as many requests as they can
         self._recent: dict[str, RecentBlocks] = {}
         self._resting: dict[str, float] = {}  # endpoints that a proxy passed over, and until when
 
@@ -69,6 +74,7 @@ class EndpointPool:
             self._dispatcher.lost(self._member(address))
             del self._recent[address]
             self._resting.pop(address, None)
+            self._full.discard(address)
         for address in addresses:
             if address not in self._recent:
                 self._recent[address] = RecentBlocks(self._size.kv_tokens // self._size.block_tokens)
@@ -78,18 +84,51 @@ class EndpointPool:
         """Return the endpoints that are not among `addresses`: those to exclude where these are the only ones."""
         return frozenset(self._recent.keys() - addresses)
 
+    def has_endpoint(self, request: RouteRequest) -> bool:
+        """Return whether `request`, whose `excluded` are addresses, may go anywhere at all."""
+        return any(address not in request.excluded for address in self._recent)
+
     def place(self, request: RouteRequest, now: float) -> Pick | None:
-        """Choose an endpoint for `request`, whose `excluded` are addresses; return None if there is none."""
+        """Choose an endpoint with room for `request`; return None if others wait before it, or there is none."""
+        return None if self._held else self._place(request, now)
+
+    def hold(self, request: RouteRequest) -> bool:
+        """Let `request` wait; return False if its client has too many requests that wait."""
+        return self._held.add(request)
+
+    def drop(self, request: RouteRequest) -> None:
+        """Forget a request that waits."""
+        self._held.remove(request)
+
+    def release(self, now: float) -> Pick | None:
+        """Place the request that has waited with the least service of its client, if an endpoint has room for one."""
+        if not self._held or len(self._full) == len(self._recent):
+            return None
+        request = self._held.next(self._has_room)
+        return None if request is None else self._place(request, now)
+
+    def _has_room(self, request: RouteRequest) -> bool:
+        named = [address for address in self._recent if address not in request.excluded]
+        able = [address for address in named if address not in self._resting] or named
+        return any(address not in self._full for address in able)
+
+    def _place(self, request: RouteRequest, now: float) -> Pick | None:
         self._rested(now)
+        if not self._has_room(request):
+            return None
+        allowed = request.excluded
+        if self._full:
+            request = replace(request, excluded=self._full.union(allowed))
         assignment = self._dispatcher.dispatch(request, now)
-        if assignment is None and self._resting:
+        if assignment is None:
             for address in self._resting:  # rather one that failed than none
                 self._resting[address] = now
             self._rested(now)
             assignment = self._dispatcher.dispatch(request, now)
-        if assignment is None:
-            return None
-        others = self._fleet.candidates(POOL, request.excluded, now) & ~(1 << assignment.member.slot)
+        assert assignment is not None, "an endpoint has room, and is not chosen"
+        self._changed(assignment.member)
+        self._held.charge(request.client, self._prompt_charge(request))
+        others = self._fleet.candidates(POOL, allowed, now) & ~(1 << assignment.member.slot)
         fallbacks: list[str] = []
         while others and len(fallbacks) < FALLBACKS:
             slot = self._fleet.queues.least(others)
@@ -97,33 +136,40 @@ class EndpointPool:
             fallbacks.append(self._fleet.at(slot).identity.address)
         return Pick(request, assignment.member, assignment.matched_tokens, fallbacks)
 
-    def served(self, placement: Pick, address: str, now: float) -> None:
+    def served(self, pick: Pick, address: str, now: float) -> None:
         """Record that an answer begins, from the endpoint `address`; an unknown one counts as the one that was chosen.
 
         If the proxy had to take another endpoint, the booking moves there with its charge, and the first one rests.
         """
-        request, member = placement.request, placement.member
+        request, member = pick.request, pick.member
         if address in self._recent and address != member.identity.address:
             if self._fleet.is_current(member):
                 self._rest(member, now)
             self._dispatcher.withdrawn(request.request_id, request.attempt)
-            member = placement.member = self._member(address)
-            placement.is_moved = True
+            self._changed(member)
+            member = pick.member = self._member(address)
+            pick.is_moved = True
         self._dispatcher.accepted(member, request, now)
+        self._changed(member)
 
-    def ended(self, placement: Pick, output_tokens: int) -> None:
+    def ended(self, pick: Pick, output_tokens: int) -> None:
         """End a request that was answered: charge its output, and count its prompt among the blocks of its endpoint."""
-        request, member = placement.request, placement.member
+        request, member = pick.request, pick.member
         self._dispatcher.ended(member, request.request_id, request.attempt, True, max(1, output_tokens))
         if self._fleet.is_current(member):
-            cached = [BlockRun(0, request.digests)] if placement.is_moved and request.digests else []
+            cached = [BlockRun(0, request.digests)] if pick.is_moved and request.digests else []
             evicted = self._recent[member.identity.address].used(request.digests)
             self._dispatcher.progressed(member, cached, evicted)
+            self._changed(member)
+        cost = self._cost.decode(output_tokens, request.prompt_tokens, 0)
+        self._held.charge(request.client, charge(cost, request.weight))
 
-    def refused(self, placement: Pick) -> None:
+    def refused(self, pick: Pick) -> None:
         """End a request that was not computed, or cancelled before its answer began, and refund its charge."""
-        request, member = placement.request, placement.member
+        request, member = pick.request, pick.member
         self._dispatcher.ended(member, request.request_id, request.attempt, False, 0)
+        self._changed(member)
+        self._held.charge(request.client, -self._prompt_charge(request))
 
     def outstanding(self, address: str) -> int:
         """Return the requests that the endpoint `address` has now."""
@@ -132,9 +178,20 @@ class EndpointPool:
     def check_invariants(self) -> None:
         """Raise AssertionError with detail when the state is impossible."""
         self._dispatcher.check_invariants()
+        self._held.check_invariants()
+        full = {address for address in self._recent if self.outstanding(address) >= self._size.running}
+        assert full == self._full, f"{full} are full, and {self._full} count as such"
         for address, recent in self._recent.items():
             assert self._fleet.find(address) is not None, f"{address} is no member"
             assert len(recent) <= self._size.kv_tokens // self._size.block_tokens, f"{address}: {len(recent)} blocks"
+
+    def _prompt_charge(self, request: RouteRequest) -> int:
+        return charge(self._cost.extend(request.prompt_tokens, 0), request.weight)
+
+    def _changed(self, member: Member) -> None:
+        if self._fleet.is_current(member):
+            is_full = member.outstanding >= self._size.running
+            (self._full.add if is_full else self._full.discard)(member.identity.address)
 
     def _rest(self, member: Member, now: float) -> None:
         """Send no requests to a member for REST_SECONDS, unless there is no other."""

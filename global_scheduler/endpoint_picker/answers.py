@@ -7,6 +7,7 @@ from global_scheduler.endpoint_picker.request_headers import DESTINATION
 from serving.envoy import ext_proc_pb2
 from serving.envoy.ext_proc_pb2 import HeaderValueOption
 
+TOO_MANY_REQUESTS = 429
 NAMESPACE = "envoy.lb"
 REASON = "x-llm-d-request-dropped-reason"
 # Envoy's default limit for a buffered piece of a body is 64 KiB.
@@ -47,6 +48,8 @@ def refusal(status: int, reason: str, message: str) -> ext_proc_pb2.ProcessingRe
     """Answer a request at once: with an HTTP `status`, the word `reason` in a header, and an error in OpenAI's form."""
     error = {"error": {"message": message, "type": reason, "param": None, "code": status}}
     headers = [_header("content-type", "application/json"), _header(REASON, reason)]
+    if status == TOO_MANY_REQUESTS:
+        headers.append(_header("retry-after", "1"))
     return ext_proc_pb2.ProcessingResponse(
         immediate_response=ext_proc_pb2.ImmediateResponse(
             status=ext_proc_pb2.HttpStatus(code=status),

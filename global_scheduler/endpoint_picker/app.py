@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.endpoint_pool import EndpointPool, EndpointSize
 from global_scheduler.core.policies import POLICIES, RoutePolicyConfig
 from global_scheduler.endpoint_picker.config import PickerConfig
@@ -28,11 +29,13 @@ ALIVE, READY = "liveness", "readiness"
 
 def make_picker(config: PickerConfig) -> Picker:
     """Return the picker as configured, with its endpoints."""
-    policy = POLICIES[config.policy](RoutePolicyConfig(config.quantum_tokens, cost_function(config.cost)))
+    cost = cost_function(config.cost)
+    policy = POLICIES[config.policy](RoutePolicyConfig(config.quantum_tokens, cost))
     size = EndpointSize(
         running=config.endpoint_requests, kv_tokens=config.endpoint_kv_tokens, block_tokens=BLOCK_TOKENS
     )
-    picker = Picker(EndpointPool(policy, config.max_index_blocks, size), config.output_rate)
+    pool = EndpointPool(policy, cost, BlockIndex(config.max_index_blocks), size, config.client_requests)
+    picker = Picker(pool, config.output_rate)
     picker.set_endpoints(addresses(config.endpoints, "endpoints"))
     return picker
 

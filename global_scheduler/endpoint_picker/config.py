@@ -9,6 +9,15 @@ from serving.cost import MAX_WEIGHT, WEIGHT_ONE, weight_thousandths
 from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
 from serving.shared_options import shared
 
+POSITIVE = (
+    "quantum_tokens",
+    "endpoint_requests",
+    "client_requests",
+    "endpoint_kv_tokens",
+    "max_index_blocks",
+    "output_rate",
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PickerConfig:
@@ -42,9 +51,16 @@ class PickerConfig:
     cost: str = shared("cost")
     endpoint_requests: int = option(
         256,
-        "An engine runs this many requests at once: `--max-num-seqs` of vLLM, `--max-running-requests` of SGLang.",
+        "An engine runs this many requests at once: `--max-num-seqs` of vLLM, `--max-running-requests` of SGLang. "
+        "It is given no more; the others wait in the picker, where the client with the least service goes first.",
         unit="requests",
         change_when="Always, unless the engines' own number is this one.",
+    )
+    client_requests: int = option(
+        1000,
+        "So many requests of a client may wait in the picker. Further ones are answered with 429.",
+        unit="requests",
+        change_when="Clients rightly send larger bursts, or their prompts take too much memory while they wait.",
     )
     endpoint_kv_tokens: int = option(
         400_000,
@@ -81,7 +97,7 @@ class PickerConfig:
     def __post_init__(self) -> None:
         check_listeners(self)
         cost_function(self.cost)
-        for name in ("quantum_tokens", "endpoint_requests", "endpoint_kv_tokens", "max_index_blocks", "output_rate"):
+        for name in POSITIVE:
             require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
         require(bool(self.endpoints), "endpoints: needs at least one ip:port")
         addresses(self.endpoints, "endpoints")

@@ -1,12 +1,13 @@
 """The endpoint pool with a clock: places the requests of all streams."""
 
+import asyncio
 import itertools
 import time
 from collections.abc import Collection
 
 from global_scheduler.core.endpoint_pool import POOL, EndpointPool, Pick
 from global_scheduler.core.policies import RouteRequest
-from global_scheduler.endpoint_picker.refused import no_endpoint
+from global_scheduler.endpoint_picker.refused import Refused, no_endpoint
 from global_scheduler.endpoint_picker.request_body import Prompt
 
 
@@ -21,13 +22,23 @@ class Picker:
         self.pool = pool
         self._output_rate = output_rate
         self._numbers = itertools.count(1)
+        self._waiting: dict[str, asyncio.Future[Pick]] = {}  # by request id
+
+    @property
+    def waiting(self) -> int:
+        """The requests that wait for room."""
+        return len(self._waiting)
 
     def set_endpoints(self, addresses: Collection[str]) -> None:
         """Make `addresses` the endpoints of the pool."""
         self.pool.set_endpoints(addresses, time.monotonic())
+        self._release()
 
     async def place(self, client: str, weight: int, prompt: Prompt, subset: Collection[str] | None) -> Pick:
-        """Choose an endpoint, of `subset` if that is given; raises Refused if there is none."""
+        """Choose an endpoint, of `subset` if that is given, as soon as one has room.
+
+        Raises Refused if there is none, or if too many requests of the client wait.
+        """
         request = RouteRequest(
             request_id=str(next(self._numbers)),
             attempt=0,
@@ -38,19 +49,50 @@ class Picker:
             weight=weight,
             excluded=() if subset is None else self.pool.others(subset),
         )
-        placement = self.pool.place(request, time.monotonic())
-        if placement is None:
+        if not self.pool.has_endpoint(request):
             raise no_endpoint("no endpoint is ready" if subset is None else "no endpoint of the subset is ready")
-        return placement
+        return self.pool.place(request, time.monotonic()) or await self._wait(request)
 
-    def served(self, placement: Pick, address: str) -> float:
+    async def _wait(self, request: RouteRequest) -> Pick:
+        if not self.pool.hold(request):
+            raise Refused(429, "queue-full", f"as many requests of {request.client!r} wait as may wait of a client")
+        waiting: asyncio.Future[Pick] = asyncio.get_running_loop().create_future()
+        self._waiting[request.request_id] = waiting
+        self._release()
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            self.pool.drop(request)
+            if waiting.done() and not waiting.cancelled():
+                self.refused(waiting.result())
+            raise
+        finally:
+            del self._waiting[request.request_id]
+
+    def _release(self) -> None:
+        """Let requests go on that have waited, while there is room for them."""
+        while (pick := self.pool.release(time.monotonic())) is not None:
+            waiting = self._waiting[pick.request.request_id]
+            if waiting.cancelled():
+                self.pool.refused(pick)
+            else:
+                waiting.set_result(pick)
+
+    def refused(self, pick: Pick) -> None:
+        """Record that a request was not answered, and give back its charge."""
+        self.pool.refused(pick)
+        self._release()
+
+    def served(self, pick: Pick, address: str) -> float:
         """Record that an answer begins; return the time, in seconds of the clock."""
         now = time.monotonic()
-        self.pool.served(placement, address, now)
+        self.pool.served(pick, address, now)
+        self._release()
         return now
 
-    def ended(self, placement: Pick, prompt: Prompt, began: float, announced: int | None) -> None:
+    def ended(self, pick: Pick, prompt: Prompt, began: float, announced: int | None) -> None:
         """Record the end of an answer that `began` then, and announced its length in bytes, or nothing."""
         tokens = (time.monotonic() - began) * self._output_rate if announced is None else announced / 4
         most = tokens if prompt.most_output is None else prompt.most_output
-        self.pool.ended(placement, round(min(tokens, most)))
+        self.pool.ended(pick, round(min(tokens, most)))
+        self._release()

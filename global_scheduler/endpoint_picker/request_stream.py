@@ -28,7 +28,7 @@ class RequestStream:
         self._held = 0  # bytes
         self._body_ended = False
         self._prompt = Prompt()
-        self._placement: Pick | None = None
+        self._pick: Pick | None = None
         self._began: float | None = None  # when the answer began
         self._announced: int | None = None  # its length in bytes
 
@@ -60,13 +60,13 @@ class RequestStream:
 
     def close(self) -> None:
         """End the request: with a charge for its output if an answer began, else with a refund."""
-        placement, self._placement = self._placement, None
-        if placement is None:
+        pick, self._pick = self._pick, None
+        if pick is None:
             return
         if self._began is None:
-            self._picker.pool.refused(placement)
+            self._picker.refused(pick)
         else:
-            self._picker.ended(placement, self._prompt, self._began, self._announced)
+            self._picker.ended(pick, self._prompt, self._began, self._announced)
 
     async def _request_headers(self, message: HttpHeaders, metadata: Metadata) -> list[ProcessingResponse]:
         headers = headers_of(message)
@@ -81,7 +81,7 @@ class RequestStream:
         if self._body_ended:
             return []  # Envoy may end a body twice
         self._body_ended = part.end_of_stream
-        if self._placement is not None:
+        if self._pick is not None:
             return answers.body([part.body], part.end_of_stream)
         self._chunks.append(part.body)
         self._held += len(part.body)
@@ -89,21 +89,21 @@ class RequestStream:
 
     async def _place(self, ends: bool) -> list[ProcessingResponse]:
         """Choose an endpoint for what was held, unless that has happened; return where it goes, and the body."""
-        if self._placement is not None:
+        if self._pick is not None:
             return []
         chunks, self._chunks = self._chunks, []
         self._prompt = prompt_of(b"".join(chunks))
         return [await self._destination(), *answers.body(chunks, ends)]
 
     async def _destination(self) -> ProcessingResponse:
-        self._placement = await self._picker.place(self._client, self._weight, self._prompt, self._subset)
-        return answers.destination([self._placement.endpoint, *self._placement.fallbacks])
+        self._pick = await self._picker.place(self._client, self._weight, self._prompt, self._subset)
+        return answers.destination([self._pick.endpoint, *self._pick.fallbacks])
 
     def _response_headers(self, message: HttpHeaders, metadata: Metadata) -> None:
-        if self._placement is None:
+        if self._pick is None:
             return
         headers = headers_of(message)
-        began = self._picker.served(self._placement, served_of(metadata))
+        began = self._picker.served(self._pick, served_of(metadata))
         if int(headers.get(":status", "200")) >= FIRST_ERROR:
             self.close()
             return

@@ -291,3 +291,27 @@ async def test_a_name_that_is_none_is_refused(served: Served, headers: dict[str,
 async def test_health_has_the_names_of_the_protocol(served: Served) -> None:
     for name in (ALIVE, READY, NAME, ""):
         assert await served.health(name) == health_pb2.HealthCheckResponse.SERVING
+
+
+@pytest.mark.parametrize("served", [{"endpoints": A, "endpoint_requests": 1, "client_requests": 2}], indirect=True)
+async def test_requests_wait_for_room_fairly_and_too_many_of_a_client_are_answered_with_429(served: Served) -> None:
+    first = served.stream()
+    await first.place(chat("x" * 4000), x_fairlead_user="ann")
+    waiting = [served.stream() for _ in range(3)]
+    for stream, user in zip(waiting, ("ann", "ann", "bob"), strict=True):
+        await stream.headers(x_fairlead_user=user)
+        await stream.body(b"{}")
+        while served.picker.waiting < waiting.index(stream) + 1:
+            await served.health(NAME)
+    refused = served.stream()
+    await refused.headers(end=True, x_fairlead_user="ann")
+    assert (await refused.refused())[:2] == (429, "queue-full")
+    waiting[0].call.cancel()
+    while served.picker.waiting > 2:
+        await served.health(NAME)
+    await first.answered(content_length="400")
+    await first.end()
+    assert await waiting[2].chosen() == [A]
+    assert served.picker.waiting == 1
+    waiting[2].call.cancel()
+    assert await waiting[1].chosen() == [A]

@@ -1,7 +1,9 @@
 """The endpoint picker behind a real Envoy, in front of engines that speak OpenAI's API."""
 
+import statistics
+import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -19,18 +21,18 @@ STREAMS = "cluster.picker.upstream_rq_active"
 
 
 class Front:
-    """Two engines, a picker and Envoy before them; `configure` may change Envoy's configuration."""
+    """Two engines with the flags `engine`, a picker with `options`, and an Envoy that also takes subsets of callers."""
 
-    def __init__(self, directory: Path, engine: dict[str, object], configure: Callable[[EnvoyProxy], None]) -> None:
+    def __init__(self, directory: Path, engine: dict[str, object], **options: object) -> None:
         self.engines = [EngineProcess(directory / f"engine-{n}.log", events=False, **engine) for n in range(2)]
         for each in self.engines:
             each.metric("served_engine_most_requests")
         addresses = ",".join(each.address for each in self.engines)
-        settings: dict[str, object] = {"listen": "127.0.0.1:0", "endpoints": addresses}
+        settings: dict[str, object] = {"listen": "127.0.0.1:0", "endpoints": addresses, **options}
         self.picker = Process("global_scheduler.endpoint_picker", directory / "picker.log", settings)
         port = int(self.picker.address.rpartition(":")[2])
         self.envoy = EnvoyProxy(directory, port, [each.port for each in self.engines])
-        configure(self.envoy)
+        subset_by_header(self.envoy)
         self.envoy.start()
 
     def call(self, prompt: list[int], max_tokens: int = 4, **headers: str) -> Call:
@@ -60,7 +62,7 @@ def subset_by_header(envoy: EnvoyProxy) -> None:
 @pytest.fixture(scope="module")
 def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
     """For tests that leave all processes as they are."""
-    front = Front(tmp_path_factory.mktemp("envoy"), {"max_num_seqs": 64, "budget": 4096}, subset_by_header)
+    front = Front(tmp_path_factory.mktemp("envoy"), {"max_num_seqs": 64, "budget": 4096})
     yield front
     front.stop()
 
@@ -68,7 +70,7 @@ def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
 @pytest.fixture
 def own_front(tmp_path: Path) -> Iterator[Front]:
     """For tests that end processes; its engines take 10 ms for a token."""
-    front = Front(tmp_path, {"step_seconds": 0.01}, subset_by_header)
+    front = Front(tmp_path, {"step_seconds": 0.01})
     yield front
     front.stop()
 
@@ -110,6 +112,36 @@ def test_a_header_of_the_caller_chooses_no_endpoint(front: Front) -> None:
     """It is overwritten, and Envoy does not read it."""
     call = front.call([3] * 20, x_gateway_destination_endpoint="127.0.0.1:1")
     assert (call.status, call.rest()) == (200, 4)
+
+
+def test_a_flooder_delays_a_light_user_only_where_both_have_no_names(tmp_path: Path) -> None:
+    """A flooder keeps 48 calls open at engines that run 4 each; a light user makes one call after the other."""
+    front = Front(tmp_path, {"step_seconds": 0.004, "max_num_seqs": 4}, endpoint_requests=4)
+    try:
+        seconds = {named: light_users_seconds(front, named) for named in (False, True)}
+    finally:
+        front.stop()
+    assert seconds[True] < seconds[False] / 2
+
+
+def light_users_seconds(front: Front, are_named: bool) -> float:
+    """The median time to the light user's first token while the flooder calls, in seconds."""
+    is_over = threading.Event()
+
+    def flood(number: int) -> None:
+        while not is_over.is_set():
+            front.call([number] * 40, 20, **({"x_fairlead_user": "flooder"} if are_named else {})).rest()
+
+    with ThreadPoolExecutor(48) as flooder:
+        for number in range(48):
+            flooder.submit(flood, number)
+        eventually(lambda: front.envoy.statistic(STREAMS) >= 40, "the flood is there")
+        headers = {"x_fairlead_user": "light"} if are_named else {}
+        calls = (front.call([99] * 40, 2, **headers).seconds_to_first_token() for _ in range(5))
+        try:
+            return statistics.median(calls)
+        finally:
+            is_over.set()
 
 
 def test_a_killed_engine_is_replaced_by_the_next_on_the_list(own_front: Front) -> None:

@@ -2,11 +2,13 @@
 
 from collections import Counter
 
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.endpoint_pool import POOL, REST_SECONDS, EndpointPool, EndpointSize, Pick
+from global_scheduler.core.held_requests import HeldRequests
 from global_scheduler.core.policies import POLICIES, RoutePolicyConfig, RouteRequest
 from global_scheduler.core.policies.doubleq import DoubleQ
 from global_scheduler.core.recent_blocks import RecentBlocks
@@ -17,13 +19,16 @@ ADDRESSES = [f"10.0.0.{n}:80" for n in range(4)]
 SIZE = EndpointSize(running=4, kv_tokens=40, block_tokens=2)
 
 
-def request(number: int, prompt: bytes = b"", excluded: frozenset[str] = frozenset()) -> RouteRequest:
+def request(
+    number: int, prompt: bytes = b"", excluded: frozenset[str] = frozenset(), client: str = "ann"
+) -> RouteRequest:
     digests = chain(prompt, SIZE.block_tokens, 7)
-    return RouteRequest(str(number), 0, "ann", POOL, digests, len(prompt) // 4, WEIGHT_ONE, excluded)
+    return RouteRequest(str(number), 0, client, POOL, digests, len(prompt) // 4, WEIGHT_ONE, excluded)
 
 
-def pool(policy: str = "doubleq", quantum: int = 100) -> EndpointPool:
-    return EndpointPool(POLICIES[policy](RoutePolicyConfig(quantum, WeightedTokens())), 60, SIZE)
+def pool(policy: str = "doubleq", most_held: int = 3) -> EndpointPool:
+    cost = WeightedTokens()
+    return EndpointPool(POLICIES[policy](RoutePolicyConfig(100, cost)), cost, BlockIndex(60), SIZE, most_held)
 
 
 class PoolMachine(RuleBasedStateMachine):
@@ -35,6 +40,8 @@ class PoolMachine(RuleBasedStateMachine):
         self.now = 0.0
         self.numbers = 0
         self.open: list[Pick] = []
+        self.held: dict[str, RouteRequest] = {}
+        self.was_moved = False  # by the proxy, which knows of no limit
         self.endpoints: set[str] = set()
 
     @rule(endpoints=st.sets(st.sampled_from(ADDRESSES)))
@@ -47,31 +54,51 @@ class PoolMachine(RuleBasedStateMachine):
     @rule(prompt=st.binary(max_size=64), excluded=st.frozensets(st.sampled_from(ADDRESSES), max_size=2))
     def places(self, prompt: bytes, excluded: frozenset[str]) -> None:
         self.numbers += 1
-        placement = self.pool.place(request(self.numbers, prompt, excluded=excluded), self.now)
-        if placement is None:
-            assert not self.endpoints - excluded
+        wanted = request(self.numbers, prompt, excluded=excluded)
+        assert self.pool.has_endpoint(wanted) == bool(self.endpoints - excluded)
+        pick = self.pool.place(wanted, self.now)
+        if pick is None:
+            if self.pool.has_endpoint(wanted) and self.pool.hold(wanted):
+                self.held[wanted.request_id] = wanted
             return
-        named = [placement.endpoint, *placement.fallbacks]
+        assert not self.held
+        named = [pick.endpoint, *pick.fallbacks]
         assert len(set(named)) == len(named)
         assert set(named) <= self.endpoints - excluded
-        self.open.append(placement)
+        self.open.append(pick)
 
     @precondition(lambda self: self.open)
-    @rule(pick=st.integers(0, 99), served=st.sampled_from(["", *ADDRESSES]), tokens=st.integers(0, 9))
-    def is_answered(self, pick: int, served: str, tokens: int) -> None:
-        placement = self.open.pop(pick % len(self.open))
-        expected = served if served in self.endpoints else placement.endpoint
-        self.pool.served(placement, served, self.now)
-        assert placement.endpoint == expected
-        self.pool.ended(placement, tokens)
+    @rule(at=st.integers(0, 99), served=st.sampled_from(["", *ADDRESSES]), tokens=st.integers(0, 9))
+    def is_answered(self, at: int, served: str, tokens: int) -> None:
+        pick = self.open.pop(at % len(self.open))
+        expected = served if served in self.endpoints else pick.endpoint
+        self.was_moved |= expected != pick.endpoint
+        self.pool.served(pick, served, self.now)
+        assert pick.endpoint == expected
+        self.pool.ended(pick, tokens)
 
     @precondition(lambda self: self.open)
-    @rule(pick=st.integers(0, 99), is_answered=st.booleans())
-    def is_refused(self, pick: int, is_answered: bool) -> None:
-        placement = self.open.pop(pick % len(self.open))
+    @rule(at=st.integers(0, 99), is_answered=st.booleans())
+    def is_refused(self, at: int, is_answered: bool) -> None:
+        pick = self.open.pop(at % len(self.open))
         if is_answered:
-            self.pool.served(placement, "", self.now)
-        self.pool.refused(placement)
+            self.pool.served(pick, "", self.now)
+        self.pool.refused(pick)
+
+    @precondition(lambda self: self.held)
+    @rule(at=st.integers(0, 99))
+    def goes_while_it_waits(self, at: int) -> None:
+        self.pool.drop(self.held.pop(list(self.held)[at % len(self.held)]))
+
+    @rule()
+    def releases(self) -> None:
+        while (pick := self.pool.release(self.now)) is not None:
+            excluded = self.held.pop(pick.request.request_id).excluded
+            assert pick.endpoint in self.endpoints - set(excluded)
+            self.open.append(pick)
+        for each in self.held.values():
+            busy = [self.pool.outstanding(address) for address in self.endpoints - set(each.excluded)]
+            assert all(count >= SIZE.running for count in busy) or self.was_moved
 
     @rule(seconds=st.floats(0, 2 * REST_SECONDS))
     def passes(self, seconds: float) -> None:
@@ -80,6 +107,7 @@ class PoolMachine(RuleBasedStateMachine):
     @invariant()
     def counts_agree(self) -> None:
         expected = Counter(each.endpoint for each in self.open)
+        assert max(expected.values(), default=0) <= SIZE.running or self.was_moved
         assert {each: self.pool.outstanding(each) for each in self.pool.endpoints} == {
             each: expected[each] for each in self.endpoints
         }
@@ -93,10 +121,10 @@ TestPool = PoolMachine.TestCase
 def test_an_endpoint_that_a_proxy_passed_over_rests() -> None:
     tried = pool("least-loaded")
     tried.set_endpoints(ADDRESSES[:2], 0.0)
-    placement = tried.place(request(1), 0.0)
-    assert placement is not None
-    tried.served(placement, ADDRESSES[1], 0.0)
-    tried.ended(placement, 1)
+    pick = tried.place(request(1), 0.0)
+    assert pick is not None
+    tried.served(pick, ADDRESSES[1], 0.0)
+    tried.ended(pick, 1)
     chosen = [tried.place(request(number), at) for number, at in ((2, 0.0), (3, 9.9), (4, 10.0))]
     assert [each.endpoint for each in chosen if each] == [ADDRESSES[1], ADDRESSES[1], ADDRESSES[0]]
 
@@ -105,27 +133,77 @@ def test_a_request_rather_goes_to_an_endpoint_that_rests_than_nowhere() -> None:
     tried = pool()
     tried.set_endpoints(ADDRESSES[:2], 0.0)
     for number, served in enumerate((ADDRESSES[1], ADDRESSES[0])):
-        placement = tried.place(request(number), 0.0)
-        assert placement is not None
-        tried.served(placement, served, 0.0)
-        tried.ended(placement, 1)
+        pick = tried.place(request(number), 0.0)
+        assert pick is not None
+        tried.served(pick, served, 0.0)
+        tried.ended(pick, 1)
     assert tried.place(request(2), 0.0) is not None
 
 
 def test_a_refund_leaves_16_tokens_charged_and_an_end_charges_prompt_and_output() -> None:
     policy = DoubleQ(RoutePolicyConfig(1000, WeightedTokens()))
-    tried = EndpointPool(policy, 60, SIZE)
+    tried = EndpointPool(policy, WeightedTokens(), BlockIndex(60), SIZE, 1)
     tried.set_endpoints(ADDRESSES[:1], 0.0)
     for number, (is_refused, charged) in enumerate(((True, 16), (False, 16 + 100 + 2 * 30))):
-        placement = tried.place(request(number, b"x" * 400), 0.0)
-        assert placement is not None
+        pick = tried.place(request(number, b"x" * 400), 0.0)
+        assert pick is not None
         assert policy.balance("ann", POOL, 0) == (1000 - 100 - 16 * number) * MICRO
         if is_refused:
-            tried.refused(placement)
+            tried.refused(pick)
         else:
-            tried.served(placement, "", 0.0)
-            tried.ended(placement, 30)
+            tried.served(pick, "", 0.0)
+            tried.ended(pick, 30)
         assert policy.balance("ann", POOL, 0) == (1000 - charged) * MICRO
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 40), st.integers(0, 40)), min_size=20, max_size=60))
+def test_two_clients_that_wait_get_equal_service(costs: list[tuple[bool, int, int]]) -> None:
+    """VTC Theorem 4.4: within twice the most that the requests at work cost, for any lengths of prompts and outputs."""
+    tried = pool(most_held=1000)
+    tried.set_endpoints(ADDRESSES[:1], 0.0)
+    lengths = {str(number): each for number, each in enumerate(costs)}
+    for number, (is_ann, prompt, _) in enumerate(costs):
+        tried.hold(request(number, b"x" * 4 * prompt, client="ann" if is_ann else "bob"))
+    waiting = {client: sum(each[0] == (client == "ann") for each in costs) for client in ("ann", "bob")}
+    service = dict.fromkeys(waiting, 0)
+    open_picks: list[Pick] = []
+    while all(waiting.values()):
+        while all(waiting.values()) and (pick := tried.release(0.0)) is not None:
+            open_picks.append(pick)
+            waiting[pick.request.client] -= 1
+        for pick in open_picks:
+            _, prompt, output = lengths[pick.request.request_id]
+            service[pick.request.client] += prompt + 2 * output
+            tried.served(pick, "", 0.0)
+            tried.ended(pick, output)
+        open_picks.clear()
+        assert abs(service["ann"] - service["bob"]) <= 2 * SIZE.running * (40 + 2 * 40)
+
+
+def test_a_client_that_did_not_wait_has_no_credit() -> None:
+    held = HeldRequests(10)
+    held.charge("busy", 1_000_000)
+    for number in range(4):
+        held.add(request(number, client="busy"))
+    assert held.next(lambda _: True) is not None
+    for number in range(4, 8):
+        held.add(request(number, client="late"))
+    order = []
+    while (taken := held.next(lambda _: True)) is not None:
+        order.append(taken.client)
+        held.charge(taken.client, 10)
+    assert order[:6] == ["busy", "late"] * 3
+    held.check_invariants()
+
+
+def test_a_client_may_have_so_many_waiting_and_no_more() -> None:
+    held = HeldRequests(2)
+    assert [held.add(request(number, client="ann")) for number in range(3)] == [True, True, False]
+    assert held.add(request(3, client="bob"))
+    held.remove(request(0, client="ann"))
+    assert held.add(request(4, client="ann"))
+    assert len(held) == 3
 
 
 def test_what_an_endpoint_was_sent_long_ago_is_forgotten() -> None:
@@ -133,11 +211,11 @@ def test_what_an_endpoint_was_sent_long_ago_is_forgotten() -> None:
     tried.set_endpoints(ADDRESSES[:1], 0.0)
     matched = []
     for number, letter in enumerate(b"abca"):  # each of 12 blocks, of which 20 fit
-        placement = tried.place(request(number, bytes([letter]) * 96), 0.0)
-        assert placement is not None
-        matched.append(placement.matched_tokens)
-        tried.served(placement, "", 0.0)
-        tried.ended(placement, 1)
+        pick = tried.place(request(number, bytes([letter]) * 96), 0.0)
+        assert pick is not None
+        matched.append(pick.matched_tokens)
+        tried.served(pick, "", 0.0)
+        tried.ended(pick, 1)
     assert matched == [0, 0, 0, 0]
     again = tried.place(request(9, b"a" * 96), 0.0)
     assert again is not None
