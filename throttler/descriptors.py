@@ -3,6 +3,8 @@
 A descriptor with a key that is not in KEYS, or without a caller, is a mistake in Envoy's configuration and an error. A
 value that cannot be read may come from a client. It must not end in an error, which Envoy by default answers by letting
 the call pass: it refuses the call.
+
+A descriptor with the key `book` asks nothing: at the end of a stream it tells how many tokens the call had.
 """
 
 from collections.abc import Collection
@@ -17,7 +19,9 @@ from throttler.core.profiles import DEFAULT_APP
 from throttler.core.throttle import Caller
 
 DEFAULT_TENANT = "default"
-KEYS = ("tenant", "user", "app", "model", "interaction")
+KEYS = ("tenant", "user", "app", "model", "interaction", "stage", "request", "book")
+BOOKED = ("input", "output")
+MAX_DIGITS = 9  # in a stage
 MAX_TOKEN = 1024  # bytes of an interaction's token; valid ones are far shorter
 
 
@@ -31,10 +35,22 @@ class Question(NamedTuple):
     caller: Caller
     model: str  # empty: any
     interaction: inference_pb2.Interaction  # its id is empty if the call belongs to none
+    stage: int
+    request: str  # the call's id; empty: its use is not booked later
+    prompt_tokens: int  # 0: not known
 
 
-def read(descriptor: ratelimit_pb2.RateLimitDescriptor, path: str, profiled: Collection[str]) -> Question:
-    """Return what `descriptor` asks; an app that is not `profiled` counts as the default app.
+class Booking(NamedTuple):
+    """The tokens of a call that has ended: of its prompt, or of its output."""
+
+    caller: Caller
+    request: str  # the call's id; empty: it reserved nothing that can be found
+    input: int
+    output: int
+
+
+def read(descriptor: ratelimit_pb2.RateLimitDescriptor, path: str, profiled: Collection[str]) -> Question | Booking:
+    """Return what `descriptor` asks or tells; an app that is not `profiled` counts as the default app.
 
     Raise InvalidRequest, which names the entry at `path`, for a mistake in Envoy's configuration; raise InvalidValue
     for a value that cannot be read.
@@ -46,7 +62,12 @@ def read(descriptor: ratelimit_pb2.RateLimitDescriptor, path: str, profiled: Col
     tenant = tenant or DEFAULT_TENANT
     client = f"{tenant}/{user}" if user else tenant
     caller = Caller(tenant, client, app if app in profiled else DEFAULT_APP)
-    return Question(caller, model, _interaction(values.get("interaction", "")))
+    request, hits = _request(values.get("request", "")), descriptor.hits_addend.value
+    if "book" in values:
+        of_input = values["book"] == "input"
+        return Booking(caller, request, input=hits if of_input else 0, output=0 if of_input else hits)
+    interaction = _interaction(values.get("interaction", ""))
+    return Question(caller, model, interaction, _stage(values.get("stage", "0")), request, hits)
 
 
 def _entries(descriptor: ratelimit_pb2.RateLimitDescriptor, path: str) -> dict[str, str]:
@@ -57,6 +78,9 @@ def _entries(descriptor: ratelimit_pb2.RateLimitDescriptor, path: str) -> dict[s
             raise InvalidRequest(f"must be one of {', '.join(KEYS)}, got {entry.key[:MAX_NAME]!a}", where)
         if entry.key in values:
             raise InvalidRequest(f"{entry.key} is given twice", where)
+        if entry.key == "book" and entry.value not in BOOKED:
+            where = f"{path}.entries[{number}].value"
+            raise InvalidRequest(f"book: must be one of {', '.join(BOOKED)}, got {entry.value[:MAX_NAME]!a}", where)
         values[entry.key] = entry.value
     if not ("tenant" in values or "user" in values):
         raise InvalidRequest("names neither a tenant nor a user", f"{path}.entries")
@@ -68,6 +92,18 @@ def _name(key: str, value: str) -> str:
         return normalized(value) if value else ""
     except ValueError as error:
         raise InvalidValue(f"{key}: {error}") from error
+
+
+def _request(value: str) -> str:
+    if len(value) > MAX_NAME:
+        raise InvalidValue(f"request: the id has at most {MAX_NAME} characters, got {len(value)}")
+    return value
+
+
+def _stage(value: str) -> int:
+    if not (value.isdecimal() and len(value) <= MAX_DIGITS):
+        raise InvalidValue(f"stage: expected the number of a call, 0 for the first, got {value[:MAX_NAME]!a}")
+    return int(value)
 
 
 def _interaction(header: str) -> inference_pb2.Interaction:

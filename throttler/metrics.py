@@ -19,7 +19,7 @@ class RateLimitMetrics:
         self._interactions = Counter(meter, "fairlead.interactions", ("app", "reason"), "Interactions that closed")
 
     def decided(self, app: str, decision: str) -> None:
-        """Count a decision: admitted, invalid, misconfigured, or the name of the outcome that refuses the call."""
+        """Count a decision: what the service did with a descriptor, or the outcome that refuses its call."""
         self._decisions.add(1, app, decision)
 
     def closed(self, interaction: FinishedInteraction) -> None:

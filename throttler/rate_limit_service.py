@@ -1,6 +1,7 @@
 """Envoy's rate limit service: the throttler's decision about each descriptor of a call.
 
-The end of a call is not heard here, so each admitted call counts as ended with the answer.
+The end of a call is not heard here, so each admitted call counts as ended with the answer. Only what it used of limits
+in tokens is told later, by another request at the end of its stream.
 """
 
 import base64
@@ -18,8 +19,9 @@ from serving.envoy import ratelimit_pb2, ratelimit_pb2_grpc
 from throttler.core.decider import Arrival, Permit
 from throttler.core.profiles import Profiles
 from throttler.core.throttle import LimitStatus, Rejected
-from throttler.descriptors import InvalidValue, Question, read
+from throttler.descriptors import Booking, InvalidValue, Question, read
 from throttler.metrics import RateLimitMetrics
+from throttler.open_reservations import OpenReservations, ReservationKey
 from throttler.throttler import Throttler
 
 log = logging.getLogger(__name__)
@@ -29,6 +31,8 @@ TOKEN = "x-fairlead-interaction-token"  # carries the token of an interaction's 
 REASON = "x-fairlead-reason"
 RETRY_AFTER = "retry-after"
 ADMITTED = "admitted"
+SETTLED = "settled"  # the call had reserved
+BOOKED = "booked"  # the call had not reserved at this instance
 INVALID = "invalid"
 MISCONFIGURED = "misconfigured"
 
@@ -64,6 +68,7 @@ class RateLimitService(ratelimit_pb2_grpc.RateLimitServiceServicer):
         self._domains = domains
         self._admits_unknown_domains = admits_unknown_domains
         self._last_complaint = ""
+        self._reservations = OpenReservations()
 
     def configure(self, profiles: Profiles) -> None:
         """Apply new profiles from now on."""
@@ -87,31 +92,69 @@ class RateLimitService(ratelimit_pb2_grpc.RateLimitServiceServicer):
                 return ratelimit_pb2.RateLimitResponse(overall_code=OK)
             refusal = Refusal(f"domain: must be one of {', '.join(sorted(self._domains))}, got {request.domain!r}")
             self._complain(refusal.message)
-            return _refused([_status(refusal) for _ in request.descriptors], [refusal])
+            return _refused([_refused_status(refusal) for _ in request.descriptors], [refusal])
         if not request.descriptors:
             raise InvalidRequest("must not be empty", "descriptors")
         questions = [self._read(each, f"descriptors[{i}]") for i, each in enumerate(request.descriptors)]
-        results = [each if isinstance(each, Refusal) else await self._decide(each) for each in questions]
+        self._book([each for each in questions if isinstance(each, Booking)])
+        results = await self._decide_all(questions)
         refusals = [each for each in results if isinstance(each, Refusal)]
         permits = [each for each in results if isinstance(each, Permit)]
         # Statuses are made of what every descriptor of the call has left of its limit.
-        statuses = [
-            _status(each) if isinstance(each, Refusal) else self._admitted_status(each.arrival.caller.client)
-            for each in results
-        ]
+        statuses = [self._status(each) for each in results]
         for permit in permits:
             if refusals:
                 self._throttler.withdrawn(permit)
             else:
                 self._throttler.ended(permit)
-        return _refused(statuses, refusals) if refusals else _admitted(statuses, permits)
+        if refusals:
+            return _refused(statuses, refusals)
+        for question, result in zip(questions, results, strict=True):
+            if isinstance(question, Question) and isinstance(result, Permit):
+                self._reservations.add((question.caller, question.request), result.reservation)
+        response = _admitted(statuses, permits)
+        for client in dict.fromkeys(permit.arrival.caller.client for permit in permits):
+            _add_token_headers(response, self._throttler.token_status(client))
+        return response
 
-    def _read(self, descriptor: ratelimit_pb2.RateLimitDescriptor, path: str) -> Question | Refusal:
+    def _book(self, bookings: Sequence[Booking]) -> None:
+        """Settle what calls reserved with what they used; of calls that reserved nothing here, book all."""
+        ended: dict[ReservationKey, list[Booking]] = {}
+        for booking in bookings:
+            ended.setdefault((booking.caller, booking.request), []).append(booking)
+        for key, parts in ended.items():
+            prompt_tokens, output_tokens = sum(part.input for part in parts), sum(part.output for part in parts)
+            if not (prompt_tokens or output_tokens):
+                continue  # Envoy has not learned it: what was reserved stays booked
+            used = self._throttler.measured(prompt_tokens, output_tokens)
+            caller = key[0]
+            reservation = self._reservations.take(key)
+            if reservation is not None:
+                self._throttler.settle(reservation, used)
+            else:
+                self._throttler.book(caller, used)
+            self._metrics.decided(caller.app, BOOKED if reservation is None else SETTLED)
+
+    def _read(self, descriptor: ratelimit_pb2.RateLimitDescriptor, path: str) -> Question | Booking | Refusal:
         try:
             return read(descriptor, path, self._profiles.apps)
         except InvalidValue as error:
             self._metrics.decided("", INVALID)
             return Refusal(f"{path}: {error}")
+
+    async def _decide_all(self, questions: Sequence[Question | Booking | Refusal]) -> list[Permit | Booking | Refusal]:
+        """Return the results in the order of the questions; if Envoy gives up meanwhile, withdraw what was admitted."""
+        results: list[Permit | Booking | Refusal] = []
+        try:
+            for question in questions:
+                result = await self._decide(question) if isinstance(question, Question) else question
+                results.append(result)
+        except BaseException:
+            for permit in results:
+                if isinstance(permit, Permit):
+                    self._throttler.withdrawn(permit)
+            raise
+        return results
 
     async def _decide(self, question: Question) -> Permit | Refusal:
         caller, interaction = question.caller, question.interaction
@@ -121,6 +164,8 @@ class RateLimitService(ratelimit_pb2_grpc.RateLimitServiceServicer):
             interaction.token,
             last=interaction.end,
             overloaded=self._overloaded(question.model),
+            prompt_tokens=question.prompt_tokens,
+            stage=question.stage,
         )
         decision = await self._throttler.decide(arrival)
         if isinstance(decision, Rejected):
@@ -129,9 +174,13 @@ class RateLimitService(ratelimit_pb2_grpc.RateLimitServiceServicer):
         self._metrics.decided(caller.app, ADMITTED)
         return decision
 
-    def _admitted_status(self, client: str) -> ratelimit_pb2.RateLimitResponse.DescriptorStatus:
-        limit = self._throttler.limit_status(client)
-        return _limit(OK, limit) if limit is not None else _limit(OK)
+    def _status(self, result: Permit | Booking | Refusal) -> ratelimit_pb2.RateLimitResponse.DescriptorStatus:
+        """Return what is left of the user's limit: in calls, or in tokens at the end of a stream."""
+        if isinstance(result, Refusal):
+            return _refused_status(result)
+        if isinstance(result, Booking):
+            return _limit(OK, self._throttler.token_status(result.caller.client))
+        return _limit(OK, self._throttler.limit_status(result.arrival.caller.client))
 
     def _complain(self, message: str) -> None:
         """Count a mistake in Envoy's configuration, and log it unless it is the same as before."""
@@ -141,7 +190,18 @@ class RateLimitService(ratelimit_pb2_grpc.RateLimitServiceServicer):
             log.error("Envoy's rate limit configuration is wrong", extra={"reason": message})
 
 
-def _limit(code: int, limit: LimitStatus | None = None) -> ratelimit_pb2.RateLimitResponse.DescriptorStatus:
+def _add_token_headers(response: ratelimit_pb2.RateLimitResponse, status: LimitStatus | None) -> None:
+    """Add the headers by which clients of OpenAI's API see what is left of their limit in tokens."""
+    if status is not None:
+        for figure, value in (
+            ("limit", status.limit),
+            ("remaining", status.remaining),
+            ("reset", f"{status.reset:.3f}s"),
+        ):
+            response.response_headers_to_add.add(key=f"x-ratelimit-{figure}-tokens", value=str(value))
+
+
+def _limit(code: int, limit: LimitStatus | None) -> ratelimit_pb2.RateLimitResponse.DescriptorStatus:
     status = ratelimit_pb2.RateLimitResponse.DescriptorStatus(code=code)  # type: ignore[arg-type]
     if limit is not None:
         status.current_limit.requests_per_unit, status.current_limit.unit = limit.limit, MINUTE
@@ -150,7 +210,7 @@ def _limit(code: int, limit: LimitStatus | None = None) -> ratelimit_pb2.RateLim
     return status
 
 
-def _status(refusal: Refusal) -> ratelimit_pb2.RateLimitResponse.DescriptorStatus:
+def _refused_status(refusal: Refusal) -> ratelimit_pb2.RateLimitResponse.DescriptorStatus:
     return _limit(OVER_LIMIT, LimitStatus(refusal.limit, 0, refusal.retry_after) if refusal.limit else None)
 
 

@@ -12,7 +12,7 @@ from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.interactions import FinishedInteraction
 from throttler.core.profiles import Expectation, Profiles
 from throttler.core.quota import QuotaDemand
-from throttler.core.throttle import LimitStatus, Rejected
+from throttler.core.throttle import Caller, LimitStatus, Rejected
 from throttler.core.token_limits import Reservation, TokenUse
 from throttler.store import Store
 
@@ -75,6 +75,10 @@ class Throttler:
     def settle(self, reservation: Reservation, used: TokenUse) -> None:
         """Replace what a call reserved of limits in tokens by what it used; see Decider."""
         self._decider.settle(reservation, used, self._clock())
+
+    def book(self, caller: Caller, used: TokenUse) -> None:
+        """Book what a call used of limits in tokens that has ended without a reservation."""
+        self._decider.book(caller, used, self._clock())
 
     def measured(self, prompt_tokens: int, output_tokens: int) -> TokenUse:
         """Return what a call with these tokens uses of limits in tokens and cost units."""

@@ -22,7 +22,7 @@ class RateLimitClient:
     def ask(self, *descriptors: dict[str, str], domain: str = "fairlead") -> ratelimit_pb2.RateLimitResponse:
         """Return the answer about a call with these descriptors."""
         return self.send(
-            ratelimit_pb2.RateLimitRequest(domain=domain, descriptors=[descriptor(**each) for each in descriptors])
+            ratelimit_pb2.RateLimitRequest(domain=domain, descriptors=[descriptor(each) for each in descriptors])
         )
 
     def send(self, request: ratelimit_pb2.RateLimitRequest) -> ratelimit_pb2.RateLimitResponse:
@@ -32,14 +32,26 @@ class RateLimitClient:
         )
         return answer
 
+    def book(self, input_tokens: int, output_tokens: int, **entries: str) -> int:
+        """Tell the end of a stream as Envoy does; return the tokens that remain of its user's limit."""
+        parts = [
+            descriptor({**entries, "book": kind}, hits)
+            for kind, hits in (("input", input_tokens), ("output", output_tokens))
+        ]
+        answer = self.send(ratelimit_pb2.RateLimitRequest(domain="fairlead", descriptors=parts))
+        assert answer.overall_code == OK
+        return answer.statuses[1].limit_remaining
+
     def admits(self, **entries: str) -> bool:
         """Return whether a call with one descriptor of these entries is admitted."""
         return self.ask(entries).overall_code == OK
 
 
-def descriptor(**entries: str) -> ratelimit_pb2.RateLimitDescriptor:
-    """Return the descriptor with these entries."""
+def descriptor(entries: dict[str, str], hits: int = 0) -> ratelimit_pb2.RateLimitDescriptor:
+    """Return the descriptor with these entries, and with `hits` as its hits_addend unless they are 0."""
     made = ratelimit_pb2.RateLimitDescriptor()
+    if hits:
+        made.hits_addend.value = hits
     for key, value in entries.items():
         made.entries.add(key=key, value=value)
     return made

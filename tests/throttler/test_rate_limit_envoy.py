@@ -14,6 +14,7 @@ import yaml
 from tests.redis_server import RedisServer
 from tests.services import Process, StartService, eventually
 from tests.throttler.envoy_proxy import EnvoyProxy
+from tests.throttler.rate_limit_client import client_of
 from tests.throttler.test_rate_limit_service import shares_limits
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +35,21 @@ class Engine(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
+    def do_POST(self) -> None:
+        """Answer as an engine does that was asked for the usage in the body."""
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.send_response(200)
+        if asked["stream"]:
+            events = [{"choices": [{"text": "a"}]}, {"choices": [], "usage": asked["usage"]}]
+            body = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
+            self.send_header("content-type", "text/event-stream")
+        else:
+            body = json.dumps({"choices": [{"text": "a"}], "usage": asked["usage"]})
+            self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body.encode())
+
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         """Write nothing."""
 
@@ -47,9 +63,18 @@ class Caller:
 
     def get(self, user: str, **headers: str) -> HTTPResponse:
         """Return the answer to a call, whose body is then in `body`."""
+        return self._request("GET", "/v1/models", {"x-user": user, **headers})
+
+    def complete(self, user: str, prompt_tokens: int, output_tokens: int, *, stream: bool) -> HTTPResponse:
+        """Return the answer to a completion that needs these tokens."""
+        usage = {"prompt_tokens": prompt_tokens, "completion_tokens": output_tokens}
+        body = json.dumps({"stream": stream, "usage": usage})
+        return self._request("POST", "/v1/completions", {"x-user": user, "content-type": "application/json"}, body)
+
+    def _request(self, method: str, path: str, headers: dict[str, str], body: str | None = None) -> HTTPResponse:
         connection = HTTPConnection("127.0.0.1", self._port, timeout=60)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        connection.request("GET", "/v1/models", headers={"x-user": user, **named})
+        connection.request(method, path, body, named)
         answer = connection.getresponse()
         self.body = answer.read()
         connection.close()
@@ -122,3 +147,35 @@ def test_without_redis_an_instance_goes_on_alone_and_without_the_service_calls_a
     assert [caller.get("bob").status for _ in range(5)] == [200] * 4 + [429]
     limiter.kill()
     assert caller.get("carol").status == 500, "failure_mode_deny"
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_tokens_are_reserved_and_booked_at_the_end_of_the_stream(
+    start_service: StartService, front: Front, tmp_path: Path, stream: bool
+) -> None:
+    (tmp_path / "profiles.yaml").write_text(
+        "limits: {user_tokens_per_minute: 1000, user_cost_per_minute: 1500}\n"
+        "apps: {default: {expected: {input: 300, output: 100}}}\n"
+    )
+    limiter = start_service("throttler", user_per_minute=1000, profiles=tmp_path / "profiles.yaml")
+    caller = front(limiter)
+    with client_of(limiter) as client:
+
+        def remaining(user: str) -> int:
+            """What an end of a stream that tells nothing is told."""
+            return client.ask({"user": user, "book": "input"}).statuses[0].limit_remaining
+
+        first = caller.complete("ann", 100, 20, stream=stream)
+        assert (first.status, first.headers["x-ratelimit-remaining-tokens"]) == (200, "600"), "400 are reserved"
+        eventually(lambda: remaining("ann") == 880, "what was not needed is given back")
+        assert caller.complete("ann", 500, 100, stream=stream).status == 200
+        eventually(lambda: remaining("ann") == 280, "what was needed beyond the reservation is booked")
+        assert caller.complete("ann", 1, 1, stream=stream).status == 429
+        assert b"user_tokens_per_minute=1000: the call is expected to need 400 tokens, and 280 are left" in caller.body
+
+        assert caller.complete("bob", 1, 510, stream=stream).status == 200
+        eventually(lambda: remaining("bob") == 489, "the whole use is known")
+        assert caller.complete("bob", 1, 1, stream=stream).status == 429
+        assert (
+            b"user_cost_per_minute=1500: the call is expected to need 500 cost units, and 479 are left" in caller.body
+        )

@@ -13,7 +13,7 @@ from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc
 from serving.envoy import ratelimit_pb2
 from tests.redis_server import RedisServer
 from tests.services import Process, Stack, StartService, eventually
-from tests.throttler.rate_limit_client import OK, OVER_LIMIT, client_of, response_headers
+from tests.throttler.rate_limit_client import OK, OVER_LIMIT, client_of, descriptor, response_headers
 
 INTERACTION = "x-fairlead-interaction"
 ANN = {"tenant": "acme", "user": "ann", "app": "chat"}
@@ -102,6 +102,7 @@ def test_a_mistake_of_the_configuration_is_an_error_that_names_the_entry(start_s
             ([], "descriptors: must not be empty"),
             ([{"user": "a"}, {"user": "a", "x": "y"}], "descriptors[1].entries[1].key: must be one of tenant, user,"),
             ([{"app": "chat"}], "descriptors[0].entries: names neither a tenant nor a user"),
+            ([{"user": "a", "book": "all"}], "descriptors[0].entries[1].value: book: must be one of input, output"),
         ):
             with pytest.raises(grpc.RpcError) as caught:
                 client.ask(*descriptors)
@@ -111,7 +112,7 @@ def test_a_mistake_of_the_configuration_is_an_error_that_names_the_entry(start_s
             request.descriptors[0].entries.add(key="user", value="ann")
         with pytest.raises(grpc.RpcError, match=r"descriptors\[0\].entries\[1\].key: user is given twice"):
             client.send(request)
-    assert len(service.logged("Envoy's rate limit configuration is wrong")) == 4
+    assert len(service.logged("Envoy's rate limit configuration is wrong")) == 5
 
 
 def test_a_value_that_cannot_be_read_refuses_the_call_since_an_error_would_let_it_pass(
@@ -123,6 +124,8 @@ def test_a_value_that_cannot_be_read_refuses_the_call_since_an_error_would_let_i
             ({"tenant": "a/b"}, "descriptors[0]: tenant: expected a name without '/', got 'a/b'"),
             ({"user": "a", "interaction": ";end"}, "interaction: the id must have 1 to 128 characters, got 0"),
             ({"user": "a", "interaction": "x" * 129}, "interaction: the id must have 1 to 128 characters, got 129"),
+            ({"user": "a", "stage": "-1"}, "stage: expected the number of a call, 0 for the first, got '-1'"),
+            ({"user": "a", "request": "x" * 129}, "request: the id has at most 128 characters, got 129"),
             ({"user": "a", "interaction": "x;colour=red"}, "expected ID[;token=TOKEN][;end]"),
             ({"user": "a", "interaction": "x;token=" + "A" * 1368}, "the token has at most 1024 bytes, got 1026"),
         ):
@@ -163,6 +166,46 @@ def test_with_a_scheduler_limits_hold_while_a_pool_is_overloaded(stack: Stack) -
         for call in queue:
             call.cancel()
     assert limiter.terminate() == 0
+
+
+TOKENS = """
+limits: {user_tokens_per_minute: 1000}
+apps:
+  chat: {expected: {input: 200, output: 100}, stages: {1: {input: 20, output: 10}}}
+"""
+
+
+def test_calls_reserve_tokens_and_the_end_of_their_stream_settles_them(
+    start_service: StartService, tmp_path: Path
+) -> None:
+    (tmp_path / "profiles.yaml").write_text(TOKENS)
+    with client_of(start_service("throttler", user_per_minute=100, profiles=tmp_path / "profiles.yaml")) as client:
+        calls = [client.ask({**ANN, "request": name}) for name in "abcd"]
+        assert [answer.overall_code for answer in calls] == [OK, OK, OK, OVER_LIMIT]
+        left = [response_headers(answer).get("x-ratelimit-remaining-tokens") for answer in calls]
+        assert left == ["700", "400", "100", None]
+        reason = calls[3].raw_body.decode()
+        assert "user 'acme/ann' is over user_tokens_per_minute=1000: the call is expected to need 300 tokens" in reason
+        assert calls[3].statuses[0].current_limit.requests_per_unit == 1000
+        assert client.book(0, 0, **ANN, request="a") == 100, "nothing is known: what was reserved stays booked"
+        assert client.book(10, 20, **ANN, request="a") == 370
+        assert client.book(10, 20, **ANN, request="a") == 340, "without a reservation the use is booked"
+        assert client.book(300, 100, **ANN, request="b") == 240, "more than was reserved"
+        assert client.book(100, 0, tenant="acme", user="bob", app="chat", request="c") == 900, "not ann's call c"
+        assert client.admits(**ANN, stage="1"), "30 tokens"
+        assert client.book(0, 0, **ANN) == 210
+        known = ratelimit_pb2.RateLimitRequest(domain="fairlead", descriptors=[descriptor(ANN, 111)])
+        assert client.send(known).overall_code == OVER_LIMIT, "111 tokens of the prompt, and 100 of the output"
+        known.descriptors[0].hits_addend.value = 110
+        assert client.send(known).overall_code == OK
+
+
+def test_a_call_that_another_descriptor_refuses_reserves_nothing(start_service: StartService, tmp_path: Path) -> None:
+    (tmp_path / "profiles.yaml").write_text(TOKENS)
+    with client_of(start_service("throttler", user_per_minute=1, profiles=tmp_path / "profiles.yaml")) as client:
+        assert client.admits(user="bob")
+        assert client.ask({**ANN, "request": "a"}, {"user": "bob"}).overall_code == OVER_LIMIT
+        assert client.book(0, 0, **ANN) == 1000
 
 
 def shares_limits(service: Process) -> bool:

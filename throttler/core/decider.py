@@ -153,6 +153,10 @@ class Decider:
         """Replace what a call reserved of limits in tokens by what it used; once, unless the call was withdrawn."""
         self._token_limits.settle(reservation, used, now)
 
+    def book(self, caller: Caller, used: TokenUse, now: float) -> None:
+        """Book what a call used of limits in tokens that has ended without a reservation."""
+        self._token_limits.reserve(caller, used, False, now)
+
     def measured(self, prompt_tokens: int, output_tokens: int) -> TokenUse:
         """Return what a call with these tokens uses of limits in tokens and cost units."""
         return self._token_limits.measured(prompt_tokens, output_tokens)

@@ -1,0 +1,34 @@
+"""Reservations of calls in progress are found once, and the oldest is forgotten when there are too many."""
+
+from throttler.core.quota import QuotaAccount
+from throttler.core.throttle import Caller
+from throttler.core.token_limits import UNRESERVED, Reservation, TokenUse
+from throttler.open_reservations import OpenReservations
+
+ANN, BOB = Caller("t", "t/ann", "a"), Caller("t", "t/bob", "a")
+
+
+def reservation(tokens: int) -> Reservation:
+    return Reservation(TokenUse(tokens, tokens), 0, ((QuotaAccount("tokens:user:t/ann", 10),), ()), False)
+
+
+def test_a_reservation_is_found_once_by_its_caller() -> None:
+    found = OpenReservations()
+    found.add((ANN, "a"), reservation(1))
+    found.add((ANN, ""), reservation(2))
+    found.add((ANN, "unlimited"), UNRESERVED)
+    assert found.take((BOB, "a")) is None
+    assert found.take((ANN, "a")) == reservation(1)
+    assert found.take((ANN, "a")) is None
+    assert found.take((ANN, "")) is None, "a call without an id cannot be found"
+    assert found.take((ANN, "unlimited")) is None
+
+
+def test_the_oldest_is_forgotten() -> None:
+    found = OpenReservations(most=2)
+    for name in "aba":
+        found.add((ANN, name), reservation(1))
+    found.add((ANN, "c"), reservation(3))
+    assert found.take((ANN, "b")) is None, "a was added again"
+    assert found.take((ANN, "a")) == reservation(1)
+    assert found.take((ANN, "c")) == reservation(3)
