@@ -9,6 +9,7 @@ from local_worker import sizes
 from local_worker.backend import Backend
 from local_worker.config import WorkerConfig
 from local_worker.core.batcher import Batcher
+from local_worker.core.charging import OutputCharge
 from local_worker.core.fairness_levels import FairnessLevels
 from local_worker.core.limits import AdmissionMode, BatchLimits
 from local_worker.core.policies import POLICIES, QueuePolicyConfig
@@ -37,6 +38,7 @@ def make_batcher(config: WorkerConfig, model: ServedModel, limits: BatchLimits) 
             max_output_tokens=model.longest,
             block_tokens=model.block_tokens,
             levels=FairnessLevels.parse(config.fairness_levels),
+            charge=OutputCharge(config.charge),
             most_output_tokens=together
             if limits.admission is AdmissionMode.OPTIMISTIC
             else min(together, model.kv_tokens),

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from local_worker.core.charging import OutputCharge
 from local_worker.core.fairness_levels import FairnessLevels
 from local_worker.core.policies import POLICIES
 from serving.config import ConfigError, addresses, check_listeners, check_secrets, cost_function, option, require
@@ -72,6 +73,14 @@ class WorkerOptions:
         unit="cost units",
         change_when="The hit rate is low although prefixes repeat (more), or the bound is too wide (less). "
         "`fairlead tune` recommends a number.",
+    )
+    charge: str = option(
+        "generated",
+        "`dlpm` charges for output when it is `generated`; or at admission for what is `reserved` (`max_tokens`) or "
+        "`expected` (the mean of the client's last five outputs), and gives back what was not used.",
+        choices=tuple(OutputCharge),
+        change_when="A client that waits should see no other client fill the whole batch on one turn, at the price of "
+        "some locality (`reserved`; `expected` if callers ask for far more `max_tokens` than they use).",
     )
     cost: str = shared("cost")
     internal_certificate: str = shared("internal_certificate")

@@ -44,9 +44,10 @@ class ChargeAuditor:
                 least, most = policy.balance_range_micro
                 assert least <= balance <= most, f"{worker.name}, {account}: balance {balance} not in {least} .. {most}"
             if (worker.name, worker.life, account.path) not in self._prepaid:
-                self._check_charged(worker.name, account, balance)
+                self._check_charged(worker.name, account, balance + _deposits(policy, account.path))
 
     def _check_charged(self, worker: str, account: ShareAccount, balance: int) -> None:
+        """Check `balance`, to which the deposits for output that is not generated yet are added."""
         spec = self._spec
         if spec.policy in DEFICITS:
             rest = (balance + account.weighted) % (spec.quantum_tokens * MICRO)
@@ -68,6 +69,10 @@ class ChargeAuditor:
                 due = (0,) if received else (0, prompt) if paid else (prompt,)
                 assert service in due, f"call {call.number}: charged {service} for its prompt, due is one of {due}"
                 paid = True
+
+
+def _deposits(policy: QueuePolicy, path: Path) -> int:
+    return policy.deposits_at(path) if isinstance(policy, Dlpm) else 0
 
 
 def _balance(policy: QueuePolicy, path: Path) -> int:

@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from local_worker.core.charging import OutputCharge
 from local_worker.core.limits import AdmissionMode
 from serving.cost import WEIGHT_ONE
 from simulation.call import SimulatedCall
@@ -125,6 +126,11 @@ def with_levels(spec: ClusterSpec, rng: random.Random) -> ClusterSpec:
     """Draw the levels at which the workers are fair."""
     levels = rng.choice(["user", "user", "tenant", "tenant,user", "user,interaction", "tenant,user,interaction"])
     return replace(spec, worker=replace(spec.worker, fairness_levels=levels))
+
+
+def with_charge(spec: ClusterSpec, rng: random.Random) -> ClusterSpec:
+    """Draw the time at which the workers charge for output."""
+    return replace(spec, worker=replace(spec.worker, charge=rng.choice(["generated", "generated", *OutputCharge])))
 
 
 def with_gateways(spec: ClusterSpec, rng: random.Random) -> ClusterSpec:

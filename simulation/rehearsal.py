@@ -13,7 +13,16 @@ from simulation.cluster import SimulatedCluster
 from simulation.faults import cut_from_limits, draw, inject, lose_events
 from simulation.oracle import run_watched
 from simulation.progress import ProgressBar
-from simulation.random_systems import SECONDS, RandomPrograms, calm, draw_spec, flood, with_gateways, with_levels
+from simulation.random_systems import (
+    SECONDS,
+    RandomPrograms,
+    calm,
+    draw_spec,
+    flood,
+    with_charge,
+    with_gateways,
+    with_levels,
+)
 from simulation.run_log import RunLog
 
 
@@ -22,6 +31,7 @@ def rehearse(seed: int) -> RunLog:
     rng = random.Random(seed)
     load = rng.choice([calm, flood])(rng)
     spec = with_levels(with_gateways(draw_spec(rng, load), rng), random.Random(f"levels {seed}"))
+    spec = with_charge(spec, random.Random(f"charge {seed}"))
     cluster = SimulatedCluster(spec, RandomPrograms(rng, load).workload())
     inject(cluster, draw(rng, cluster, load.faults, SECONDS))
     if spec.gateways > 1:

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from global_scheduler.core.policies import POLICIES as ROUTES
 from global_scheduler.core.policies import RoutePolicy, RoutePolicyConfig
+from local_worker.core.charging import OutputCharge
 from local_worker.core.device_sizes import SIZES, check_sizes
 from local_worker.core.fairness_levels import FairnessLevels
 from local_worker.core.limits import AdmissionMode as AdmissionMode
@@ -41,6 +42,7 @@ class WorkerSpec:
     policy: str = "dlpm"
     cost: str = "weighted-tokens"
     fairness_levels: str = "tenant,user"
+    charge: str = "generated"
     quantum_tokens: int = 512
     kv_tokens: int = 100_000
     block_tokens: int = BLOCK_TOKENS
@@ -81,6 +83,7 @@ class WorkerSpec:
             block_tokens=self.block_tokens,
             strict_paper=self.strict_paper,
             levels=FairnessLevels.parse(self.fairness_levels),
+            charge=OutputCharge(self.charge),
         )
         return self.policies[self.policy](config)
 

@@ -51,6 +51,14 @@ class NoText:
         return b""
 
 
+def _sampling(call: SimulatedCall, generated: int) -> SamplingParams:
+    """Return the limits of an attempt at `call` after `generated` tokens: its last token stops it if it reserves
+    more."""
+    most = call.output_tokens + call.unused_tokens - generated
+    stops = tuple(call.answer[-1:]) if call.unused_tokens else ()
+    return SamplingParams(max_tokens=most, ignore_eos=True, stop_token_ids=stops)
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerEvents:
     """A worker's report: events for the gateway and the scheduler, and changes of its cache for the scheduler."""
@@ -126,7 +134,7 @@ class SimulatedWorker:
             prompt_tokens=len(tokens),
             digests=digests,
             chain_seed=CHAIN_SEED,
-            sampling=SamplingParams(max_tokens=call.output_tokens - session.generated, ignore_eos=True),
+            sampling=_sampling(call, session.generated),
             arrival=self._arrivals,
             system_tokens=call.system_tokens,
             weight=call.weight,

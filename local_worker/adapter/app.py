@@ -14,6 +14,7 @@ from local_worker.adapter.http_client import HttpClient
 from local_worker.adapter.tokenizer import EngineTokenizer
 from local_worker.adapter.vllm_api import EngineAway, EngineInfo, VllmApi
 from local_worker.backend import Backend
+from local_worker.core.charging import OutputCharge
 from local_worker.core.engine_cache import EngineCache
 from local_worker.core.fairness_levels import FairnessLevels
 from local_worker.core.late_binding import LateBinding
@@ -53,6 +54,7 @@ def make_adapter(config: AdapterConfig, api: VllmApi, info: EngineInfo) -> Worke
             max_output_tokens=longest,
             block_tokens=info.block_tokens,
             levels=FairnessLevels.parse(config.fairness_levels),
+            charge=OutputCharge(config.charge),
             most_output_tokens=min(limits.max_running * longest, kv_tokens),
         )
     )

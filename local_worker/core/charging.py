@@ -1,7 +1,22 @@
 """The cost of a request's progress under the configured cost function, in micro-units not divided by its weight."""
 
+from enum import StrEnum
+
 from local_worker.core.request import Request
 from serving.cost import Cost
+
+
+class OutputCharge(StrEnum):
+    """The time at which DLPM charges for output.
+
+    GENERATED charges for each token when it is generated. RESERVED charges for `max_tokens` at admission and gives back
+    at the end what was not used. EXPECTED does the same with the mean length of the client's last outputs, and charges
+    for what goes beyond it when it is generated.
+    """
+
+    GENERATED = "generated"
+    RESERVED = "reserved"
+    EXPECTED = "expected"
 
 
 class Charging:

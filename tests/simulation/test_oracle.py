@@ -16,6 +16,7 @@ from global_scheduler.core.policies.least_delay import LeastDelay
 from local_worker.core import token_gatherer
 from local_worker.core.output import Output, joined
 from local_worker.core.policies.deficit_accounts import DeficitAccount, DeficitGroup
+from local_worker.core.policies.deposits import Deposits
 from local_worker.core.policies.dlpm import Dlpm
 from local_worker.core.policies.vtc import Vtc
 from local_worker.core.request import Request
@@ -75,6 +76,24 @@ def test_a_policy_that_does_not_charge_the_service(policy: type[Dlpm], monkeypat
     complains("not charged by service and rounds alone")
 
 
+def charging_when_reserved(spec: ClusterSpec, rng: random.Random) -> ClusterSpec:
+    worker = replace(spec.worker, policy="dlpm", charge="reserved", kv_tokens=4096, max_running=64)
+    return replace(spec, worker=worker)
+
+
+def test_deposits_that_are_not_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rehearsal, "with_charge", charging_when_reserved)
+    monkeypatch.setattr(Deposits, "give_back", lambda deposits, request: bool(deposits._left.pop(request, {})))
+    complains("not charged by service and rounds alone")
+
+
+def test_output_that_is_charged_late_where_it_should_be_charged_when_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Balances then fall by more than the cost of one request."""
+    monkeypatch.setattr(rehearsal, "with_charge", charging_when_reserved)
+    monkeypatch.setattr(Deposits, "make", lambda deposits, request, path: False)
+    complains(r"balance -\d+ not in")
+
+
 class FreeOutputVtc(Vtc):
     """Charges prompts alone."""
 
@@ -123,7 +142,7 @@ class Leaves(Dlpm):
     def _charge(self, request: Request, micro: int) -> None:
         leaf = self._leaves[request]
         leaf.charge(charge(micro, request.user_weight if leaf.group.parent else request.weight))
-        self._rank(leaf)
+        leaf.rank()
 
 
 def test_accounts_above_the_lowest_that_are_not_charged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +158,7 @@ class PartialBelow(Dlpm):
         for account in self._leaves[request].path[:-1]:
             while account.name.endswith("client-0") and account.balance <= 0:
                 account.charge(-account.group.quantum)
-                self._rank(account)
+                account.rank()
 
 
 def test_a_gap_above_the_bound_below_the_highest_level(monkeypatch: pytest.MonkeyPatch) -> None:

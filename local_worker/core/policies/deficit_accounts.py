@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from local_worker.core.policies.client_priority_queue import ClientPriorityQueue
 from local_worker.core.policies.prefix_match_queue import PrefixMatchQueue
+from local_worker.core.request import Request
 from serving.bounded_client_map import MOST_IDLE, BoundedClientMap
 
 Accounts = BoundedClientMap[tuple["DeficitGroup", str], "DeficitAccount"]
@@ -38,14 +39,37 @@ class DeficitAccount:
     def balance(self) -> int:
         """The deficit counter q_i in micro-units, with all rounds of the group."""
         group, balance = self.group, self._balance
+        if balance > 0:
+            return balance  # a round adds nothing
         return balance + min(group.rounds - self._paid, group.rounds_needed(balance)) * group.quantum
 
     def charge(self, micro: int) -> int:
-        """Subtract `micro` micro-units from the balance (lines 22 and 27), and return what is left."""
+        """Subtract `micro` micro-units from the balance (lines 22 and 27), and return what is left.
+
+        A negative number gives back a part of an earlier charge.
+        """
         rounds = self.group.rounds
         left = self._balance = (self._balance if self._paid == rounds else self.balance) - micro
         self._paid = rounds
         return left
+
+    @property
+    def may_raise_barrier(self) -> bool:
+        """Whether all accounts on the path have credit and had no barrier since their group's last round.
+
+        Otherwise a client could drain the batch by submitting and cancelling requests.
+        """
+        return all(account.balance > 0 and account.name not in account.group.barriers for account in self.path)
+
+    def raise_barrier(self) -> None:
+        """Record that a request of this leaf is a barrier."""
+        for account in self.path:
+            account.group.barriers[account.name] = None
+
+    def rank(self) -> None:
+        """Rank the accounts on the path by their balances and their best requests."""
+        for account in self.path:
+            account.group.rank(account)
 
     def best(self) -> tuple[int, ...] | None:
         """Return the least key of the requests below that may be admitted; None when all of them are held."""
@@ -54,8 +78,13 @@ class DeficitAccount:
         return self.queue.first_key() if self.queue is not None else None
 
 
+def weight_at(request: Request, account: DeficitAccount) -> int:
+    """Return the weight of `request` at the level of `account`, in thousandths."""
+    return request.weight if account.group.parent is None else request.user_weight
+
+
 class DeficitGroup:
-    """Siblings, whose balances are in `(-U, Q]`. A round adds one quantum to each balance that is not positive.
+    """This class keeps the accounts of siblings. A round adds one quantum to each balance that is not positive.
 
     Members with waiting requests are ranked: in credit by the best key below them, in debt by the round that gives them
     credit. A member in credit whose waiting requests are all held is in neither order.
@@ -105,7 +134,7 @@ class DeficitGroup:
         return min(0, self.rounds * self.quantum - self._debt_until)
 
     def rounds_needed(self, balance: int) -> int:
-        """Return n_i, the number of rounds after which `balance`, at most the quantum, is positive."""
+        """Return n_i, the number of rounds after which `balance`, which is not positive, is positive."""
         return -balance // self.quantum + 1
 
     def rank(self, account: DeficitAccount) -> None:
@@ -221,13 +250,13 @@ class DeficitAccounts:
         assert account is not None, f"{name} is ranked without an account"
         return account
 
-    def check_invariants(self) -> None:
-        """Raise AssertionError when a balance exceeds the quantum, a count is wrong or a member has a wrong rank."""
+    def check_invariants(self, most: int) -> None:
+        """Raise AssertionError when a balance exceeds `most`, a count is wrong or a member has a wrong rank."""
         groups: dict[DeficitGroup, None] = {self.root: None}
         for kept in self._kept:
             kept.check_invariants()
             for account in kept.values():
-                assert account.balance <= self.quantum, f"{account.name}: balance {account.balance} above the quantum"
+                assert account.balance <= most, f"{account.name}: balance {account.balance} above {most}"
                 groups[account.group] = None
         for group in groups:
             group.check_invariants()

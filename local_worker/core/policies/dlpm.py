@@ -5,6 +5,9 @@ against clients that are not backlogged (Theorem 4.2). U = w_e L_input + w_q M u
 output for barriers. Among clients with a positive deficit the longest prefix match goes first, so locality is lost only
 where the order passes from one client to another.
 
+With `QueuePolicyConfig.charge` a request makes a deposit for its output when it is admitted. A balance then never falls
+below the cost of one request, and rises above the quantum only by deposits that are given back.
+
 With several levels (`QueuePolicyConfig.levels`) a request is charged to every account on its path, and has credit if
 all of them have. The bound then holds at each level for siblings: see docs/fairness.md.
 
@@ -15,7 +18,9 @@ have changed, and tries a bounded number of requests that do not fit: its cost d
 from collections.abc import Sequence
 
 from local_worker.core.charging import Charging
-from local_worker.core.policies.deficit_accounts import DeficitAccount, DeficitAccounts
+from local_worker.core.policies.deficit_accounts import DeficitAccount, DeficitAccounts, weight_at
+from local_worker.core.policies.deposits import Deposits
+from local_worker.core.policies.dlpm_bounds import DlpmBounds
 from local_worker.core.policies.missing_block_index import MissingBlockIndex
 from local_worker.core.policies.prefix_match_queue import Key, PrefixMatchQueue
 from local_worker.core.policies.protocol import QueuePolicyConfig, StepBudget
@@ -33,7 +38,7 @@ MAX_REMATCHED = 16
 
 
 class Dlpm:
-    """DLPM, where `balance` is the deficit counter q_i, always in `(-U, Q^u]`; it is 0 for a client never charged.
+    """DLPM, where `balance` is the deficit counter q_i, in `balance_range_micro`; it is 0 for a client never charged.
 
     `strict_paper` leaves out the additions to the paper: interactions first, barriers, promotion, charges for reserved
     room.
@@ -41,7 +46,8 @@ class Dlpm:
 
     def __init__(self, config: QueuePolicyConfig) -> None:
         self._charging = Charging(config.cost)
-        self._config = config
+        self._bounds = DlpmBounds(config)
+        self._deposits = Deposits(config)
         self._strict = config.strict_paper
         self.levels = config.levels
         self._accounts = DeficitAccounts(config.quantum_tokens * MICRO, len(config.levels), config.most_idle)
@@ -55,21 +61,12 @@ class Dlpm:
     @property
     def bound_micro(self) -> int:
         """The bound of Theorem 4.1 in micro-units; see QueuePolicy."""
-        return 2 * (self._most_per_balance + self._accounts.quantum)
+        return self._bounds.gap
 
     @property
     def balance_range_micro(self) -> tuple[int, int]:
         """The range of a balance by Theorem A.1 in micro-units; see QueuePolicy."""
-        return -self._most_per_balance, self._accounts.quantum
-
-    @property
-    def _most_per_balance(self) -> int:
-        """The constant U in micro-units.
-
-        A barrier enters when its client's running requests may have used the whole memory once, so its own output is
-        added.
-        """
-        return self._config.most_per_balance + (0 if self._strict else self._config.most_output)
+        return self._bounds.balance_range
 
     @property
     def waiting(self) -> int:
@@ -83,7 +80,7 @@ class Dlpm:
 
     def arrived(self, request: Request) -> None:
         """Queue `request` as lines 11-13 do; see QueuePolicy."""
-        self._config = self._config.seen(self.levels.least_weight(request))
+        self._bounds.seen(self.levels.least_weight(request))
         matched = request.matched_blocks * self._block_tokens
         leaf = self._leaves[request] = self._accounts.open(self.levels.path(request))
         if leaf.queue is None:
@@ -93,16 +90,19 @@ class Dlpm:
             account.waiting += 1
         self._missing.arrived(request, matched)
         self._count += 1
-        self._rank(leaf)
+        leaf.rank()
 
     def preempted(self, request: Request) -> None:
         """See QueuePolicy."""
+        self._deposits.give_back(request)
         for account in self._leaves[request].path:
             account.running -= 1
         self.arrived(request)
 
     def withdrawn(self, request: Request) -> None:
-        """Remove `request` from the queue; the charge for a barrier is not refunded. See QueuePolicy."""
+        """Remove `request` from the queue; a barrier is given back its deposit, and no other charge. See
+        QueuePolicy."""
+        self._deposits.give_back(request)
         self._queue(request).remove(request)
         self._remove(request)
         self._close(request)
@@ -118,7 +118,7 @@ class Dlpm:
             leaf.queue = None
         for account in leaf.path:
             account.waiting -= 1
-        self._rank(leaf)
+        leaf.rank()
 
     def _queue(self, request: Request) -> PrefixMatchQueue:
         queue = self._leaves[request].queue
@@ -160,10 +160,10 @@ class Dlpm:
                 # Left out until the end of the step; other requests of the client may fit.
                 misfits.append(candidate)
                 self._queue(candidate).hold(candidate)
-                self._rank(self._leaves[candidate])
+                self._leaves[candidate].rank()
         for request in misfits:
             self._queue(request).release()
-            self._rank(self._leaves[request])
+            self._leaves[request].rank()
         return admitted
 
     def _next(self) -> Request | None:
@@ -184,6 +184,7 @@ class Dlpm:
         self._remove(request)
         self._charge(request, owed)
         self._reserve(request, budget)
+        self._make_deposit(request)
         admitted.append(request)
         return True
 
@@ -193,26 +194,22 @@ class Dlpm:
             return
         for request in misfits:
             self._bypassed[request] = self._bypassed.get(request, 0) + 1
-            if self._bypassed[request] >= MAX_BYPASS and self._barrier is None and self._may_raise_barrier(request):
+            if (
+                self._bypassed[request] >= MAX_BYPASS
+                and self._barrier is None
+                and self._leaves[request].may_raise_barrier
+            ):
                 self._raise_barrier(request, budget)
-
-    def _may_raise_barrier(self, request: Request) -> bool:
-        """Return whether all accounts of `request` have credit and had no barrier since their group's last round.
-
-        Otherwise a client could drain the batch by submitting and cancelling requests.
-        """
-        path = self._leaves[request].path
-        return all(account.balance > 0 and account.name not in account.group.barriers for account in path)
 
     def _raise_barrier(self, request: Request, budget: StepBudget) -> None:
         """Make `request` the barrier and charge for it now."""
         self._barrier = request
-        for account in self._leaves[request].path:
-            account.group.barriers[account.name] = None
+        self._leaves[request].raise_barrier()
         tokens = 0 if request.paid else len(request.tokens) - budget.matched_tokens(request)
         request.prepaid = self._charging.extend(request, tokens)
         self._charge(request, request.prepaid)
         self._reserve(request, budget)
+        self._make_deposit(request)
 
     def _reserve(self, request: Request, budget: StepBudget) -> None:
         """Charge for room beyond the client's share when it is taken or when a barrier keeps it free."""
@@ -222,6 +219,11 @@ class Dlpm:
         if ahead:
             self._charge(request, self._charging.output(request, ahead.start, ahead.stop))
 
+    def _make_deposit(self, request: Request) -> None:
+        leaf = self._leaves[request]
+        if self._deposits.make(request, leaf.path):
+            leaf.rank()
+
     def _rematch(self, request: Request, budget: StepBudget) -> bool:
         """Look up the match of `request`; return whether its place in the order has changed."""
         queue, matched = self._queue(request), budget.matched_tokens(request)
@@ -230,32 +232,33 @@ class Dlpm:
         if queue.key(request) == key:
             return False
         queue.move(request, key)
-        self._rank(self._leaves[request])
+        self._leaves[request].rank()
         return True
 
     def _key(self, request: Request, matched: int) -> Key:
         return (not request.in_interaction and not self._strict, -matched, request.arrival)
-
-    def _rank(self, leaf: DeficitAccount) -> None:
-        """Rank the accounts on the path of `leaf` by their balances and their best requests."""
-        for account in leaf.path:
-            account.group.rank(account)
 
     def generated(self, request: Request, tokens: int) -> None:
         """Charge for output tokens (line 27), the first one included; see QueuePolicy."""
         self._charge(request, self._charging.due(request, tokens))
 
     def _charge(self, request: Request, micro: int) -> None:
-        """Charge every account on the request's path, over the weight at its level."""
+        """Charge every account on the request's path, over the weight at its level, or the request's deposit."""
         has_moved = False  # whether the order below the account may have changed
         for account in self._leaves[request].path:
-            weight = request.weight if account.group.parent is None else request.user_weight
-            has_moved |= account.charge(charge(micro, weight)) <= 0
+            owed = self._deposits.draw(request, account, charge(micro, weight_at(request, account)))
+            has_moved |= account.charge(owed) <= 0
             if has_moved and account.waiting:
                 account.group.rank(account)
 
     def finished(self, request: Request) -> None:
-        """Record that `request` has left the batch. The client's deficit stays until refills have paid it."""
+        """Record that `request` has left the batch, and give back what is left of its deposit.
+
+        The client's deficit stays until refills have paid it.
+        """
+        self._deposits.ended(request)
+        if self._deposits.give_back(request):
+            self._leaves[request].rank()
         for account in self._leaves[request].path:
             account.running -= 1
         self._close(request)
@@ -275,10 +278,15 @@ class Dlpm:
         level."""
         return self._accounts.balance(path)
 
+    def deposits_at(self, path: Sequence[str]) -> int:
+        """Return what is left of the deposits of the account at the end of `path`, in micro-units over its weight."""
+        return self._deposits.at(path)
+
     def check_invariants(self) -> None:
-        """Raise AssertionError when a balance exceeds the quantum, or when a waiting account is not ranked as its
-        balance says."""
-        self._accounts.check_invariants()
+        """Raise AssertionError when a balance exceeds its range, or when a waiting account is not ranked as its balance
+        says."""
+        self._accounts.check_invariants(self._bounds.balance_range[1])
+        self._deposits.check_invariants()
         waiting: list[Request] = []
         for leaf in dict.fromkeys(self._leaves.values()):
             assert leaf.queue is None or leaf.queue, f"{leaf.name}: its queue is empty"

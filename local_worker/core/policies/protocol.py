@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from local_worker.core.charging import OutputCharge
 from local_worker.core.fairness_levels import FLAT, FairnessLevels
 from local_worker.core.request import Request
 from serving.bounded_client_map import MOST_IDLE
@@ -117,6 +118,7 @@ class QueuePolicyConfig:
     least_weight: int = WEIGHT_ONE  # thousandths: the smallest weight for which the bounds are stated
     most_idle: int = MOST_IDLE  # number of clients (of each level) without requests that keep their accounts
     levels: FairnessLevels = FLAT  # only DLPM has several
+    charge: OutputCharge = OutputCharge.GENERATED  # only DLPM has the others
 
     def seen(self, weight: int) -> "QueuePolicyConfig":
         """Return a configuration whose bounds also hold for requests of `weight` (thousandths)."""

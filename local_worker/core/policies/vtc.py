@@ -24,7 +24,6 @@ class VtcAccount:
 
     counter: int  # c_i
     requests: int = 0  # number of waiting and running requests
-    outputs: tuple[int, ...] = ()  # lengths (tokens) of the latest outputs; used by policies that predict
 
 
 class Vtc:

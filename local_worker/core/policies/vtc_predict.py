@@ -5,12 +5,11 @@ claimed. A correction can lower a counter, and the proof of Theorem 4.9 needs co
 a smaller gap in practice (VTC section 5.4).
 """
 
+from local_worker.core.policies.output_lengths import OutputLengths
 from local_worker.core.policies.protocol import QueuePolicyConfig
 from local_worker.core.policies.vtc import Vtc
 from local_worker.core.request import Request
 from serving.cost import charge
-
-LAST_OUTPUTS = 5  # VTC section 5.1
 
 
 class VtcPredict(Vtc):
@@ -18,6 +17,7 @@ class VtcPredict(Vtc):
 
     def __init__(self, config: QueuePolicyConfig) -> None:
         super().__init__(config)
+        self._lengths = OutputLengths(config.most_idle)
         self._predicted: dict[Request, int] = {}  # predicted output tokens of each admitted request
 
     @property
@@ -25,8 +25,7 @@ class VtcPredict(Vtc):
         """Always None, since no bound is proved for corrections."""
 
     def _predict(self, request: Request) -> int:
-        outputs = self._accounts[request.client].outputs
-        return sum(outputs) // len(outputs) if outputs else 0
+        return self._lengths.expected(request.client) or 0
 
     def _entry_cost(self, request: Request, tokens: int) -> int:
         """Add the cost of the predicted output (lines 25 and 26), but only at the first admission."""
@@ -65,8 +64,7 @@ class VtcPredict(Vtc):
         if predicted > kept:
             spare = self._charging.output(request, kept, predicted)
             self._add(request.client, -charge(spare, request.weight))
-        account = self._accounts[request.client]
-        account.outputs = (*account.outputs, request.output_tokens)[-LAST_OUTPUTS:]
+        self._lengths.ended(request.client, request.output_tokens)
 
 
 class VtcOracle(VtcPredict):

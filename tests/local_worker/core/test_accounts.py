@@ -48,7 +48,7 @@ def test_a_forgotten_client_returns_with_no_more_and_no_earlier_credit(
         own.rounds = accounts.root.rounds
         visit(accounts.root, client, micro)
         visit(own, client, micro - before)
-        accounts.check_invariants()
+        accounts.check_invariants(accounts.quantum)
         assert len(accounts) <= most_idle
 
 
@@ -82,7 +82,7 @@ def test_users_that_come_once_leave_a_bounded_number_of_accounts_and_no_credit_t
             account.charge(7)
         for account in leaf.path:
             account.group.close(account)
-        accounts.check_invariants()
+        accounts.check_invariants(accounts.quantum)
         assert len(accounts) <= 6
     assert accounts.balance(("tenant",)) == -700
     assert accounts.balance(("tenant", "tenant/newcomer")) <= -7
@@ -97,5 +97,5 @@ def test_what_is_below_a_forgotten_account_is_forgotten_with_it() -> None:
             account.group.close(account)
     assert [accounts.balance(("a", "a/user")), accounts.balance(("b", "b/user"))] == [0, -7]
     accounts.open(("a", "a/user"))
-    accounts.check_invariants()
+    accounts.check_invariants(accounts.quantum)
     assert len(accounts) == 4, "two of a, and two of b"

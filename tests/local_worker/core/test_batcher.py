@@ -14,6 +14,7 @@ from fairlead.errors import ClientLimit, QueueFull, TooLong
 from fairlead.outcomes import FinishReason
 from local_worker.core.batch import CompletedStep, SampledLogprobs, Slice, StepResult
 from local_worker.core.batcher import Batcher
+from local_worker.core.charging import OutputCharge
 from local_worker.core.fairness_levels import FLAT, FairnessLevels
 from local_worker.core.limits import AdmissionMode
 from local_worker.core.plan import Plan
@@ -50,6 +51,7 @@ class BatcherMachine(RuleBasedStateMachine):
     policy = "dlpm"
     admission = AdmissionMode.RESERVE
     levels = FLAT
+    charge = OutputCharge.GENERATED
     pages = PAGES
     ahead = 0
 
@@ -63,6 +65,7 @@ class BatcherMachine(RuleBasedStateMachine):
             eos=(EOS,),
             admission=self.admission,
             levels=self.levels,
+            charge=self.charge,
         )
         self.device = Device(self.ahead)
         self.inside: dict[Request, None] = {}
@@ -240,9 +243,10 @@ class OptimisticAheadBatcherMachine(AheadBatcherMachine):
 
 
 class HierarchyBatcherMachine(OptimisticAheadBatcherMachine):
-    """Both, with tenants, users and interactions."""
+    """Both, with tenants, users and interactions, and with deposits for output."""
 
     levels = FairnessLevels.parse("tenant,user,interaction")
+    charge = OutputCharge.RESERVED
 
 
 TestHierarchyBatcher = HierarchyBatcherMachine.TestCase

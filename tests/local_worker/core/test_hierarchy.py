@@ -1,7 +1,7 @@
 """Hierarchical DLPM: the pseudo-code in each group of siblings, the theorems at each level, attacks on the shares."""
 
 from collections import defaultdict, deque
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import Any
 
@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from local_worker.core.batcher import Batcher
+from local_worker.core.charging import OutputCharge
 from local_worker.core.fairness_levels import FairnessLevels
 from local_worker.core.limits import AdmissionMode
 from local_worker.core.plan import Plan
@@ -17,7 +18,7 @@ from local_worker.core.policies.dlpm import MAX_REMATCHED, Dlpm
 from local_worker.core.request import Request
 from local_worker.core.share_ledger import Path
 from serving.bounded_client_map import MOST_IDLE
-from serving.cost import COSTS, MICRO
+from serving.cost import COSTS, MICRO, charge
 from serving.sampling_params import SamplingParams
 from tests.local_worker.core.models import Item, NaiveHierarchy
 from tests.local_worker.core.test_batcher import AHEAD, LONGEST_OUTPUT, PAGES, USED, tokens_for, worst_lead
@@ -58,12 +59,16 @@ def item_of(driver: Driver, request: Request, levels: FairnessLevels) -> Item:
     return replace(item(driver.room, request), path=levels.path(request), user_weight=request.user_weight)
 
 
+@pytest.mark.parametrize("charge", [OutputCharge.GENERATED, OutputCharge.RESERVED])
 @pytest.mark.parametrize("text", LEVELS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(history=HISTORY)
-def test_dlpm_is_algorithm_1_in_each_group_of_siblings(text: str, history: list[tuple[Any, ...]]) -> None:
+def test_dlpm_is_algorithm_1_in_each_group_of_siblings(
+    text: str, charge: OutputCharge, history: list[tuple[Any, ...]]
+) -> None:
     levels = FairnessLevels.parse(text)
-    policy, model = Dlpm(replace(CONFIG, levels=levels)), NaiveHierarchy()
+    policy = Dlpm(replace(CONFIG, levels=levels, charge=charge))
+    model = NaiveHierarchy(deposits=charge is OutputCharge.RESERVED)
     driver = Driver(policy)
     requests: dict[int, Request] = {}
 
@@ -75,6 +80,8 @@ def test_dlpm_is_algorithm_1_in_each_group_of_siblings(text: str, history: list[
             model.queue = [waiting for waiting in model.queue if waiting.arrival != value.arrival]
         elif what == "generated":
             model.generated(value[0].arrival, value[1])
+        elif what == "finished":
+            model.finished(value.arrival)
         elif what == "selected":
             for waiting in model.queue:
                 waiting.matched = driver.room.matched_tokens(requests[waiting.arrival])
@@ -99,13 +106,25 @@ WEIGHTS = {"s": (1000, 1000), "s/u": (3000, 500), "s/v": (500, 3000), "t/u": (10
 Row = dict[Path, tuple[int, bool]]
 
 
+@dataclass
+class History:
+    """Rows of (service over weight, backlogged), and the same with what is left of deposits added to the service."""
+
+    attained: list[Row] = field(default_factory=list)
+    committed: list[Row] = field(default_factory=list)
+    most_deposits: dict[Path, int] = field(default_factory=dict)  # the largest sum of the account's deposits
+
+
 def history(
     batcher: Batcher, arrivals: list[tuple[str, int, int, int, int]], ahead: int, used: list[int], weighted: bool
-) -> list[Row]:
+) -> History:
     """Per step: (service over weight, backlogged) of each account. See test_batcher.histories."""
+    record = History()
+    policy = batcher.policy
+    assert isinstance(policy, Dlpm)
     launched: deque[Plan] = deque()
     pending = deque(sorted(enumerate(arrivals), key=lambda entry: entry[1][4]))
-    rows: list[Row] = []
+    rows = record.attained
     while pending or batcher.waiting or batcher.running or launched:
         while pending and pending[0][1][4] <= len(rows):
             number, (caller, prefix, length, output, _) = pending.popleft()
@@ -129,9 +148,15 @@ def history(
         row: Row = defaultdict(lambda: (0, False))
         row |= {account.path: (account.weighted, account.path in backlogged) for account in accounts}
         rows.append(row)
+        deposits = {account.path: policy.deposits_at(account.path) for account in accounts}
+        committed: Row = defaultdict(lambda: (0, False))
+        committed |= {path: (row[path][0] + deposit, row[path][1]) for path, deposit in deposits.items()}
+        record.committed.append(committed)
+        for path, deposit in deposits.items():
+            record.most_deposits[path] = max(deposit, record.most_deposits.get(path, 0))
         batcher.check_invariants()
         check_balances(batcher, accounts)
-    return rows
+    return record
 
 
 def prefixes(request: Request) -> list[Path]:
@@ -140,7 +165,7 @@ def prefixes(request: Request) -> list[Path]:
 
 
 def check_balances(batcher: Batcher, accounts: list[Any]) -> None:
-    """DLPM Theorem A.1 at each level: -U < q <= Q^u."""
+    """DLPM Theorem A.1 at each level: -U < q <= Q^u, or Q^u + V where deposits are given back."""
     policy = batcher.policy
     assert isinstance(policy, Dlpm)
     least, most = policy.balance_range_micro
@@ -148,7 +173,13 @@ def check_balances(batcher: Batcher, accounts: list[Any]) -> None:
         assert least < policy.balance_at(account.path) <= most
 
 
-def tight(admission: AdmissionMode, cost: str, least_weight: int, most_idle: int) -> Batcher:
+def tight(
+    admission: AdmissionMode,
+    cost: str,
+    least_weight: int,
+    most_idle: int,
+    charge: OutputCharge = OutputCharge.GENERATED,
+) -> Batcher:
     return make_batcher(
         pages=PAGES,
         token_budget=16,
@@ -161,6 +192,7 @@ def tight(admission: AdmissionMode, cost: str, least_weight: int, most_idle: int
         least_weight=least_weight,
         most_idle=most_idle,
         levels=ALL,
+        charge=charge,
     )
 
 
@@ -169,7 +201,13 @@ def tight(admission: AdmissionMode, cost: str, least_weight: int, most_idle: int
 @pytest.mark.parametrize("cost", COSTS)
 @pytest.mark.parametrize("admission", AdmissionMode)
 @settings(max_examples=30, deadline=None)
-@given(arrivals=REQUESTS, ahead=AHEAD, used=USED, most_idle=st.sampled_from((0, MOST_IDLE)))
+@given(
+    arrivals=REQUESTS,
+    ahead=AHEAD,
+    used=USED,
+    most_idle=st.sampled_from((0, MOST_IDLE)),
+    charge=st.sampled_from(OutputCharge),
+)
 def test_siblings_that_stay_backlogged_differ_by_at_most_the_bound(
     admission: AdmissionMode,
     cost: str,
@@ -178,11 +216,12 @@ def test_siblings_that_stay_backlogged_differ_by_at_most_the_bound(
     ahead: int,
     used: list[int],
     most_idle: int,
+    charge: OutputCharge,
 ) -> None:
     """Theorems 4.1 and A.1 at each level, and 4.2 against siblings that are not backlogged; accounts of the ledger that
     are forgotten would begin again, so that it forgets none."""
-    batcher = tight(admission, cost, 500 if weighted else 1000, most_idle)
-    rows = history(batcher, arrivals, ahead, used, weighted)
+    batcher = tight(admission, cost, 500 if weighted else 1000, most_idle, charge)
+    rows = history(batcher, arrivals, ahead, used, weighted).attained
     bound = batcher.policy.bound_micro
     assert bound is not None
     paths = dict.fromkeys(path for row in rows for path in row)
@@ -190,6 +229,35 @@ def test_siblings_that_stay_backlogged_differ_by_at_most_the_bound(
         if behind[:-1] == lead[:-1]:
             assert worst_lead(rows, behind, lead, both=False) <= bound  # type: ignore[arg-type]
     assert batcher.fairness_gap <= bound
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("weighted", [False, True], ids=["equal", "weights"])
+@pytest.mark.parametrize("cost", COSTS)
+@pytest.mark.parametrize("admission", AdmissionMode)
+@settings(max_examples=10, deadline=None)
+@given(arrivals=REQUESTS, ahead=AHEAD, used=USED)
+def test_with_deposits_the_committed_service_differs_by_the_cost_of_one_request(
+    admission: AdmissionMode,
+    cost: str,
+    weighted: bool,
+    arrivals: list[tuple[str, int, int, int, int]],
+    ahead: int,
+    used: list[int],
+) -> None:
+    """Siblings of which one is backlogged: 2 (c + Q), and for callers that do not generate what they reserve, or whose
+    requests are preempted, the deposits that were given back at one time."""
+    least_weight = 500 if weighted else 1000
+    batcher = tight(admission, cost, least_weight, MOST_IDLE, OutputCharge.RESERVED)
+    record = history(batcher, arrivals, ahead, used, weighted)
+    made = COSTS[cost]()
+    one_request = charge(made.extend(24, 0) + made.decode(LONGEST_OUTPUT, 24, 0), least_weight)
+    exact = used == [1000] and admission is AdmissionMode.RESERVE
+    for behind, lead in permutations(record.most_deposits, 2):
+        if behind[:-1] == lead[:-1]:
+            returned = 0 if exact else record.most_deposits[behind] + record.most_deposits[lead]
+            worst = worst_lead(record.committed, behind, lead, both=False)  # type: ignore[arg-type]
+            assert worst <= 2 * (one_request + 64 * MICRO) + returned
 
 
 # --- attacks --------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fairlead.token_ids import pack_ids
 from local_worker.core.batch import Batch, Engine, PendingStep
 from local_worker.core.batcher import Batcher
+from local_worker.core.charging import OutputCharge
 from local_worker.core.fairness_levels import FLAT, FairnessLevels
 from local_worker.core.limits import AdmissionMode, BatchLimits
 from local_worker.core.plan import Plan
@@ -40,6 +41,7 @@ def make_batcher(
     most_idle: int = MOST_IDLE,
     block_tokens: int = BLOCK,
     levels: FairnessLevels = FLAT,
+    charge: OutputCharge = OutputCharge.GENERATED,
 ) -> Batcher:
     cost = cost or WeightedTokens()
     together = max_running * max_output_tokens
@@ -52,6 +54,7 @@ def make_batcher(
         most_idle=most_idle,
         block_tokens=block_tokens,
         levels=levels,
+        charge=charge,
         most_output_tokens=together if admission is AdmissionMode.OPTIMISTIC else min(together, pages * block_tokens),
     )
     limits = BatchLimits(

@@ -1,0 +1,77 @@
+"""Deposits: what the accounts of running requests have paid for output before it is generated."""
+
+from collections.abc import Sequence
+
+from local_worker.core.charging import Charging, OutputCharge
+from local_worker.core.policies.deficit_accounts import DeficitAccount, weight_at
+from local_worker.core.policies.output_lengths import OutputLengths
+from local_worker.core.policies.protocol import QueuePolicyConfig
+from local_worker.core.request import Request
+from serving.cost import charge
+
+
+class Deposits:
+    """The deposit of each request that runs or is a barrier: an amount for each account on its path, in micro-units.
+
+    Output is paid out of the deposit as it is generated; what is left of it at the end goes back to the accounts.
+    """
+
+    def __init__(self, config: QueuePolicyConfig) -> None:
+        self._mode = config.charge
+        self._charging = Charging(config.cost)
+        self._lengths = OutputLengths(config.most_idle)
+        self._left: dict[Request, dict[DeficitAccount, int]] = {}
+
+    def make(self, request: Request, path: Sequence[DeficitAccount]) -> bool:
+        """Charge the accounts on the path of `request` for the output that it is admitted for, unless it has paid.
+
+        This is the output that it may generate (`reserved`), or is expected to (`expected`), without what is generated
+        or charged as room. Return whether there was something to charge.
+        """
+        if self._mode is OutputCharge.GENERATED or request in self._left:
+            return False
+        start, stop = max(request.reserved, request.output_tokens), self._most(request)
+        if stop <= start:
+            return False
+        micro = self._charging.output(request, start, stop)
+        self._left[request] = {account: charge(micro, weight_at(request, account)) for account in path}
+        for account, amount in self._left[request].items():
+            account.charge(amount)
+        return True
+
+    def _most(self, request: Request) -> int:
+        expected = self._lengths.expected(request.client) if self._mode is OutputCharge.EXPECTED else None
+        most = request.sampling.max_tokens
+        return most if expected is None else min(most, expected)
+
+    def draw(self, request: Request, account: DeficitAccount, amount: int) -> int:
+        """Pay `amount` out of the deposit as far as it reaches; return the rest, which the account has to pay."""
+        deposit = self._left.get(request)
+        if deposit is None:
+            return amount
+        paid = min(amount, deposit[account])
+        deposit[account] -= paid
+        return amount - paid
+
+    def give_back(self, request: Request) -> bool:
+        """Return to the accounts of `request` what is left of its deposit; return whether it had made one."""
+        deposit = self._left.pop(request, {})
+        for account, left in deposit.items():
+            account.charge(-left)
+        return bool(deposit)
+
+    def at(self, path: Sequence[str]) -> int:
+        """Return what is left of the deposits of the account at the end of `path`, in micro-units over its weight."""
+        names = list(path)
+        deposits = (entry for deposit in self._left.values() for entry in deposit.items())
+        return sum(left for account, left in deposits if [each.name for each in account.path[::-1]] == names)
+
+    def ended(self, request: Request) -> None:
+        """Learn the length of the output of `request`."""
+        if self._mode is OutputCharge.EXPECTED:
+            self._lengths.ended(request.client, request.output_tokens)
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError when a deposit is negative."""
+        for request, deposit in self._left.items():
+            assert all(left >= 0 for left in deposit.values()), f"{request.id}: a deposit of {list(deposit.values())}"
