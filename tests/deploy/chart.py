@@ -36,6 +36,10 @@ class Chart:
             self._rendered[key] = self._run("template", values, "--name-template", release, "--namespace", namespace)
         return [manifest for manifest in yaml.load_all(self._rendered[key], yaml.CSafeLoader) if manifest]
 
+    def notes(self, values: Values) -> str:
+        """What Helm says after an install."""
+        return self._run("install", values, "--name-template", "fairlead", "--dry-run=client").partition("NOTES:")[2]
+
     def lint(self, values: Values) -> None:
         """Raises Refused with what `helm lint` finds."""
         self._run("lint", values, "--strict")

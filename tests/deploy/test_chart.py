@@ -192,5 +192,25 @@ def test_values_that_cannot_work_are_refused(chart: Chart, values: Values, messa
     assert message in str(refused.value)
 
 
+def test_a_pool_drains_as_long_as_its_answers_take_and_gateways_as_long_as_the_slowest(chart: Chart) -> None:
+    pools = [{"name": "quick", "model": "a/quick"}, {"name": "slow", "model": "a/slow", "drainSeconds": 600}]
+    manifests = chart({"pools": pools, "drainSeconds": 60})
+    seconds = {
+        m["metadata"]["name"]: template["spec"]["terminationGracePeriodSeconds"]
+        for m in manifests
+        for template in pod_templates(m)
+    }
+    assert (seconds["fairlead-quick"], seconds["fairlead-slow"], seconds["fairlead-gateway"]) == (70, 610, 615)
+    settings = config_maps(manifests)
+    assert settings["fairlead-slow"]["FAIRLEAD_WORKER_DRAIN_SECONDS"] == "600"
+    assert settings["fairlead-gateway"]["FAIRLEAD_GATEWAY_DRAIN_SECONDS"] == "600"
+
+
+def test_the_notes_name_every_secret_that_the_operator_makes(chart: Chart) -> None:
+    notes = chart.notes({"tls": "my-certificate"})
+    assert [name for name in ("fairlead-cluster", "fairlead-keys", "my-certificate") if name not in notes] == []
+    assert "my-certificate" not in chart.notes({})
+
+
 def test_helm_finds_nothing_to_say(chart: Chart) -> None:
     chart.lint(EVERYTHING)

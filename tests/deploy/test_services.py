@@ -73,6 +73,8 @@ def test_services_accept_their_arguments_and_environment(render: Render, form: s
         assert loaded.metrics == (f"[::]:{ports['metrics']}" if "metrics" in ports else "")
         if module == "gateway":
             assert loaded.http_listen == f"[::]:{ports['http']}"
+        if module == "local_worker":
+            assert loaded.max_prompt_tokens is None, "as long as the model and its cache allow, also on GPUs"
         if module.startswith("local_worker"):
             assert loaded.advertise == f"10.0.0.1:{ports['grpc']}"
         seen.add(module)
