@@ -58,7 +58,7 @@ def refused(kind, **fields):
 
 assert refused(anthropic.NotFoundError, model="none").type == "not_found_error"
 tools = [{"name": "f", "input_schema": {"type": "object"}}]
-assert "tools: " in refused(anthropic.BadRequestError, tools=tools).message
+assert "tool_choice.type: " in refused(anthropic.BadRequestError, tools=tools, tool_choice={"type": "any"}).message
 thinking = {"type": "enabled", "budget_tokens": 1024}
 assert refused(anthropic.BadRequestError, max_tokens=2000, thinking=thinking).type == "invalid_request_error"
 try:

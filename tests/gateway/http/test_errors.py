@@ -42,7 +42,12 @@ def test_every_outcome_has_a_status() -> None:
             "messages[0].content[0].type",
             "invalid_request",
         ),
-        ({"messages": [{"role": "assistant", "tool_calls": [{}]}]}, 400, "messages[0].tool_calls", "invalid_request"),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [{}]}]},
+            400,
+            "messages[0].tool_calls[0]",
+            "invalid_request",
+        ),
         ({"user": "a\u0000b"}, 400, "user", "invalid_request"),
     ],
 )

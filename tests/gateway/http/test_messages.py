@@ -43,7 +43,7 @@ def test_a_whole_message(http: HttpClient) -> None:
 
 def test_a_stream_by_the_letter(http: HttpClient) -> None:
     answer = ask(http, stream=True)
-    start, block, ping, *deltas, stop, delta, end = answer.named_events
+    start, ping, block, *deltas, stop, delta, end = answer.named_events
     assert start["type"] == "message_start"
     assert start["message"]["id"] == f"msg_{answer.headers['request-id']}"
     assert (start["message"]["content"], start["message"]["stop_reason"]) == ([], None)
@@ -132,6 +132,15 @@ def test_parameters_that_ask_for_nothing_are_let_through(http: HttpClient) -> No
             "invalid_request_error",
             "messages[0].content[0].type: ",
         ),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]}]},
+            400,
+            "invalid_request_error",
+            "messages[0].content[0].type: ",
+        ),
+        ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, 400, "invalid_request_error", "tools[0].type: "),
+        ({"tools": [{"name": ""}]}, 400, "invalid_request_error", "tools[0].name: "),
+        ({"tool_choice": {"type": "any"}}, 400, "invalid_request_error", "tool_choice.type: "),
         ({"system": [{"type": "image"}]}, 400, "invalid_request_error", "system[0].type: "),
         ({"stop_sequences": [""]}, 400, "invalid_request_error", "stop_sequences: "),
         ({"temperature": -1}, 400, "invalid_request_error", "temperature: "),

@@ -77,7 +77,8 @@ assert refused(openai.NotFoundError, model="none").code == "model_not_found"
 too_long = refused(openai.BadRequestError, max_tokens=100_000)
 assert too_long.code == "context_length_exceeded" and "maximum context length" in too_long.message
 assert refused(openai.BadRequestError, temperature=-1).param == "temperature"
-assert refused(openai.BadRequestError, tools=[{"type": "function", "function": {"name": "f"}}]).param == "tools"
+tools = [{"type": "function", "function": {"name": "f"}}]
+assert refused(openai.BadRequestError, tools=tools, tool_choice="required").param == "tool_choice"
 stream = client.chat.completions.create(
     model="tiny", messages=messages, stream=True, extra_body=body, extra_headers={"x-fairlead-timeout": "1"}
 )

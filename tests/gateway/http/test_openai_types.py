@@ -46,7 +46,8 @@ ALWAYS = {
     "ChatCompletionMessage": {"content", "refusal"}, "ErrorObject": {"code", "param"},
     "Model": {"root", "parent", "max_model_len"},
 }
-EXTRA = {"Model": {"root", "parent", "max_model_len"}}
+STOPPED = {"Choice", "CompletionChoice", "PieceChoice"}  # which have vLLM's stop_reason
+EXTRA = {"Model": {"root", "parent", "max_model_len"}} | dict.fromkeys(STOPPED, {"stop_reason"})
 
 
 def check_fields(value):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fairlead import InvalidRequest, SyncClient, Tool
+from tests.gateway.http import test_anthropic_client as anthropic_client
 from tests.gateway.http.clients import python_with, run
 from tests.gateway.http.conftest import serving
 from tests.gateway.http.http_client import CHAT, TOKENIZE, HttpClient
@@ -107,6 +108,48 @@ print("done")
 """
 
 
+MESSAGES_PROGRAM = """
+tools = [{"name": "weather", "input_schema": {"type": "object"}}]
+
+def asked(word, **fields):
+    messages = [{"role": "user", "content": word}]
+    return {"model": "tiny", "messages": messages, "max_tokens": 200, "tools": tools} | fields
+
+def told(message):
+    fields = {"text": "text", "thinking": "thinking", "tool_use": "input"}
+    return [(block.type, getattr(block, fields[block.type])) for block in message.content]
+
+cities = [("tool_use", {"city": "Oslo"}), ("tool_use", {"city": "Rome, the capital"})]
+for word, reason, blocks in (
+    ("single", "tool_use", [("tool_use", {"city": "Paris"})]),
+    ("parallel", "tool_use", [("text", "Let me look."), *cities]),
+    ("thoughts", "end_turn", [("thinking", "Hm, rather wet."), ("text", "It rains.")]),
+    ("broken", "end_turn", [("text", "<tool_call>weather(Bern)</tool_call>")]),
+):
+    whole = client.messages.create(**asked(word))
+    assert (whole.stop_reason, told(whole)) == (reason, blocks), (word, whole)
+    for headers in ({}, {"x-fairlead-streaming": "each_token"}):
+        with client.messages.stream(**asked(word), extra_headers=headers) as stream:
+            events = [event.type for event in stream]
+            last = stream.get_final_message()
+        assert (last.stop_reason, told(last)) == (reason, blocks), (word, last)
+        assert events.count("content_block_start") == events.count("content_block_stop") == len(blocks)
+one = client.messages.create(**asked("parallel", tool_choice={"type": "auto", "disable_parallel_tool_use": True}))
+assert told(one) == [("text", "Let me look."), cities[0]]
+assert client.messages.create(**asked("single", tool_choice={"type": "none"})).stop_reason == "end_turn"
+cut = client.messages.create(**asked("single", max_tokens=18))
+assert cut.stop_reason == "max_tokens" and cut.content[0].text.startswith("weather({")
+messages = [
+    {"role": "user", "content": "parallel"},
+    {"role": "assistant", "content": [block.model_dump() for block in one.content]},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": one.content[1].id, "content": "thoughts"}]},
+]
+assert told(client.messages.create(**asked("", messages=messages)))[1] == ("text", "It rains.")
+assert client.messages.count_tokens(model="tiny", messages=messages, tools=tools).input_tokens > 20
+print("done")
+"""
+
+
 @pytest.fixture(scope="module")
 def speaking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, HttpClient]]:
     """A gateway before a worker whose model follows the scripts."""
@@ -132,6 +175,11 @@ def ask(http: HttpClient, word: str, **fields: object) -> Any:
 
 def test_openais_client_calls_tools(model: HttpClient) -> None:
     assert run(python_with(CLIENT), HEAD + PROGRAM, f"http://127.0.0.1:{model.port}/v1") == "done\n"
+
+
+def test_anthropics_client_calls_tools(model: HttpClient) -> None:
+    program = anthropic_client.HEAD + MESSAGES_PROGRAM
+    assert run(python_with(anthropic_client.CLIENT), program, f"http://127.0.0.1:{model.port}") == "done\n"
 
 
 @pytest.mark.parametrize("tools", [TOOLS, []])
