@@ -1,7 +1,7 @@
 """Constraints of outputs as automata over a tokenizer's vocabulary, which llguidance compiles and runs.
 
 llguidance compiles lazily: what it makes of a constraint is small at first, and grows with the masks that are computed.
-Its limits bound both, as fuel, which is the same on every machine; an output is refused when it exceeds them.
+Its limits bound both, as fuel, which is the same on every machine; an output is refused when it exceeds them by itself.
 """
 
 import json
@@ -24,7 +24,7 @@ LONGEST_SHOWN = 40  # characters of a value in an error
 LONGEST_REASON = 500  # characters of what the library complains of
 LIMITS: dict[str, Any] = {
     "initial_lexer_fuel": 1_000_000,  # about 20 ms
-    "max_grammar_size": 50_000,
+    "max_grammar_size": 10_000,  # compiled in about 0.1 s
     "max_lexer_states": 10_000,  # up to 2 kB each
     "step_lexer_fuel": 200_000,  # about 14 ms
     "step_max_items": 50_000,  # about 3 ms
@@ -73,7 +73,7 @@ class Matcher:
 
 
 class Grammar:
-    """A compiled constraint; any number of outputs may follow it."""
+    """A compiled constraint; any number of outputs may follow it, and share its limits."""
 
     def __init__(self, initial: "LLMatcher") -> None:
         self._initial = initial
@@ -98,7 +98,7 @@ class Grammars:
         self._lock = Lock()
 
     def compile(self, constraint: Constraint) -> Grammar:
-        """Return the grammar of `constraint`, which takes milliseconds if it is not known, at worst some hundreds.
+        """Return the grammar of `constraint`, which takes milliseconds if it is not known, at worst a hundred.
 
         Raises InvalidRequest, which names the field and the library's reason.
         """
@@ -111,6 +111,13 @@ class Grammars:
             if len(self._recent) > MOST_CACHED:
                 self._recent.popitem(last=False)
         return grammar
+
+    def compile_anew(self, constraint: Constraint) -> Grammar:
+        """Return a grammar of `constraint` that shares nothing with others, and forget the known one."""
+        with self._lock:
+            self._known.pop(constraint, None)
+            self._recent.pop(constraint, None)
+        return Grammar(self._compiled(constraint))
 
     def _compiled(self, constraint: Constraint) -> "LLMatcher":
         if find_spec("llguidance") is None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from local_worker.core.batch import Batch, Slice
-from local_worker.engine.grammars import ConstraintBroken, Grammars, Matcher
+from local_worker.engine.grammars import ConstraintBroken, Grammars
 from serving.constraint import Constraint
 
 
@@ -20,32 +20,50 @@ class TokenMasks(NamedTuple):
 
 
 class Followed:
-    """A constrained output, whose matcher has accepted the tokens before position `read` of its request."""
+    """A constrained output, whose matcher has accepted the tokens before position `read` of its request.
 
-    def __init__(self, constraint: Constraint, matcher: Matcher, read: int) -> None:
-        self._constraint = constraint
-        self._matcher = matcher
+    Outputs under the same constraint share what the library learns about it, and its limits bound all of that. So an
+    output that fails goes on with a matcher of its own: whether it ends is then its own doing.
+    """
+
+    def __init__(self, constraint: Constraint, grammars: Grammars, output: Sequence[int], read: int) -> None:
         self.read = read
         self.failure = ""  # why the output cannot go on
+        self._constraint = constraint
+        self._grammars = grammars
+        self._matcher = grammars.compile(constraint).matcher()
+        self._is_own = False  # whether no other output shares the matcher's limits
+        self._output: list[int] = []
+        self.accept(output)
 
     def accept(self, tokens: Sequence[int]) -> None:
         """Append `tokens`, unless the output cannot go on anyway."""
-        if not self.failure and tokens:
+        self._output += tokens
+        if not self.failure:
             try:
                 self._matcher.accept(list(tokens))
             except ConstraintBroken as error:
-                self._fail(error)
+                self._broken(error)
 
     def allowed(self) -> bytes | None:
         """Return the mask of the next token (see Matcher.allowed); None if the output cannot go on."""
-        if not self.failure:
+        while not self.failure:
             try:
                 return self._matcher.allowed()
             except ConstraintBroken as error:
-                self._fail(error)
+                self._broken(error)
         return None
 
-    def _fail(self, error: ConstraintBroken) -> None:
+    def _broken(self, error: ConstraintBroken) -> None:
+        """Replace a shared matcher by one of its own, which takes as long as to compile; note why it is broken, too."""
+        if not self._is_own:
+            self._is_own = True
+            self._matcher = self._grammars.compile_anew(self._constraint).matcher()
+            try:
+                self._matcher.accept(self._output)
+                return
+            except ConstraintBroken as own:
+                error = own
         self.failure = f"{self._constraint.field}: the output cannot go on: {error}"
 
 
@@ -73,9 +91,8 @@ class Matchers:
         constraint = piece.sampling.constraint
         assert constraint is not None
         assert self._grammars is not None, "the backend refuses what nothing compiles"
-        followed = Followed(constraint, self._grammars.compile(constraint).matcher(), len(tokens))
-        followed.accept(tokens[piece.prompt_tokens - piece.seed_position :])
-        return followed
+        output = tokens[piece.prompt_tokens - piece.seed_position :]
+        return Followed(constraint, self._grammars, output, len(tokens))
 
     def needs_samples(self, pieces: Sequence[Slice]) -> bool:
         """Return whether the tokens of the previous batch must be known for the masks of `pieces`."""

@@ -64,11 +64,7 @@ def adjust(
     rows = [row for row, piece in enumerate(slices) if _is_adjusted(piece)]
     if not rows and not allowed:
         return logits
-    adjusted = logits.clone()
-    if allowed:
-        [at] = upload([list(allowed)], logits.device)
-        mask = upload_bits(list(allowed.values()), logits.shape[1], logits.device)
-        adjusted.index_copy_(0, at, _masked(logits.index_select(0, at), mask))
+    adjusted = _allowed(logits, allowed) if allowed else logits.clone()
     for row in rows:
         sampling = slices[row].sampling
         if sampling.logit_bias:
@@ -84,6 +80,15 @@ def adjust(
 def _is_adjusted(piece: Slice) -> bool:
     sampling = piece.sampling
     return bool(sampling.logit_bias) or sampling.has_penalties or piece.output_tokens < sampling.min_tokens
+
+
+def _allowed(logits: torch.Tensor, allowed: Mapping[int, bytes]) -> torch.Tensor:
+    """Return logits [rows, vocabulary] without the tokens that the masks of their rows exclude."""
+    rows, vocabulary = logits.shape
+    size = -(-vocabulary // 8)
+    every = b"\xff" * size
+    masks = [allowed[row].ljust(size, b"\0")[:size] if row in allowed else every for row in range(rows)]
+    return torch.where(upload_bits(masks, logits.device)[:, :vocabulary], logits, -torch.inf)
 
 
 def _biased(logits: torch.Tensor, biases: Sequence[tuple[int, float]]) -> torch.Tensor:

@@ -21,14 +21,13 @@ def upload(columns: Sequence[Sequence[int]], device: torch.device) -> list[torch
     return list(numbers.split([len(column) for column in columns]))  # type: ignore[no-untyped-call]
 
 
-def upload_bits(rows: Sequence[bytes], columns: int, device: torch.device) -> torch.Tensor:
-    """Return the bits of `rows`, all of one length, as Booleans [rows, columns] on `device`, the lowest of each byte
-    first; missing columns are False."""
+def upload_bits(rows: Sequence[bytes], device: torch.device) -> torch.Tensor:
+    """Return the bits of `rows`, all of one length, as Booleans [rows, bits] on `device`, the lowest of each byte
+    first."""
     packed = torch.frombuffer(bytearray(b"".join(rows)), dtype=torch.uint8).view(len(rows), -1, 1)
     packed = (packed.pin_memory() if device.type == "cuda" else packed).to(device, non_blocking=True)
-    bits = packed >> torch.arange(8, dtype=torch.uint8, device=device) & 1
-    bits = bits.bool().view(len(rows), -1)[:, :columns]
-    return torch.nn.functional.pad(bits, (0, columns - bits.shape[1]))
+    places = 1 << torch.arange(8, dtype=torch.uint8, device=device)
+    return (packed & places).bool().view(len(rows), -1)
 
 
 class Milestone:

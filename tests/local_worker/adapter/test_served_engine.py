@@ -119,6 +119,16 @@ def test_errors_of_the_engine_are_errors_of_the_call(served: Served) -> None:
     eventually(lambda: served.serving() == {"a", "b"}, "both serve again")
 
 
+def test_constraints_are_refused_by_name(served: Served) -> None:
+    request = request_for("Once upon a time", 4)
+    request.sampling.ignore_eos = False
+    request.sampling.regex = "a+"
+    with caller(served.gateway.address) as stub, pytest.raises(grpc.RpcError) as refused:
+        list(stub.Generate(request, timeout=services.DEADLINE))
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "sampling.regex: is not supported by a worker beside an engine" in refused.value.details()
+
+
 def test_a_call_whose_connection_breaks_goes_on_elsewhere(served: Served) -> None:
     """Also within a character of two bytes, after each of the first tokens."""
     for number in range(4):

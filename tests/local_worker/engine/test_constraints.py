@@ -4,6 +4,7 @@ chunks, preemptions, steps ahead, or the worker at which they go on."""
 import json
 import random
 import re
+import sys
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -12,7 +13,7 @@ from transformers import LlamaConfig
 
 from fairlead.errors import InvalidRequest
 from fairlead.outcomes import FinishReason, Outcome
-from local_worker.core.batch import Engine
+from local_worker.core.batch import Engine, Slice
 from local_worker.core.batcher import Batcher
 from local_worker.core.job import Job
 from local_worker.core.job_table import JobTable
@@ -20,8 +21,8 @@ from local_worker.core.limits import AdmissionMode
 from local_worker.core.output_text import OutputText
 from local_worker.core.request import Request
 from local_worker.engine.fake import FakeEngine
-from local_worker.engine.grammars import MOST_CACHED, ConstraintBroken, Grammars
-from local_worker.engine.matchers import Matchers
+from local_worker.engine.grammars import MOST_CACHED, Grammars
+from local_worker.engine.matchers import Followed, Matchers
 from local_worker.engine.runner import EngineOptions, TransformersEngine
 from local_worker.engine.sampling import choose
 from local_worker.engine.transfer import upload_bits
@@ -208,40 +209,51 @@ def test_an_output_that_cannot_go_on_ends_with_the_reason_and_its_batch_goes_on(
     assert re.fullmatch("[a-z]{3}", spelled(sound.tokens[sound.prompt_tokens :]))
 
 
-def test_an_output_that_exceeds_a_limit_ends_with_the_reason(grammars: Grammars) -> None:
-    matcher = grammars.compile(Constraint("regex", ("[ab]*a[ab]{60}",))).matcher()
+def test_an_output_that_exceeds_a_limit_ends_with_the_reason_and_no_other_output_does(grammars: Grammars) -> None:
+    dear = Constraint("regex", ("[ab]*a[ab]{60}",))
     dice = random.Random(1)
-    with pytest.raises(ConstraintBroken, match="too many expressions"):
-        matcher.accept(ids("".join(dice.choices("ab", k=100_000))))
+    other = Followed(dear, grammars, ids("".join(dice.choices("ab", k=100))), 0)
+    mask = other.allowed()
+    excessive = Followed(dear, grammars, ids("".join(dice.choices("ab", k=100_000))), 0)
+    assert excessive.allowed() is None
+    assert "too many expressions" in excessive.failure
+    assert other.allowed() == mask
+    other.accept(ids("ab"))
+    assert other.allowed() is not None
+    assert Followed(dear, grammars, ids("ab"), 0).allowed() is not None, "what others have exceeded is forgotten"
 
 
-def test_a_mask_never_ends_without_a_token() -> None:
-    """Whatever the biases and penalties say: only allowed tokens are sampled."""
+def one_slice(sampling: SamplingParams) -> Slice:
+    return Slice(0, (3,), 0, 1, (0,), samples=True, sampling=sampling, prompt_tokens=1, context=(3, 7))
+
+
+def test_only_allowed_tokens_are_chosen_whatever_biases_and_penalties_say() -> None:
     logits = torch.zeros(3, 12)
     logits[:, 7] = 100.0
-    request = make_request([3])
-    batcher = make_batcher()
-    batcher.submit(request, 0.0)
-    plan = batcher.plan(0.0)
-    assert plan is not None
-    piece = plan.batch.slices[0]._replace(context=(3, 7))
     hostile = (
         SamplingParams(logit_bias=((7, 100.0),)),
         SamplingParams(temperature=1.0, top_p=0.1, repetition_penalty=10.0, frequency_penalty=2.0),
         SamplingParams(temperature=100.0, top_k=1, min_p=1.0),
     )
-    slices = [piece._replace(sampling=sampling) for sampling in hostile]
+    slices = [one_slice(sampling) for sampling in hostile]
     only = bytes([0, 0b10])  # token 9
     nobody = torch.empty(0, dtype=torch.int64)
     assert choose(logits, slices, nobody, (), dict.fromkeys(range(3), only)).tolist() == [9, 9, 9]
     assert choose(logits, slices, nobody, (), {1: only}).tolist() == [7, 9, 7], "the others choose freely"
 
 
-def test_bits_are_unpacked_the_lowest_first_and_cut_or_filled() -> None:
+def test_bits_are_unpacked_the_lowest_first() -> None:
     rows = [bytes([0b1, 0b1000_0000]), bytes([0b10, 0])]
-    found = upload_bits(rows, 18, torch.device("cpu"))
-    assert found.nonzero().tolist() == [[0, 0], [0, 15], [1, 1]]
-    assert upload_bits(rows, 15, torch.device("cpu")).shape == (2, 15)
+    assert upload_bits(rows, torch.device("cpu")).nonzero().tolist() == [[0, 0], [0, 15], [1, 1]]
+
+
+def test_a_mask_excludes_tokens_that_it_does_not_have_and_no_tokens_of_other_rows() -> None:
+    """A model's vocabulary may have more entries than its tokenizer."""
+    logits = torch.zeros(2, 21)
+    logits[:, 20] = 1.0
+    slices = [one_slice(SamplingParams())] * 2
+    masks = {1: bytes([0, 0b100])}
+    assert choose(logits, slices, torch.empty(0, dtype=torch.int64), (), masks).tolist() == [20, 10]
 
 
 @pytest.mark.parametrize(
@@ -267,6 +279,12 @@ def test_what_cannot_be_compiled_is_refused_with_the_reason(
         grammars.compile(constraint)
     assert refused.value.field == constraint.field
     assert len(refused.value.message) < 600
+
+
+def test_a_worker_without_the_library_refuses_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "llguidance", None)
+    with pytest.raises(InvalidRequest, match=r"sampling\.choice: is not supported by this worker"):
+        Grammars(ByteTokenizer().vocabulary).compile(Constraint("choice", ("a",)))
 
 
 def test_compiled_constraints_are_kept_while_they_are_held_and_the_latest_beyond_that(grammars: Grammars) -> None:

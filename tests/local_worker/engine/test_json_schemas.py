@@ -1,0 +1,121 @@
+"""What a schema that is accepted allows is valid under it, keyword by keyword; other keywords are refused by name."""
+
+import json
+from typing import Any
+
+import pytest
+
+from fairlead.errors import InvalidRequest
+from local_worker.engine.grammars import ConstraintBroken, Grammars
+from local_worker.tokenizer import ByteTokenizer
+from serving.constraint import Constraint
+
+Schema = dict[str, Any]
+TREE: Schema = {
+    "$ref": "#/$defs/tree",
+    "$defs": {
+        "tree": {
+            "type": "object",
+            "properties": {"children": {"type": "array", "items": {"$ref": "#/$defs/tree"}}},
+            "required": ["children"],
+            "additionalProperties": False,
+        }
+    },
+}
+# Schema, valid values, invalid values; properties of valid objects are in the order of the schema.
+OBEYED: list[tuple[Schema, list[Any], list[Any]]] = [
+    ({}, [1, "a", None, [], {"a": [True]}], []),
+    ({"type": "integer"}, [0, -12, 10**9], [1.5, "1", True, None]),
+    ({"type": "number"}, [0, -1.25, 1e3], ["1", False, []]),
+    ({"type": ["string", "null"]}, ["", "a", None], [0, False, {}]),
+    ({"enum": ["a", 1, None, {"b": [2]}]}, ["a", 1, None, {"b": [2]}], ["b", 2, {"b": []}]),
+    ({"const": {"a": 1}}, [{"a": 1}], [{"a": 2}, {}, "a"]),
+    ({"type": "integer", "minimum": -3, "maximum": 12}, [-3, 0, 12], [-4, 13, 120]),
+    ({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1.5}, [0.1, 1, 1.49], [0, 1.5, -1, 2]),
+    ({"type": "integer", "multipleOf": 5}, [0, 5, 120], [1, 12]),
+    ({"type": "string", "minLength": 2, "maxLength": 3}, ["ab", "abc", "é\n"], ["", "a", "abcd"]),
+    ({"type": "string", "pattern": "^[a-c]+$"}, ["a", "abc"], ["", "abd", "1a"]),
+    ({"type": "string", "pattern": "b"}, ["b", "abc"], ["", "ac"]),
+    ({"type": "string", "format": "date"}, ["2024-02-29"], ["2024-2-29", "today"]),
+    ({"type": "string", "format": "uuid"}, ["123e4567-e89b-12d3-a456-426614174000"], ["123e4567"]),
+    ({"type": "string", "format": "ipv4"}, ["127.0.0.1"], ["127.0.0", "256.1.1.1"]),
+    ({"type": "array", "items": {"type": "integer"}}, [[], [1, 2]], [["a"], {}, [1, None]]),
+    ({"type": "array", "minItems": 1, "maxItems": 2}, [[1], [1, "a"]], [[], [1, 2, 3]]),
+    (
+        {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}], "items": False},
+        [[], [1], [1, "a"]],
+        [["a"], [1, 2], [1, "a", 2]],
+    ),
+    (
+        {"type": "object", "properties": {"a": {"type": "integer"}, "b": {}}, "required": ["a"]},
+        [{"a": 1}, {"a": 1, "b": "x"}, {"a": 1, "c": None}],
+        [{}, {"b": 1}, {"a": "1"}],
+    ),
+    ({"type": "object", "properties": {"a": {}}, "additionalProperties": False}, [{}, {"a": 1}], [{"b": 1}]),
+    ({"type": "object", "additionalProperties": {"type": "integer"}}, [{}, {"x": 1}], [{"x": "1"}]),
+    (
+        {"type": "object", "patternProperties": {"^n": {"type": "integer"}}, "additionalProperties": False},
+        [{}, {"n1": 1}],
+        [{"n1": "1"}, {"m": 1}],
+    ),
+    ({"type": "object", "minProperties": 1, "maxProperties": 2}, [{"a": 1}], [{}, {"a": 1, "b": 2, "c": 3}]),
+    ({"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 5}]}, ["a", 5], [4, None]),
+    ({"oneOf": [{"type": "string"}, {"type": "integer"}]}, ["a", 5], [1.5, None]),
+    ({"allOf": [{"type": "integer"}, {"minimum": 5}, {"maximum": 7}]}, [5, 7], [4, 8, "6"]),
+    (TREE, [{"children": []}, {"children": [{"children": [{"children": []}]}]}], [{}, {"children": [1]}]),
+]
+REFUSED: list[tuple[Schema, str]] = [
+    ({"not": {"type": "string"}}, "not"),
+    ({"type": "array", "uniqueItems": True}, "uniqueItems"),
+    ({"type": "array", "contains": {"type": "integer"}}, "contains"),
+    ({"if": {"type": "string"}, "then": {"minLength": 2}}, "if"),
+    ({"dependentRequired": {"a": ["b"]}}, "dependentRequired"),
+    ({"dependentSchemas": {"a": {"required": ["b"]}}}, "dependentSchemas"),
+    ({"propertyNames": {"maxLength": 3}}, "propertyNames"),
+    ({"unevaluatedProperties": False}, "unevaluatedProperties"),
+    ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "oneOf"),
+    ({"type": "string", "format": "unheard-of"}, "unheard-of"),
+    ({"type": "string", "pattern": "(?=a)"}, "look-around"),
+    ({"allOf": [{"type": "string"}, {"type": "integer"}]}, "Unsatisfiable"),
+    ({"$ref": "#/$defs/missing"}, "missing"),
+    ({"minimum": "5"}, "5"),
+]
+
+
+@pytest.fixture(scope="module")
+def grammars() -> Grammars:
+    return Grammars(ByteTokenizer().vocabulary)
+
+
+def is_allowed(grammars: Grammars, schema: Schema, value: Any) -> bool:
+    """Whether `value`, without white space, is a whole output."""
+    matcher = grammars.compile(Constraint("json_schema", (json.dumps(schema),))).matcher()
+    try:
+        matcher.accept(list(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()))
+        return bool(matcher.allowed()[256 // 8] & 1)  # the end of the sequence may come
+    except ConstraintBroken:
+        return False
+
+
+@pytest.mark.parametrize(("schema", "valid", "invalid"), OBEYED, ids=lambda value: json.dumps(value)[:50])
+def test_what_is_allowed_is_valid(grammars: Grammars, schema: Schema, valid: list[Any], invalid: list[Any]) -> None:
+    assert [value for value in valid if not is_allowed(grammars, schema, value)] == []
+    assert [value for value in invalid if is_allowed(grammars, schema, value)] == []
+
+
+@pytest.mark.parametrize(("schema", "reason"), REFUSED, ids=lambda value: json.dumps(value)[:50])
+def test_what_the_library_does_not_know_is_refused(grammars: Grammars, schema: Schema, reason: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        grammars.compile(Constraint("json_schema", (json.dumps(schema),)))
+    assert reason in refused.value.message
+
+
+def test_white_space_ends(grammars: Grammars) -> None:
+    """Between two tokens of JSON there is a space, or a line break with an indentation, and nothing more."""
+    for space in ("", " ", "\n", "\n    "):
+        matcher = grammars.compile(Constraint("json_object")).matcher()
+        matcher.accept(list(f'{{{space}"a"{space}:{space}1{space}}}'.encode()))
+    for space in ("  ", "\n\n", " \n", "\t", "\n" + " " * 41):
+        matcher = grammars.compile(Constraint("json_object")).matcher()
+        with pytest.raises(ConstraintBroken):
+            matcher.accept(list(f"{{{space}".encode()))
