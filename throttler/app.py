@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from serving.config import addresses, load
 from serving.environment import ServiceName
-from serving.envoy.ratelimit_pb2_grpc import add_RateLimitServiceServicer_to_server
 from serving.process import Serving, configure_logging, run
 from serving.reload import follow
 from serving.rpc.server import Server
@@ -17,11 +16,12 @@ from throttler.assembly import load_profiles, make_throttler
 from throttler.config import ALLOW, ThrottlerConfig
 from throttler.core.profiles import Profiles
 from throttler.metrics import RateLimitMetrics, SharingMetrics
-from throttler.rate_limit_service import RateLimitService
+from throttler.rate_limit_service import NAME, RateLimitService, add_rate_limits_to_server
 from throttler.store import SHARING
 from throttler.watched_overload import WatchedOverload, always
 
 log = logging.getLogger(__name__)
+MAX_REQUEST_BYTES = 256 * 1024  # of descriptors; Envoy accepts 60 KiB of headers
 STOP_SECONDS = 1.0  # for the calls in progress; a decision takes milliseconds
 
 
@@ -46,15 +46,11 @@ class RateLimiter:
         mutual_tls = config.mutual_tls
         self._server = Server(
             config.listen,
+            max_request_bytes=MAX_REQUEST_BYTES,
             credentials=mutual_tls.server() if mutual_tls else None,
             health_listen=config.health_listen,
         )
-        self._server.add(
-            add_RateLimitServiceServicer_to_server,
-            self._service,
-            "envoy.service.ratelimit.v3.RateLimitService",
-            config.proxy_secret,
-        )
+        self._server.add(add_rate_limits_to_server, self._service, NAME, config.proxy_secret)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set."""

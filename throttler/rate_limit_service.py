@@ -15,7 +15,9 @@ import grpc
 from fairlead.errors import InvalidRequest
 from fairlead.rpc.status import to_status
 from serving import interaction_header
-from serving.envoy import ratelimit_pb2, ratelimit_pb2_grpc
+from serving.envoy import ratelimit_pb2
+from serving.names import MAX_NAME
+from serving.wire import parsed
 from throttler.core.decider import Arrival, Permit
 from throttler.core.profiles import Profiles
 from throttler.core.throttle import LimitStatus, Rejected
@@ -25,6 +27,8 @@ from throttler.open_reservations import OpenReservations, ReservationKey
 from throttler.throttler import Throttler
 
 log = logging.getLogger(__name__)
+NAME = "envoy.service.ratelimit.v3.RateLimitService"
+MOST_COMPLAINTS = 100
 OK, OVER_LIMIT = ratelimit_pb2.RateLimitResponse.OK, ratelimit_pb2.RateLimitResponse.OVER_LIMIT
 MINUTE = ratelimit_pb2.RateLimitResponse.RateLimit.MINUTE
 TOKEN = "x-fairlead-interaction-token"  # carries the token of an interaction's next call to the upstream
@@ -45,7 +49,7 @@ class Refusal(NamedTuple):
     limit: int = 0
 
 
-class RateLimitService(ratelimit_pb2_grpc.RateLimitServiceServicer):
+class RateLimitService:
     """Decides about calls of `domains`, and about calls of other domains as `admits_unknown_domains` says.
 
     `overloaded` returns whether the pool of a model is overloaded, or any pool for an empty name.
@@ -67,7 +71,7 @@ class RateLimitService(ratelimit_pb2_grpc.RateLimitServiceServicer):
         self._metrics = metrics
         self._domains = domains
         self._admits_unknown_domains = admits_unknown_domains
-        self._last_complaint = ""
+        self._complaints: set[str] = set()  # that are logged; never iterated: its order is not deterministic
         self._reservations = OpenReservations()
 
     def configure(self, profiles: Profiles) -> None:
@@ -75,11 +79,11 @@ class RateLimitService(ratelimit_pb2_grpc.RateLimitServiceServicer):
         self._profiles = profiles
 
     async def ShouldRateLimit(
-        self, request: ratelimit_pb2.RateLimitRequest, context: grpc.aio.ServicerContext
+        self, request: bytes, context: grpc.aio.ServicerContext
     ) -> ratelimit_pb2.RateLimitResponse:
         """Answer one request; it ends with INVALID_ARGUMENT where Envoy's configuration is wrong."""
         try:
-            return await self._answer(request)
+            return await self._answer(parsed(ratelimit_pb2.RateLimitRequest.FromString, request))
         except InvalidRequest as error:
             problem = error
         self._complain(problem.message)
@@ -90,7 +94,8 @@ class RateLimitService(ratelimit_pb2_grpc.RateLimitServiceServicer):
         if request.domain not in self._domains:
             if self._admits_unknown_domains:
                 return ratelimit_pb2.RateLimitResponse(overall_code=OK)
-            refusal = Refusal(f"domain: must be one of {', '.join(sorted(self._domains))}, got {request.domain!r}")
+            known, given = ", ".join(sorted(self._domains)), request.domain[:MAX_NAME]
+            refusal = Refusal(f"domain: must be one of {known}, got {given!r}")
             self._complain(refusal.message)
             return _refused([_refused_status(refusal) for _ in request.descriptors], [refusal])
         if not request.descriptors:
@@ -183,10 +188,10 @@ class RateLimitService(ratelimit_pb2_grpc.RateLimitServiceServicer):
         return _limit(OK, self._throttler.limit_status(result.arrival.caller.client))
 
     def _complain(self, message: str) -> None:
-        """Count a mistake in Envoy's configuration, and log it unless it is the same as before."""
+        """Count a mistake in Envoy's configuration, and log it once; at most MOST_COMPLAINTS are logged."""
         self._metrics.decided("", MISCONFIGURED)
-        if message != self._last_complaint:
-            self._last_complaint = message
+        if message not in self._complaints and len(self._complaints) < MOST_COMPLAINTS:
+            self._complaints.add(message)
             log.error("Envoy's rate limit configuration is wrong", extra={"reason": message})
 
 
@@ -199,6 +204,19 @@ def _add_token_headers(response: ratelimit_pb2.RateLimitResponse, status: LimitS
             ("reset", f"{status.reset:.3f}s"),
         ):
             response.response_headers_to_add.add(key=f"x-ratelimit-{figure}-tokens", value=str(value))
+
+
+def add_rate_limits_to_server(service: RateLimitService, server: grpc.aio.Server) -> None:
+    """Register the service like the generated function, but with requests as bytes, which it parses itself.
+
+    gRPC would answer bytes that are not a message with UNKNOWN, and log a traceback.
+    """
+    handler = grpc.unary_unary_rpc_method_handler(
+        service.ShouldRateLimit,
+        request_deserializer=bytes,
+        response_serializer=ratelimit_pb2.RateLimitResponse.SerializeToString,
+    )
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(NAME, {"ShouldRateLimit": handler}),))
 
 
 def _limit(code: int, limit: LimitStatus | None) -> ratelimit_pb2.RateLimitResponse.DescriptorStatus:

@@ -14,7 +14,7 @@ print(*sys.modules)
 """
 
 
-@pytest.mark.parametrize("service", ["gateway", "global_scheduler", "local_worker"])
+@pytest.mark.parametrize("service", ["gateway", "global_scheduler", "local_worker", "throttler"])
 def test_a_service_starts_without_what_only_redis_and_metrics_need(service: str) -> None:
     command = [sys.executable, "-c", PROGRAM, f"{service}.app"]
     loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()

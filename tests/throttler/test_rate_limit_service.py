@@ -134,6 +134,27 @@ def test_a_value_that_cannot_be_read_refuses_the_call_since_an_error_would_let_i
             assert complaint in answer.raw_body.decode()
 
 
+@pytest.mark.parametrize("secret", ["", "a secret of proxies"])
+def test_what_is_no_request_is_refused_and_does_not_flood_the_log(start_service: StartService, secret: str) -> None:
+    service = start_service("throttler", proxy_secret=secret)
+    metadata = (("x-fairlead-secret", secret),)
+    with grpc.insecure_channel(service.address) as channel:
+        call = channel.unary_unary("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit")
+        for data, code in (
+            (b"\xff\xff\xff", grpc.StatusCode.INVALID_ARGUMENT),
+            (bytes(1 << 19), grpc.StatusCode.RESOURCE_EXHAUSTED),
+        ):
+            with pytest.raises(grpc.RpcError) as caught:
+                call(data, metadata=metadata, timeout=60, wait_for_ready=True)
+            assert caught.value.code() is code
+    with client_of(service, *metadata) as client:
+        for number in range(150):
+            client.ask(ANN, domain=f"domain {number}" * 100)
+    assert 100 <= len(service.logged("Envoy's rate limit configuration is wrong")) <= 101
+    assert max(len(line) for line in service.log.splitlines()) < 1000
+    assert "Traceback" not in service.log
+
+
 def test_only_a_proxy_with_the_secret_is_answered(start_service: StartService) -> None:
     service = start_service("throttler", proxy_secret="a secret of proxies")
     with client_of(service) as client, pytest.raises(grpc.RpcError, match="x-fairlead-secret"):

@@ -16,7 +16,7 @@ export class Throttle {
     this.exhausted = new Rows(
       exhausted,
       [
-        { isHead: true, className: "name", text: (_, key) => key.replace(":", " ") },
+        { isHead: true, className: "name", text: (_, key) => key.replace(/^(tokens|cost):/, "$1 of ").replace(":", " ") },
         { className: "number", text: (account) => units(account.limit) },
         { className: "number", text: (account) => time(account.until) },
       ],
