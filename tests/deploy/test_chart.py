@@ -5,13 +5,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import yaml
 
 from local_worker.config import WorkerConfig
 from serving.config import load
 from serving.environment import ServiceName
 from tests.deploy import kubelet
 from tests.deploy.chart import Chart, Refused, Values, comparable
-from tests.deploy.forms import OPERATORS_SECRETS, Manifest, config_maps, named, operators_secrets, pod_templates
+from tests.deploy.forms import OPERATORS_SECRETS, ROOT, Manifest, config_maps, named, operators_secrets, pod_templates
 from tests.deploy.test_services import FIELDS, SECRETS
 from tests.deploy.wiring import misfits
 
@@ -210,6 +211,13 @@ def test_the_notes_name_every_secret_that_the_operator_makes(chart: Chart) -> No
     notes = chart.notes({"tls": "my-certificate"})
     assert [name for name in ("fairlead-cluster", "fairlead-keys", "my-certificate") if name not in notes] == []
     assert "my-certificate" not in chart.notes({})
+
+
+def test_the_values_of_the_readme_fit(chart: Chart) -> None:
+    text = (ROOT / "deploy/README.md").read_text().partition("### Helm")[2]
+    manifests = chart(yaml.safe_load(text.partition("```yaml\n")[2].partition("```")[0]))
+    assert misfits(manifests, given=operators_secrets("production") | {("PersistentVolumeClaim", "own-weights")}) == []
+    assert len([m for m in manifests if m["kind"] == "StatefulSet"]) == 4
 
 
 def test_helm_finds_nothing_to_say(chart: Chart) -> None:
