@@ -2,6 +2,8 @@
 
 import heapq
 
+SPARE = 16  # entries of changed keys that are always kept, so that few clients rarely pay for a new heap
+
 
 class ClientPriorityQueue:
     """A heap with lazy deletion: the old entry of a changed key is dropped at the top. O(log n) amortised."""
@@ -20,7 +22,7 @@ class ClientPriorityQueue:
         if self._keys.get(client) == key:
             return
         self._keys[client] = key
-        if len(self._heap) > 2 * len(self._keys) + 16:
+        if len(self._heap) > 2 * len(self._keys) + SPARE:
             self._heap = [(known, each) for each, known in self._keys.items()]
             heapq.heapify(self._heap)
         else:

@@ -14,7 +14,7 @@ from local_worker.core.policies.dlpm import MAX_BYPASS, MAX_MISFITS, MAX_PASSED,
 from local_worker.core.policies.drr import Drr
 from local_worker.core.request import Request
 from serving.bounded_client_map import MOST_IDLE
-from serving.cost import MICRO, Normalized, WeightedTokens
+from serving.cost import MICRO, Normalized, Profiled, WeightedTokens
 from serving.sampling_params import SamplingParams
 from simulation.spec import LOCAL_POLICIES
 from tests.local_worker.core.models import (
@@ -507,6 +507,21 @@ def room_for(tokens: int) -> Callable[[Item], bool]:
         return True
 
     return can_add
+
+
+def test_fcfs_lets_none_pass_a_request_that_does_not_fit_and_keeps_no_accounts() -> None:
+    policy = LOCAL_POLICIES["fcfs"](CONFIG)
+    driver = Driver(policy)
+    driver.arrive("a", 0, 20)
+    driver.arrive("b", 0, 1)
+    assert driver.select(10) == []
+    assert len(driver.select(30)) == 2
+    assert (policy.remembered, policy.balance("a")) == (0, 0)
+
+
+def test_the_longest_output_costs_what_the_cost_function_says_from_its_first_token() -> None:
+    config = replace(CONFIG, cost=Profiled())
+    assert config.most_output == Profiled().decode(CONFIG.max_output_tokens, CONFIG.max_input_tokens, 0)
 
 
 def test_lpm_takes_the_longest_match_first() -> None:
