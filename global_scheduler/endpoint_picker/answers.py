@@ -9,19 +9,24 @@ from serving.envoy.ext_proc_pb2 import HeaderValueOption
 
 TOO_MANY_REQUESTS = 429
 NAMESPACE = "envoy.lb"
+PICK = "x-fairlead-pick"
 REASON = "x-llm-d-request-dropped-reason"
 # Envoy's default limit for a buffered piece of a body is 64 KiB.
 MOST_BODY = 62 * 1024
 OVERWRITE = HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
 
 
-def destination(endpoints: Sequence[str]) -> ext_proc_pb2.ProcessingResponse:
-    """Send a request to the first of `endpoints`, and to the next where that fails: as header and as metadata."""
+def destination(endpoints: Sequence[str], request_id: str) -> ext_proc_pb2.ProcessingResponse:
+    """Send a request to the first of `endpoints`, and to the next where that fails: as header and as metadata.
+
+    Another header has the picker's id of the request, for a stream that follows it.
+    """
     value = ",".join(endpoints)
+    headers = [_header(DESTINATION, value), _header(PICK, request_id)]
     response = ext_proc_pb2.ProcessingResponse(
         request_headers=ext_proc_pb2.HeadersResponse(
             response=ext_proc_pb2.CommonResponse(
-                header_mutation=ext_proc_pb2.HeaderMutation(set_headers=[_header(DESTINATION, value)]),
+                header_mutation=ext_proc_pb2.HeaderMutation(set_headers=headers),
                 clear_route_cache=True,
             )
         )

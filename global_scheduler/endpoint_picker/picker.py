@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import time
+import uuid
 from collections.abc import Collection
 
 from global_scheduler.core.endpoint_pool import POOL, EndpointPool, Pick
@@ -21,6 +22,7 @@ class Picker:
     def __init__(self, pool: EndpointPool, output_rate: float) -> None:
         self.pool = pool
         self._output_rate = output_rate
+        self._instance = uuid.uuid4().hex[:16]
         self._numbers = itertools.count(1)
         self._waiting: dict[str, asyncio.Future[Pick]] = {}  # by request id
 
@@ -40,7 +42,7 @@ class Picker:
         Raises Refused if there is none, or if too many requests of the client wait.
         """
         request = RouteRequest(
-            request_id=str(next(self._numbers)),
+            request_id=f"{self._instance}-{next(self._numbers)}",
             attempt=0,
             client=client,
             model=POOL,
@@ -90,9 +92,8 @@ class Picker:
         self._release()
         return now
 
-    def ended(self, pick: Pick, prompt: Prompt, began: float, announced: int | None) -> None:
-        """Record the end of an answer that `began` then, and announced its length in bytes, or nothing."""
+    def ended(self, pick: Pick, began: float, announced: int | None, most_output: int | None) -> None:
+        """Record the end of an answer that `began` then, announced so many bytes, and might have so many tokens."""
         tokens = (time.monotonic() - began) * self._output_rate if announced is None else announced / 4
-        most = tokens if prompt.most_output is None else prompt.most_output
-        self.pool.ended(pick, round(min(tokens, most)))
+        self.pool.ended(pick, round(tokens if most_output is None else min(tokens, most_output)))
         self._release()

@@ -1,26 +1,29 @@
 """One HTTP request as Envoy shows it: from its headers to the end of its answer."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, MutableMapping
 
-from global_scheduler.core.endpoint_pool import Pick
 from global_scheduler.endpoint_picker import answers
+from global_scheduler.endpoint_picker.open_request import OpenRequest
 from global_scheduler.endpoint_picker.picker import Picker
 from global_scheduler.endpoint_picker.refused import no_endpoint
 from global_scheduler.endpoint_picker.request_body import Prompt, prompt_of
-from global_scheduler.endpoint_picker.request_headers import client_of, headers_of, served_of, subset_of, weight_of
+from global_scheduler.endpoint_picker.request_headers import client_of, headers_of, subset_of, weight_of
 from serving.envoy.ext_proc_pb2 import HttpBody, HttpHeaders, Metadata, ProcessingRequest, ProcessingResponse
 
 # A longer body is placed by its beginning, and its rest is passed on as it comes.
 MOST_HELD = 4 * 1024 * 1024
-FIRST_ERROR = 400  # HTTP status
+# The stream that follows a request begins while the one that places it ends.
+FOLLOWING_SECONDS = 0.2
 
 
 class RequestStream:
     """Follows one request through its messages. A booking that it makes ends with `close`, whatever happens."""
 
-    def __init__(self, picker: Picker, objectives: Mapping[str, int]) -> None:
+    def __init__(self, picker: Picker, objectives: Mapping[str, int], placed: MutableMapping[str, OpenRequest]) -> None:
         self._picker = picker
         self._objectives = objectives
+        self._by_id = placed
         self._client = ""
         self._weight = 0
         self._subset: set[str] | None = None
@@ -28,14 +31,12 @@ class RequestStream:
         self._held = 0  # bytes
         self._body_ended = False
         self._prompt = Prompt()
-        self._pick: Pick | None = None
-        self._began: float | None = None  # when the answer began
-        self._announced: int | None = None  # its length in bytes
+        self._placed: OpenRequest | None = None
 
     @property
     def is_answered(self) -> bool:
         """Return whether the answer has begun, after which the picker has nothing more to say."""
-        return self._began is not None
+        return self._placed is not None and self._placed.is_answered
 
     async def handle(self, message: ProcessingRequest) -> list[ProcessingResponse]:
         """Return the responses to a message; raises Refused and InvalidRequest, after which the stream is over."""
@@ -47,7 +48,8 @@ class RequestStream:
             case "request_trailers":
                 return [*await self._place(ends=False), answers.REQUEST_TRAILERS]
             case "response_headers":
-                self._response_headers(message.response_headers, message.metadata_context)
+                if self._placed is not None:
+                    self._placed.answered(message.response_headers, message.metadata_context)
                 return [answers.RESPONSE_HEADERS]
             case "response_body":
                 # Nothing is to be read there: the filter sends answers only if it is configured to.
@@ -59,14 +61,17 @@ class RequestStream:
                 return []
 
     def close(self) -> None:
-        """End the request: with a charge for its output if an answer began, else with a refund."""
-        pick, self._pick = self._pick, None
-        if pick is None:
+        """End the request, unless another stream follows it, which may still be on its way."""
+        if self._placed is None:
             return
-        if self._began is None:
-            self._picker.refused(pick)
+        if self._placed.is_answered:
+            self._placed.end()
         else:
-            self._picker.ended(pick, self._prompt, self._began, self._announced)
+            asyncio.get_running_loop().call_later(FOLLOWING_SECONDS, self._end_unfollowed, self._placed)
+
+    def _end_unfollowed(self, placed: OpenRequest) -> None:
+        if not placed.is_followed:
+            placed.end()
 
     async def _request_headers(self, message: HttpHeaders, metadata: Metadata) -> list[ProcessingResponse]:
         headers = headers_of(message)
@@ -81,7 +86,7 @@ class RequestStream:
         if self._body_ended:
             return []  # Envoy may end a body twice
         self._body_ended = part.end_of_stream
-        if self._pick is not None:
+        if self._placed is not None:
             return answers.body([part.body], part.end_of_stream)
         self._chunks.append(part.body)
         self._held += len(part.body)
@@ -89,23 +94,14 @@ class RequestStream:
 
     async def _place(self, ends: bool) -> list[ProcessingResponse]:
         """Choose an endpoint for what was held, unless that has happened; return where it goes, and the body."""
-        if self._pick is not None:
+        if self._placed is not None:
             return []
         chunks, self._chunks = self._chunks, []
         self._prompt = prompt_of(b"".join(chunks))
         return [await self._destination(), *answers.body(chunks, ends)]
 
     async def _destination(self) -> ProcessingResponse:
-        self._pick = await self._picker.place(self._client, self._weight, self._prompt, self._subset)
-        return answers.destination([self._pick.endpoint, *self._pick.fallbacks])
-
-    def _response_headers(self, message: HttpHeaders, metadata: Metadata) -> None:
-        if self._pick is None:
-            return
-        headers = headers_of(message)
-        began = self._picker.served(self._pick, served_of(metadata))
-        if int(headers.get(":status", "200")) >= FIRST_ERROR:
-            self.close()
-            return
-        self._began = began
-        self._announced = int(headers["content-length"]) if "content-length" in headers else None
+        pick = await self._picker.place(self._client, self._weight, self._prompt, self._subset)
+        self._placed = OpenRequest(self._picker, pick, self._prompt.most_output)
+        self._by_id[pick.request.request_id] = self._placed
+        return answers.destination([pick.endpoint, *pick.fallbacks], pick.request.request_id)

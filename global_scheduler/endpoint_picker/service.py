@@ -3,9 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
+from weakref import WeakValueDictionary
 
 from fairlead.errors import InvalidRequest
 from global_scheduler.endpoint_picker import answers
+from global_scheduler.endpoint_picker.following_stream import FollowingStream
+from global_scheduler.endpoint_picker.open_request import OpenRequest
 from global_scheduler.endpoint_picker.picker import Picker
 from global_scheduler.endpoint_picker.refused import Refused
 from global_scheduler.endpoint_picker.request_stream import RequestStream
@@ -20,7 +23,8 @@ class ExternalProcessor(ext_proc_pb2_grpc.ExternalProcessorServicer):
     def __init__(self, picker: Picker, objectives: Mapping[str, int]) -> None:
         self._picker = picker
         self._objectives = objectives
-        self._streams: dict[asyncio.Task[Any], RequestStream] = {}
+        self._streams: dict[asyncio.Task[Any], RequestStream | FollowingStream] = {}
+        self._placed: WeakValueDictionary[str, OpenRequest] = WeakValueDictionary()
         self._is_leaving = False
 
     def leave(self) -> None:
@@ -33,9 +37,12 @@ class ExternalProcessor(ext_proc_pb2_grpc.ExternalProcessorServicer):
         """Choose the endpoint of one request, and follow the request to its end."""
         task = asyncio.current_task()
         assert task is not None
-        stream = self._streams[task] = RequestStream(self._picker, self._objectives)
+        stream: RequestStream | FollowingStream = RequestStream(self._picker, self._objectives, self._placed)
         try:
             async for message in request_iterator:
+                if message.observability_mode and isinstance(stream, RequestStream):
+                    stream = FollowingStream(self._placed)
+                self._streams[task] = stream
                 for response in await stream.handle(message):
                     await context.write(response)
         except Refused as refused:
@@ -46,5 +53,5 @@ class ExternalProcessor(ext_proc_pb2_grpc.ExternalProcessorServicer):
             if not self._is_leaving:
                 raise
         finally:
-            del self._streams[task]
+            self._streams.pop(task, None)
             stream.close()

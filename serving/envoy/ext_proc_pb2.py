@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cserving/envoy/ext_proc.proto\x12\x19\x65nvoy.service.ext_proc.v3\x1a\x1cgoogle/protobuf/struct.proto\"\xea\x03\n\x11ProcessingRequest\x12\x41\n\x0frequest_headers\x18\x02 \x01(\x0b\x32&.envoy.service.ext_proc.v3.HttpHeadersH\x00\x12\x42\n\x10response_headers\x18\x03 \x01(\x0b\x32&.envoy.service.ext_proc.v3.HttpHeadersH\x00\x12;\n\x0crequest_body\x18\x04 \x01(\x0b\x32#.envoy.service.ext_proc.v3.HttpBodyH\x00\x12<\n\rresponse_body\x18\x05 \x01(\x0b\x32#.envoy.service.ext_proc.v3.HttpBodyH\x00\x12\x43\n\x10request_trailers\x18\x06 \x01(\x0b\x32\'.envoy.service.ext_proc.v3.HttpTrailersH\x00\x12\x44\n\x11response_trailers\x18\x07 \x01(\x0b\x32\'.envoy.service.ext_proc.v3.HttpTrailersH\x00\x12=\n\x10metadata_context\x18\x08 \x01(\x0b\x32#.envoy.service.ext_proc.v3.MetadataB\t\n\x07request\"<\n\x0bHeaderValue\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x11\n\traw_value\x18\x03 \x01(\x0c\"D\n\tHeaderMap\x12\x37\n\x07headers\x18\x01 \x03(\x0b\x32&.envoy.service.ext_proc.v3.HeaderValue\"[\n\x0bHttpHeaders\x12\x35\n\x07headers\x18\x01 \x01(\x0b\x32$.envoy.service.ext_proc.v3.HeaderMap\x12\x15\n\rend_of_stream\x18\x03 \x01(\x08\"/\n\x08HttpBody\x12\x0c\n\x04\x62ody\x18\x01 \x01(\x0c\x12\x15\n\rend_of_stream\x18\x02 \x01(\x08\"F\n\x0cHttpTrailers\x12\x36\n\x08trailers\x18\x01 \x01(\x0b\x32$.envoy.service.ext_proc.v3.HeaderMap\"\xac\x01\n\x08Metadata\x12P\n\x0f\x66ilter_metadata\x18\x01 \x03(\x0b\x32\x37.envoy.service.ext_proc.v3.Metadata.FilterMetadataEntry\x1aN\n\x13\x46ilterMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.google.protobuf.Struct:\x02\x38\x01\"\xc4\x04\n\x12ProcessingResponse\x12\x45\n\x0frequest_headers\x18\x01 \x01(\x0b\x32*.envoy.service.ext_proc.v3.HeadersResponseH\x00\x12\x46\n\x10response_headers\x18\x02 \x01(\x0b\x32*.envoy.service.ext_proc.v3.HeadersResponseH\x00\x12?\n\x0crequest_body\x18\x03 \x01(\x0b\x32\'.envoy.service.ext_proc.v3.BodyResponseH\x00\x12@\n\rresponse_body\x18\x04 \x01(\x0b\x32\'.envoy.service.ext_proc.v3.BodyResponseH\x00\x12G\n\x10request_trailers\x18\x05 \x01(\x0b\x32+.envoy.service.ext_proc.v3.TrailersResponseH\x00\x12H\n\x11response_trailers\x18\x06 \x01(\x0b\x32+.envoy.service.ext_proc.v3.TrailersResponseH\x00\x12J\n\x12immediate_response\x18\x07 \x01(\x0b\x32,.envoy.service.ext_proc.v3.ImmediateResponseH\x00\x12\x31\n\x10\x64ynamic_metadata\x18\x08 \x01(\x0b\x32\x17.google.protobuf.StructB\n\n\x08response\"N\n\x0fHeadersResponse\x12;\n\x08response\x18\x01 \x01(\x0b\x32).envoy.service.ext_proc.v3.CommonResponse\"K\n\x0c\x42odyResponse\x12;\n\x08response\x18\x01 \x01(\x0b\x32).envoy.service.ext_proc.v3.CommonResponse\"\x12\n\x10TrailersResponse\"\xaf\x01\n\x0e\x43ommonResponse\x12\x42\n\x0fheader_mutation\x18\x02 \x01(\x0b\x32).envoy.service.ext_proc.v3.HeaderMutation\x12>\n\rbody_mutation\x18\x03 \x01(\x0b\x32\'.envoy.service.ext_proc.v3.BodyMutation\x12\x19\n\x11\x63lear_route_cache\x18\x05 \x01(\x08\"S\n\x0eHeaderMutation\x12\x41\n\x0bset_headers\x18\x01 \x03(\x0b\x32,.envoy.service.ext_proc.v3.HeaderValueOption\"\x89\x02\n\x11HeaderValueOption\x12\x36\n\x06header\x18\x01 \x01(\x0b\x32&.envoy.service.ext_proc.v3.HeaderValue\x12V\n\rappend_action\x18\x03 \x01(\x0e\x32?.envoy.service.ext_proc.v3.HeaderValueOption.HeaderAppendAction\"d\n\x12HeaderAppendAction\x12\x1b\n\x17\x41PPEND_IF_EXISTS_OR_ADD\x10\x00\x12\x11\n\rADD_IF_ABSENT\x10\x01\x12\x1e\n\x1aOVERWRITE_IF_EXISTS_OR_ADD\x10\x02\"h\n\x0c\x42odyMutation\x12L\n\x11streamed_response\x18\x03 \x01(\x0b\x32/.envoy.service.ext_proc.v3.StreamedBodyResponseH\x00\x42\n\n\x08mutation\";\n\x14StreamedBodyResponse\x12\x0c\n\x04\x62ody\x18\x01 \x01(\x0c\x12\x15\n\rend_of_stream\x18\x02 \x01(\x08\"\xa5\x01\n\x11ImmediateResponse\x12\x35\n\x06status\x18\x01 \x01(\x0b\x32%.envoy.service.ext_proc.v3.HttpStatus\x12:\n\x07headers\x18\x02 \x01(\x0b\x32).envoy.service.ext_proc.v3.HeaderMutation\x12\x0c\n\x04\x62ody\x18\x03 \x01(\x0c\x12\x0f\n\x07\x64\x65tails\x18\x05 \x01(\t\"\x1a\n\nHttpStatus\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x32\x7f\n\x11\x45xternalProcessor\x12j\n\x07Process\x12,.envoy.service.ext_proc.v3.ProcessingRequest\x1a-.envoy.service.ext_proc.v3.ProcessingResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cserving/envoy/ext_proc.proto\x12\x19\x65nvoy.service.ext_proc.v3\x1a\x1cgoogle/protobuf/struct.proto\"\x86\x04\n\x11ProcessingRequest\x12\x41\n\x0frequest_headers\x18\x02 \x01(\x0b\x32&.envoy.service.ext_proc.v3.HttpHeadersH\x00\x12\x42\n\x10response_headers\x18\x03 \x01(\x0b\x32&.envoy.service.ext_proc.v3.HttpHeadersH\x00\x12;\n\x0crequest_body\x18\x04 \x01(\x0b\x32#.envoy.service.ext_proc.v3.HttpBodyH\x00\x12<\n\rresponse_body\x18\x05 \x01(\x0b\x32#.envoy.service.ext_proc.v3.HttpBodyH\x00\x12\x43\n\x10request_trailers\x18\x06 \x01(\x0b\x32\'.envoy.service.ext_proc.v3.HttpTrailersH\x00\x12\x44\n\x11response_trailers\x18\x07 \x01(\x0b\x32\'.envoy.service.ext_proc.v3.HttpTrailersH\x00\x12=\n\x10metadata_context\x18\x08 \x01(\x0b\x32#.envoy.service.ext_proc.v3.Metadata\x12\x1a\n\x12observability_mode\x18\n \x01(\x08\x42\t\n\x07request\"<\n\x0bHeaderValue\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x11\n\traw_value\x18\x03 \x01(\x0c\"D\n\tHeaderMap\x12\x37\n\x07headers\x18\x01 \x03(\x0b\x32&.envoy.service.ext_proc.v3.HeaderValue\"[\n\x0bHttpHeaders\x12\x35\n\x07headers\x18\x01 \x01(\x0b\x32$.envoy.service.ext_proc.v3.HeaderMap\x12\x15\n\rend_of_stream\x18\x03 \x01(\x08\"/\n\x08HttpBody\x12\x0c\n\x04\x62ody\x18\x01 \x01(\x0c\x12\x15\n\rend_of_stream\x18\x02 \x01(\x08\"F\n\x0cHttpTrailers\x12\x36\n\x08trailers\x18\x01 \x01(\x0b\x32$.envoy.service.ext_proc.v3.HeaderMap\"\xac\x01\n\x08Metadata\x12P\n\x0f\x66ilter_metadata\x18\x01 \x03(\x0b\x32\x37.envoy.service.ext_proc.v3.Metadata.FilterMetadataEntry\x1aN\n\x13\x46ilterMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.google.protobuf.Struct:\x02\x38\x01\"\xc4\x04\n\x12ProcessingResponse\x12\x45\n\x0frequest_headers\x18\x01 \x01(\x0b\x32*.envoy.service.ext_proc.v3.HeadersResponseH\x00\x12\x46\n\x10response_headers\x18\x02 \x01(\x0b\x32*.envoy.service.ext_proc.v3.HeadersResponseH\x00\x12?\n\x0crequest_body\x18\x03 \x01(\x0b\x32\'.envoy.service.ext_proc.v3.BodyResponseH\x00\x12@\n\rresponse_body\x18\x04 \x01(\x0b\x32\'.envoy.service.ext_proc.v3.BodyResponseH\x00\x12G\n\x10request_trailers\x18\x05 \x01(\x0b\x32+.envoy.service.ext_proc.v3.TrailersResponseH\x00\x12H\n\x11response_trailers\x18\x06 \x01(\x0b\x32+.envoy.service.ext_proc.v3.TrailersResponseH\x00\x12J\n\x12immediate_response\x18\x07 \x01(\x0b\x32,.envoy.service.ext_proc.v3.ImmediateResponseH\x00\x12\x31\n\x10\x64ynamic_metadata\x18\x08 \x01(\x0b\x32\x17.google.protobuf.StructB\n\n\x08response\"N\n\x0fHeadersResponse\x12;\n\x08response\x18\x01 \x01(\x0b\x32).envoy.service.ext_proc.v3.CommonResponse\"K\n\x0c\x42odyResponse\x12;\n\x08response\x18\x01 \x01(\x0b\x32).envoy.service.ext_proc.v3.CommonResponse\"\x12\n\x10TrailersResponse\"\xaf\x01\n\x0e\x43ommonResponse\x12\x42\n\x0fheader_mutation\x18\x02 \x01(\x0b\x32).envoy.service.ext_proc.v3.HeaderMutation\x12>\n\rbody_mutation\x18\x03 \x01(\x0b\x32\'.envoy.service.ext_proc.v3.BodyMutation\x12\x19\n\x11\x63lear_route_cache\x18\x05 \x01(\x08\"S\n\x0eHeaderMutation\x12\x41\n\x0bset_headers\x18\x01 \x03(\x0b\x32,.envoy.service.ext_proc.v3.HeaderValueOption\"\x89\x02\n\x11HeaderValueOption\x12\x36\n\x06header\x18\x01 \x01(\x0b\x32&.envoy.service.ext_proc.v3.HeaderValue\x12V\n\rappend_action\x18\x03 \x01(\x0e\x32?.envoy.service.ext_proc.v3.HeaderValueOption.HeaderAppendAction\"d\n\x12HeaderAppendAction\x12\x1b\n\x17\x41PPEND_IF_EXISTS_OR_ADD\x10\x00\x12\x11\n\rADD_IF_ABSENT\x10\x01\x12\x1e\n\x1aOVERWRITE_IF_EXISTS_OR_ADD\x10\x02\"h\n\x0c\x42odyMutation\x12L\n\x11streamed_response\x18\x03 \x01(\x0b\x32/.envoy.service.ext_proc.v3.StreamedBodyResponseH\x00\x42\n\n\x08mutation\";\n\x14StreamedBodyResponse\x12\x0c\n\x04\x62ody\x18\x01 \x01(\x0c\x12\x15\n\rend_of_stream\x18\x02 \x01(\x08\"\xa5\x01\n\x11ImmediateResponse\x12\x35\n\x06status\x18\x01 \x01(\x0b\x32%.envoy.service.ext_proc.v3.HttpStatus\x12:\n\x07headers\x18\x02 \x01(\x0b\x32).envoy.service.ext_proc.v3.HeaderMutation\x12\x0c\n\x04\x62ody\x18\x03 \x01(\x0c\x12\x0f\n\x07\x64\x65tails\x18\x05 \x01(\t\"\x1a\n\nHttpStatus\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x32\x7f\n\x11\x45xternalProcessor\x12j\n\x07Process\x12,.envoy.service.ext_proc.v3.ProcessingRequest\x1a-.envoy.service.ext_proc.v3.ProcessingResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,45 +35,45 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_METADATA_FILTERMETADATAENTRY']._loaded_options = None
   _globals['_METADATA_FILTERMETADATAENTRY']._serialized_options = b'8\001'
   _globals['_PROCESSINGREQUEST']._serialized_start=90
-  _globals['_PROCESSINGREQUEST']._serialized_end=580
-  _globals['_HEADERVALUE']._serialized_start=582
-  _globals['_HEADERVALUE']._serialized_end=642
-  _globals['_HEADERMAP']._serialized_start=644
-  _globals['_HEADERMAP']._serialized_end=712
-  _globals['_HTTPHEADERS']._serialized_start=714
-  _globals['_HTTPHEADERS']._serialized_end=805
-  _globals['_HTTPBODY']._serialized_start=807
-  _globals['_HTTPBODY']._serialized_end=854
-  _globals['_HTTPTRAILERS']._serialized_start=856
-  _globals['_HTTPTRAILERS']._serialized_end=926
-  _globals['_METADATA']._serialized_start=929
-  _globals['_METADATA']._serialized_end=1101
-  _globals['_METADATA_FILTERMETADATAENTRY']._serialized_start=1023
-  _globals['_METADATA_FILTERMETADATAENTRY']._serialized_end=1101
-  _globals['_PROCESSINGRESPONSE']._serialized_start=1104
-  _globals['_PROCESSINGRESPONSE']._serialized_end=1684
-  _globals['_HEADERSRESPONSE']._serialized_start=1686
-  _globals['_HEADERSRESPONSE']._serialized_end=1764
-  _globals['_BODYRESPONSE']._serialized_start=1766
-  _globals['_BODYRESPONSE']._serialized_end=1841
-  _globals['_TRAILERSRESPONSE']._serialized_start=1843
-  _globals['_TRAILERSRESPONSE']._serialized_end=1861
-  _globals['_COMMONRESPONSE']._serialized_start=1864
-  _globals['_COMMONRESPONSE']._serialized_end=2039
-  _globals['_HEADERMUTATION']._serialized_start=2041
-  _globals['_HEADERMUTATION']._serialized_end=2124
-  _globals['_HEADERVALUEOPTION']._serialized_start=2127
-  _globals['_HEADERVALUEOPTION']._serialized_end=2392
-  _globals['_HEADERVALUEOPTION_HEADERAPPENDACTION']._serialized_start=2292
-  _globals['_HEADERVALUEOPTION_HEADERAPPENDACTION']._serialized_end=2392
-  _globals['_BODYMUTATION']._serialized_start=2394
-  _globals['_BODYMUTATION']._serialized_end=2498
-  _globals['_STREAMEDBODYRESPONSE']._serialized_start=2500
-  _globals['_STREAMEDBODYRESPONSE']._serialized_end=2559
-  _globals['_IMMEDIATERESPONSE']._serialized_start=2562
-  _globals['_IMMEDIATERESPONSE']._serialized_end=2727
-  _globals['_HTTPSTATUS']._serialized_start=2729
-  _globals['_HTTPSTATUS']._serialized_end=2755
-  _globals['_EXTERNALPROCESSOR']._serialized_start=2757
-  _globals['_EXTERNALPROCESSOR']._serialized_end=2884
+  _globals['_PROCESSINGREQUEST']._serialized_end=608
+  _globals['_HEADERVALUE']._serialized_start=610
+  _globals['_HEADERVALUE']._serialized_end=670
+  _globals['_HEADERMAP']._serialized_start=672
+  _globals['_HEADERMAP']._serialized_end=740
+  _globals['_HTTPHEADERS']._serialized_start=742
+  _globals['_HTTPHEADERS']._serialized_end=833
+  _globals['_HTTPBODY']._serialized_start=835
+  _globals['_HTTPBODY']._serialized_end=882
+  _globals['_HTTPTRAILERS']._serialized_start=884
+  _globals['_HTTPTRAILERS']._serialized_end=954
+  _globals['_METADATA']._serialized_start=957
+  _globals['_METADATA']._serialized_end=1129
+  _globals['_METADATA_FILTERMETADATAENTRY']._serialized_start=1051
+  _globals['_METADATA_FILTERMETADATAENTRY']._serialized_end=1129
+  _globals['_PROCESSINGRESPONSE']._serialized_start=1132
+  _globals['_PROCESSINGRESPONSE']._serialized_end=1712
+  _globals['_HEADERSRESPONSE']._serialized_start=1714
+  _globals['_HEADERSRESPONSE']._serialized_end=1792
+  _globals['_BODYRESPONSE']._serialized_start=1794
+  _globals['_BODYRESPONSE']._serialized_end=1869
+  _globals['_TRAILERSRESPONSE']._serialized_start=1871
+  _globals['_TRAILERSRESPONSE']._serialized_end=1889
+  _globals['_COMMONRESPONSE']._serialized_start=1892
+  _globals['_COMMONRESPONSE']._serialized_end=2067
+  _globals['_HEADERMUTATION']._serialized_start=2069
+  _globals['_HEADERMUTATION']._serialized_end=2152
+  _globals['_HEADERVALUEOPTION']._serialized_start=2155
+  _globals['_HEADERVALUEOPTION']._serialized_end=2420
+  _globals['_HEADERVALUEOPTION_HEADERAPPENDACTION']._serialized_start=2320
+  _globals['_HEADERVALUEOPTION_HEADERAPPENDACTION']._serialized_end=2420
+  _globals['_BODYMUTATION']._serialized_start=2422
+  _globals['_BODYMUTATION']._serialized_end=2526
+  _globals['_STREAMEDBODYRESPONSE']._serialized_start=2528
+  _globals['_STREAMEDBODYRESPONSE']._serialized_end=2587
+  _globals['_IMMEDIATERESPONSE']._serialized_start=2590
+  _globals['_IMMEDIATERESPONSE']._serialized_end=2755
+  _globals['_HTTPSTATUS']._serialized_start=2757
+  _globals['_HTTPSTATUS']._serialized_end=2783
+  _globals['_EXTERNALPROCESSOR']._serialized_start=2785
+  _globals['_EXTERNALPROCESSOR']._serialized_end=2912
 # @@protoc_insertion_point(module_scope)

@@ -9,7 +9,7 @@ from typing import Any as _Any, ClassVar as _ClassVar, Optional as _Optional, Un
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ProcessingRequest(_message.Message):
-    __slots__ = ("request_headers", "response_headers", "request_body", "response_body", "request_trailers", "response_trailers", "metadata_context")
+    __slots__ = ("request_headers", "response_headers", "request_body", "response_body", "request_trailers", "response_trailers", "metadata_context", "observability_mode")
     REQUEST_HEADERS_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_HEADERS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_BODY_FIELD_NUMBER: _ClassVar[int]
@@ -17,6 +17,7 @@ class ProcessingRequest(_message.Message):
     REQUEST_TRAILERS_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_TRAILERS_FIELD_NUMBER: _ClassVar[int]
     METADATA_CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    OBSERVABILITY_MODE_FIELD_NUMBER: _ClassVar[int]
     request_headers: HttpHeaders
     response_headers: HttpHeaders
     request_body: HttpBody
@@ -24,7 +25,8 @@ class ProcessingRequest(_message.Message):
     request_trailers: HttpTrailers
     response_trailers: HttpTrailers
     metadata_context: Metadata
-    def __init__(self, request_headers: _Optional[_Union[HttpHeaders, _Mapping[str, _Any]]] = ..., response_headers: _Optional[_Union[HttpHeaders, _Mapping[str, _Any]]] = ..., request_body: _Optional[_Union[HttpBody, _Mapping[str, _Any]]] = ..., response_body: _Optional[_Union[HttpBody, _Mapping[str, _Any]]] = ..., request_trailers: _Optional[_Union[HttpTrailers, _Mapping[str, _Any]]] = ..., response_trailers: _Optional[_Union[HttpTrailers, _Mapping[str, _Any]]] = ..., metadata_context: _Optional[_Union[Metadata, _Mapping[str, _Any]]] = ...) -> None: ...
+    observability_mode: bool
+    def __init__(self, request_headers: _Optional[_Union[HttpHeaders, _Mapping[str, _Any]]] = ..., response_headers: _Optional[_Union[HttpHeaders, _Mapping[str, _Any]]] = ..., request_body: _Optional[_Union[HttpBody, _Mapping[str, _Any]]] = ..., response_body: _Optional[_Union[HttpBody, _Mapping[str, _Any]]] = ..., request_trailers: _Optional[_Union[HttpTrailers, _Mapping[str, _Any]]] = ..., response_trailers: _Optional[_Union[HttpTrailers, _Mapping[str, _Any]]] = ..., metadata_context: _Optional[_Union[Metadata, _Mapping[str, _Any]]] = ..., observability_mode: _Optional[bool] = ...) -> None: ...
 
 class HeaderValue(_message.Message):
     __slots__ = ("key", "value", "raw_value")

@@ -12,6 +12,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from global_scheduler.endpoint_picker.app import ALIVE, READY, make_picker, serving
 from global_scheduler.endpoint_picker.config import PickerConfig
 from global_scheduler.endpoint_picker.picker import Picker
+from global_scheduler.endpoint_picker.request_stream import FOLLOWING_SECONDS
 from global_scheduler.endpoint_picker.service import NAME
 from serving.envoy import ext_proc_pb2, ext_proc_pb2_grpc
 
@@ -25,6 +26,8 @@ class Stream:
 
     def __init__(self, stub: ext_proc_pb2_grpc.ExternalProcessorStub) -> None:
         self.call: Any = stub.Process()
+
+    request_id: str  # by which the picker knows it
 
     async def headers(self, end: bool = False, subset: Any = None, **headers: str) -> None:
         given = [
@@ -65,7 +68,8 @@ class Stream:
         """The endpoints that the picker names, the first first."""
         response = await self.read()
         common = response.request_headers.response
-        (header,) = common.header_mutation.set_headers
+        header, named = common.header_mutation.set_headers
+        self.request_id = named.header.raw_value.decode()
         assert header.header.key == DESTINATION
         assert header.append_action == ext_proc_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
         metadata = response.dynamic_metadata.fields["envoy.lb"].struct_value.fields
@@ -315,3 +319,20 @@ async def test_requests_wait_for_room_fairly_and_too_many_of_a_client_are_answer
     assert served.picker.waiting == 1
     waiting[2].call.cancel()
     assert await waiting[1].chosen() == [A]
+
+
+async def test_a_stream_that_only_observes_follows_a_request_to_its_end(served: Served) -> None:
+    """The stream that placed the request ends first, without an answer."""
+    placing, following = served.stream(), served.stream()
+    endpoint = await placing.place(chat("hello"))
+    headers = ext_proc_pb2.ProcessingRequest(observability_mode=True)
+    headers.request_headers.headers.headers.add(key="x-fairlead-pick", raw_value=placing.request_id.encode())
+    await following.call.write(headers)
+    await placing.end()
+    answer = ext_proc_pb2.ProcessingRequest(observability_mode=True)
+    answer.response_headers.headers.headers.add(key=":status", raw_value=b"200")
+    await following.call.write(answer)
+    await asyncio.sleep(2 * FOLLOWING_SECONDS)  # after which a request that nobody follows would have ended
+    assert served.picker.pool.outstanding(endpoint) == 1
+    await following.end()
+    assert sum(served.outstanding()) == 0

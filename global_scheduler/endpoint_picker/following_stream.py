@@ -1,0 +1,38 @@
+"""The stream of a filter that only observes: it tells how a request goes on that another filter's stream had placed.
+
+Envoy cuts a request whose filter loses its picker after it has sent a body. So one filter may place requests, and be
+done with each when it is placed, while another, in observability mode, follows them, and nobody waits for it.
+"""
+
+from collections.abc import Mapping
+
+from global_scheduler.endpoint_picker.answers import PICK
+from global_scheduler.endpoint_picker.open_request import OpenRequest
+from global_scheduler.endpoint_picker.request_headers import headers_of
+from serving.envoy.ext_proc_pb2 import ProcessingRequest, ProcessingResponse
+
+
+class FollowingStream:
+    """Follows the request that its headers name, one of `placed`; Envoy expects no response to any message."""
+
+    def __init__(self, placed: Mapping[str, OpenRequest]) -> None:
+        self._by_id = placed
+        self._placed: OpenRequest | None = None
+
+    is_answered = True  # nothing is to be said, at any time
+
+    async def handle(self, message: ProcessingRequest) -> list[ProcessingResponse]:
+        """Take note of a message."""
+        match message.WhichOneof("request"):
+            case "request_headers":
+                self._placed = self._by_id.get(headers_of(message.request_headers).get(PICK, ""))
+                if self._placed is not None:
+                    self._placed.is_followed = True
+            case "response_headers" if self._placed is not None:
+                self._placed.answered(message.response_headers, message.metadata_context)
+        return []
+
+    def close(self) -> None:
+        """End the request."""
+        if self._placed is not None:
+            self._placed.end()

@@ -1,0 +1,48 @@
+"""One request from its placement to the end of its answer."""
+
+from global_scheduler.core.endpoint_pool import Pick
+from global_scheduler.endpoint_picker.picker import Picker
+from global_scheduler.endpoint_picker.request_headers import headers_of, served_of
+from serving.envoy.ext_proc_pb2 import HttpHeaders, Metadata
+
+FIRST_ERROR = 400  # HTTP status
+
+
+class OpenRequest:
+    """The booking of one request, which ends once. `most_output` is the request's own limit, in tokens."""
+
+    def __init__(self, picker: Picker, pick: Pick, most_output: int | None) -> None:
+        self.pick = pick
+        self.is_followed = False  # by a stream of its own
+        self._picker = picker
+        self._most_output = most_output
+        self._began: float | None = None  # when the answer began
+        self._announced: int | None = None  # its length in bytes
+        self._has_ended = False
+
+    @property
+    def is_answered(self) -> bool:
+        """Return whether the answer has begun, after which the picker has nothing more to say."""
+        return self._began is not None
+
+    def answered(self, message: HttpHeaders, metadata: Metadata) -> None:
+        """Record the headers of the answer, and who gave it; an error ends the request."""
+        if self._has_ended:
+            return
+        headers = headers_of(message)
+        began = self._picker.served(self.pick, served_of(metadata))
+        if int(headers.get(":status", "200")) >= FIRST_ERROR:
+            self.end()
+            return
+        self._began = began
+        self._announced = int(headers["content-length"]) if "content-length" in headers else None
+
+    def end(self) -> None:
+        """End the request: with a charge for its output if an answer began, else with a refund."""
+        if self._has_ended:
+            return
+        self._has_ended = True
+        if self._began is None:
+            self._picker.refused(self.pick)
+        else:
+            self._picker.ended(self.pick, self._began, self._announced, self._most_output)
