@@ -232,13 +232,15 @@ def test_the_throttle_determines_when_limits_in_tokens_hold(throttle: str, overl
     call = CALL._replace(overloaded=overloaded)
     assert isinstance(d.decide(call, 0.0), Permit)
     assert isinstance(d.decide(call, 0.0), Rejected) == refuses
+    assert (d.token_status("t/u", 0.0) is None) == (throttle == "none")
 
 
 def test_what_a_call_is_expected_to_need() -> None:
     app = AppProfile(
         per_minute=9, max_calls=9, expected=Expectation(input=30, system=10, output=5), stages={1: Expectation(input=7)}
     )
-    profiles = Profiles(apps={"known": app}, reference_tokens=50)
+    limit = RateLimits(user_cost_per_minute=1)
+    profiles = Profiles(limits=limit, apps={"known": app}, reference_tokens=50)
     limits = TokenLimits(profiles, LocalQuota(), WeightedTokens())
     assert limits.expected("known", 0, 0, 0) == (45, 50)
     assert limits.expected("known", 0, 100, 1000) == (105, 110), "the app's output, not the most that it may be"
@@ -246,6 +248,8 @@ def test_what_a_call_is_expected_to_need() -> None:
     assert limits.expected("known", 1, 0, 20) == (27, 47), "a stage without an expected output"
     assert limits.expected("unknown", 0, 100, 20) == (120, 140)
     assert limits.expected("unknown", 0, 0, 0) == (50, 50)
+    limits.configure(Profiles(apps={"known": app}))
+    assert limits.expected("known", 0, 100, 20) == (0, 0), "there is no limit"
 
 
 def test_the_stage_of_an_interaction_determines_what_is_expected() -> None:

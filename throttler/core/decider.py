@@ -115,7 +115,7 @@ class Decider:
 
     def token_status(self, client: str, now: float) -> LimitStatus | None:
         """Return how much of its limit in tokens a client has; None where there is none. Nothing is booked."""
-        return self._token_limits.status(client, now)
+        return self._token_limits.status(client, now) if self._throttle.enforces(overloaded=True) else None
 
     def state(self, now: float) -> ThrottleState:
         """Return what an operator sees of limits and interactions. O(accounts); nothing is counted."""

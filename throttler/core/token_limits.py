@@ -52,12 +52,15 @@ class TokenLimits:
 
     def __init__(self, profiles: Profiles, quota: Quota, cost: Cost, seconds: float = WINDOW_SECONDS) -> None:
         self.window = TokenWindow(seconds, quota)
-        self._profiles = profiles
         self._cost = cost
+        self.configure(profiles)
 
     def configure(self, profiles: Profiles) -> None:
         """Apply new limits from now on; what is booked stays booked."""
         self._profiles = profiles
+        limits, apps = profiles.limits, (profiles.default, *profiles.apps.values())
+        of_users = limits.user_tokens_per_minute or limits.user_cost_per_minute
+        self._are_set = bool(of_users or any(app.tokens_per_minute or app.cost_per_minute for app in apps))
 
     def measured(self, prompt_tokens: int, output_tokens: int, system_tokens: int = 0) -> TokenUse:
         """Return the use of a call with these tokens; `system_tokens` are among the prompt's."""
@@ -69,8 +72,10 @@ class TokenLimits:
         """Return what a call of `app` is expected to use; 0 prompt tokens or `max_tokens` are not known.
 
         The output is what the app's profile expects, or else `max_tokens`. Of a call of which nothing is known, the
-        tokens of a call whose norm is 1 are expected.
+        tokens of a call whose norm is 1 are expected. Without any limit nothing is.
         """
+        if not self._are_set:
+            return UNRESERVED.use
         prior = self._profiles.app(app).prior(stage)
         if prior is not None:
             prompt = prompt_tokens or math.ceil(prior.input + prior.system)
@@ -82,6 +87,8 @@ class TokenLimits:
 
     def refusal(self, caller: Caller, use: TokenUse, protected: bool, now: float) -> Rejected | QuotaDemand | None:
         """Return how limits that hold refuse a call, or what it lacks of one that may grow; None if it goes on."""
+        if not self._are_set:
+            return None
         for measure, amount in zip(self._measures(caller), use, strict=True):
             if protected:
                 if measure.cap is None or self.window.fits(measure.cap, amount, now):
@@ -101,6 +108,8 @@ class TokenLimits:
 
         As for calls, what a call uses beyond its user's limit does not count towards its app.
         """
+        if not self._are_set:
+            return UNRESERVED._replace(is_protected=protected)
         accounts, is_protected, number = [], protected, 0
         for measure, amount in zip(self._measures(caller), use, strict=True):
             cap = measure.cap if protected else None
