@@ -1,20 +1,25 @@
 """Queue policies at any queue length: time per admitted request and per decoded token, side by side in one run.
 
-    python -m bench.local_policy [--waiting 100,1000,10000,100000] [--steps 60]
+    python -m bench.local_policy [--waiting 100,1000,10000,100000] [--steps 60] [--policies dlpm,vtc]
+                                 [--levels tenant,user,interaction]
 
 Every step admits eight requests; each of them decodes eight tokens and finishes, and a new one arrives for it. Prompts
 have 512 tokens. In the setting `own`, each client has its own prefix, and one in four prefixes is cached. In `shared`,
-all requests wait for one prefix, which is cached and evicted in turn every five steps.
+all requests wait for one prefix, which is cached and evicted in turn every five steps. With `--levels` DLPM has another
+column, in which it is fair at these levels.
 """
 
 import argparse
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from bench.machine import describe
+from local_worker.core.fairness_levels import FairnessLevels
 from local_worker.core.policies import QueuePolicyConfig
+from local_worker.core.policies.dlpm import Dlpm
 from local_worker.core.request import Request
 from serving.cost import WeightedTokens
 from serving.sampling_params import SamplingParams
@@ -161,9 +166,9 @@ PROMPT = [0] * (PROMPT_BLOCKS * BLOCK)
 SAMPLING = SamplingParams(max_tokens=OUTPUT_TOKENS)
 
 
-def measure(setting: Setting, make: Callable[[QueuePolicyConfig], Any], steps: int) -> Load:
+def measure(setting: Setting, make: Callable[[], Any], steps: int) -> Load:
     """Measure one cell of the table."""
-    load = Load(setting, make(CONFIG))
+    load = Load(setting, make())
     load.run(steps)
     return load
 
@@ -181,14 +186,19 @@ def main() -> None:
     numbers = lambda text: [int(part) for part in text.split(",")]  # noqa: E731
     parser.add_argument("--waiting", type=numbers, default=[100, 1000, 10_000, 100_000])
     parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--policies", type=lambda text: text.split(","), default=list(LOCAL_POLICIES))
+    parser.add_argument("--levels", type=FairnessLevels.parse)
     args = parser.parse_args()
+    columns: dict[str, Callable[[], Any]] = {name: partial(LOCAL_POLICIES[name], CONFIG) for name in args.policies}
+    if args.levels is not None:
+        columns[f"dlpm, {args.levels}"] = partial(Dlpm, replace(CONFIG, levels=args.levels))
     print(describe("cpu"))
     print("microseconds per admitted request (select) / nanoseconds per decoded token (generated)\n")
-    print("| prefixes | waiting | clients | " + " | ".join(LOCAL_POLICIES) + " |")
-    print("|---|---|---|" + "---|" * len(LOCAL_POLICIES))
+    print("| prefixes | waiting | clients | " + " | ".join(columns) + " |")
+    print("|---|---|---|" + "---|" * len(columns))
     for setting in settings(args.waiting):
         cells = []
-        for name, make in LOCAL_POLICIES.items():
+        for name, make in columns.items():
             if name == "lpm" and setting.waiting > SORTING_MOST:
                 cells.append("-")
                 continue

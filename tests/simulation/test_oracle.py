@@ -51,8 +51,8 @@ def rehearse_all(seeds: int) -> None:
 class FreeDlpm(Dlpm):
     """Charges nothing."""
 
-    def _charge(self, request: Request, micro: int) -> None:
-        pass
+    def _charge(self, request: Request, micro: int) -> bool:
+        return False
 
 
 class FreeOutputDlpm(Dlpm):
@@ -90,7 +90,7 @@ def test_deposits_that_are_not_given_back(monkeypatch: pytest.MonkeyPatch) -> No
 def test_output_that_is_charged_late_where_it_should_be_charged_when_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
     """Balances then fall by more than the cost of one request."""
     monkeypatch.setattr(rehearsal, "with_charge", charging_when_reserved)
-    monkeypatch.setattr(Deposits, "make", lambda deposits, request, path: False)
+    monkeypatch.setattr(Deposits, "make", lambda deposits, request, path: None)
     complains(r"balance -\d+ not in")
 
 
@@ -139,10 +139,9 @@ def test_a_gap_above_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
 class Leaves(Dlpm):
     """Charges the lowest accounts alone, so that who has many of them has as many shares."""
 
-    def _charge(self, request: Request, micro: int) -> None:
+    def _charge(self, request: Request, micro: int) -> bool:
         leaf = self._leaves[request]
-        leaf.charge(charge(micro, request.user_weight if leaf.group.parent else request.weight))
-        leaf.rank()
+        return leaf.charge(charge(micro, request.user_weight if leaf.group.parent else request.weight)) <= 0
 
 
 def test_accounts_above_the_lowest_that_are_not_charged(monkeypatch: pytest.MonkeyPatch) -> None:

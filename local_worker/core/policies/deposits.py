@@ -9,6 +9,15 @@ from local_worker.core.policies.protocol import QueuePolicyConfig
 from local_worker.core.request import Request
 from serving.cost import charge
 
+Deposit = dict[DeficitAccount, int]  # what is left for each account, in micro-units over its weight
+
+
+def draw(deposit: Deposit, account: DeficitAccount, amount: int) -> int:
+    """Pay `amount` out of the deposit as far as it reaches; return the rest, which the account has to pay."""
+    paid = min(amount, deposit[account])
+    deposit[account] -= paid
+    return amount - paid
+
 
 class Deposits:
     """The deposit of each request that runs or is a barrier: an amount for each account on its path, in micro-units.
@@ -20,38 +29,32 @@ class Deposits:
         self._mode = config.charge
         self._charging = Charging(config.cost)
         self._lengths = OutputLengths(config.most_idle)
-        self._left: dict[Request, dict[DeficitAccount, int]] = {}
+        self._left: dict[Request, Deposit] = {}
 
-    def make(self, request: Request, path: Sequence[DeficitAccount]) -> bool:
+    def make(self, request: Request, path: Sequence[DeficitAccount]) -> None:
         """Charge the accounts on the path of `request` for the output that it is admitted for, unless it has paid.
 
         This is the output that it may generate (`reserved`), or is expected to (`expected`), without what is generated
-        or charged as room. Return whether there was something to charge.
+        or charged as room.
         """
         if self._mode is OutputCharge.GENERATED or request in self._left:
-            return False
+            return
         start, stop = max(request.reserved, request.output_tokens), self._most(request)
         if stop <= start:
-            return False
+            return
         micro = self._charging.output(request, start, stop)
         self._left[request] = {account: charge(micro, weight_at(request, account)) for account in path}
         for account, amount in self._left[request].items():
             account.charge(amount)
-        return True
 
     def _most(self, request: Request) -> int:
         expected = self._lengths.expected(request.client) if self._mode is OutputCharge.EXPECTED else None
         most = request.sampling.max_tokens
         return most if expected is None else min(most, expected)
 
-    def draw(self, request: Request, account: DeficitAccount, amount: int) -> int:
-        """Pay `amount` out of the deposit as far as it reaches; return the rest, which the account has to pay."""
-        deposit = self._left.get(request)
-        if deposit is None:
-            return amount
-        paid = min(amount, deposit[account])
-        deposit[account] -= paid
-        return amount - paid
+    def of(self, request: Request) -> Deposit | None:
+        """Return what is left of the deposit of `request`; None if it has made none."""
+        return self._left.get(request)
 
     def give_back(self, request: Request) -> bool:
         """Return to the accounts of `request` what is left of its deposit; return whether it had made one."""

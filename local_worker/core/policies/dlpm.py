@@ -18,8 +18,8 @@ have changed, and tries a bounded number of requests that do not fit: its cost d
 from collections.abc import Sequence
 
 from local_worker.core.charging import Charging
-from local_worker.core.policies.deficit_accounts import DeficitAccount, DeficitAccounts, weight_at
-from local_worker.core.policies.deposits import Deposits
+from local_worker.core.policies.deficit_accounts import DeficitAccount, DeficitAccounts
+from local_worker.core.policies.deposits import Deposits, draw
 from local_worker.core.policies.dlpm_bounds import DlpmBounds
 from local_worker.core.policies.missing_block_index import MissingBlockIndex
 from local_worker.core.policies.prefix_match_queue import Key, PrefixMatchQueue
@@ -104,10 +104,11 @@ class Dlpm:
         QueuePolicy."""
         self._deposits.give_back(request)
         self._queue(request).remove(request)
-        self._remove(request)
+        self._dequeue(request).rank()
         self._close(request)
 
-    def _remove(self, request: Request) -> None:
+    def _dequeue(self, request: Request) -> DeficitAccount:
+        """Record that `request` waits no longer; return its account, which has to be ranked."""
         leaf = self._leaves[request]
         self._count -= 1
         self._missing.left(request)
@@ -118,7 +119,7 @@ class Dlpm:
             leaf.queue = None
         for account in leaf.path:
             account.waiting -= 1
-        leaf.rank()
+        return leaf
 
     def _queue(self, request: Request) -> PrefixMatchQueue:
         queue = self._leaves[request].queue
@@ -181,10 +182,11 @@ class Dlpm:
         self._queue(request).admitted(request)
         for account in self._leaves[request].path:
             account.running += 1
-        self._remove(request)
+        leaf = self._dequeue(request)
         self._charge(request, owed)
         self._reserve(request, budget)
-        self._make_deposit(request)
+        self._deposits.make(request, leaf.path)
+        leaf.rank()
         admitted.append(request)
         return True
 
@@ -194,22 +196,20 @@ class Dlpm:
             return
         for request in misfits:
             self._bypassed[request] = self._bypassed.get(request, 0) + 1
-            if (
-                self._bypassed[request] >= MAX_BYPASS
-                and self._barrier is None
-                and self._leaves[request].may_raise_barrier
-            ):
+            is_due = self._bypassed[request] >= MAX_BYPASS and self._barrier is None
+            if is_due and self._leaves[request].may_raise_barrier:
                 self._raise_barrier(request, budget)
 
     def _raise_barrier(self, request: Request, budget: StepBudget) -> None:
         """Make `request` the barrier and charge for it now."""
-        self._barrier = request
-        self._leaves[request].raise_barrier()
+        self._barrier, leaf = request, self._leaves[request]
+        leaf.raise_barrier()
         tokens = 0 if request.paid else len(request.tokens) - budget.matched_tokens(request)
         request.prepaid = self._charging.extend(request, tokens)
         self._charge(request, request.prepaid)
         self._reserve(request, budget)
-        self._make_deposit(request)
+        self._deposits.make(request, leaf.path)
+        leaf.rank()
 
     def _reserve(self, request: Request, budget: StepBudget) -> None:
         """Charge for room beyond the client's share when it is taken or when a barrier keeps it free."""
@@ -218,11 +218,6 @@ class Dlpm:
         ahead = budget.reserve(request)
         if ahead:
             self._charge(request, self._charging.output(request, ahead.start, ahead.stop))
-
-    def _make_deposit(self, request: Request) -> None:
-        leaf = self._leaves[request]
-        if self._deposits.make(request, leaf.path):
-            leaf.rank()
 
     def _rematch(self, request: Request, budget: StepBudget) -> bool:
         """Look up the match of `request`; return whether its place in the order has changed."""
@@ -240,16 +235,23 @@ class Dlpm:
 
     def generated(self, request: Request, tokens: int) -> None:
         """Charge for output tokens (line 27), the first one included; see QueuePolicy."""
-        self._charge(request, self._charging.due(request, tokens))
+        if self._charge(request, self._charging.due(request, tokens)):
+            for account in self._leaves[request].path:
+                if account.waiting:
+                    account.group.rank(account)
 
-    def _charge(self, request: Request, micro: int) -> None:
-        """Charge every account on the request's path, over the weight at its level, or the request's deposit."""
-        has_moved = False  # whether the order below the account may have changed
+    def _charge(self, request: Request, micro: int) -> bool:
+        """Charge every account on the request's path, over the weight at its level, or the request's deposit.
+
+        Return whether an account has no credit now, so that the accounts have to be ranked.
+        """
+        deposit, is_dry = self._deposits.of(request), False
         for account in self._leaves[request].path:
-            owed = self._deposits.draw(request, account, charge(micro, weight_at(request, account)))
-            has_moved |= account.charge(owed) <= 0
-            if has_moved and account.waiting:
-                account.group.rank(account)
+            owed = charge(micro, request.weight if account.group.parent is None else request.user_weight)
+            if deposit is not None:
+                owed = draw(deposit, account, owed)
+            is_dry |= account.charge(owed) <= 0
+        return is_dry
 
     def finished(self, request: Request) -> None:
         """Record that `request` has left the batch, and give back what is left of its deposit.
