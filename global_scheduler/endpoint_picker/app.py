@@ -10,6 +10,7 @@ from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.endpoint_pool import EndpointPool, EndpointSize
 from global_scheduler.core.policies import POLICIES, RoutePolicyConfig
 from global_scheduler.endpoint_picker.config import PickerConfig
+from global_scheduler.endpoint_picker.endpoint_names import EndpointNames
 from global_scheduler.endpoint_picker.picker import Picker
 from global_scheduler.endpoint_picker.request_body import BLOCK_TOKENS
 from global_scheduler.endpoint_picker.service import NAME, ExternalProcessor
@@ -28,16 +29,14 @@ ALIVE, READY = "liveness", "readiness"
 
 
 def make_picker(config: PickerConfig) -> Picker:
-    """Return the picker as configured, with its endpoints."""
+    """Return the picker as configured, without endpoints."""
     cost = cost_function(config.cost)
     policy = POLICIES[config.policy](RoutePolicyConfig(config.quantum_tokens, cost))
     size = EndpointSize(
         running=config.endpoint_requests, kv_tokens=config.endpoint_kv_tokens, block_tokens=BLOCK_TOKENS
     )
     pool = EndpointPool(policy, cost, BlockIndex(config.max_index_blocks), size, config.client_requests)
-    picker = Picker(pool, config.output_rate)
-    picker.set_endpoints(addresses(config.endpoints, "endpoints"))
-    return picker
+    return Picker(pool, config.output_rate)
 
 
 @asynccontextmanager
@@ -47,12 +46,24 @@ async def serving(config: PickerConfig, picker: Picker, leaving: float = 0.0) ->
     server = Server(config.listen, credentials=tls.server() if tls else None, health_listen=config.health_listen)
     processor = ExternalProcessor(picker, config.weights)
     server.add(ext_proc_pb2_grpc.add_ExternalProcessorServicer_to_server, processor, NAME)
+    names = EndpointNames(addresses(config.endpoints, "endpoints"))
+
+    async def changed(endpoints: list[str]) -> None:
+        log.info("endpoints", extra={"endpoints": endpoints})
+        picker.set_endpoints(endpoints)
+        await _set_ready(server, bool(endpoints))
+
     await server.start()
     await server.set_health(ALIVE, True)
-    await _set_ready(server, True)
+    await _set_ready(server, False)
+    await names.look_up()
+    await changed(names.endpoints)
+    following = asyncio.create_task(names.follow(changed))
     try:
         yield server
     finally:
+        following.cancel()
+        await asyncio.wait([following])
         await _set_ready(server, False)
         await asyncio.sleep(leaving)
         processor.leave()

@@ -31,8 +31,9 @@ class PickerConfig:
     )
     endpoints: str = option(
         "",
-        "The engines of the pool, separated by commas, by the addresses that Envoy knows them by.",
-        unit="ip:port",
+        "The engines of the pool, separated by commas, by the addresses that Envoy knows them by. A host's addresses "
+        "are looked up every 2 s: those of a headless Service of Kubernetes are its ready pods.",
+        unit="host:port",
         change_when="Always. Every pool has its own engines.",
     )
     policy: str = option(
@@ -99,7 +100,7 @@ class PickerConfig:
         cost_function(self.cost)
         for name in POSITIVE:
             require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
-        require(bool(self.endpoints), "endpoints: needs at least one ip:port")
+        require(bool(self.endpoints), "endpoints: needs at least one host:port")
         addresses(self.endpoints, "endpoints")
         _ = self.weights
 

@@ -24,7 +24,7 @@ class Picker:
         self._output_rate = output_rate
         self._instance = uuid.uuid4().hex[:16]
         self._numbers = itertools.count(1)
-        self._waiting: dict[str, asyncio.Future[Pick]] = {}  # by request id
+        self._waiting: dict[str, tuple[RouteRequest, asyncio.Future[Pick]]] = {}  # by request id
 
     @property
     def waiting(self) -> int:
@@ -32,8 +32,12 @@ class Picker:
         return len(self._waiting)
 
     def set_endpoints(self, addresses: Collection[str]) -> None:
-        """Make `addresses` the endpoints of the pool."""
+        """Make `addresses` the endpoints of the pool; a request that waits for others is refused."""
         self.pool.set_endpoints(addresses, time.monotonic())
+        for request, waiting in self._waiting.values():
+            if not waiting.done() and not self.pool.has_endpoint(request):
+                self.pool.drop(request)
+                waiting.set_exception(no_endpoint("no endpoint is left"))
         self._release()
 
     async def place(self, client: str, weight: int, prompt: Prompt, subset: Collection[str] | None) -> Pick:
@@ -59,13 +63,13 @@ class Picker:
         if not self.pool.hold(request):
             raise Refused(429, "queue-full", f"as many requests of {request.client!r} wait as may wait of a client")
         waiting: asyncio.Future[Pick] = asyncio.get_running_loop().create_future()
-        self._waiting[request.request_id] = waiting
+        self._waiting[request.request_id] = request, waiting
         self._release()
         try:
             return await waiting
         except asyncio.CancelledError:
             self.pool.drop(request)
-            if waiting.done() and not waiting.cancelled():
+            if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
                 self.refused(waiting.result())
             raise
         finally:
@@ -74,7 +78,7 @@ class Picker:
     def _release(self) -> None:
         """Let requests go on that have waited, while there is room for them."""
         while (pick := self.pool.release(time.monotonic())) is not None:
-            waiting = self._waiting[pick.request.request_id]
+            _, waiting = self._waiting[pick.request.request_id]
             if waiting.cancelled():
                 self.pool.refused(pick)
             else:

@@ -336,3 +336,19 @@ async def test_a_stream_that_only_observes_follows_a_request_to_its_end(served: 
     assert served.picker.pool.outstanding(endpoint) == 1
     await following.end()
     assert sum(served.outstanding()) == 0
+
+
+@pytest.mark.parametrize("served", [{"endpoints": A, "endpoint_requests": 1}], indirect=True)
+async def test_a_request_that_waits_goes_to_an_endpoint_that_comes_and_is_refused_where_none_is_left(
+    served: Served,
+) -> None:
+    streams = [served.stream() for _ in range(3)]
+    for number, stream in enumerate(streams):
+        await stream.headers(end=True)
+        while served.picker.waiting + sum(served.outstanding()) <= number:
+            await served.health(NAME)
+    assert await streams[0].chosen() == [A]
+    served.picker.set_endpoints([A, B])
+    assert await streams[1].chosen() == [B, A]
+    served.picker.set_endpoints([])
+    assert await streams[2].refused() == (503, "no-endpoint", "no endpoint is left")
