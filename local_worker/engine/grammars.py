@@ -26,8 +26,8 @@ LIMITS: dict[str, Any] = {
     "initial_lexer_fuel": 1_000_000,  # about 20 ms
     "max_grammar_size": 10_000,  # compiled in about 0.1 s
     "max_lexer_states": 10_000,  # up to 2 kB each
-    "step_lexer_fuel": 200_000,  # about 14 ms
-    "step_max_items": 50_000,  # about 3 ms
+    "step_lexer_fuel": 50_000,  # about 4 ms
+    "step_max_items": 10_000,  # less than 1 ms
     "verbose_errors": False,
 }
 DEAD_ENDS = ("NoExtension", "NoExtensionBias")  # the library's words for it
