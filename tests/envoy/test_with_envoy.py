@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.envoy.calls import Call
-from tests.envoy.proxy import EnvoyProxy
+from tests.envoy.example import LISTENER, example
 from tests.served_engine.process import EngineProcess
 from tests.services import Process, eventually
+from tests.throttler.envoy_proxy import EnvoyProxy
 
 pytestmark = pytest.mark.e2e
 STREAMS = "cluster.picker.upstream_rq_active"
@@ -31,32 +31,17 @@ class Front:
         settings: dict[str, object] = {"listen": "127.0.0.1:0", "endpoints": addresses, **options}
         self.picker = Process("global_scheduler.endpoint_picker", directory / "picker.log", settings)
         port = int(self.picker.address.rpartition(":")[2])
-        self.envoy = EnvoyProxy(directory, port, [each.port for each in self.engines])
-        subset_by_header(self.envoy)
-        self.envoy.start()
+        self.envoy = EnvoyProxy(example(port, [each.port for each in self.engines]), directory)
+        self._port = self.envoy.port_of(LISTENER)
 
     def call(self, prompt: list[int], max_tokens: int = 4, **headers: str) -> Call:
-        return Call(self.envoy.port, prompt, max_tokens, **headers)
+        return Call(self._port, prompt, max_tokens, **headers)
 
     def stop(self) -> None:
-        self.envoy.stop()
+        self.envoy.close()
         self.picker.kill()
         for each in self.engines:
             each.kill()
-
-
-def subset_by_header(envoy: EnvoyProxy) -> None:
-    """Let a header of the caller become the metadata with which a data plane limits the choice."""
-    rule = {
-        "header": "x-subset",
-        "on_header_present": {
-            "metadata_namespace": "envoy.lb.subset_hint",
-            "key": "x-gateway-destination-endpoint-subset",
-        },
-    }
-    config = "type.googleapis.com/envoy.extensions.filters.http.header_to_metadata.v3.Config"
-    typed: dict[str, Any] = {"@type": config, "request_rules": [rule]}
-    envoy.filters.insert(0, {"name": "envoy.filters.http.header_to_metadata", "typed_config": typed})
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +123,7 @@ def light_users_seconds(front: Front, are_named: bool) -> float:
             flooder.submit(flood, number)
         eventually(lambda: front.envoy.statistic(STREAMS) >= 40, "the flood is there")
         headers = {"x_fairlead_user": "light"} if are_named else {}
-        calls = (front.call([99] * 40, 2, **headers).seconds_to_first_token() for _ in range(5))
+        calls = (front.call([99] * 40, 2, **headers).seconds_to_first_token() for _ in range(3))
         try:
             return statistics.median(calls)
         finally:

@@ -33,6 +33,10 @@ class EnvoyProxy:
         ]
         return int(port)
 
+    def statistic(self, name: str) -> int:
+        """Return one of Envoy's counters or gauges; 0 if it has none of this name."""
+        return int(self._admin(f"/stats?filter=^{name}$").rpartition(": ")[2] or 0)
+
     def close(self) -> None:
         """End it."""
         self._process.kill()
