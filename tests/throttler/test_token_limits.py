@@ -156,6 +156,8 @@ class TokenMachine(RuleBasedStateMachine):
         assert expected is None
         assert decision.reservation.use == use
         accounts = self.model.reserve(caller, use, continues, self.now)
+        within_caps = sum("protected" in name for name, _ in accounts) == 2
+        assert decision.protected == (continues and within_caps)
         self.open.append((decision, accounts, self.now))
 
     @precondition(lambda self: self.open)
@@ -233,6 +235,26 @@ def test_the_throttle_determines_when_limits_in_tokens_hold(throttle: str, overl
     assert isinstance(d.decide(call, 0.0), Permit)
     assert isinstance(d.decide(call, 0.0), Rejected) == refuses
     assert (d.token_status("t/u", 0.0) is None) == (throttle == "none")
+
+
+def test_a_call_that_is_refused_for_its_tokens_counts_as_a_call() -> None:
+    d = decider(Profiles(limits=RateLimits(user_per_minute=2, user_tokens_per_minute=100)), "oit")
+    call = CALL._replace(overloaded=True)
+    assert isinstance(d.decide(call, 0.0), Permit)
+    assert isinstance(d.decide(call, 0.0), Rejected)
+    small = d.decide(call._replace(prompt_tokens=1, max_tokens=1), 0.0)
+    assert isinstance(small, Rejected)
+    assert "user_per_minute=2" in small.message
+
+
+def test_a_window_follows_a_limit_that_changes() -> None:
+    window = TokenWindow(64.0, LocalQuota())
+    window.book(QuotaAccount("a", 100), 50, 0.0)
+    assert window.exhausted(0.0) == {}
+    window.book(QuotaAccount("a", 60), 10, 0.0)
+    assert window.accounts() == [QuotaAccount("a", 60)]
+    assert window.exhausted(1.0) == {QuotaAccount("a", 60): 64.0}
+    assert window.exhausted(65.0) == {}
 
 
 def test_what_a_call_is_expected_to_need() -> None:
