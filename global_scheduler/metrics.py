@@ -10,6 +10,7 @@ from global_scheduler.cluster_snapshot import ClusterSnapshot
 from global_scheduler.core.client_service_table import ClientServiceTable
 from global_scheduler.core.recent_fairness import RecentFairness
 from global_scheduler.service import SchedulerService
+from serving.names import tenant_of
 
 STATE_SECONDS = 1.0
 WINDOW_SECONDS = 60.0
@@ -31,7 +32,7 @@ class SchedulerMetrics:
         self._clients = gauge("fairlead.clients.backlogged", description="Clients with requests waiting at workers")
         self._compared = gauge("fairlead.fairness.clients", description="Clients that the Jain index compares")
         self._jain = gauge(
-            "fairlead.fairness.jain", description="Jain index of weighted service over the last full minute"
+            "fairlead.fairness.jain", description="Jain index of siblings' weighted service over the last full minute"
         )
 
     async def run(self) -> None:
@@ -53,7 +54,13 @@ class SchedulerMetrics:
                 self._members.set(members[model, word], {"model": model, "state": word})
             self._overloaded.set(int(cluster.pools.get(model, False)), {"model": model})
         self._clients.set(len(client_services.waiting))
-        self._fairness.observe(client_services.waiting, client_services.weighted, time.monotonic())
+        siblings = tenant_of if self._scheduler.is_fair_among_tenants else _all_clients
+        self._fairness.observe(client_services.waiting, client_services.weighted, siblings, time.monotonic())
         self._compared.set(self._fairness.clients)
         if self._fairness.index is not None:
             self._jain.set(self._fairness.index)
+
+
+def _all_clients(client: str) -> str:
+    """Return the name of the group in which every client is, where workers are fair among users alone."""
+    return ""

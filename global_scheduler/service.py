@@ -147,6 +147,12 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
             yield snapshot.changes(sent) if request.takes_changes else snapshot.whole()
             sent = snapshot
 
+    @property
+    def is_fair_among_tenants(self) -> bool:
+        """Whether a worker divides its service among tenants first, so that only a tenant's users can be compared."""
+        loads = (attachment.load for attachment in self._attachments.values())
+        return any(each.level == "tenant" for load in loads for each in load.levels)
+
     def snapshot(self) -> ClusterSnapshot:
         """Return the cluster as gateways see it now."""
         now = time.monotonic()
