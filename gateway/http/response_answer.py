@@ -1,15 +1,17 @@
 """The answers with OpenAI's Responses."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason
+from fairlead.v1 import common_pb2
 from gateway.call import Call
 from gateway.core.coalescer import OutputChunk
 from gateway.http.dialect import OPENAI_RESPONSES
+from gateway.http.response_items import Event, ResponseItems
 from gateway.http.responses_request import ResponsesRequest
 from gateway.http.sse import named_event
 
@@ -17,44 +19,30 @@ from gateway.http.sse import named_event
 class ResponseAnswer:
     """Write the response that one call generates; implements Answer.
 
-    `keep` stores the body of a complete response, with its text, and returns whether there was room for it.
+    `keep` stores the body of a complete response, with its message, and returns whether there was room for it.
     """
 
-    def __init__(self, request: ResponsesRequest, call: Call, keep: Callable[[bytes, str], bool]) -> None:
+    def __init__(
+        self, request: ResponsesRequest, call: Call, keep: Callable[[bytes, common_pb2.ChatMessage], bool]
+    ) -> None:
         self._request = request
         self._call = call
         self._keep = keep
-        self._item = f"msg_{call.request_id}"
-        self._texts: list[str] = []
+        self._items = ResponseItems(call, most_calls=1 if request.parallel_tool_calls is False else None)
         self._events = 0
-        place = {"item_id": self._item, "output_index": 0, "content_index": 0, "logprobs": []}
-        head = msgspec.json.encode({"type": "response.output_text.delta", **place})[:-1]
-        self._before_delta = b"event: response.output_text.delta\ndata: " + head
 
     def chunk(self, index: int, chunk: OutputChunk) -> bytes:
-        """See Answer."""
-        opening = self._opening()
-        self._texts.append(chunk.text)
-        delta = b'%s,"sequence_number":%d,"delta":%s}\n\n'
-        return opening + delta % (self._before_delta, self._number(), msgspec.json.encode(chunk.text))
+        """See Answer. Text that is not decided yet is not written."""
+        return self._opening() + self._told(self._items.push(chunk.text))
 
     def finished(self, index: int, call: Call, last: OutputChunk | None) -> bytes:
         """See Answer."""
         output = self._opening() if last is None else self.chunk(index, last)
-        text = "".join(self._texts)
-        place = {"item_id": self._item, "output_index": 0, "content_index": 0}
-        return b"".join(
-            (
-                output,
-                self._event("response.output_text.done", text=text, logprobs=[], **place),
-                self._event("response.content_part.done", part=_part(text), **place),
-                self._event("response.output_item.done", output_index=0, item=self._message(text)),
-            )
-        )
+        return output + self._told(self._items.end(_status(call)))
 
     def closing(self, calls: Sequence[Call]) -> bytes:
         """See Answer."""
-        response = msgspec.Raw(self._complete("".join(self._texts)))
+        response = msgspec.Raw(self._complete())
         return self._event(f"response.{_status(self._call)}", response=response)
 
     def error(self, error: FairleadError) -> bytes:
@@ -65,31 +53,33 @@ class ResponseAnswer:
 
     def whole(self, calls: Sequence[Call], outputs: Sequence[OutputChunk]) -> bytes:
         """See Answer."""
-        return self._complete(outputs[0].text)
+        self._told(self._items.push(outputs[0].text))
+        self._told(self._items.end(_status(self._call)))
+        return self._complete()
 
-    def _complete(self, text: str) -> bytes:
+    def _complete(self) -> bytes:
         """Return the complete response, and store it if the request allows it and there is room."""
-        response = self._response(_status(self._call), [self._message(text)])
+        status = _status(self._call)
+        response = self._response(status, self._items.described(status))
         body = msgspec.json.encode(response)
-        if self._request.is_to_be_stored and not self._keep(body, text):
+        if self._request.is_to_be_stored and not self._keep(body, self._items.message()):
             return msgspec.json.encode({**response, "store": False})
         return body
 
     def _opening(self) -> bytes:
-        """Return what stands before the first text, once."""
+        """Return what stands before the first item, once."""
         if self._events:
             return b""
         response = self._response("in_progress", [])
-        item = {"id": self._item, "type": "message", "status": "in_progress", "role": "assistant", "content": []}
-        place = {"item_id": self._item, "output_index": 0, "content_index": 0}
         return b"".join(
             (
                 self._event("response.created", response=response),
                 self._event("response.in_progress", response=response),
-                self._event("response.output_item.added", output_index=0, item=item),
-                self._event("response.content_part.added", part=_part(""), **place),
             )
         )
+
+    def _told(self, events: Iterator[Event]) -> bytes:
+        return b"".join([self._event(kind, **fields) for kind, fields in events])
 
     def _event(self, kind: str, **fields: Any) -> bytes:
         data = {"type": kind, "sequence_number": self._number(), **fields}
@@ -98,12 +88,6 @@ class ResponseAnswer:
     def _number(self) -> int:
         self._events += 1
         return self._events - 1
-
-    def _message(self, text: str) -> dict[str, Any]:
-        """Return the only item of the output, complete."""
-        content = [_part(text)]
-        status = _status(self._call)
-        return {"id": self._item, "type": "message", "status": status, "role": "assistant", "content": content}
 
     def _response(self, status: str, output: list[dict[str, Any]]) -> dict[str, Any]:
         asked, call = self._request, self._call
@@ -120,22 +104,18 @@ class ResponseAnswer:
             "metadata": asked.metadata or {},
             "model": call.model,
             "output": output,
-            "parallel_tool_calls": False,
+            "parallel_tool_calls": asked.parallel_tool_calls is not False,
             "previous_response_id": asked.previous_response_id,
             "store": asked.is_to_be_stored,
             "temperature": 1.0 if asked.temperature is None else asked.temperature,
             "text": {"format": asked.format},
-            "tool_choice": "none",
-            "tools": [],
+            "tool_choice": asked.tool_choice or "auto",
+            "tools": asked.tools or [],
             "top_p": 1.0 if asked.top_p is None else asked.top_p,
             "truncation": "disabled",
             "usage": None if status == "in_progress" else _usage(call),
             "user": asked.user,
         }
-
-
-def _part(text: str) -> dict[str, Any]:
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
 def _status(call: Call) -> str:

@@ -44,16 +44,17 @@ class ResponseToGenerate:
         if self._request.instructions:
             chat.messages.add(role="system", content=self._request.instructions)
         self._append_conversation(chat)
+        chat.tools.extend(self._request.tools_to_offer())
         return [Generation(common_pb2.Prompt(chat=chat), self._request.sampling())]
 
     def answer(self, call: Call) -> ResponseAnswer:
         """See Asked."""
         return ResponseAnswer(self._request, call, partial(self._keep, call))
 
-    def _keep(self, call: Call, body: bytes, text: str) -> bool:
+    def _keep(self, call: Call, body: bytes, message: common_pb2.ChatMessage) -> bool:
         chat = common_pb2.Chat()
         self._append_conversation(chat)
-        chat.messages.add(role="assistant", content=text)
+        chat.messages.append(message)
         response = StoredResponse(
             id=response_id(call),
             client=call.client,

@@ -147,7 +147,12 @@ def test_parameters_that_ask_for_nothing_are_let_through(http: HttpClient) -> No
         ({"input": None}, "input", "invalid_request"),
         ({"input": []}, "input", "invalid_request"),
         ({"input": ""}, "input", "invalid_request"),
-        ({"input": [{"type": "function_call"}]}, "input[0].type", "invalid_request"),
+        ({"input": [{"type": "web_search_call"}]}, "input[0].type", "invalid_request"),
+        ({"input": [{"type": "function_call"}]}, "input[0].name", "invalid_request"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0].type", "invalid_request"),
+        ({"tools": [{"type": "function"}]}, "tools[0].name", "invalid_request"),
+        ({"tools": [{"type": "custom", "name": "f"}]}, "tools[0].type", "invalid_request"),
+        ({"tool_choice": "required"}, "tool_choice", "invalid_request"),
         ({"input": [{"content": "x"}]}, "input[0].role", "invalid_request"),
         ({"input": [{"role": "robot", "content": "x"}]}, "input[0].role", "invalid_request"),
         (

@@ -150,6 +150,50 @@ print("done")
 """
 
 
+RESPONSES_PROGRAM = """
+tools = [{"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}]
+
+def checked(model):
+    type(model).model_validate(model.model_dump(), strict=True)
+    return model
+
+def asked(word, **fields):
+    return {"model": "tiny", "input": word, "tools": tools} | fields
+
+def told(response):
+    fields = {"function_call": lambda item: item.arguments}
+    return [(item.type, fields.get(item.type, lambda item: item.content[0].text)(item)) for item in response.output]
+
+cities = [("function_call", '{"city": "Oslo"}'), ("function_call", '{"city": "Rome, the capital"}')]
+for word, items in (
+    ("single", [("function_call", '{"city": "Paris"}')]),
+    ("parallel", [("message", "Let me look."), *cities]),
+    ("thoughts", [("reasoning", "Hm, rather wet."), ("message", "It rains.")]),
+    ("broken", [("message", "<tool_call>weather(Bern)</tool_call>")]),
+):
+    whole = checked(client.responses.create(**asked(word)))
+    assert told(whole) == items, (word, whole)
+    events = [checked(event) for event in client.responses.create(**asked(word), stream=True)]
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert told(events[-1].response) == items, (word, events[-1])
+    ended = [event.item for event in events if event.type == "response.output_item.done"]
+    assert ended == events[-1].response.output
+    with client.responses.stream(**asked(word)) as stream:
+        for event in stream:
+            pass
+        assert told(stream.get_final_response()) == items
+one = client.responses.create(**asked("parallel", parallel_tool_calls=False))
+assert told(one) == [("message", "Let me look."), cities[0]]
+result = {"type": "function_call_output", "call_id": one.output[1].call_id, "output": "thoughts"}
+later = client.responses.create(**asked([result], previous_response_id=one.id))
+assert told(later)[1] == ("message", "It rains.")
+said = [{"role": "user", "content": "parallel"}, *[item.model_dump() for item in one.output], result]
+again = client.responses.create(**asked(said))
+assert again.usage.input_tokens == later.usage.input_tokens, "what is stored is what was said"
+print("done")
+"""
+
+
 @pytest.fixture(scope="module")
 def speaking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, HttpClient]]:
     """A gateway before a worker whose model follows the scripts."""
@@ -180,6 +224,10 @@ def test_openais_client_calls_tools(model: HttpClient) -> None:
 def test_anthropics_client_calls_tools(model: HttpClient) -> None:
     program = anthropic_client.HEAD + MESSAGES_PROGRAM
     assert run(python_with(anthropic_client.CLIENT), program, f"http://127.0.0.1:{model.port}") == "done\n"
+
+
+def test_responses_have_calls_and_reasoning(model: HttpClient) -> None:
+    assert run(python_with(CLIENT), HEAD + RESPONSES_PROGRAM, f"http://127.0.0.1:{model.port}/v1") == "done\n"
 
 
 @pytest.mark.parametrize("tools", [TOOLS, []])
