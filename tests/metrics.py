@@ -12,6 +12,9 @@ from gateway.metrics import CallMetrics, PlacementMetrics, StateMetrics, Throttl
 from gateway.upstream.placements import PlacementCounts
 from global_scheduler.app import make_service
 from global_scheduler.config import SchedulerConfig
+from global_scheduler.endpoint_picker.app import make_picker
+from global_scheduler.endpoint_picker.config import PickerConfig
+from global_scheduler.endpoint_picker.metrics import PickerMetrics
 from global_scheduler.metrics import SchedulerMetrics
 from local_worker.metrics import WorkerMetrics
 from serving.telemetry.exposition import metric_name
@@ -73,5 +76,6 @@ def declared() -> set[str]:
     SharingMetrics(meter, LocalStore())
     RateLimitMetrics(meter)
     SchedulerMetrics(meter, make_service(SchedulerConfig(secret="a secret for tests only")))
+    PickerMetrics(meter, make_picker(PickerConfig(endpoints="127.0.0.1:1")))
     WorkerMetrics(meter, [scheduler_pb2.ModelInfo()], lambda: None)
     return meter.names

@@ -11,6 +11,7 @@ from global_scheduler.core.endpoint_pool import EndpointPool, EndpointSize
 from global_scheduler.core.policies import POLICIES, RoutePolicyConfig
 from global_scheduler.endpoint_picker.config import PickerConfig
 from global_scheduler.endpoint_picker.endpoint_names import EndpointNames
+from global_scheduler.endpoint_picker.metrics import PickerMetrics
 from global_scheduler.endpoint_picker.picker import Picker
 from global_scheduler.endpoint_picker.request_body import BLOCK_TOKENS
 from global_scheduler.endpoint_picker.service import NAME, ExternalProcessor
@@ -19,6 +20,8 @@ from serving.environment import ServiceName
 from serving.envoy import ext_proc_pb2_grpc
 from serving.process import Serving, configure_logging, run
 from serving.rpc.server import Server
+from serving.telemetry.metrics import Metrics
+from serving.telemetry.records import PICKER
 
 log = logging.getLogger(__name__)
 # Requests that are being placed are answered in this time; those that are placed need the picker no more.
@@ -72,9 +75,14 @@ async def serving(config: PickerConfig, picker: Picker, leaving: float = 0.0) ->
 
 async def serve(config: PickerConfig, picker: Picker, stop: asyncio.Event) -> None:
     """Serve until `stop`."""
+    metrics = Metrics(PICKER, config.metrics, os.environ)
+    PickerMetrics(metrics.meter, picker)
+    await metrics.start()
     async with serving(config, picker, LEAVING_SECONDS) as server:
-        log.info("listening", extra={"service": "endpoint_picker", "port": server.port})
+        ports = {"port": server.port, "metrics_port": metrics.port}
+        log.info("listening", extra={"service": "endpoint_picker", **ports})
         await stop.wait()
+    await metrics.shutdown()
 
 
 async def _set_ready(server: Server, is_ready: bool) -> None:

@@ -93,6 +93,7 @@ class PickerConfig:
     internal_key: str = shared("internal_key")
     internal_authority: str = shared("internal_authority")
     health_listen: str = shared("health_listen")
+    metrics: str = shared("metrics")
     log_level: str = shared("log_level")
 
     def __post_init__(self) -> None:

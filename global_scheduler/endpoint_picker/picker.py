@@ -4,12 +4,15 @@ import asyncio
 import itertools
 import time
 import uuid
+from collections import Counter
 from collections.abc import Collection
 
 from global_scheduler.core.endpoint_pool import POOL, EndpointPool, Pick
 from global_scheduler.core.policies import RouteRequest
 from global_scheduler.endpoint_picker.refused import Refused, no_endpoint
 from global_scheduler.endpoint_picker.request_body import Prompt
+
+PLACED = "placed"
 
 
 class Picker:
@@ -21,6 +24,7 @@ class Picker:
 
     def __init__(self, pool: EndpointPool, output_rate: float) -> None:
         self.pool = pool
+        self.outcomes: Counter[str] = Counter()  # requests that were placed, or refused, by reason
         self._output_rate = output_rate
         self._instance = uuid.uuid4().hex[:16]
         self._numbers = itertools.count(1)
@@ -55,9 +59,15 @@ class Picker:
             weight=weight,
             excluded=() if subset is None else self.pool.others(subset),
         )
-        if not self.pool.has_endpoint(request):
-            raise no_endpoint("no endpoint is ready" if subset is None else "no endpoint of the subset is ready")
-        return self.pool.place(request, time.monotonic()) or await self._wait(request)
+        try:
+            if not self.pool.has_endpoint(request):
+                raise no_endpoint("no endpoint is ready" if subset is None else "no endpoint of the subset is ready")
+            pick = self.pool.place(request, time.monotonic()) or await self._wait(request)
+        except Refused as refused:
+            self.outcomes[refused.reason] += 1
+            raise
+        self.outcomes[PLACED] += 1
+        return pick
 
     async def _wait(self, request: RouteRequest) -> Pick:
         if not self.pool.hold(request):

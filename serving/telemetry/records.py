@@ -8,6 +8,7 @@ from serving.sampling_params import SamplingParams
 GATEWAY = "fairlead-gateway"
 SCHEDULER = "fairlead-global-scheduler"
 WORKER = "fairlead-local-worker"
+PICKER = "fairlead-endpoint-picker"
 THROTTLER = "fairlead-throttler"
 
 # Operations of the GenAI conventions. A call that could not be parsed counts as a chat.

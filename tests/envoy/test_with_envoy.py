@@ -12,6 +12,7 @@ import pytest
 
 from tests.envoy.calls import Call
 from tests.envoy.example import LISTENER, example
+from tests.metrics import samples, scrape
 from tests.served_engine.process import EngineProcess
 from tests.services import Process, eventually
 from tests.throttler.envoy_proxy import EnvoyProxy
@@ -28,7 +29,12 @@ class Front:
         for each in self.engines:
             each.metric("served_engine_most_requests")
         addresses = ",".join(each.address for each in self.engines)
-        settings: dict[str, object] = {"listen": "127.0.0.1:0", "endpoints": addresses, **options}
+        settings: dict[str, object] = {
+            "listen": "127.0.0.1:0",
+            "endpoints": addresses,
+            "metrics": "127.0.0.1:0",
+            **options,
+        }
         self.picker = Process("global_scheduler.endpoint_picker", directory / "picker.log", settings)
         port = int(self.picker.address.rpartition(":")[2])
         self.envoy = EnvoyProxy(example(port, [each.port for each in self.engines]), directory)
@@ -83,6 +89,16 @@ def test_the_pickers_stream_lasts_as_long_as_the_answer(front: Front) -> None:
     eventually(lambda: front.envoy.statistic(STREAMS) == 1, "the stream that places the request is done")
     assert call.rest() == 599
     eventually(lambda: front.envoy.statistic(STREAMS) == 0, "the stream ends")
+
+
+def test_metrics_say_what_became_of_requests(front: Front) -> None:
+    front.call([6] * 20).rest()
+    port = front.picker.wait_for("listening")["metrics_port"]
+    found = samples(scrape(port)[1])
+    outcomes = {labels["outcome"]: count for labels, count in found["fairlead_picker_requests_total"]}
+    assert outcomes["placed"] >= 1
+    assert [count for _, count in found["fairlead_picker_endpoints"]] == [2]
+    assert [count for _, count in found["fairlead_picker_waiting"]] == [0]
 
 
 def test_the_subset_of_a_data_plane_is_kept(front: Front) -> None:
