@@ -27,17 +27,56 @@ ANYTHING = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
     max_leaves=6,
 )
-PARTS = st.fixed_dictionaries({}, optional={"type": st.sampled_from(["text", "image_url"]) | ANYTHING, "text": WORDS})
+PARTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(["text", "image_url", "tool_use", "tool_result"]) | ANYTHING,
+        "text": WORDS,
+        "name": WORDS,
+        "input": st.just({}) | ANYTHING,
+        "content": WORDS | ANYTHING,
+    },
+)
+SCHEMAS = st.sampled_from([{}, {"type": "object", "properties": {"a": {}}}]) | ANYTHING
+NAMES_OF_TOOLS = st.just("f") | WORDS
+FUNCTION = {"parameters": SCHEMAS, "description": WORDS}
+FUNCTIONS = st.fixed_dictionaries({"name": NAMES_OF_TOOLS}, optional=FUNCTION) | ANYTHING
+TYPES_OF_TOOLS = st.sampled_from(["function", "custom"]) | ANYTHING
+TOOLS = st.lists(
+    st.fixed_dictionaries({"type": TYPES_OF_TOOLS, "function": FUNCTIONS})
+    | st.fixed_dictionaries({"name": NAMES_OF_TOOLS}, optional={"type": TYPES_OF_TOOLS, "input_schema": SCHEMAS})
+    | ANYTHING,
+    max_size=3,
+)
+CALLS = st.lists(
+    st.fixed_dictionaries(
+        {"function": st.fixed_dictionaries({"name": st.just("f") | WORDS, "arguments": st.just("{}") | WORDS})},
+        optional={"id": WORDS, "type": st.just("function")},
+    )
+    | ANYTHING,
+    max_size=2,
+)
+CALL_ITEMS = st.fixed_dictionaries(
+    {"type": st.sampled_from(["function_call", "function_call_output", "reasoning"])},
+    optional={"call_id": WORDS, "name": st.just("f"), "arguments": st.just("{}") | WORDS, "output": WORDS | ANYTHING},
+)
 TURNS = st.fixed_dictionaries(
     {"role": st.sampled_from(["user", "assistant", "developer", "tool", "robot"]) | ANYTHING},
-    optional={"content": WORDS | st.lists(PARTS | ANYTHING, max_size=3) | ANYTHING, "tool_calls": ANYTHING},
+    optional={
+        "content": WORDS | st.lists(PARTS | ANYTHING, max_size=3) | ANYTHING,
+        "tool_calls": CALLS,
+        "tool_call_id": WORDS,
+    },
 )
 TOKENS = st.lists(st.integers(0, 300), max_size=5)
 # Values that may fit. Those that do are small, so that few requests cost more than a few tokens.
 FITTING: Mapping[str, SearchStrategy[Any]] = {
     "messages": st.lists(TURNS | ANYTHING, max_size=3),
     "prompt": WORDS | TOKENS | st.lists(WORDS, max_size=3) | st.lists(TOKENS, max_size=3) | st.lists(ANYTHING),
-    "input": WORDS | st.lists(TURNS | ANYTHING, max_size=3),
+    "input": WORDS | st.lists(TURNS | CALL_ITEMS | ANYTHING, max_size=3),
+    "tools": TOOLS,
+    "tool_choice": st.sampled_from(["auto", "none", "required", {"type": "auto"}]) | ANYTHING,
+    "parallel_tool_calls": st.booleans(),
     "instructions": WORDS,
     "n": st.sampled_from([1, 2, 3, 129]),
     "max_tokens": st.integers(0, 3) | st.just(5000),

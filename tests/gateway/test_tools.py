@@ -1,0 +1,42 @@
+"""Tools and calls of chats, and workers of versions that do not know them."""
+
+import pytest
+
+from fairlead.errors import InvalidRequest, Unavailable
+from fairlead.v1 import common_pb2, worker_pb2
+from gateway.tools import MAX_TOOLS, check_rendered, check_tools
+
+CALLED = common_pb2.ChatMessage(role="assistant", tool_calls=[common_pb2.ToolCall(name="f")])
+ANSWERED = common_pb2.ChatMessage(role="tool", tool_call_id="a")
+OLD, NEW = worker_pb2.EncodeResponse(), worker_pb2.EncodeResponse(output_format=common_pb2.OutputFormat())
+
+
+@pytest.mark.parametrize(
+    "chat",
+    [
+        common_pb2.Chat(tools=[common_pb2.Tool(name="f")]),
+        common_pb2.Chat(messages=[CALLED]),
+        common_pb2.Chat(messages=[ANSWERED]),
+    ],
+)
+def test_an_older_worker_that_leaves_tools_out_is_not_taken_for_one_that_renders_them(chat: common_pb2.Chat) -> None:
+    with pytest.raises(Unavailable, match="older version"):
+        check_rendered(chat, OLD)
+    check_rendered(chat, NEW)
+    check_rendered(common_pb2.Chat(messages=[common_pb2.ChatMessage(role="user", content="hi")]), OLD)
+
+
+def test_names_and_the_number_of_tools_are_limited() -> None:
+    tools = [common_pb2.Tool(name="f")] * MAX_TOOLS
+    check_tools(common_pb2.Chat(tools=tools, messages=[CALLED, ANSWERED]))
+    for chat, field in (
+        (common_pb2.Chat(tools=[*tools, tools[0]]), "prompt.chat.tools"),
+        (common_pb2.Chat(tools=[common_pb2.Tool(name="f" * 1000)]), "prompt.chat.tools[0].name"),
+        (
+            common_pb2.Chat(messages=[common_pb2.ChatMessage(role="assistant", tool_calls=[common_pb2.ToolCall()])]),
+            "prompt.chat.messages[0].tool_calls[0].name",
+        ),
+    ):
+        with pytest.raises(InvalidRequest) as caught:
+            check_tools(chat)
+        assert caught.value.field == field
