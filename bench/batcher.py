@@ -9,6 +9,7 @@ from local_worker.core.policies import POLICIES, QueuePolicyConfig
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
 from serving.blocks import chain, unpack_digests
+from serving.constraint import Constraint
 from serving.cost import WeightedTokens
 from serving.sampling_params import SamplingParams
 
@@ -34,7 +35,13 @@ def make_batcher(block_tokens: int = BLOCK) -> Batcher:
     return Batcher(POLICIES["dlpm"](config), PrefixCache(KV_TOKENS // block_tokens, block_tokens), cost, limits, ())
 
 
-def make_request(prompt: Sequence[int], new_tokens: int, number: int, block_tokens: int = BLOCK) -> Request:
+def make_request(
+    prompt: Sequence[int],
+    new_tokens: int,
+    number: int,
+    block_tokens: int = BLOCK,
+    constraint: Constraint | None = None,
+) -> Request:
     """Make a greedy request of one of eight clients."""
     return Request(
         id=str(number),
@@ -43,6 +50,6 @@ def make_request(prompt: Sequence[int], new_tokens: int, number: int, block_toke
         prompt_tokens=len(prompt),
         digests=list(unpack_digests(chain(pack_ids(prompt), block_tokens, 1))),
         chain_seed=1,
-        sampling=SamplingParams(max_tokens=new_tokens, ignore_eos=True),
+        sampling=SamplingParams(max_tokens=new_tokens, ignore_eos=constraint is None, constraint=constraint),
         arrival=number,
     )
