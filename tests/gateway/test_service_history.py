@@ -110,3 +110,27 @@ def test_the_past_is_forgotten() -> None:
         history.observe(float(second), ONE, {}, None)
         history.check_invariants()
     assert history.points[0].at == 2 * HISTORY_SECONDS - 60 - HISTORY_SECONDS
+
+
+def test_a_client_begins_at_the_least_position_when_it_begins_to_run_or_to_wait_but_not_while_it_runs() -> None:
+    history = ServiceHistory()
+
+    def runs(service: float) -> ClientSample:
+        return waiting(service)._replace(is_backlogged=False)
+
+    for now in range(3):
+        samples = {"ann": waiting(100.0 * now), "bob": runs(10.0 * now), "cat": idle(0.0)}
+        history.observe(float(now), ONE, samples, BOUND)
+    assert history.points[-1].positions == {"ann": 200.0, "bob": 20.0}
+    history.observe(3.0, ONE, {"ann": waiting(300.0), "bob": waiting(20.0), "cat": runs(0.0)}, BOUND)
+    assert history.points[-1].positions == {"ann": 300.0, "bob": 200.0, "cat": 200.0}
+
+
+def test_sums_that_begin_anew_take_nothing_away() -> None:
+    history = ServiceHistory()
+    history.observe(0.0, ONE, {"ann": waiting(0.0)}, BOUND)
+    history.observe(1.0, ONE, {"ann": waiting(50.0)}, BOUND)
+    history.observe(2.0, ONE, {"ann": waiting(0.0)}, BOUND)  # the worker forgot her while she was idle
+    assert history.points[-1].positions == {"ann": 50.0}
+    assert history.gains(1.0) == {"ann": 0.0}
+    history.check_invariants()

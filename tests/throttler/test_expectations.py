@@ -1,11 +1,11 @@
-from statistics import median
+from statistics import median, median_low
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from throttler.core.expectations import CLIENTS, SAMPLES, Expectations, ExpectationSubject, LearnedMedian
-from throttler.core.profiles import AppProfile, Expectation, Profiles
+from throttler.core.profiles import AppProfile, Expectation, Profiles, RateLimits
 
 AGENT = AppProfile(
     per_minute=1, max_calls=9, expected=Expectation(output=100), stages={0: Expectation(input=400, system=300)}
@@ -128,5 +128,21 @@ def test_other_priors_clamp_what_was_learned_and_apps_without_one_are_forgotten(
     cheaper = AppProfile(per_minute=1, max_calls=9, expected=Expectation(output=20))
     expectations.configure(Profiles(apps={"agent": cheaper}, reference_tokens=500))
     assert expectations.norm(ExpectationSubject("t", "agent", 1)) == 40 / 500
+    for _ in range(SAMPLES):
+        expectations.observed(LATER, "u", call(1))
+    assert expectations.norm(LATER) == 10 / 500, "half of the smallest prior of now"
     expectations.configure(Profiles())
     assert expectations.learned() == {}
+
+
+@given(st.lists(st.tuples(st.integers(50, 200), st.integers(1, 5)), min_size=1, max_size=6))
+def test_the_norm_of_all_gateways_is_the_lower_median_of_their_clients(views: list[tuple[int, int]]) -> None:
+    expectations = Expectations(PROFILES)
+    expectations.replace_remote([{LATER: LearnedMedian(weight, clients)} for weight, clients in views])
+    assert expectations.norm(LATER) == median_low(weight for weight, clients in views for _ in range(clients)) / 500
+
+
+@pytest.mark.parametrize("wrong", [0, -1, float("nan")])
+def test_limits_are_positive(wrong: float) -> None:
+    with pytest.raises(ValueError, match="idle_ttl: must be positive, got"):
+        RateLimits(idle_ttl=wrong)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from throttler.core.closed_interactions import MOST
+from throttler.core.closed_interactions import MOST, ClosedInteractions
 from throttler.core.interaction_tokens import InteractionKey, TokenClaim, TokenSigner
 from throttler.core.interactions import Close, Interactions
 from throttler.core.profiles import AppProfile, Profiles, RateLimits
@@ -266,3 +266,84 @@ def test_sweeping_looks_only_at_what_is_due() -> None:
         g.finished(key, end=False, now=number)
     assert [closed.key.client for closed in g.expired(50.0)] == [f"c{number}" for number in range(41)]
     g.check_invariants()
+
+
+def test_the_next_stage_is_known_before_the_call_is_admitted() -> None:
+    a, b = gateway(), gateway()
+    assert a.next_stage(KEY, b"", 0.0) == 0
+    a.admitted(KEY, b"", 0.0)
+    token = a.token(KEY)
+    assert a.next_stage(KEY, b"", 0.0) == 1, "while the first call is in flight"
+    a.finished(KEY, end=False, now=1.0)
+    assert a.next_stage(KEY, b"", 1.0) == 1
+    assert b.next_stage(KEY, token, 1.0) == 1, "a token says it where the interaction is unknown"
+    _, token = call(b, token, 1.0, 2.0)
+    assert a.next_stage(KEY, token, 2.0) == 2, "a token may know of more calls than the gateway"
+    assert a.next_stage(KEY, b"", 2.0) == 1, "nothing has changed"
+
+
+def test_an_end_on_request_waits_for_the_call_in_flight() -> None:
+    g = gateway()
+    g.admitted(KEY, b"", 0.0)
+    assert g.ended(KEY, b"", 1.0) is None
+    assert not g.continues(KEY, b"", 1.0)
+    closed = g.finished(KEY, end=False, now=2.0)
+    assert closed is not None
+    assert closed.reason is Close.END
+
+
+def test_calls_that_take_no_time_do_not_make_an_interaction_younger() -> None:
+    g = gateway(limits=RateLimits(max_calls=100, idle_ttl=60.0, max_age=100.0))
+    for now in (0.0, 50.0, 99.0):
+        call(g, b"", now, now)
+    assert [closed.reason for closed in g.expired(100.0)] == [Close.AGE]
+
+
+def test_a_sweep_keeps_the_deadline_of_an_interaction_when_a_later_one_goes_on() -> None:
+    g = gateway()
+    busy = KEY._replace(id="i2")
+    call(g, b"", 0.0, 0.0)
+    for now in (1.0, 2.0):
+        g.admitted(busy, b"", now)
+        if now == 1.0:
+            g.finished(busy, end=False, now=now)
+    assert g.expired(3.0) == []
+    g.check_invariants()
+    assert [closed.key for closed in g.expired(10.0)] == [KEY]
+
+
+def test_an_id_can_be_used_again_when_the_tokens_of_its_last_interaction_have_expired() -> None:
+    g, elsewhere = gateway(), gateway()
+    _, token = call(g, b"", 0.0, 0.0)
+    call(g, token, 0.0, 0.0, last=True)
+    assert g.expired(100.0) == []
+    _, token = call(elsewhere, b"", 100.0, 100.0)
+    assert g.continues(KEY, token, 101.0), "its stage is lower, but it is another interaction"
+
+
+def test_a_token_says_the_same_to_gateways_of_other_versions() -> None:
+    g = gateway()
+    g.admitted(KEY, b"", 12.5)
+    token = g.token(KEY)
+    assert TokenSigner("s").verify(KEY, token) == TokenClaim(12.5, 1)
+    assert token.hex() == "0000000000bebc2000000001d9eb5b299b28a94d88e1353d492ca7a9295f19cf7ebc38b95ff4e6ba825d2212"
+
+
+def test_closures_are_forgotten_when_their_tokens_have_expired() -> None:
+    closures, last = ClosedInteractions(), TokenClaim(1.0, 2)
+    closures.add(KEY, last, until=10.0)
+    for now, outlived in ((9.0, False), (10.0, True)):
+        closures.forget(now)
+        assert closures.outlived_by(KEY, last) == outlived
+
+
+def test_of_too_many_closures_the_oldest_is_forgotten() -> None:
+    closures, other = ClosedInteractions(), KEY._replace(id="other")
+    closures.add(KEY, TokenClaim(1.0, 1), until=100.0)
+    for number in range(1, MOST):
+        closures.add(KEY._replace(id=f"later {number}"), TokenClaim(1.0 + number, 1), until=100.0)
+    assert closures.outlived_by(other, TokenClaim(1.0, 1)), "all are remembered one by one"
+    closures.add(KEY, TokenClaim(1000.0, 1), until=100.0)  # opened and closed again: now it is the newest
+    closures.add(KEY._replace(id="last"), TokenClaim(1001.0, 1), until=100.0)
+    assert not closures.outlived_by(other, TokenClaim(2.0, 1))
+    assert closures.outlived_by(other, TokenClaim(2.5, 1))

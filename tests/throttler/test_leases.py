@@ -255,6 +255,31 @@ def test_the_ledger_recalls_what_others_hold_once_in_a_while() -> None:
     assert asked == [False, False, True]
 
 
+def test_a_gateway_counts_for_one_window_after_its_heartbeat() -> None:
+    ledger = QuotaLedger(SECONDS)
+    ledger.beat("a", 0.0)
+    assert ledger.beat("b", SECONDS - 1) == 2
+    assert ledger.beat("b", SECONDS) == 1
+
+
+@pytest.mark.parametrize(
+    ("pause", "granted"),
+    [(0.0, 0), (SECONDS - 1, 0), (SECONDS, 5), (2 * SECONDS - 1, 5), (2 * SECONDS, 10)],
+)
+def test_an_entry_counts_with_its_use_for_one_window_and_with_its_capacity_for_two(pause: float, granted: int) -> None:
+    ledger = QuotaLedger(SECONDS)
+    ledger.ask("a", LeaseRequest(ACCOUNT, held=LIMIT // 2, used=0, more=0), 1, 0.0)
+    ledger.ask("a", LeaseRequest(ACCOUNT, held=LIMIT // 2, used=LIMIT, more=0), 1, 0.0)
+    wants = LeaseRequest(ACCOUNT, held=0, used=0, more=1)
+    assert ledger.ask("b", wants, 1, pause).capacity == granted
+
+
+def test_the_ledger_recalls_the_only_call_of_a_limit_of_one() -> None:
+    ledger, single = QuotaLedger(SECONDS), QuotaAccount("user:v", 1)
+    ledger.ask("a", LeaseRequest(single, held=1, used=0, more=1), 2, 0.0)
+    assert ledger.ask("b", LeaseRequest(single, held=0, used=0, more=1), 2, 0.0) == LeaseReply(0, recalled=True)
+
+
 def test_the_ledger_recalls_nothing_where_nobody_else_has_any() -> None:
     ledger = QuotaLedger(SECONDS)
     ledger.beat("a", 0.0)
