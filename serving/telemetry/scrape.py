@@ -24,8 +24,8 @@ class ScrapeServer:
 
     async def start(self) -> None:
         """Listen; raise ConfigError if that is not possible."""
-        port = int(self._listen.rpartition(":")[2])
         try:
+            port = int(self._listen.rpartition(":")[2])
             self._server = await asyncio.start_server(
                 self._answer, listening_hosts(self._listen), port, limit=MAX_REQUEST_BYTES
             )

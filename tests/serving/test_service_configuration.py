@@ -10,6 +10,7 @@ import pytest
 
 import gateway.app
 import global_scheduler.app
+import global_scheduler.endpoint_picker.app
 import local_worker.adapter.app
 import local_worker.app
 import throttler.app
@@ -18,6 +19,7 @@ from tests.services import SECRET, SERVICES, Stack
 MAINS = {
     "gateway": gateway.app.main,
     "global_scheduler": global_scheduler.app.main,
+    "global_scheduler.endpoint_picker": global_scheduler.endpoint_picker.app.main,
     "local_worker": local_worker.app.main,
     "local_worker.adapter": local_worker.adapter.app.main,
     "throttler": throttler.app.main,
