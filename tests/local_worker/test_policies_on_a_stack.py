@@ -18,7 +18,7 @@ from tests.services import Stack
 
 PREFIX_BLOCKS = 10
 TAIL, OUTPUT = 8, 8
-PARALLEL = {"flood": 32, "meek": 8}
+PARALLEL = {"flood": 64, "meek": 16}
 CALLS = 500
 
 
