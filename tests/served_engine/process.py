@@ -1,26 +1,16 @@
 """The served engine as a process that tests start, kill and start again on the same ports."""
 
 import re
-import socket
 import subprocess
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
+from tests.ports import free_ports
 from tests.services import eventually
 
 ROOT = Path(__file__).parents[2]
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports on which nothing listens now."""
-    with ExitStack() as closing:
-        sockets = [closing.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 class EngineProcess:

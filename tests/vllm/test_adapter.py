@@ -31,7 +31,7 @@ from serving.sampling_params import SamplingParams
 from tests import services
 from tests.faults.load import caller, output_of
 from tests.faults.small_model import save_small_model
-from tests.served_engine.process import free_ports
+from tests.ports import free_ports
 from tests.services import Stack, eventually
 
 pytestmark = pytest.mark.e2e

@@ -1,6 +1,5 @@
 """A worker whose ranks are on two nodes, here two processes on one machine, as a LeaderWorkerSet starts them."""
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from tests import services
 from tests.engines import VLLM_DEADLINE, VLLM_SETTINGS
 from tests.faults.load import caller, output_of, request_for
 from tests.faults.small_model import save_small_model
+from tests.ports import free_ports
 from tests.services import Process, Stack
 
 CALLS, TOKENS = 4, 30
@@ -25,13 +25,6 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
     stack.close()
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
 def outputs(gateway: Process) -> list[tuple[str, list[int]]]:
     """Of greedy and of sampled calls."""
     requests = [request_for(f"Story {number}", TOKENS, temperature=float(number % 2)) for number in range(CALLS)]
@@ -40,7 +33,7 @@ def outputs(gateway: Process) -> list[tuple[str, list[int]]]:
 
 
 def test_two_nodes_compute_the_same_and_end_together(stack: Stack, tmp_path: Path) -> None:
-    model, port = save_small_model(tmp_path / "small"), free_port()
+    model, [port] = save_small_model(tmp_path / "small"), free_ports(1)
     nodes = f"enforce_eager: true, tensor_parallel_size: 2, nnodes: 2, master_addr: 127.0.0.1, master_port: {port}"
     first, further = (
         {**VLLM_SETTINGS, "model": model, "vllm_args": f"{{{nodes}, node_rank: {rank}}}"} for rank in range(2)

@@ -11,8 +11,8 @@ pytest.importorskip("zmq", reason="the extra `adapter` is not installed")
 
 from local_worker.adapter.kv_follower import KvFollower
 from local_worker.adapter.kv_messages import AllRemoved, KvEvent, RemovedBlocks
+from tests.ports import free_ports
 from tests.served_engine.kv import Publisher
-from tests.served_engine.process import free_ports
 
 WAIT = 60
 
