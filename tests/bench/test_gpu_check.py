@@ -9,6 +9,8 @@ import torch
 
 from bench.gpu_check import PARTS, Outcome, Part, Status, report, run
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 TABLE = "| a | b |\n|---|---|\n| 1 | 2 |"
 

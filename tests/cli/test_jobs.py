@@ -20,6 +20,8 @@ from simulation.run import Scenario
 from simulation.simulation_job import Ended
 from simulation.spec import ClusterSpec
 
+pytestmark = pytest.mark.slow
+
 
 class Terminal(io.StringIO):
     """Where a bar is drawn; opens the door of the job that waits for `words`."""

@@ -20,6 +20,8 @@ from simulation.step_time import Coefficients, MeasuredProfile, profile
 from tests.cli.commands import Command
 from tests.cli.workload import WORD, requests, write_log
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def trace(tmp_path: Path) -> str:

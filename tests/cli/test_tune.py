@@ -8,6 +8,8 @@ import pytest
 from cli.__main__ import main
 from tests.cli.workload import WORD, requests, write_log
 
+pytestmark = pytest.mark.slow
+
 QUANTA = ("--quantum-tokens", "64", "--route-quantum-tokens", "1024")
 DEFAULT = ("--policy", "dlpm", "--route", "doubleq")  # policies
 

@@ -16,6 +16,8 @@ from tests.deploy.forms import OPERATORS_SECRETS, ROOT, Manifest, config_maps, n
 from tests.deploy.test_services import FIELDS, SECRETS
 from tests.deploy.wiring import misfits
 
+pytestmark = pytest.mark.slow
+
 Render = Callable[[str], list[Manifest]]
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from tests.deploy.forms import FORMS, Manifest, services
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

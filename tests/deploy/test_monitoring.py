@@ -15,6 +15,8 @@ from gateway.metrics import FIRST_TOKEN_SECONDS
 from tests.deploy.forms import Manifest, named, selects, templates
 from tests.metrics import declared
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 MONITORING = ROOT / "deploy/k8s/components/monitoring"
 DASHBOARDS = sorted((MONITORING / "dashboards").glob("*.json"))

@@ -10,6 +10,8 @@ import pytest
 from tests.deploy.forms import COMPONENTS, FORMS, NAMESPACE, ROOT, Manifest, containers, named
 from tests.deploy.network_policies import Endpoint, Port, allows
 
+pytestmark = pytest.mark.slow
+
 Render = Callable[[str], list[Manifest]]
 PRODUCTION = "deploy/k8s/overlays/production"
 APP = "app.kubernetes.io/name"

@@ -22,6 +22,8 @@ from tests.deploy.forms import (
 )
 from tests.deploy.wiring import misfits
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 Render = Callable[[str], list[Manifest]]
 

@@ -34,6 +34,8 @@ from simulation.simulation_job import SimulationJob
 from simulation.spec import ClusterSpec, WorkerSpec
 from simulation.traces import SourceMissing
 
+pytestmark = pytest.mark.slow
+
 
 def record(client: str, arrival: float, first: float, ended: float, tokens: tuple[int, int] = (100, 50)) -> CallResult:
     return CallResult(

@@ -17,6 +17,8 @@ from simulation.rehearsal import rehearse
 from simulation.spec import ClusterSpec, WorkerSpec
 from simulation.workload import OpenLoop
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 40))])
 def test_seed(seed: int) -> None:

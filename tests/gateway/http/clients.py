@@ -22,22 +22,22 @@ BARE = {"lm-eval[api]==0.4.13": ("accelerate==1.15.0",)}
 def python_with(package: str) -> Path:
     """The Python of an environment that has `package`; skips where the index lacks a part of it."""
     requirements = next(each for each in ENVIRONMENTS if any(name.startswith(f"{package}==") for name in each))
-    environment = CACHE / "clients" / "_".join(requirements).replace("==", "-")
+    bare = [package for each in requirements for package in BARE.get(each, ())]
+    environment = CACHE / "clients" / "_".join([*requirements, *bare]).replace("==", "-")
     with exclusively(environment.name):
         if not (environment / "ready").exists():
-            _install(requirements, environment)
+            _install(requirements, bare, environment)
     return environment / "bin" / "python"
 
 
-def _install(requirements: Sequence[str], environment: Path) -> None:
-    """Install without compiling: a program imports few of the modules that come with it."""
+def _install(requirements: Sequence[str], bare: Sequence[str], environment: Path) -> None:
+    """Install, `bare` without what it needs; and without compiling, for a program imports few of all modules."""
     subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", environment], check=True)
     pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python"), "--disable-pip-version-check"]
     done = subprocess.run([*pip, "install", "--quiet", "--no-compile", *requirements], capture_output=True, text=True)
     if "No matching distribution" in done.stderr:
         pytest.skip(f"the package index has not all of {', '.join(requirements)}")
     assert done.returncode == 0, done.stderr
-    bare = [package for each in requirements for package in BARE.get(each, ())]
     if bare:
         subprocess.run([*pip, "install", "--quiet", "--no-compile", "--no-deps", *bare], check=True)
     (environment / "ready").touch()
