@@ -10,8 +10,6 @@ from throttler.core.quota import QuotaAccount
 from throttler.core.quota_ledger import QuotaLedger
 from throttler.core.windows import SlidingWindow
 
-pytestmark = pytest.mark.slow
-
 SECONDS = 64.0
 LIMIT = 20
 ACCOUNT = QuotaAccount("user:u", LIMIT)
