@@ -44,3 +44,12 @@ def test_changed_keys_are_let_go() -> None:
             queue.put(client, Key(-number, ord(client)))
             most = max(most, Key.alive)
     assert most == 2 * 2 + SPARE + 1, "two for each client, the spare ones, and the new one"
+
+
+def test_the_order_holds_when_changed_keys_are_let_go() -> None:
+    queue, keys = ClientPriorityQueue(), dict[str, tuple[int, ...]]()
+    for number in range(200):
+        client = "abc"[number % 3]
+        keys[client] = (-number,)
+        queue.put(client, keys[client])
+        assert queue.least_key() == min(keys.values())
