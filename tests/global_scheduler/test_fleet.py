@@ -108,6 +108,26 @@ TestFleets = Fleets.TestCase
 TestFleets.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 
+def one_silent() -> tuple[Fleet, Member, Member]:
+    """Two workers that attach at 0; only the first reports again, at 1."""
+    fleet = Fleet(STALL, STEP_TIMEOUT)
+    talking, silent = (fleet.attach(identity(name, "m"), 0) for name in "ab")
+    fleet.reported(talking, WorkerLoad(), 1)
+    return fleet, talking, silent
+
+
+def test_a_worker_is_stale_when_more_than_the_time_has_passed_since_its_report() -> None:
+    fleet, talking, silent = one_silent()
+    assert fleet.live(STALL) == [talking, silent]
+    assert fleet.live(STALL + 1) == [talking]
+    fleet, talking, silent = one_silent()
+    assert fleet.stale(STALL) == []
+    assert fleet.stale(STALL + 1) == [silent]
+    fleet, talking, silent = one_silent()
+    assert fleet.candidates("m", (), STALL) == 1 << talking.slot | 1 << silent.slot
+    assert fleet.candidates("m", (), STALL + 1) == 1 << talking.slot
+
+
 def test_a_worker_of_two_models_has_one_queue_for_both() -> None:
     made, _ = dispatcher("least-loaded", ())
     for name, models in (("both", "mn"), ("one", "n")):
