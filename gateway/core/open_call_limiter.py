@@ -30,7 +30,7 @@ class OpenCallLimiter:
 
     @property
     def count(self) -> int:
-        """Open calls."""
+        """Return the number of open calls."""
         return self._count
 
     def open(self, client: str, protected: bool) -> None:

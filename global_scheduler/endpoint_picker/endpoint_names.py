@@ -39,7 +39,7 @@ class EndpointNames:
             try:
                 self._known[host] = await self._resolve(host)
                 self._failing.discard(host)
-            except OSError as error:
+            except (OSError, UnicodeError) as error:  # UnicodeError: a name that no host can have
                 if host not in self._failing:
                     log.warning("a host of endpoints is not found", extra={"host": host, "error": str(error)})
                 self._failing.add(host)

@@ -48,6 +48,13 @@ async def test_a_host_whose_lookup_fails_keeps_its_addresses(caplog: pytest.LogC
     assert names.endpoints == []
 
 
+async def test_a_name_that_can_be_no_hosts_is_a_lookup_that_fails(caplog: pytest.LogCaptureFixture) -> None:
+    names = EndpointNames([f"{'a' * 64}.local:80", "10.0.0.1:80"])
+    await names.look_up()
+    assert names.endpoints == ["10.0.0.1:80"]
+    assert len(caplog.records) == 1
+
+
 async def test_changes_are_told_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint_names, "LOOK_UP_SECONDS", 0.0)
     server = Names(pods=["10.0.0.2"])
