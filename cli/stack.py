@@ -152,16 +152,8 @@ class Stack:
 
     def stop(self) -> None:
         """End every service, the gateway first so that open calls can finish; kill those that do not end in time."""
-        deadline = time.monotonic() + STOP_SECONDS
         self._progress.clear()
-        for process in reversed(self.processes):
-            process.terminate()
-        with Progress(sys.stderr) as progress:
-            while (running := self._running()) and time.monotonic() < deadline:
-                progress.show("stack", "ending", ", ".join(running))
-                time.sleep(POLL_SECONDS)
-        for process in self.processes:
-            process.end(deadline)
+        end_all(self.processes)
 
     def _start_scheduler(self, listen: str) -> None:
         scheduler = self._spawn("scheduler", "global_scheduler", listen, self._scheduler_args)
@@ -198,9 +190,6 @@ class Stack:
         for process in self.processes:
             process.check_alive()
 
-    def _running(self) -> list[str]:
-        return [process.name for process in self.processes if process.status is None]
-
     def _attached(self, admin: scheduler_pb2_grpc.AdminStub) -> set[str]:
         """Return the names of the workers that are attached to the scheduler."""
         try:
@@ -209,3 +198,19 @@ class Stack:
         except grpc.RpcError as error:
             raise StackError(f"the scheduler does not answer: {error}; logs: {self._log_dir}") from error
         return {member.worker for member in status.cluster.members}
+
+
+def end_all(processes: Sequence[ServiceProcess]) -> None:
+    """Send SIGTERM to all, the last one first, and kill those that have not ended after STOP_SECONDS."""
+    deadline = time.monotonic() + STOP_SECONDS
+    for process in reversed(processes):
+        process.terminate()
+    with Progress(sys.stderr) as progress:
+        while time.monotonic() < deadline:
+            running = [process.name for process in processes if process.status is None]
+            if not running:
+                break
+            progress.show("stack", "ending", ", ".join(running))
+            time.sleep(POLL_SECONDS)
+    for process in processes:
+        process.end(deadline)

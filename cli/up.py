@@ -1,6 +1,7 @@
-"""`fairlead up`: run gateway, scheduler and workers on this machine until Ctrl-C."""
+"""`fairlead up`: run gateway, scheduler and workers on this machine until Ctrl-C, or Fairlead behind an Envoy."""
 
 import argparse
+import contextlib
 import os
 import signal
 import tempfile
@@ -9,6 +10,7 @@ from pathlib import Path
 from types import FrameType
 
 from cli import endpoint
+from cli.envoy_stack import EnvoyStack
 from cli.stack import Stack
 from serving import model_name
 from serving.config import ConfigError
@@ -49,8 +51,14 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         default="127.0.0.1:7080",
         help="address of the page that shows who is served how much; empty for none (default: %(default)s)",
     )
+    parser.add_argument(
+        "--envoy",
+        action="store_true",
+        help="instead, start an Envoy at --http-listen with endpoint picker and rate limit service, in front of "
+        "as many fake engines as --workers says (needs the extra `envoy`)",
+    )
     parser.add_argument("--log-dir", type=Path, help="folder for the services' logs (default: a new temporary one)")
-    for service in ("scheduler", "worker", "gateway"):
+    for service in ("scheduler", "worker", "gateway", "picker", "limiter"):
         parser.add_argument(
             f"--{service}-arg",
             action="append",
@@ -70,15 +78,27 @@ def _at_least_one(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C, SIGTERM or the drain of the last worker; raises StackError when a service fails."""
+    args.log_dir = args.log_dir or Path(tempfile.mkdtemp(prefix="fairlead-logs-"))
+    with contextlib.suppress(_Stopped):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, _stop)
+        if args.envoy:
+            _run_behind_envoy(args)
+        else:
+            _run_workers(args)
+    print("stopped", flush=True)
+    return 0
+
+
+def _run_workers(args: argparse.Namespace) -> None:
     if args.engine != "fake":
         try:
             model_name.check(args.model)
         except OSError as error:
             raise ConfigError(f"--model {args.model}: {error}") from error
-    log_dir = args.log_dir or Path(tempfile.mkdtemp(prefix="fairlead-logs-"))
     stack = Stack(
         workers=args.workers,
-        log_dir=log_dir,
+        log_dir=args.log_dir,
         model=args.model,
         engine=args.engine,
         listen=args.listen,
@@ -88,24 +108,38 @@ def run(args: argparse.Namespace) -> int:
         worker_args=args.worker_arg,
         gateway_args=args.gateway_arg,
     )
-    print(f"starting {args.workers} workers; logs: {log_dir}", flush=True)
+    print(f"starting {args.workers} workers; logs: {args.log_dir}", flush=True)
     try:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, _stop)
         stack.launch()
-        with endpoint.published(endpoint.Endpoint(stack.gateway, stack.scheduler, stack.secret, str(log_dir))):
+        with endpoint.published(endpoint.Endpoint(stack.gateway, stack.scheduler, stack.secret, str(args.log_dir))):
             stack.await_workers()
             addresses = ", ".join(filter(None, [stack.gateway, stack.http]))
             print(f"ready: gateway {addresses}, scheduler {stack.scheduler}; try: fairlead chat", flush=True)
             if stack.page:
                 print(f"watch: {stack.page}", flush=True)
             _serve(stack)
-    except _Stopped:
-        pass
     finally:
         stack.stop()
-    print("stopped", flush=True)
-    return 0
+
+
+def _run_behind_envoy(args: argparse.Namespace) -> None:
+    stack = EnvoyStack(
+        engines=args.workers,
+        listen=args.http_listen,
+        log_dir=args.log_dir,
+        engine_args=args.worker_arg,
+        picker_args=args.picker_arg,
+        limiter_args=args.limiter_arg,
+    )
+    print(f"starting Envoy before {args.workers} fake engines; logs: {args.log_dir}", flush=True)
+    try:
+        stack.start()
+        print(f"ready: {stack.curl}", flush=True)
+        while True:
+            stack.check_alive()
+            time.sleep(CHECK_SECONDS)
+    finally:
+        stack.stop()
 
 
 def _serve(stack: Stack) -> None:

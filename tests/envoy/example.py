@@ -1,32 +1,34 @@
-"""The configuration of deploy/envoy, for tests: with their ports, and with subsets that callers name."""
+"""The configuration of deploy/envoy, for tests: with their ports, without limits, with subsets that callers name."""
 
-from pathlib import Path
 from typing import Any
 
-import yaml
+from cli.envoy_configuration import envoy_configuration
 
-EXAMPLE = Path(__file__).parents[2] / "deploy" / "envoy" / "envoy.yaml"
-LISTEN, ADMIN, PICKER, FIRST, SECOND = 8080, 9901, 9002, 8001, 8002
 LISTENER = "http"  # its name
+LIMITS = "envoy.filters.http.ratelimit"
 
 
 def example(picker: int, engines: list[int]) -> dict[str, Any]:
     """The example with the ports of a picker and of two engines; the header x-subset limits the choice."""
-    ports = {LISTEN: 0, ADMIN: 0, PICKER: picker, FIRST: engines[0], SECOND: engines[1]}
-    config: dict[str, Any] = _with_ports(yaml.safe_load(EXAMPLE.read_text()), ports)
-    (listener,) = config["static_resources"]["listeners"]
-    filters = listener["filter_chains"][0]["filters"][0]["typed_config"]["http_filters"]
+    config = envoy_configuration(
+        listen="127.0.0.1:0",
+        engines=[f"127.0.0.1:{port}" for port in engines],
+        picker=f"127.0.0.1:{picker}",
+        limiter="127.0.0.1:1",
+    )
+    manager = http_manager(config)
     key = {"metadata_namespace": "envoy.lb.subset_hint", "key": "x-gateway-destination-endpoint-subset"}
     typed = {
         "@type": "type.googleapis.com/envoy.extensions.filters.http.header_to_metadata.v3.Config",
         "request_rules": [{"header": "x-subset", "on_header_present": key}],
     }
-    filters.insert(0, {"name": "envoy.filters.http.header_to_metadata", "typed_config": typed})
+    subsets = {"name": "envoy.filters.http.header_to_metadata", "typed_config": typed}
+    manager["http_filters"] = [subsets, *(each for each in manager["http_filters"] if each["name"] != LIMITS)]
     return config
 
 
-def _with_ports(value: Any, ports: dict[int, int]) -> Any:
-    """`value` with other ports."""
-    if isinstance(value, dict):
-        return {key: _with_ports(each, ports) if key != "port_value" else ports[each] for key, each in value.items()}
-    return [_with_ports(each, ports) for each in value] if isinstance(value, list) else value
+def http_manager(config: dict[str, Any]) -> dict[str, Any]:
+    """What the one listener of a configuration does with HTTP."""
+    (listener,) = config["static_resources"]["listeners"]
+    manager: dict[str, Any] = listener["filter_chains"][0]["filters"][0]["typed_config"]
+    return manager

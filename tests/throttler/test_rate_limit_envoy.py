@@ -1,4 +1,4 @@
-"""The rate limit service behind a real Envoy, with the configuration that docs/rate-limit-service.md shows."""
+"""The rate limit service behind a real Envoy, with the configuration of deploy/envoy, whose picker is away."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -9,15 +9,14 @@ from threading import Thread
 from typing import Any
 
 import pytest
-import yaml
 
+from cli.envoy_configuration import envoy_configuration
 from tests.redis_server import RedisServer
 from tests.services import Process, StartService, eventually
 from tests.throttler.envoy_proxy import EnvoyProxy
 from tests.throttler.rate_limit_client import client_of
 from tests.throttler.test_rate_limit_service import shares_limits
 
-ROOT = Path(__file__).parents[2]
 INTERACTION = "x-fairlead-interaction"
 TOKEN = "x-fairlead-interaction-token"
 Front = Callable[..., "Caller"]
@@ -63,13 +62,15 @@ class Caller:
 
     def get(self, user: str, **headers: str) -> HTTPResponse:
         """Return the answer to a call, whose body is then in `body`."""
-        return self._request("GET", "/v1/models", {"x-user": user, **headers})
+        return self._request("GET", "/v1/models", {"x-fairlead-user": user, **headers})
 
     def complete(self, user: str, prompt_tokens: int, output_tokens: int, *, stream: bool) -> HTTPResponse:
         """Return the answer to a completion that needs these tokens."""
         usage = {"prompt_tokens": prompt_tokens, "completion_tokens": output_tokens}
         body = json.dumps({"stream": stream, "usage": usage})
-        return self._request("POST", "/v1/completions", {"x-user": user, "content-type": "application/json"}, body)
+        return self._request(
+            "POST", "/v1/completions", {"x-fairlead-user": user, "content-type": "application/json"}, body
+        )
 
     def _request(self, method: str, path: str, headers: dict[str, str], body: str | None = None) -> HTTPResponse:
         connection = HTTPConnection("127.0.0.1", self._port, timeout=60)
@@ -94,21 +95,14 @@ def engine() -> Iterator[int]:
 
 @pytest.fixture
 def front(engine: int, tmp_path: Path) -> Iterator[Front]:
-    """`front(limiter)` starts the documented Envoy before the engine and `limiter`."""
+    """`front(limiter)` starts Envoy before the engine and `limiter`."""
     started: list[EnvoyProxy] = []
 
     def start(limiter: Process) -> Caller:
-        [text] = [
-            block.partition("```")[0]
-            for block in (ROOT / "docs/rate-limit-service.md").read_text().split("```yaml\n")[1:]
-            if block.startswith("static_resources:")
-        ]
-        ports = {8080: 0, 8000: engine, 7060: int(limiter.address.rpartition(":")[2])}
-        for documented, port in ports.items():
-            assert f"port_value: {documented}" in text
-            text = text.replace(f"port_value: {documented}", f"port_value: {port}")
-        started.append(EnvoyProxy(yaml.safe_load(text), tmp_path))
-        return Caller(started[-1].port_of("callers"))
+        away, served = "127.0.0.1:1", f"127.0.0.1:{engine}"
+        config = envoy_configuration(listen="127.0.0.1:0", engines=[served], picker=away, limiter=limiter.address)
+        started.append(EnvoyProxy(config, tmp_path))
+        return Caller(started[-1].port_of("http"))
 
     yield start
     for proxy in started:
