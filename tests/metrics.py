@@ -14,6 +14,7 @@ from global_scheduler.app import make_service
 from global_scheduler.config import SchedulerConfig
 from global_scheduler.endpoint_picker.app import make_picker
 from global_scheduler.endpoint_picker.config import PickerConfig
+from global_scheduler.endpoint_picker.endpoint_names import EndpointNames
 from global_scheduler.endpoint_picker.metrics import PickerMetrics
 from global_scheduler.metrics import SchedulerMetrics
 from local_worker.metrics import WorkerMetrics
@@ -76,6 +77,6 @@ def declared() -> set[str]:
     SharingMetrics(meter, LocalStore())
     RateLimitMetrics(meter)
     SchedulerMetrics(meter, make_service(SchedulerConfig(secret="a secret for tests only")))
-    PickerMetrics(meter, make_picker(PickerConfig(endpoints="127.0.0.1:1")))
+    PickerMetrics(meter, make_picker(PickerConfig(endpoints="127.0.0.1:1")), EndpointNames(["127.0.0.1:1"]))
     WorkerMetrics(meter, [scheduler_pb2.ModelInfo()], lambda: None)
     return meter.names

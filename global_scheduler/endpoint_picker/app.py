@@ -11,6 +11,9 @@ from global_scheduler.core.endpoint_pool import EndpointPool, EndpointSize
 from global_scheduler.core.policies import POLICIES, RoutePolicyConfig
 from global_scheduler.endpoint_picker.config import PickerConfig
 from global_scheduler.endpoint_picker.endpoint_names import EndpointNames
+from global_scheduler.endpoint_picker.endpoint_source import EndpointSource
+from global_scheduler.endpoint_picker.kubernetes.cluster_api import cluster_api
+from global_scheduler.endpoint_picker.kubernetes.inference_pool import InferencePool
 from global_scheduler.endpoint_picker.metrics import PickerMetrics
 from global_scheduler.endpoint_picker.picker import Picker
 from global_scheduler.endpoint_picker.request_body import BLOCK_TOKENS
@@ -42,14 +45,26 @@ def make_picker(config: PickerConfig) -> Picker:
     return Picker(pool, config.output_rate)
 
 
+def endpoint_source(config: PickerConfig) -> EndpointSource:
+    """Return where the endpoints come from, as configured; raises ConfigError."""
+    if not config.inference_pool:
+        return EndpointNames(addresses(config.endpoints, "endpoints"))
+    namespace, _, name = config.inference_pool.partition("/")
+    return InferencePool(cluster_api(config.kubernetes, os.environ), namespace, name)
+
+
 @asynccontextmanager
-async def serving(config: PickerConfig, picker: Picker, leaving: float = 0.0) -> AsyncIterator[Server]:
-    """Serve within the context; at its end the picker is not ready for `leaving` seconds before it is gone."""
+async def serving(
+    config: PickerConfig, picker: Picker, source: EndpointSource, leaving: float = 0.0
+) -> AsyncIterator[Server]:
+    """Serve within the context; at its end the picker is not ready for `leaving` seconds before it is gone.
+
+    An error in what follows the endpoints cancels the context and is raised from it, in an ExceptionGroup.
+    """
     tls = config.mutual_tls
     server = Server(config.listen, credentials=tls.server() if tls else None, health_listen=config.health_listen)
     processor = ExternalProcessor(picker, config.weights)
     server.add(ext_proc_pb2_grpc.add_ExternalProcessorServicer_to_server, processor, NAME)
-    names = EndpointNames(addresses(config.endpoints, "endpoints"))
 
     async def changed(endpoints: list[str]) -> None:
         log.info("endpoints", extra={"endpoints": endpoints})
@@ -58,27 +73,26 @@ async def serving(config: PickerConfig, picker: Picker, leaving: float = 0.0) ->
 
     await server.start()
     await server.set_health(ALIVE, True)
-    await _set_ready(server, False)
-    await names.look_up()
-    await changed(names.endpoints)
-    following = asyncio.create_task(names.follow(changed))
-    try:
-        yield server
-    finally:
-        following.cancel()
-        await asyncio.wait([following])
-        await _set_ready(server, False)
-        await asyncio.sleep(leaving)
-        processor.leave()
-        await server.stop(STOP_SECONDS)
+    await changed(source.endpoints)
+    async with asyncio.TaskGroup() as tasks:
+        following = tasks.create_task(source.follow(changed))
+        try:
+            yield server
+        finally:
+            following.cancel()
+            await asyncio.wait([following])
+            await _set_ready(server, False)
+            await asyncio.sleep(leaving)
+            processor.leave()
+            await server.stop(STOP_SECONDS)
 
 
-async def serve(config: PickerConfig, picker: Picker, stop: asyncio.Event) -> None:
+async def serve(config: PickerConfig, picker: Picker, source: EndpointSource, stop: asyncio.Event) -> None:
     """Serve until `stop`."""
     metrics = Metrics(PICKER, config.metrics, os.environ)
-    PickerMetrics(metrics.meter, picker)
+    PickerMetrics(metrics.meter, picker, source)
     await metrics.start()
-    async with serving(config, picker, LEAVING_SECONDS) as server:
+    async with serving(config, picker, source, LEAVING_SECONDS) as server:
         ports = {"port": server.port, "metrics_port": metrics.port}
         log.info("listening", extra={"service": "endpoint_picker", **ports})
         await stop.wait()
@@ -94,9 +108,9 @@ def prepare(argv: Sequence[str]) -> Serving:
     """Return the picker as configured; raises ConfigError."""
     prog = "python -m global_scheduler.endpoint_picker"
     config = load(PickerConfig, ServiceName.PICKER, argv, os.environ, prog=prog)
-    picker = make_picker(config)
+    picker, source = make_picker(config), endpoint_source(config)
     configure_logging(config.log_level)
-    return lambda stop: serve(config, picker, stop)
+    return lambda stop: serve(config, picker, source, stop)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -1,5 +1,6 @@
 """The endpoint picker's configuration."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ from serving.cost import MAX_WEIGHT, WEIGHT_ONE, weight_thousandths
 from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
 from serving.shared_options import shared
 
+# Kubernetes' names of namespaces (RFC 1123 labels) and of other objects.
+NAMESPACE, NAME = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?"
 POSITIVE = (
     "quantum_tokens",
     "endpoint_requests",
@@ -34,7 +37,21 @@ class PickerConfig:
         "The engines of the pool, separated by commas, by the addresses that Envoy knows them by. A host's addresses "
         "are looked up every 2 s: those of a headless Service of Kubernetes are its ready pods.",
         unit="host:port",
-        change_when="Always. Every pool has its own engines.",
+        change_when="Always, unless `inference_pool` names them. Every pool has its own engines.",
+    )
+    inference_pool: str = option(
+        "",
+        "The engines are the ready pods of this InferencePool, at its target ports, which the Kubernetes API tells at "
+        "once. Give either this or `endpoints`.",
+        unit="namespace/name",
+        change_when="The picker runs on Kubernetes and an InferencePool names the engines.",
+    )
+    kubernetes: str = option(
+        "",
+        "The Kubernetes API is reached at this URL, without TLS and without a token, as `kubectl proxy` offers it. "
+        "Without it the API is that of the cluster in which the picker is a pod, with the pod's service account.",
+        unit="http://host:port",
+        change_when="The picker runs outside of the cluster, to be tried out.",
     )
     policy: str = option(
         "doubleq",
@@ -101,9 +118,18 @@ class PickerConfig:
         cost_function(self.cost)
         for name in POSITIVE:
             require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
-        require(bool(self.endpoints), "endpoints: needs at least one host:port")
-        addresses(self.endpoints, "endpoints")
+        self._check_endpoints()
         _ = self.weights
+
+    def _check_endpoints(self) -> None:
+        if not self.inference_pool:
+            require(bool(self.endpoints), "endpoints: needs at least one host:port, or give inference_pool")
+            addresses(self.endpoints, "endpoints")
+            return
+        require(not self.endpoints, "endpoints: must not be given with inference_pool")
+        namespace, _, name = self.inference_pool.partition("/")
+        is_named = re.fullmatch(NAMESPACE, namespace) and re.fullmatch(NAME, name)
+        require(bool(is_named), f"inference_pool: expected namespace/name, got {self.inference_pool!r}")
 
     @property
     def weights(self) -> Mapping[str, int]:

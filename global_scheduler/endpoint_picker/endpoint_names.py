@@ -6,6 +6,8 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 
+from global_scheduler.endpoint_picker.endpoint_source import Changed
+
 log = logging.getLogger(__name__)
 LOOK_UP_SECONDS = 2.0
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
@@ -44,14 +46,19 @@ class EndpointNames:
                     log.warning("a host of endpoints is not found", extra={"host": host, "error": str(error)})
                 self._failing.add(host)
 
-    async def follow(self, changed: Callable[[list[str]], Awaitable[None]]) -> None:
-        """Look up every host again and again, and call `changed` with the endpoints where they change."""
+    @property
+    def is_current(self) -> bool:
+        """See EndpointSource."""
+        return not self._failing
+
+    async def follow(self, changed: Changed) -> None:
+        """Look up every host, at once and again and again. See EndpointSource."""
         while True:
             told = self.endpoints
-            await asyncio.sleep(LOOK_UP_SECONDS)
             await self.look_up()
             if self.endpoints != told:
                 await changed(self.endpoints)
+            await asyncio.sleep(LOOK_UP_SECONDS)
 
 
 def _is_address(host: str) -> bool:

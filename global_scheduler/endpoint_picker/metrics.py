@@ -4,20 +4,27 @@ from collections.abc import Iterable
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
+from global_scheduler.endpoint_picker.endpoint_source import EndpointSource
 from global_scheduler.endpoint_picker.picker import Picker
 
 
 class PickerMetrics:
     """Counts requests by what became of them, and shows what the picker has now."""
 
-    def __init__(self, meter: Meter, picker: Picker) -> None:
+    def __init__(self, meter: Meter, picker: Picker, source: EndpointSource) -> None:
         self._picker = picker
+        self._source = source
         meter.create_observable_counter(
             "fairlead.picker.requests", [self._requests], description="Requests that were placed or refused, by outcome"
         )
         gauge = meter.create_observable_gauge
         gauge("fairlead.picker.waiting", [self._waiting], description="Requests that wait for room at an endpoint")
         gauge("fairlead.picker.endpoints", [self._endpoints], description="Endpoints of the pool")
+        gauge(
+            "fairlead.picker.endpoints_current",
+            [self._is_current],
+            description="1 while changes of the endpoints become known, else 0",
+        )
 
     def _requests(self, _: CallbackOptions) -> Iterable[Observation]:
         # A copy: the exporter's thread may run this.
@@ -28,3 +35,6 @@ class PickerMetrics:
 
     def _endpoints(self, _: CallbackOptions) -> Iterable[Observation]:
         return [Observation(len(self._picker.pool.endpoints))]
+
+    def _is_current(self, _: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(int(self._source.is_current))]

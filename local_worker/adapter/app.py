@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from fairlead.v1 import scheduler_pb2
 from local_worker.adapter.backend import AdapterBackend, FollowerFactory
 from local_worker.adapter.config import AdapterConfig
-from local_worker.adapter.http_client import HttpClient
 from local_worker.adapter.tokenizer import EngineTokenizer
 from local_worker.adapter.vllm_api import EngineAway, EngineInfo, VllmApi
 from local_worker.backend import Backend
@@ -27,6 +26,7 @@ from local_worker.worker import Worker
 from serving.config import MOST, cost_function, load, require
 from serving.cost import cost_name
 from serving.environment import ServiceName
+from serving.http_client import HttpClient
 from serving.process import Serving, configure_logging, log_step, run
 
 log = logging.getLogger(__name__)

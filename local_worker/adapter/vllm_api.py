@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from fairlead.outcomes import FinishReason
-from local_worker.adapter.http_client import HttpClient, HttpResponse
 from local_worker.adapter.vllm_messages import (
     CompletionChunk,
     DetokenizedText,
@@ -21,6 +20,7 @@ from local_worker.adapter.vllm_messages import (
 )
 from local_worker.core.batch import SampledLogprobs
 from local_worker.core.request import Request
+from serving.http_client import HttpClient, HttpResponse
 
 T = TypeVar("T")
 DATA = b"data: "

@@ -9,7 +9,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from global_scheduler.endpoint_picker.app import ALIVE, READY, make_picker, serving
+from global_scheduler.endpoint_picker.app import ALIVE, READY, endpoint_source, make_picker, serving
 from global_scheduler.endpoint_picker.config import PickerConfig
 from global_scheduler.endpoint_picker.picker import Picker
 from global_scheduler.endpoint_picker.request_stream import FOLLOWING_SECONDS
@@ -133,7 +133,10 @@ async def served(request: pytest.FixtureRequest) -> AsyncIterator[Served]:
     options = {"listen": "127.0.0.1:0", "endpoints": f"{A},{B},{C}", **getattr(request, "param", {})}
     config = PickerConfig(**options)
     picker = make_picker(config)
-    async with serving(config, picker) as server, grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+    async with (
+        serving(config, picker, endpoint_source(config)) as server,
+        grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel,
+    ):
         yield Served(picker, channel)
     picker.pool.check_invariants()
 

@@ -21,12 +21,12 @@ import pytest
 from fairlead import Client
 from fairlead.prompt import as_prompt
 from fairlead.v1 import common_pb2, inference_pb2
-from local_worker.adapter.http_client import HttpClient
 from local_worker.adapter.output_stream import OutputStream
 from local_worker.adapter.vllm_api import VllmApi
 from local_worker.core.engine_text import EngineText
 from local_worker.core.request import Request as CoreRequest
 from local_worker.tokenizer import REPLACEMENT
+from serving.http_client import HttpClient
 from serving.sampling_params import SamplingParams
 from tests import services
 from tests.faults.load import caller, output_of

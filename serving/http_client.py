@@ -1,12 +1,14 @@
-"""HTTP/1.1 to an engine on this machine: one connection per call, closed with it, which is how a call is cancelled."""
+"""HTTP/1.1 as a client: one connection per call, closed with it, which is how a call is cancelled."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import httptools
 
 READ_BYTES = 1 << 16
+MOST_BYTES = 1 << 28  # of a body that is kept whole
 
 
 class HttpResponse:
@@ -36,18 +38,36 @@ class HttpResponse:
             if not self._parts:
                 await self._read()
 
-    async def body(self) -> bytes:
-        """Return the whole body; raise OSError as `chunks` does."""
-        return b"".join([part async for part in self.chunks()])
+    async def body(self, most: int = MOST_BYTES) -> bytes:
+        """Return the whole body; raise OSError as `chunks` does, and for one that is longer than `most` bytes."""
+        whole = bytearray()
+        async for part in self.chunks():
+            whole += part
+            if len(whole) > most:
+                raise ConnectionAbortedError(f"the answer is longer than {most} bytes")
+        return bytes(whole)
+
+    async def lines(self, most: int = MOST_BYTES) -> AsyncIterator[bytes]:
+        """Yield each line as it ends; raise OSError as `chunks` does, and for a line of more than `most` bytes."""
+        held = bytearray()
+        async for part in self.chunks():
+            held += part
+            if b"\n" in part:
+                *ended, rest = bytes(held).split(b"\n")
+                held = bytearray(rest)
+                for line in ended:
+                    yield line
+            if len(held) > most:
+                raise ConnectionAbortedError(f"a line of the answer is longer than {most} bytes")
 
     async def _read(self) -> None:
         data = await self._reader.read(READ_BYTES)
         if not data:
-            raise ConnectionResetError("the engine has closed the connection")
+            raise ConnectionResetError("the server has closed the connection")
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            raise ConnectionAbortedError(f"the engine does not answer in HTTP: {error}") from error
+            raise ConnectionAbortedError(f"the server does not answer in HTTP: {error}") from error
 
     def on_headers_complete(self) -> None:
         """See httptools."""
@@ -63,20 +83,21 @@ class HttpResponse:
 
 
 class HttpClient:
-    """Calls to the server at `address`, host:port, with a key that it may require."""
+    """Calls to the server at `address`, host:port, with a bearer token that it may require, and over TLS if given."""
 
-    def __init__(self, address: str, api_key: str = "") -> None:
+    def __init__(self, address: str, token: str = "", tls: ssl.SSLContext | None = None) -> None:
         self._host, _, port = address.rpartition(":")
         self._port = int(port)
+        self._tls = tls
         lines = [f"Host: {address}", "Connection: close", "Content-Type: application/json"]
-        if api_key:
-            lines.append(f"Authorization: Bearer {api_key}")
+        if token:
+            lines.append(f"Authorization: Bearer {token}")
         self._lines = lines
 
     @asynccontextmanager
     async def call(self, method: str, path: str, body: bytes = b"") -> AsyncIterator[HttpResponse]:
         """Send a request; leaving the context closes the connection. Raises OSError if there is no answer."""
-        reader, writer = await asyncio.open_connection(self._host.strip("[]"), self._port)
+        reader, writer = await asyncio.open_connection(self._host.strip("[]"), self._port, ssl=self._tls)
         try:
             lines = [f"{method} {path} HTTP/1.1", *self._lines, f"Content-Length: {len(body)}", "", ""]
             writer.write("\r\n".join(lines).encode() + body)

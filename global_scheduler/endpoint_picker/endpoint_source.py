@@ -1,0 +1,21 @@
+"""Where a picker's endpoints come from."""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+Changed = Callable[[list[str]], Awaitable[None]]  # is given all endpoints
+
+
+class EndpointSource(Protocol):
+    """Endpoints as ip:port, which come and go."""
+
+    @property
+    def endpoints(self) -> list[str]:
+        """Return the endpoints that are known now."""
+
+    @property
+    def is_current(self) -> bool:
+        """Return whether changes become known; while they do not, the endpoints stay as they were."""
+
+    async def follow(self, changed: Changed) -> None:
+        """Keep the endpoints current until cancelled, and call `changed` with all of them after each change."""
