@@ -32,7 +32,7 @@ def make_batcher(config: WorkerConfig, model: ServedModel, limits: BatchLimits) 
     together = limits.max_running * model.longest
     policy = POLICIES[config.policy](
         QueuePolicyConfig(
-            quantum_tokens=config.quantum_tokens,
+            quantum_tokens=sizes.quantum_tokens(config, model.device),
             cost=cost,
             max_input_tokens=limits.max_prompt_tokens,
             max_output_tokens=model.longest,

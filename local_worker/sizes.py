@@ -3,6 +3,7 @@
 from local_worker.config import WorkerConfig
 from local_worker.core.device_sizes import SIZES
 from local_worker.core.limits import AdmissionMode, BatchLimits
+from local_worker.worker_options import WorkerOptions
 
 # Requests. A full queue drops those of the client with most; this also bounds requests that are never dropped.
 MAX_WAITING_PER_CLIENT = 1024
@@ -25,6 +26,11 @@ def token_budget(config: WorkerConfig, device: str) -> int:
     By default a step has as many tokens for prompts as for decoding.
     """
     return config.token_budget or max(SIZES[device].token_budget, 2 * max_running(config, device))
+
+
+def quantum_tokens(config: WorkerOptions, device: str) -> int:
+    """Return the quantum Q^u in cost units on `device`."""
+    return config.quantum_tokens or SIZES[device].quantum_tokens
 
 
 def limits(config: WorkerConfig, device: str, longest: int, block_tokens: int) -> BatchLimits:

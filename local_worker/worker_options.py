@@ -67,9 +67,10 @@ class WorkerOptions:
         change_when="Each user should have its tenant's whole share (`user`), or a user's agents should not delay each "
         "other, at the price of some locality (`tenant,user,interaction`).",
     )
-    quantum_tokens: int = option(
-        512,
-        "Q^u: a refill grants a client this much service. The bound of fairness grows by twice as much.",
+    quantum_tokens: int | None = option(
+        None,
+        "Q^u: a refill grants a client this much service. The bound of fairness grows by twice as much. Without it "
+        "these are 64 at a worker on a CPU, and 512 at others.",
         unit="cost units",
         change_when="The hit rate is low although prefixes repeat (more), or the bound is too wide (less). "
         "`fairlead tune` recommends a number.",

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from bench.flood.call import ObservedCall
 
+RAMP_SECONDS = 5.0  # from the begin of the flood until waiting times and shares count
+
 
 @dataclass(frozen=True, slots=True)
 class Phase:

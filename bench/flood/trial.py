@@ -8,11 +8,10 @@ import aiohttp
 
 from bench.flood.call import ObservedCall
 from bench.flood.client import CallClient, Endpoint
-from bench.flood.phase import Phase
+from bench.flood.phase import RAMP_SECONDS, Phase
 from bench.flood.workload import AGENT, FLOOD, QUIET, Asked, Question, Workload
 
 WARM_UP = 3  # calls before the trial
-RAMP_SECONDS = 5.0  # from the begin of the flood until waiting times and shares count
 
 
 async def trial(endpoint: Endpoint, work: Workload, alone_seconds: float, seconds: float) -> tuple[Phase, Phase]:

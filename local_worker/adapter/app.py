@@ -20,7 +20,7 @@ from local_worker.core.late_binding import LateBinding
 from local_worker.core.limits import AdmissionMode, BatchLimits
 from local_worker.core.policies import POLICIES, QueuePolicyConfig
 from local_worker.prompt_encoder import PromptEncoder
-from local_worker.sizes import MAX_WAITING_PER_CLIENT
+from local_worker.sizes import MAX_WAITING_PER_CLIENT, quantum_tokens
 from local_worker.step_events import StepEvents
 from local_worker.worker import Worker
 from serving.config import MOST, cost_function, load, require
@@ -48,7 +48,7 @@ def make_adapter(config: AdapterConfig, api: VllmApi, info: EngineInfo) -> Worke
     )
     policy = POLICIES[config.policy](
         QueuePolicyConfig(
-            quantum_tokens=config.quantum_tokens,
+            quantum_tokens=quantum_tokens(config, "cuda"),
             cost=cost,
             max_input_tokens=limits.max_prompt_tokens,
             max_output_tokens=longest,

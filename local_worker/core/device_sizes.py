@@ -1,7 +1,9 @@
-"""Default sizes of the batch and the KV cache for each kind of device.
+"""Default sizes of the batch, the KV cache and the quantum for each kind of device.
 
 A fairness bound is proportional to the number of tokens that the KV cache holds (docs/fairness.md). With these defaults
-the bound is at most some minutes of work on either kind of device.
+the bound is at most some minutes of work on either kind of device. A client may wait for two quanta of service to
+another client, so a quantum is a quarter of the tokens of a step: 512 cost units are a tenth of a second of a GPU, and
+more than a second of a CPU (bench/README.md).
 """
 
 from dataclasses import dataclass
@@ -16,14 +18,15 @@ class DeviceSizes:
     most_kv_tokens: int | None  # None: as many tokens as fit in the device's memory
     max_running: int  # number of requests in the running batch
     token_budget: int  # number of tokens computed per step
+    quantum_tokens: int  # Q^u in cost units
 
 
 SIZES = {
     # A CPU has much memory and little speed: a KV cache of all its memory would hold the output of an hour.
-    "cpu": DeviceSizes(most_kv_tokens=4096, max_running=32, token_budget=256),
+    "cpu": DeviceSizes(most_kv_tokens=4096, max_running=32, token_budget=256, quantum_tokens=64),
     # Up to about 128 requests the time of a decode step hardly grows. From about 2048 tokens per step, prompts are
     # computed at full speed.
-    "cuda": DeviceSizes(most_kv_tokens=None, max_running=128, token_budget=2048),
+    "cuda": DeviceSizes(most_kv_tokens=None, max_running=128, token_budget=2048, quantum_tokens=512),
 }
 
 

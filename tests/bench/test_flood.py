@@ -12,7 +12,10 @@ from bench.flood.figures import Figures, Waits, figures
 from bench.flood.phase import Phase
 from bench.flood.picture import draw
 from bench.flood.report import table, write_json
+from bench.flood.simulated import simulate
 from bench.flood.workload import AGENT, FLOOD, QUIET, Workload
+from local_worker.core.device_sizes import SIZES
+from serving.metrics import percentile
 
 
 def called(
@@ -146,3 +149,11 @@ def test_the_picture_has_a_bar_for_each_system_and_measure() -> None:
     assert texts.count("3.97") == 2
     bars = [bar for bar in picture.iter("{http://www.w3.org/2000/svg}rect") if bar.get("fill") != "white"]
     assert len(bars) == 8
+
+
+def test_the_default_quantum_of_a_cpu_halves_the_quiet_users_wait_and_costs_no_cache_hits() -> None:
+    """Two quanta of a GPU are seconds of a CPU's work."""
+    small, large = (simulate("dlpm", SIZES[device].quantum_tokens, seconds=50.0) for device in ("cpu", "cuda"))
+    for percent in (50, 99):
+        assert percentile(small.waits, percent) < 0.6 * percentile(large.waits, percent)
+    assert small.hit_rate > 0.99 * large.hit_rate

@@ -6,7 +6,7 @@ import pytest
 
 from local_worker.config import WorkerConfig
 from local_worker.core.limits import BatchLimits
-from local_worker.sizes import limits
+from local_worker.sizes import limits, quantum_tokens
 
 
 def limits_with(device: str, longest: int, **options: Any) -> BatchLimits:
@@ -22,6 +22,12 @@ def test_defaults_follow_the_device_and_the_longest_context(
 ) -> None:
     found = limits_with(device, longest)
     assert (found.max_running, found.token_budget, found.max_prompt_tokens) == expected
+
+
+@pytest.mark.parametrize(("device", "expected"), [("cpu", 64), ("cuda", 512)])
+def test_the_quantum_follows_the_speed_of_the_device(device: str, expected: int) -> None:
+    assert quantum_tokens(WorkerConfig(secret="s" * 16), device) == expected
+    assert quantum_tokens(WorkerConfig(secret="s" * 16, quantum_tokens=7), device) == 7
 
 
 def test_configured_sizes_take_precedence() -> None:

@@ -38,6 +38,7 @@ pytestmark = pytest.mark.e2e
 BLOCK = 32
 MOST_RUNNING = 4
 CALLS = 48  # of the meek client, while the flooder contends
+QUANTUM = 64  # about a call's cost, so that a few quanta are little beside CALLS
 TOKENS = 60
 START = 900.0  # seconds in which vLLM starts where other processes compute
 
@@ -122,6 +123,7 @@ class Fleet:
                 kv_replay=engine.replay,
                 max_running=MOST_RUNNING,
                 token_budget=256,
+                quantum_tokens=QUANTUM,
             )
         self.gateway = self.stack.gateway(throttle="none")
 
