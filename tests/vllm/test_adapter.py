@@ -112,7 +112,7 @@ class Fleet:
 
     def __init__(self, directory: Path, model: Path) -> None:
         self.engines = {name: VllmServe(model, directory / f"vllm-{name}.log") for name in ("a", "b")}
-        self.stack = Stack(directory)
+        self.stack = Stack(directory, policy="per-client-round-robin")  # each client has calls at both
         for engine in self.engines.values():
             engine.await_ready()
         for name, engine in self.engines.items():
