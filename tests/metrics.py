@@ -77,6 +77,6 @@ def declared() -> set[str]:
     SharingMetrics(meter, LocalStore())
     RateLimitMetrics(meter)
     SchedulerMetrics(meter, make_service(SchedulerConfig(secret="a secret for tests only")))
-    PickerMetrics(meter, make_picker(PickerConfig(endpoints="127.0.0.1:1")), EndpointNames(["127.0.0.1:1"]))
+    PickerMetrics(meter, make_picker(PickerConfig(endpoints="127.0.0.1:1")), EndpointNames(["127.0.0.1:1"]), None)
     WorkerMetrics(meter, [scheduler_pb2.ModelInfo()], lambda: None)
     return meter.names

@@ -1,8 +1,11 @@
-"""A pool of engines that report nothing: what a picker knows of them follows from what it sent them.
+"""A pool of engines that know of no scheduler.
+
+What a picker knows of them follows from what it sent them, and from what they say of themselves to everybody.
 
 The decisions are the scheduler's own (dispatcher.py). A request is booked where it is sent, moves when the proxy says
 that another endpoint served it, and ends with its answer. An endpoint is assumed to cache what it was given most
-recently. An endpoint is given no more requests than it runs at once; the others wait here, fairly among clients.
+recently. An endpoint is given no more requests than it runs at once, those of other callers included; the others wait
+here, fairly among clients.
 """
 
 import math
@@ -11,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.dispatcher import Dispatcher
-from global_scheduler.core.fleet import Fleet, Member, WorkerIdentity, WorkerLoad
+from global_scheduler.core.fleet import Fleet, Member, WorkerIdentity
 from global_scheduler.core.held_requests import HeldRequests
 from global_scheduler.core.policies import RoutePolicy, RouteRequest
 from global_scheduler.core.recent_blocks import RecentBlocks
@@ -22,6 +25,7 @@ POOL = "pool"  # the dispatcher's one model: every endpoint of a pool serves eve
 EXACT = 64  # requests; queues whose capacity is larger are compared less exactly (outstanding_table.py)
 REST_SECONDS = 10.0
 FALLBACKS = 2  # endpoints that a proxy may try after the first
+FULL_KV = 0.9  # of its KV cache: an engine that uses more, while requests wait there, has no memory for another
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +35,15 @@ class EndpointSize:
     running: int  # requests that it runs at once, and that the pool gives it at most
     kv_tokens: int
     block_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointReport:
+    """What an engine says of itself: its requests, whoever sent them, and the part of its KV cache that they use."""
+
+    running: int = 0
+    waiting: int = 0
+    kv_usage: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
@@ -79,6 +92,22 @@ class EndpointPool:
             if address not in self._recent:
                 self._recent[address] = RecentBlocks(self._size.kv_tokens // self._size.block_tokens)
                 self._dispatcher.attached(self._identity(address), [], now)
+
+    def observed(self, address: str, report: EndpointReport, placed: int, now: float) -> None:
+        """Record what the engine at `address` reports; it had `placed` requests of this pool before it was asked.
+
+        The report of an engine without requests undoes what was known. One of an unknown endpoint changes nothing.
+        """
+        member = self._fleet.find(address)
+        if member is None:
+            return
+        # Requests come and go while an engine answers: what may be the pool's own is not another caller's.
+        others = report.running + report.waiting - max(placed, member.outstanding)
+        self._fleet.shared(member, max(0, others))
+        used = round(report.kv_usage * self._size.kv_tokens)
+        load = replace(member.load, running=report.running, waiting=report.waiting, kv_tokens_used=used)
+        self._dispatcher.reported(member, load, now)
+        self._changed(member)
 
     def others(self, addresses: Collection[str]) -> frozenset[str]:
         """Return the endpoints that are not among `addresses`: those to exclude where these are the only ones."""
@@ -179,7 +208,7 @@ class EndpointPool:
         """Raise AssertionError with detail when the state is impossible."""
         self._dispatcher.check_invariants()
         self._held.check_invariants()
-        full = {address for address in self._recent if self.outstanding(address) >= self._size.running}
+        full = {address for address in self._recent if self._is_full(self._member(address))}
         assert full == self._full, f"{full} are full, and {self._full} count as such"
         for address, recent in self._recent.items():
             assert self._fleet.find(address) is not None, f"{address} is no member"
@@ -190,18 +219,25 @@ class EndpointPool:
 
     def _changed(self, member: Member) -> None:
         if self._fleet.is_current(member):
-            is_full = member.outstanding >= self._size.running
-            (self._full.add if is_full else self._full.discard)(member.identity.address)
+            change = self._full.add if self._is_full(member) else self._full.discard
+            change(member.identity.address)
+
+    def _is_full(self, member: Member) -> bool:
+        requests, load = member.outstanding + member.others, member.load
+        return requests >= self._size.running or (
+            load.waiting > 0 and load.kv_tokens_used >= FULL_KV * self._size.kv_tokens
+        )
 
     def _rest(self, member: Member, now: float) -> None:
         """Send no requests to a member for REST_SECONDS, unless there is no other."""
-        self._dispatcher.reported(member, WorkerLoad(draining=True), now)
+        self._dispatcher.reported(member, replace(member.load, draining=True), now)
         self._resting[member.identity.address] = now + REST_SECONDS
 
     def _rested(self, now: float) -> None:
         for address in [address for address, until in self._resting.items() if until <= now]:
             del self._resting[address]
-            self._dispatcher.reported(self._member(address), WorkerLoad(), now)
+            member = self._member(address)
+            self._dispatcher.reported(member, replace(member.load, draining=False), now)
 
     def _member(self, address: str) -> Member:
         member = self._fleet.find(address)

@@ -40,13 +40,17 @@ class WorkerLoad:
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """One worker while it is attached. `slot` is its bit in bitmasks; `outstanding` is the paper's `s_w`."""
+    """One worker while it is attached. `slot` is its bit in bitmasks; `outstanding` is the paper's `s_w`.
+
+    `others` are requests that it has besides, of callers that this scheduler does not know.
+    """
 
     slot: int
     identity: WorkerIdentity
     reported_at: float
     load: WorkerLoad = field(default_factory=WorkerLoad)
     outstanding: int = 0
+    others: int = 0
 
 
 class Fleet:
@@ -113,6 +117,11 @@ class Fleet:
         member.outstanding += requests
         self.queues.add(member.slot, requests)
 
+    def shared(self, member: Member, others: int) -> None:
+        """Count `others` requests of unknown callers in the member's queue."""
+        self.queues.add(member.slot, others - member.others)
+        member.others = others
+
     def find(self, worker: str) -> Member | None:
         """Return the member named `worker`, or None."""
         return self._members.get(worker)
@@ -160,8 +169,8 @@ class Fleet:
         for name, member in self._members.items():
             assert member.identity.worker == name, f"{member.identity.worker} is kept as {name}"
             assert self._by_slot[member.slot] is member, f"{name} is not in slot {member.slot}"
-            length = self.queues.length(member.slot)
-            assert member.outstanding == length, f"{name}: {member.outstanding} outstanding, a queue of {length}"
+            length, requests = self.queues.length(member.slot), member.outstanding + member.others
+            assert requests == length, f"{name}: {requests} requests, a queue of {length}"
             for model in member.identity.revisions:
                 pools[model] = pools.get(model, 0) | 1 << member.slot
             available = self._is_available(member)

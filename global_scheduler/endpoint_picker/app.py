@@ -12,6 +12,7 @@ from global_scheduler.core.policies import POLICIES, RoutePolicyConfig
 from global_scheduler.endpoint_picker.config import PickerConfig
 from global_scheduler.endpoint_picker.endpoint_names import EndpointNames
 from global_scheduler.endpoint_picker.endpoint_source import EndpointSource
+from global_scheduler.endpoint_picker.engine_poll import EnginePoll
 from global_scheduler.endpoint_picker.kubernetes.cluster_api import cluster_api
 from global_scheduler.endpoint_picker.kubernetes.inference_pool import InferencePool
 from global_scheduler.endpoint_picker.metrics import PickerMetrics
@@ -55,11 +56,11 @@ def endpoint_source(config: PickerConfig) -> EndpointSource:
 
 @asynccontextmanager
 async def serving(
-    config: PickerConfig, picker: Picker, source: EndpointSource, leaving: float = 0.0
+    config: PickerConfig, picker: Picker, source: EndpointSource, poll: EnginePoll | None = None, leaving: float = 0.0
 ) -> AsyncIterator[Server]:
     """Serve within the context; at its end the picker is not ready for `leaving` seconds before it is gone.
 
-    An error in what follows the endpoints cancels the context and is raised from it, in an ExceptionGroup.
+    A mistake in what follows endpoints or engines cancels the context and is raised from it, in an ExceptionGroup.
     """
     tls = config.mutual_tls
     server = Server(config.listen, credentials=tls.server() if tls else None, health_listen=config.health_listen)
@@ -75,12 +76,15 @@ async def serving(
     await server.set_health(ALIVE, True)
     await changed(source.endpoints)
     async with asyncio.TaskGroup() as tasks:
-        following = tasks.create_task(source.follow(changed))
+        background = [tasks.create_task(source.follow(changed))]
+        if poll is not None:
+            background.append(tasks.create_task(poll.run()))
         try:
             yield server
         finally:
-            following.cancel()
-            await asyncio.wait([following])
+            for task in background:
+                task.cancel()
+            await asyncio.wait(background)
             await _set_ready(server, False)
             await asyncio.sleep(leaving)
             processor.leave()
@@ -90,9 +94,10 @@ async def serving(
 async def serve(config: PickerConfig, picker: Picker, source: EndpointSource, stop: asyncio.Event) -> None:
     """Serve until `stop`."""
     metrics = Metrics(PICKER, config.metrics, os.environ)
-    PickerMetrics(metrics.meter, picker, source)
+    poll = EnginePoll(picker, config.engine_metrics, config.engine_metrics_seconds) if config.engine_metrics else None
+    PickerMetrics(metrics.meter, picker, source, poll)
     await metrics.start()
-    async with serving(config, picker, source, LEAVING_SECONDS) as server:
+    async with serving(config, picker, source, poll, LEAVING_SECONDS) as server:
         ports = {"port": server.port, "metrics_port": metrics.port}
         log.info("listening", extra={"service": "endpoint_picker", **ports})
         await stop.wait()

@@ -17,6 +17,7 @@ POSITIVE = (
     "endpoint_requests",
     "client_requests",
     "endpoint_kv_tokens",
+    "engine_metrics_seconds",
     "max_index_blocks",
     "output_rate",
 )
@@ -87,6 +88,19 @@ class PickerConfig:
         unit="tokens",
         change_when="Always; vLLM logs its number at start as `GPU KV cache size`.",
     )
+    engine_metrics: str = option(
+        "/metrics",
+        "Engines show their Prometheus metrics at this path: the requests that they run, those that wait, and what of "
+        "the KV cache is used. Without it, or without an answer, the picker knows what it placed there.",
+        unit="path",
+        change_when="Engines are TensorRT-LLM's (`/prometheus/metrics`), or have metrics of no known name (empty).",
+    )
+    engine_metrics_seconds: float = option(
+        1.0,
+        "This time passes between two readings of the engines' metrics.",
+        unit="seconds",
+        change_when="The engines have many other callers (less), or there are hundreds of engines (more).",
+    )
     max_index_blocks: int = option(
         1_000_000,
         "The prefix index holds this many blocks, of 64 tokens each. Requests do not follow prefixes that it lacks.",
@@ -119,6 +133,10 @@ class PickerConfig:
         for name in POSITIVE:
             require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
         self._check_endpoints()
+        require(
+            self.engine_metrics[:1] in ("", "/"),
+            f"engine_metrics: expected a path that begins with '/', got {self.engine_metrics!r}",
+        )
         _ = self.weights
 
     def _check_endpoints(self) -> None:

@@ -5,21 +5,28 @@ from collections.abc import Iterable
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from global_scheduler.endpoint_picker.endpoint_source import EndpointSource
+from global_scheduler.endpoint_picker.engine_poll import EnginePoll
 from global_scheduler.endpoint_picker.picker import Picker
 
 
 class PickerMetrics:
     """Counts requests by what became of them, and shows what the picker has now."""
 
-    def __init__(self, meter: Meter, picker: Picker, source: EndpointSource) -> None:
+    def __init__(self, meter: Meter, picker: Picker, source: EndpointSource, poll: EnginePoll | None) -> None:
         self._picker = picker
         self._source = source
+        self._poll = poll
         meter.create_observable_counter(
             "fairlead.picker.requests", [self._requests], description="Requests that were placed or refused, by outcome"
         )
         gauge = meter.create_observable_gauge
         gauge("fairlead.picker.waiting", [self._waiting], description="Requests that wait for room at an endpoint")
         gauge("fairlead.picker.endpoints", [self._endpoints], description="Endpoints of the pool")
+        gauge(
+            "fairlead.picker.queues",
+            [self._queues],
+            description="Endpoints by where their queue is known from: metrics, or what was placed there",
+        )
         gauge(
             "fairlead.picker.endpoints_current",
             [self._is_current],
@@ -35,6 +42,11 @@ class PickerMetrics:
 
     def _endpoints(self, _: CallbackOptions) -> Iterable[Observation]:
         return [Observation(len(self._picker.pool.endpoints))]
+
+    def _queues(self, _: CallbackOptions) -> Iterable[Observation]:
+        answering = self._poll.answering if self._poll else 0
+        counts = {"metrics": answering, "placed": len(self._picker.pool.endpoints) - answering}
+        return [Observation(count, {"source": source}) for source, count in counts.items()]
 
     def _is_current(self, _: CallbackOptions) -> Iterable[Observation]:
         return [Observation(int(self._source.is_current))]

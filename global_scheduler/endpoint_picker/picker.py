@@ -7,7 +7,7 @@ import uuid
 from collections import Counter
 from collections.abc import Collection
 
-from global_scheduler.core.endpoint_pool import POOL, EndpointPool, Pick
+from global_scheduler.core.endpoint_pool import POOL, EndpointPool, EndpointReport, Pick
 from global_scheduler.core.policies import RouteRequest
 from global_scheduler.endpoint_picker.refused import Refused, no_endpoint
 from global_scheduler.endpoint_picker.request_body import Prompt
@@ -42,6 +42,11 @@ class Picker:
             if not waiting.done() and not self.pool.has_endpoint(request):
                 self.pool.drop(request)
                 waiting.set_exception(no_endpoint("no endpoint is left"))
+        self._release()
+
+    def observed(self, address: str, report: EndpointReport, placed: int) -> None:
+        """Record what an engine reports, which had `placed` requests of the pool before it was asked."""
+        self.pool.observed(address, report, placed, time.monotonic())
         self._release()
 
     async def place(self, client: str, weight: int, prompt: Prompt, subset: Collection[str] | None) -> Pick:

@@ -99,6 +99,13 @@ def test_metrics_say_what_became_of_requests(front: Front) -> None:
     assert outcomes["placed"] >= 1
     assert [count for _, count in found["fairlead_picker_endpoints"]] == [2]
     assert [count for _, count in found["fairlead_picker_waiting"]] == [0]
+    eventually(lambda: answering(port) == 2, "the engines' metrics are read")
+
+
+def answering(port: int) -> float:
+    """The endpoints whose queues are known from their metrics."""
+    found = samples(scrape(port)[1])["fairlead_picker_queues"]
+    return {labels["source"]: count for labels, count in found}["metrics"]
 
 
 def test_the_subset_of_a_data_plane_is_kept(front: Front) -> None:

@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from global_scheduler.core.block_index import BlockIndex
-from global_scheduler.core.endpoint_pool import POOL, REST_SECONDS, EndpointPool, EndpointSize, Pick
+from global_scheduler.core.endpoint_pool import (
+    POOL,
+    REST_SECONDS,
+    EndpointPool,
+    EndpointReport,
+    EndpointSize,
+    Pick,
+)
 from global_scheduler.core.held_requests import HeldRequests
 from global_scheduler.core.policies import POLICIES, RoutePolicyConfig, RouteRequest
 from global_scheduler.core.policies.doubleq import DoubleQ
@@ -43,11 +50,16 @@ class PoolMachine(RuleBasedStateMachine):
         self.held: dict[str, RouteRequest] = {}
         self.was_moved = False  # by the proxy, which knows of no limit
         self.endpoints: set[str] = set()
+        self.others: Counter[str] = Counter()  # requests of other callers, by endpoint
+        self.without_memory: set[str] = set()
 
     @rule(endpoints=st.sets(st.sampled_from(ADDRESSES)))
     def changes(self, endpoints: set[str]) -> None:
         gone = self.endpoints - endpoints
         self.open = [each for each in self.open if each.endpoint not in gone]
+        for address in gone:
+            del self.others[address]
+        self.without_memory -= gone
         self.endpoints = endpoints
         self.pool.set_endpoints(sorted(endpoints), self.now)
 
@@ -62,10 +74,25 @@ class PoolMachine(RuleBasedStateMachine):
                 self.held[wanted.request_id] = wanted
             return
         assert not self.held
+        self.had_room(pick)
         named = [pick.endpoint, *pick.fallbacks]
         assert len(set(named)) == len(named)
         assert set(named) <= self.endpoints - excluded
         self.open.append(pick)
+
+    @rule(
+        address=st.sampled_from(ADDRESSES),
+        running=st.integers(0, 6),
+        waiting=st.integers(0, 2),
+        usage=st.sampled_from([0.0, 0.85, 1.0]),
+        ended=st.integers(0, 2),
+    )
+    def reports(self, address: str, running: int, waiting: int, usage: float, ended: int) -> None:
+        own = sum(each.endpoint == address for each in self.open)
+        self.pool.observed(address, EndpointReport(running, waiting, usage), own + ended, self.now)
+        if address in self.endpoints:
+            self.others[address] = max(0, running + waiting - own - ended)
+            (self.without_memory.add if waiting and usage == 1.0 else self.without_memory.discard)(address)
 
     @precondition(lambda self: self.open)
     @rule(at=st.integers(0, 99), served=st.sampled_from(["", *ADDRESSES]), tokens=st.integers(0, 9))
@@ -95,10 +122,15 @@ class PoolMachine(RuleBasedStateMachine):
         while (pick := self.pool.release(self.now)) is not None:
             excluded = self.held.pop(pick.request.request_id).excluded
             assert pick.endpoint in self.endpoints - set(excluded)
+            self.had_room(pick)
             self.open.append(pick)
         for each in self.held.values():
-            busy = [self.pool.outstanding(address) for address in self.endpoints - set(each.excluded)]
-            assert all(count >= SIZE.running for count in busy) or self.was_moved
+            for address in self.endpoints - set(each.excluded) - self.without_memory:
+                assert self.pool.outstanding(address) + self.others[address] >= SIZE.running or self.was_moved
+
+    def had_room(self, pick: Pick) -> None:
+        assert self.pool.outstanding(pick.endpoint) + self.others[pick.endpoint] <= SIZE.running
+        assert pick.endpoint not in self.without_memory
 
     @rule(seconds=st.floats(0, 2 * REST_SECONDS))
     def passes(self, seconds: float) -> None:
@@ -228,3 +260,42 @@ def test_the_least_recently_used_end_of_a_chain_is_dropped_first() -> None:
     assert unpack_digests(recent.used(pack_digests([1, 4, 5]))) == (3,)
     assert unpack_digests(recent.used(pack_digests([6, 7]))) == (2, 5)
     assert len(recent) == 4
+
+
+def test_a_queue_of_other_callers_counts() -> None:
+    tried = pool("least-loaded")
+    tried.set_endpoints(ADDRESSES[:2], 0.0)
+    tried.observed(ADDRESSES[0], EndpointReport(running=2), 0, 0.0)
+    chosen = [pick.endpoint for number in range(6) if (pick := tried.place(request(number), 0.0))]
+    assert Counter(chosen) == {ADDRESSES[1]: 4, ADDRESSES[0]: 2}
+    assert tried.place(request(6), 0.0) is None
+    tried.observed(ADDRESSES[0], EndpointReport(), 2, 1.0)
+    assert tried.place(request(7), 1.0) is not None
+
+
+def test_an_engine_that_waits_for_memory_gets_no_more_and_one_that_has_some_does() -> None:
+    tried = pool("least-loaded")
+    tried.set_endpoints(ADDRESSES[:1], 0.0)
+    for usage, waiting, is_placed in ((0.95, 1, False), (0.95, 0, True), (0.8, 1, True)):
+        tried.observed(ADDRESSES[0], EndpointReport(0, waiting, usage), waiting, 0.0)
+        assert (tried.place(request(round(100 * usage) + waiting), 0.0) is not None) == is_placed
+
+
+def test_a_rest_outlasts_a_report() -> None:
+    tried = pool("least-loaded")
+    tried.set_endpoints(ADDRESSES[:2], 0.0)
+    pick = tried.place(request(1), 0.0)
+    assert pick is not None
+    tried.served(pick, ADDRESSES[1], 0.0)
+    tried.ended(pick, 1)
+    tried.observed(ADDRESSES[0], EndpointReport(), 0, 1.0)
+    again = tried.place(request(2), 1.0)
+    assert again is not None
+    assert again.endpoint == ADDRESSES[1]
+
+
+def test_the_report_of_a_stranger_changes_nothing() -> None:
+    tried = pool()
+    tried.observed(ADDRESSES[0], EndpointReport(running=9), 0, 0.0)
+    tried.set_endpoints(ADDRESSES[:1], 0.0)
+    assert tried.place(request(1), 0.0) is not None
