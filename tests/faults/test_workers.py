@@ -54,8 +54,8 @@ class Begun:
     """A call of which a few tokens have come."""
 
     def __init__(self, stub: Inference, prompt: str = "Tell me") -> None:
-        self.undisturbed = output_of(list(stub.Generate(request_for(prompt, LONG), timeout=60)))
-        self._call = stub.Generate(request_for(prompt, LONG), timeout=60)
+        self.undisturbed = output_of(list(stub.Generate(request_for(prompt, LONG), timeout=services.DEADLINE)))
+        self._call = stub.Generate(request_for(prompt, LONG), timeout=services.DEADLINE)
         self._begun: list[inference_pb2.GenerateResponse] = list(itertools.islice(self._call, 6))
         self.worker = self._begun[0].accepted.worker
 

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.error import URLError
@@ -21,6 +21,7 @@ import pytest
 from fairlead import Client
 from fairlead.prompt import as_prompt
 from fairlead.v1 import common_pb2, inference_pb2
+from local_worker.adapter.kv_messages import KvEvent, StoredBlocks
 from local_worker.adapter.output_stream import OutputStream
 from local_worker.adapter.vllm_api import VllmApi
 from local_worker.core.engine_text import EngineText
@@ -169,9 +170,38 @@ def test_the_engines_events_tell_what_is_cached(fleet: Fleet) -> None:
     first = call(fleet, text, 3)[-1].finished.usage
     cached = (first.prompt_tokens - 1) // BLOCK * BLOCK
     assert cached > 0
-    eventually(lambda: call(fleet, text, 3)[-1].finished.usage.cached_tokens == cached, "the prefix is found")
-    usage = call(fleet, text, 3)[-1].finished.usage
+
+    def usage_of_a_hit() -> common_pb2.Usage | None:
+        usage = call(fleet, text, 3)[-1].finished.usage
+        return usage if usage.cached_tokens == cached else None
+
+    usage = eventually(usage_of_a_hit, "the prefix is found")
     assert usage.service == usage.prompt_tokens - cached + 2 * 3
+
+
+async def test_the_engine_replays_what_it_published_before_somebody_listened(fleet: Fleet) -> None:
+    from local_worker.adapter.kv_follower import KvFollower
+
+    engine = fleet.engines["b"]
+    api = VllmApi(HttpClient(f"127.0.0.1:{engine.port}"))
+    early = "What was said before. " * 8
+    tokens = (await api.tokenize(model="small", prompt=early, add_special_tokens=True))[:BLOCK]
+    await asyncio.to_thread(engine.complete, early, 1)
+    stored: list[Sequence[int]] = []
+    cleared: list[None] = []
+
+    def apply(events: list[KvEvent]) -> None:
+        stored.extend(event.tokens[:BLOCK] for event in events if isinstance(event, StoredBlocks))
+
+    follower = KvFollower(engine.events, engine.replay, apply, lambda: cleared.append(None))
+    following = asyncio.create_task(follower.run())
+    for number in itertools.count():  # until the subscription has reached the engine
+        await asyncio.to_thread(engine.complete, f"{number} is said now. " * 8, 1)
+        if stored:
+            break
+    following.cancel()
+    assert tokens in [list(each) for each in stored]
+    assert not cleared
 
 
 async def test_texts_that_are_cut_within_a_character_go_on_exactly(fleet: Fleet) -> None:
