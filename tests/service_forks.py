@@ -3,6 +3,7 @@
 `python -m gateway` takes 0.5 s of processor time until it listens, a fork 0.05 s, and the tests start hundreds of
 services. A fork differs from `python -m` in nothing that it does: it has the environment, the standard error and the
 working directory of the test that starts it, imports later what its configuration needs, and ends by `sys.exit`.
+Workers over vLLM are forks of a process that has imported vLLM as well, which takes 10 s.
 """
 
 import functools
@@ -22,12 +23,13 @@ PAUSE = 0.01  # seconds between two looks at whether a fork has ended
 
 
 class ServiceForks:
-    """The process that has imported `module`.app and forks; it ends with the one that started it."""
+    """The process that has imported `module`.app, and `engine` if it names a module, and forks; it ends with the one
+    that started it."""
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, module: str, engine: str) -> None:
         self._connection, theirs = Pipe()
         self._one_at_a_time = threading.Lock()
-        command = [sys.executable, "-m", __name__, module, str(theirs.fileno())]
+        command = [sys.executable, "-m", __name__, str(theirs.fileno()), module, engine]
         self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], cwd=ROOT)
         theirs.close()
 
@@ -39,16 +41,17 @@ class ServiceForks:
 
 
 @functools.cache
-def forks_of(module: str) -> ServiceForks:
+def forks_of(module: str, engine: str) -> ServiceForks:
     """Return the one process of this process of the tests that forks the service."""
-    return ServiceForks(module)
+    return ServiceForks(module, engine)
 
 
 class ServiceFork:
     """A service that a fork runs, with the methods of subprocess.Popen that tests need."""
 
     def __init__(self, module: str, environment: dict[str, str], log: Path) -> None:
-        self._forks = forks_of(module)
+        over_vllm = environment.get("FAIRLEAD_WORKER_ENGINE") == "vllm"
+        self._forks = forks_of(module, "tests.vllm.imported" if over_vllm else "")
         self._exit_status: int | None = None
         self.pid: int = self._forks.ask("start", environment, os.getcwd(), log)
 
@@ -108,9 +111,11 @@ def serve_requests(connection: Connection) -> bool:
             connection.send(exit_status(*arguments))
 
 
-def main(module: str, descriptor: str) -> int:
+def main(descriptor: str, module: str, engine: str) -> int:
     """Import the service and fork it whenever that is asked for; in a fork, run it and return its exit status."""
     service = importlib.import_module(f"{module}.app")
+    if engine:
+        importlib.import_module(engine)
     gc.collect()
     gc.freeze()
     if not serve_requests(Connection(int(descriptor))):
