@@ -10,7 +10,11 @@ ROOT = Path(__file__).parents[2]
 NAMESPACE = "fairlead"
 EVALUATION = "deploy/k8s"
 BASE = "deploy/k8s/base"
-OVERLAYS = sorted(f"deploy/k8s/overlays/{path.name}" for path in (ROOT / "deploy/k8s/overlays").iterdir())
+# Before engines that are not ours: they have neither gateways, schedulers nor workers.
+ENVOY = "deploy/k8s/overlays/envoy"
+INFERENCE_POOL = "deploy/k8s/overlays/inference-pool"
+FLEETS = [ENVOY, INFERENCE_POOL]
+OVERLAYS = sorted({f"deploy/k8s/overlays/{path.name}" for path in (ROOT / "deploy/k8s/overlays").iterdir()} - {*FLEETS})
 TWO_NODES = "deploy/k8s/overlays/vllm-two-nodes"
 COMPONENTS = sorted(path.name for path in (ROOT / "deploy/k8s/components").iterdir())
 FORMS = [EVALUATION, BASE, *OVERLAYS]
@@ -23,6 +27,8 @@ TLS_SECRET = frozenset({("Secret", "fairlead-tls")})
 
 def operators_secrets(form: str) -> frozenset[tuple[str, str]]:
     """What the operator makes for a form or a component."""
+    if form in FLEETS:
+        return frozenset({("Secret", "fairlead-cluster")}) if form == ENVOY else frozenset()
     return OPERATORS_SECRETS | TLS_SECRET if form.endswith(("production", "tls")) else OPERATORS_SECRETS
 
 

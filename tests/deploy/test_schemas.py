@@ -12,7 +12,7 @@ import yaml
 
 from tests.deploy.chart import Chart
 from tests.deploy.conftest import CUSTOM_KINDS
-from tests.deploy.forms import EVALUATION, FORMS, TWO_NODES, Manifest, containers
+from tests.deploy.forms import EVALUATION, FLEETS, FORMS, INFERENCE_POOL, TWO_NODES, Manifest, containers
 from tests.deploy.test_chart import EVERYTHING
 
 pytestmark = pytest.mark.slow
@@ -24,13 +24,16 @@ SIDECARS_SINCE = {"deploy/k8s/overlays/adapter": "1.29"}
 AGAINST_SCHEMA = "import json, jsonschema, sys; jsonschema.validate(*(json.load(open(path)) for path in sys.argv[1:]))"
 
 
-@pytest.mark.parametrize("form", [form for form in FORMS if form != TWO_NODES])  # that one has tests of its own
+@pytest.mark.parametrize(
+    "form", [form for form in [*FORMS, *FLEETS] if form != TWO_NODES]
+)  # that one has tests of its own
 @pytest.mark.parametrize("version", VERSIONS)
 def test_schemas_accept_the_manifests(
     render: Render, kubernetes_validate: Path, tmp_path: Path, form: str, version: str
 ) -> None:
     path = tmp_path / "all.yaml"
-    path.write_text(yaml.safe_dump_all(render(form)))
+    own = [manifest for manifest in render(form) if manifest["kind"] not in (*CUSTOM_KINDS, "InferencePool")]
+    path.write_text(yaml.safe_dump_all(own))
     done = _validate(kubernetes_validate, max(version, SIDECARS_SINCE.get(form, version)), path)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -99,6 +102,11 @@ CUSTOM = [
 @pytest.mark.parametrize(("component", "kind"), CUSTOM)
 def test_their_own_schemas_accept_custom_resources(custom: CustomResources, component: str, kind: str) -> None:
     assert custom.accept(custom.of(component, kind))
+
+
+def test_the_schema_of_routes_accepts_one_to_a_pool(custom: CustomResources, render: Render) -> None:
+    (route,) = [manifest for manifest in render(INFERENCE_POOL) if manifest["kind"] == "HTTPRoute"]
+    assert custom.accept(route)
 
 
 @pytest.mark.parametrize(

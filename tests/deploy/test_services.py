@@ -22,7 +22,9 @@ from serving.environment import PREFIX, SHARED, variable
 from serving.rpc.server import LIVENESS
 from tests.deploy import kubelet
 from tests.deploy.forms import (
+    ENVOY,
     EVALUATION,
+    FLEETS,
     FORMS,
     TWO_NODES,
     Manifest,
@@ -32,6 +34,7 @@ from tests.deploy.forms import (
     templates,
 )
 from tests.services import SERVICES
+from throttler.config import ThrottlerConfig
 from throttler.core.profiles import RateLimits
 from throttler.profiles_file import parse
 
@@ -43,18 +46,23 @@ CONFIGS: dict[str, Any] = {
     "global_scheduler.endpoint_picker": PickerConfig,
     "local_worker": WorkerConfig,
     "local_worker.adapter": AdapterConfig,
+    "throttler": ThrottlerConfig,
 }
 # Variables that other software reads; everything else has to be a field of the service's configuration.
-FOREIGN = re.compile(r"POD_NAME|POD_IP|HF_HOME|HF_TOKEN|FAIRLEAD_CACHE|FLASHINFER_WORKSPACE_BASE|OTEL_\w+")
+FOREIGN = re.compile(
+    r"POD_NAME|POD_NAMESPACE|POD_IP|HF_HOME|HF_TOKEN|FAIRLEAD_CACHE|FLASHINFER_WORKSPACE_BASE|OTEL_\w+"
+)
 SECRETS: dict[str, dict[str, str]] = defaultdict(lambda: defaultdict(lambda: "a-secret-for-tests-only"))
-FIELDS = {"metadata.name": "fairlead-worker-0", "status.podIP": "10.0.0.1"}
+FIELDS = {"metadata.name": "fairlead-worker-0", "metadata.namespace": "fairlead", "status.podIP": "10.0.0.1"}
 
 
 def environment(container: Manifest, manifests: list[Manifest]) -> dict[str, str]:
     return kubelet.environment(container, config_maps(manifests), SECRETS, FIELDS)
 
 
-@pytest.mark.parametrize("form", [form for form in FORMS if form != TWO_NODES])  # that one has tests of its own
+@pytest.mark.parametrize(
+    "form", [form for form in [*FORMS, *FLEETS] if form != TWO_NODES]
+)  # that one has tests of its own
 def test_services_accept_their_arguments_and_environment(render: Render, form: str) -> None:
     manifests = render(form)
     seen = set()
@@ -69,7 +77,10 @@ def test_services_accept_their_arguments_and_environment(render: Render, form: s
         assert [name for name in values if name not in known and not FOREIGN.fullmatch(name)] == []
         loaded = load(config, service, arguments, values, prog=module)
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-        assert loaded.listen == f"[::]:{ports['grpc']}"
+        if module == "throttler":  # Envoy asks it within the pod
+            assert (loaded.listen, loaded.health_listen) == ("127.0.0.1:7060", f"[::]:{ports['health']}")
+        else:
+            assert loaded.listen == f"[::]:{ports['grpc']}"
         assert loaded.metrics == (f"[::]:{ports['metrics']}" if "metrics" in ports else "")
         if module == "gateway":
             assert loaded.http_listen == f"[::]:{ports['http']}"
@@ -79,7 +90,9 @@ def test_services_accept_their_arguments_and_environment(render: Render, form: s
             assert loaded.advertise == f"10.0.0.1:{ports['grpc']}"
         seen.add(module)
     worker = "local_worker.adapter" if form.endswith("adapter") else "local_worker"
-    assert seen == {"gateway", "global_scheduler", worker}
+    pickers = {form: {"global_scheduler.endpoint_picker"} for form in FLEETS}
+    pickers[ENVOY] |= {"throttler"}
+    assert seen == pickers.get(form, {"gateway", "global_scheduler", worker})
 
 
 def test_services_are_reached_where_they_listen(render: Render) -> None:
@@ -100,25 +113,30 @@ def test_services_are_reached_where_they_listen(render: Render) -> None:
     assert [match[0] for match in found if int(match[2]) not in ports[match[1]]] == []
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", [*FORMS, *FLEETS])
 def test_grace_period_covers_the_drain(render: Render, form: str) -> None:
     manifests = render(form)
     for template in templates(manifests):
-        (container,) = template["spec"]["containers"]
-        if "ports" not in container:  # ranks that compute for another pod take no calls
-            continue
-        own = environment(container, manifests)
-        drain = sum(float(value) for name, value in own.items() if name.endswith("_DRAIN_SECONDS"))
-        pre_stop = container.get("lifecycle", {}).get("preStop", {}).get("exec", {}).get("command", ["sleep", "0"])
-        assert template["spec"]["terminationGracePeriodSeconds"] >= drain + float(pre_stop[-1]) + 5
+        for container in template["spec"]["containers"]:
+            if "ports" not in container:  # ranks that compute for another pod take no calls
+                continue
+            own = environment(container, manifests)
+            drain = sum(float(value) for name, value in own.items() if name.endswith("_DRAIN_SECONDS"))
+            drain += sum(float(each) for each in re.findall(r"--shutdown-timeout=(\d+)", " ".join(container["args"])))
+            pre_stop = container.get("lifecycle", {}).get("preStop", {}).get("exec", {}).get("command", ["sleep", "0"])
+            asleep = float(pre_stop[-1].rpartition(" ")[2])
+            assert template["spec"]["terminationGracePeriodSeconds"] >= drain + asleep + 5
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", [*FORMS, *FLEETS])
 def test_pods_are_restricted(render: Render, form: str) -> None:
-    for template in templates(render(form)):
+    manifests = render(form)
+    bindings = [manifest for manifest in manifests if manifest["kind"] == "RoleBinding"]
+    with_rights = {subject["name"] for binding in bindings for subject in binding["subjects"]}
+    for template in templates(manifests):
         pod = template["spec"]
         assert pod["enableServiceLinks"] is False  # it would set FAIRLEAD_* variables that nobody reads
-        assert pod["automountServiceAccountToken"] is False
+        assert pod["automountServiceAccountToken"] is (pod["serviceAccountName"] in with_rights)
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         for container in pod["containers"]:
@@ -130,7 +148,7 @@ def test_pods_are_restricted(render: Render, form: str) -> None:
             assert container["resources"]["requests"].keys() >= {"cpu", "memory"}
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", [*FORMS, *FLEETS])
 def test_every_workload_may_be_disrupted_one_pod_at_a_time(render: Render, form: str) -> None:
     manifests = render(form)
     budgets = [m["spec"] for m in manifests if m["kind"] == "PodDisruptionBudget"]

@@ -11,7 +11,9 @@ from tests.deploy.forms import (
     BASE,
     COMPONENTS,
     EVALUATION,
+    FLEETS,
     FORMS,
+    INFERENCE_POOL,
     OVERLAYS,
     Manifest,
     config_maps,
@@ -32,7 +34,7 @@ def test_evaluation_form_is_complete(render: Render) -> None:
     assert misfits(render(EVALUATION)) == []
 
 
-@pytest.mark.parametrize("form", [BASE, *OVERLAYS])
+@pytest.mark.parametrize("form", [BASE, *OVERLAYS, *FLEETS])
 def test_other_forms_need_the_operators_secrets_and_nothing_else(render: Render, form: str) -> None:
     manifests, secrets = render(form), operators_secrets(form)
     assert misfits(manifests, given=secrets) == []
@@ -62,7 +64,7 @@ def test_a_way_in_from_outside_leads_to_a_port_of_the_service(
     assert problem.startswith(f"{kind} fairlead-gateway: no Service fairlead-gateway with port ")
 
 
-@pytest.mark.parametrize("form", OVERLAYS)
+@pytest.mark.parametrize("form", [*OVERLAYS, *FLEETS])
 def test_an_overlay_of_ones_own_moves_everything_to_its_namespace(render: Render, tmp_path: Path, form: str) -> None:
     (tmp_path / "kustomization.yaml").write_text(
         f"namespace: llm\nresources: [{os.path.relpath(ROOT / form, tmp_path)}]\n"
@@ -88,7 +90,7 @@ def test_no_form_resets_the_number_of_gateways_and_workers(render: Render, form:
 
 def test_the_readme_lists_overlays_and_components() -> None:
     text = (ROOT / "deploy/README.md").read_text()
-    names = [*COMPONENTS, *(overlay.removeprefix("deploy/k8s/") for overlay in OVERLAYS)]
+    names = [*COMPONENTS, *(overlay.removeprefix("deploy/k8s/") for overlay in [*OVERLAYS, *FLEETS])]
     assert [name for name in names if f"| `{name}` |" not in text] == []
 
 
@@ -167,3 +169,32 @@ def test_wiring_check_can_fail(render: Render, damage: Callable[[list[Manifest]]
     manifests = copy.deepcopy(render("deploy/k8s/overlays/production"))
     damage(manifests)
     assert len(misfits(manifests, given=operators_secrets("production"))) == 1
+
+
+def _break_pool_port(manifests: list[Manifest]) -> None:
+    named(manifests, "InferencePool", "fairlead")["spec"]["targetPorts"][0]["number"] = 1
+
+
+def _break_pool_selector(manifests: list[Manifest]) -> None:
+    named(manifests, "InferencePool", "fairlead")["spec"]["selector"]["matchLabels"] = {"app": "other"}
+
+
+def _break_pool_picker(manifests: list[Manifest]) -> None:
+    named(manifests, "InferencePool", "fairlead")["spec"]["endpointPickerRef"]["port"]["number"] = 1
+
+
+def _break_pool_route(manifests: list[Manifest]) -> None:
+    named(manifests, "HTTPRoute", "fairlead-engines")["spec"]["rules"][0]["backendRefs"][0]["name"] = "other"
+
+
+def _break_rights(manifests: list[Manifest]) -> None:
+    named(manifests, "RoleBinding", "fairlead-picker")["subjects"][0]["name"] = "other"
+
+
+@pytest.mark.parametrize(
+    "damage", [_break_pool_port, _break_pool_selector, _break_pool_picker, _break_pool_route, _break_rights]
+)
+def test_wiring_check_of_a_pool_can_fail(render: Render, damage: Callable[[list[Manifest]], None]) -> None:
+    manifests = copy.deepcopy(render(INFERENCE_POOL))
+    damage(manifests)
+    assert len(misfits(manifests)) == 1

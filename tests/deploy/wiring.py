@@ -1,6 +1,6 @@
 """What a schema cannot see: whether the objects of a set of manifests fit each other."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tests.deploy.forms import NAMESPACE, Manifest, pod_templates, selects, templates
@@ -35,6 +35,14 @@ def misfits(
             found += _monitor_misfits(manifest, pods)
         if manifest["kind"] in ("Ingress", "HTTPRoute", "GRPCRoute"):
             found += _route_misfits(manifest, manifests)
+        if manifest["kind"] == "InferencePool":
+            found += _pool_misfits(manifest, manifests, pods)
+        if manifest["kind"] == "RoleBinding":
+            granted = [manifest["roleRef"], *manifest["subjects"]]
+            found += [
+                f"no {each['kind']} {each['name']}" for each in granted if (each["kind"], each["name"]) not in names
+            ]
+            found += [f"subject {each}" for each in manifest["subjects"] if each["namespace"] != namespace]
         if manifest["kind"] == "StatefulSet":
             found += _stateful_misfits(manifest, names)
     for template in pods:
@@ -97,23 +105,44 @@ def _stateful_misfits(manifest: Manifest, names: set[tuple[str, str]] | frozense
         yield f"{manifest['metadata']['name']}: no Service {manifest['spec']['serviceName']}"
 
 
+def _pool_misfits(pool: Manifest, manifests: list[Manifest], pods: list[Manifest]) -> Iterator[str]:
+    """Of an InferencePool: its pods must have its ports, and its picker must be a port of a Service."""
+    name, spec = pool["metadata"]["name"], pool["spec"]
+    yield from _unmatched(pool, spec["selector"], pods)
+    for template in pods:
+        missing = {port["number"] for port in spec["targetPorts"]}
+        missing -= {port["containerPort"] for port in _ports(template)}
+        if missing and selects(spec["selector"], template["metadata"]["labels"]):
+            yield f"InferencePool {name}: no container has port {missing}"
+    picker = spec["endpointPickerRef"]
+    yield from _unreachable(pool, [(picker["name"], picker["port"]["number"])], manifests)
+
+
 def _route_misfits(route: Manifest, manifests: list[Manifest]) -> Iterator[str]:
-    """Of a way in from outside: each of its backends must be a port of a Service."""
-    services = {
-        manifest["metadata"]["name"]: manifest["spec"]["ports"]
-        for manifest in manifests
-        if manifest["kind"] == "Service"
-    }
-    for service, port in _backends(route):
+    """Of a way in from outside: each of its backends must be a port of a Service, or an InferencePool."""
+    pools = {manifest["metadata"]["name"] for manifest in manifests if manifest["kind"] == "InferencePool"}
+    for rule in route["spec"]["rules"]:
+        for backend in rule.get("backendRefs", []):
+            if backend.get("kind") == "InferencePool" and backend["name"] not in pools:
+                yield f"{route['kind']} {route['metadata']['name']}: no InferencePool {backend['name']}"
+    yield from _unreachable(route, _backends(route), manifests)
+
+
+def _unreachable(
+    manifest: Manifest, backends: Iterable[tuple[str, str | int]], manifests: list[Manifest]
+) -> Iterator[str]:
+    services = {each["metadata"]["name"]: each["spec"]["ports"] for each in manifests if each["kind"] == "Service"}
+    for service, port in backends:
         ports = {value for entry in services.get(service, []) for value in (entry["name"], entry["port"])}
         if port not in ports:
-            yield f"{route['kind']} {route['metadata']['name']}: no Service {service} with port {port}"
+            yield f"{manifest['kind']} {manifest['metadata']['name']}: no Service {service} with port {port}"
 
 
 def _backends(route: Manifest) -> Iterator[tuple[str, str | int]]:
     for rule in route["spec"]["rules"]:
         for backend in rule.get("backendRefs", []):
-            yield backend["name"], backend["port"]
+            if backend.get("kind", "Service") == "Service":
+                yield backend["name"], backend["port"]
         for path in rule.get("http", {}).get("paths", []):
             service = path["backend"]["service"]
             yield service["name"], next(iter(service["port"].values()))
@@ -145,7 +174,7 @@ def _probe_misfits(template: Manifest) -> Iterator[str]:
     for container in template["spec"]["containers"]:
         ports = {value for port in container.get("ports", []) for value in (port["name"], port["containerPort"])}
         for kind in ("startupProbe", "livenessProbe", "readinessProbe") if ports else ():
-            (port,) = (way["port"] for name, way in container[kind].items() if name in ("grpc", "tcpSocket"))
+            (port,) = (way["port"] for name, way in container[kind].items() if name in ("grpc", "tcpSocket", "httpGet"))
             if port not in ports:
                 yield f"{container['name']}: {kind} asks port {port}, which the container does not have"
 
