@@ -59,22 +59,26 @@ class SchedulerLink:
         """Return the scheduler's reply; raise SchedulerUnavailable without one within DECISION_SECONDS."""
         if self._writer is None:
             raise SchedulerUnavailable(Decision.NO_SCHEDULER)
-        key = (request.request_id, request.attempt)
-        decision: asyncio.Future[scheduler_pb2.DispatchReply] = asyncio.get_running_loop().create_future()
+        key, loop = (request.request_id, request.attempt), asyncio.get_running_loop()
+        decision: asyncio.Future[scheduler_pb2.DispatchReply] = loop.create_future()
         self._decisions[key] = decision
         self._writer.pending.requests.append(request)
         self._writer.flush()
+        limit = loop.call_later(DECISION_SECONDS, self._take_too_long, key)
         try:
-            async with asyncio.timeout(DECISION_SECONDS):
-                return await decision
-        except TimeoutError as error:
-            self.withdraw(*key)
-            raise SchedulerUnavailable(Decision.NO_SCHEDULER) from error
+            return await decision
         except asyncio.CancelledError:
             self.withdraw(*key)
             raise
         finally:
+            limit.cancel()
             self._decisions.pop(key, None)
+
+    def _take_too_long(self, key: tuple[str, int]) -> None:
+        decision = self._decisions[key]
+        if not decision.done():
+            self.withdraw(*key)
+            decision.set_exception(SchedulerUnavailable(Decision.NO_SCHEDULER))
 
     def withdraw(self, request_id: str, attempt: int) -> None:
         """Return an assignment to the scheduler; its worker will not report it."""

@@ -102,13 +102,13 @@ class WorkerLink:
             self._writer.flush()
 
     async def encode(self, request: worker_pb2.EncodeRequest, timeout: float) -> worker_pb2.EncodeResponse:
-        """Return the prompt as token ids and digests; raise the worker's FairleadError."""
+        """Return the prompt as token ids and digests; raise the worker's FairleadError.
+
+        `timeout`, in seconds, holds for a long prompt alone; who asks cancels the tokenization of a short one.
+        """
         self.encoding += 1
         try:
-            async with asyncio.timeout(timeout):
-                encoded = await self._short_prompts.encode(request)
-        except TimeoutError as error:
-            raise DeadlineExceeded("the worker did not tokenize the prompt in time") from error
+            encoded = await self._short_prompts.encode(request)
         finally:
             self.encoding -= 1
         if encoded is not None:
@@ -246,10 +246,10 @@ class WorkerLinks:
         limit = asyncio.get_running_loop().time() + self._encode_seconds
         end = limit if deadline is None else min(deadline, limit)
         try:
-            return await hedged(self._ordered(members), partial(self._ask, ask, end), HEDGE_SECONDS)
-        except DeadlineExceeded as error:
+            return await hedged(self._ordered(members), partial(self._ask, ask, end), HEDGE_SECONDS, end)
+        except (DeadlineExceeded, TimeoutError) as error:
             if end < limit:
-                raise
+                raise DeadlineExceeded("the worker did not tokenize the prompt in time") from error
             raise Unavailable(f"no worker tokenized the prompt within {self._encode_seconds:g} s") from error
 
     def _ordered(self, members: Sequence[scheduler_pb2.Member]) -> Sequence[scheduler_pb2.Member]:
