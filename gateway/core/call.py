@@ -86,9 +86,9 @@ class CallMachine:
 
     def next_deadline(self) -> float | None:
         """Return the time at which a Tick is due if no other event comes before; None: never."""
-        if self.state is ENDED:
-            return None
-        deadline = None if self.state is FINISHING else self._deadline
+        deadline = None if self.state in (FINISHING, ENDED) else self._deadline
+        if self._writing_since is None:
+            return deadline
         patience_ends = self._patience_ends()
         if deadline is None or patience_ends is None:
             return patience_ends if deadline is None else deadline

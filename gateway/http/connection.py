@@ -41,10 +41,14 @@ class HttpConnection(HttpToolsProtocol):
         """Whether the network has taken what was written before; a connection that ends takes everything."""
         return not self.flow.write_paused or self.transport.is_closing()
 
+    @property
+    def has_arrived(self) -> bool:
+        """Whether the request that is being answered is here to its end."""
+        return self._answering is not None and not self._answering.more_body
+
     def write_chunk(self, data: bytes) -> None:
         """Write a part of an answer whose head is written and names no length, without the steps of ASGI."""
-        if not self.transport.is_closing():
-            self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
 
     def abort(self) -> None:
         """Break the connection."""

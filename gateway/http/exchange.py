@@ -135,13 +135,13 @@ class Exchange:
 
     def _pass_on(self, index: int, chunk: OutputChunk) -> bool:
         """Keep a chunk, or write it from where it arrived; return False if only the call's task can write it."""
-        assert self._asked is not None
-        if not self._asked.is_streamed:
-            self._outputs[index].append(chunk)
+        if self._stream.is_open:
+            self._stream.write_now(self._writer().chunk(index, chunk))
             return True
-        if not self._stream.is_open:
+        assert self._asked is not None
+        if self._asked.is_streamed:
             return False
-        self._stream.write_now(self._writer().chunk(index, chunk))
+        self._outputs[index].append(chunk)
         return True
 
     async def _finish(self, index: int, last: OutputChunk | None) -> None:

@@ -17,7 +17,7 @@ class GatheringTransport(asyncio.Transport):
         self._held: list[bytes] = []
 
     def write(self, data: Any) -> None:
-        """See asyncio.WriteTransport."""
+        """See asyncio.WriteTransport. What is written after the end is dropped."""
         if not self._held:
             self._loop.call_soon(self._flush)
         self._held.append(data)

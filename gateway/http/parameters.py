@@ -91,6 +91,7 @@ class Parameters(Unsupported, kw_only=True):
     def sampling(self) -> common_pb2.SamplingParams:
         """Return how tokens are chosen, with OpenAI's defaults; raises InvalidRequest for two constraints."""
         sampling = self.parameters(self.max_tokens, [self.stop] if isinstance(self.stop, str) else self.stop)
-        sampling.logit_bias.update(self.logit_bias or {})
+        if self.logit_bias:
+            sampling.logit_bias.update(self.logit_bias)
         self.constrain(sampling)
         return sampling

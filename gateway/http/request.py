@@ -48,6 +48,8 @@ class HttpRequest:
         length = self.headers.get("content-length", "")
         if length.isdecimal() and int(length) > MAX_REQUEST_BYTES:  # said to be: not a byte of it is read
             raise BodyTooLarge(f"a body has at most {MAX_REQUEST_BYTES} bytes, got {length}")
+        if self.connection.has_arrived:  # it waits for nothing and needs no place
+            return await self._read()
         client = self._client
         data: bytes = await bodies.arrive(f"{client[0]}:{client[1]}" if client else "", self._read)
         return data
