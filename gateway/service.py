@@ -1,7 +1,7 @@
 """The public gRPC service: calls in, responses and rich statuses out."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
 import grpc
 
@@ -37,10 +37,8 @@ class InferenceService:
         self._bodies = bodies
         self._reader_seconds = reader_seconds
 
-    async def Generate(
-        self, _messages: object, context: grpc.aio.ServicerContext
-    ) -> AsyncIterator[inference_pb2.GenerateResponse]:
-        """See inference.proto."""
+    async def Generate(self, _messages: object, context: grpc.aio.ServicerContext) -> None:
+        """See inference.proto. A generator would be closed only when it is collected; a task is cancelled at once."""
         remaining = context.time_remaining()
         call = new_call(None if remaining is None else asyncio.get_running_loop().time() + remaining)
         # The id is not in the initial metadata, which would cost a write of their own; Accepted, the first message,
@@ -49,12 +47,10 @@ class InferenceService:
         receive = self._request(context, inference_pb2.GenerateRequest.FromString)
         front = GrpcFront(context, self._admission, receive, call.request_id)
         driver = CallDriver(front, self._cluster, self._call_log, call, self._reader_seconds)
-        # A generator that is suspended in a write is closed only when it is collected; this callback runs at once.
-        context.add_done_callback(lambda _: driver.gone())
         try:
             async for message in driver.messages():
                 for response in responses(message, call):
-                    yield response
+                    await context.write(response)
         finally:
             driver.gone()
         if front.status is not None:
