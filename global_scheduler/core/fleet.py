@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from global_scheduler.core.outstanding_table import OutstandingTable
 
@@ -137,11 +138,14 @@ class Fleet:
     def live(self, now: float) -> list[Member]:
         """Return the members that report in time and make engine steps, by slot."""
         self._expire(now)
-        return sorted((m for m in self._fresh if not self._makes_no_steps(m)), key=lambda m: m.slot)
+        limit = self._step_timeout
+        return sorted((m for m in self._fresh if m.load.stalled_seconds <= limit), key=attrgetter("slot"))
 
     def stale(self, now: float) -> list[Member]:
         """Return the members without a report for more than `stall_timeout` seconds, by slot."""
         self._expire(now)
+        if len(self._fresh) == len(self._by_slot):
+            return []
         return [member for _, member in sorted(self._by_slot.items()) if member not in self._fresh]
 
     def candidates(self, model: str, excluded: Collection[str], now: float) -> int:
