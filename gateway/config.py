@@ -3,16 +3,16 @@
 from dataclasses import dataclass
 
 from gateway.tenants import CACHE_SCOPES
-from serving.config import addresses, check_listeners, check_secrets, cost_function, option, require
+from serving.config import addresses, check_listeners, check_positive, check_secrets, cost_function, option, require
 from serving.rpc.address import is_loopback
-from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
+from serving.rpc.mutual_tls import InternalTlsOptions
 from serving.rpc.tls import Certificate
 from serving.shared_options import shared
 from throttler.options import throttle_option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayConfig:
+class GatewayConfig(InternalTlsOptions):
     """The options of the gateway; serving.config describes where their values come from."""
 
     listen: str = option(
@@ -180,8 +180,7 @@ class GatewayConfig:
             "drain_seconds",
             "gateways",
         )
-        for name in (*positive, "request_seconds", "reader_seconds", "response_store_seconds", "slow_seconds"):
-            require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
+        check_positive(self, *positive, "request_seconds", "reader_seconds", "response_store_seconds", "slow_seconds")
         for name in ("connection_seconds", "response_store_mib"):
             require(getattr(self, name) >= 0, f"{name}: must not be below 0, got {getattr(self, name)}")
         require(
@@ -203,11 +202,6 @@ class GatewayConfig:
     def certificate(self) -> Certificate | None:
         """The certificate of the public listeners, None without TLS; raises ConfigError."""
         return Certificate(self.tls_certificate, self.tls_key) if self.tls_certificate else None
-
-    @property
-    def mutual_tls(self) -> MutualTls | None:
-        """The credentials for other services, None without mutual TLS; raises ConfigError."""
-        return load_mutual_tls(self.internal_certificate, self.internal_key, self.internal_authority)
 
     @property
     def is_loopback(self) -> bool:

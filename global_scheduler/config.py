@@ -1,22 +1,17 @@
 """The global scheduler's configuration."""
 
-import socket
-import uuid
 from dataclasses import dataclass
 
 from global_scheduler.core.fleet import STEP_TIMEOUT
 from global_scheduler.core.policies import POLICIES
-from global_scheduler.leadership import Leadership, SoleLeadership
-from serving.config import ConfigError, check_listeners, check_secrets, cost_function, option, require
-from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
+from global_scheduler.leadership import Leadership, configured_leadership
+from serving.config import check_listeners, check_positive, check_secrets, cost_function, option
+from serving.rpc.mutual_tls import InternalTlsOptions
 from serving.shared_options import shared
-
-# A dead leader's lease lasts this long; until it ends, gateways place requests by themselves.
-LEASE_SECONDS = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerConfig:
+class SchedulerConfig(InternalTlsOptions):
     """The options of the global scheduler; serving.config says where values come from."""
 
     listen: str = option(
@@ -76,24 +71,9 @@ class SchedulerConfig:
         check_secrets(self.secret, self.accepted_secret)
         check_listeners(self)
         cost_function(self.cost)
-        for name in ("quantum_tokens", "step_timeout", "max_index_blocks"):
-            require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
-
-    @property
-    def mutual_tls(self) -> MutualTls | None:
-        """Return the certificate of this service for mutual TLS, or None; raises ConfigError."""
-        return load_mutual_tls(self.internal_certificate, self.internal_key, self.internal_authority)
+        check_positive(self, "quantum_tokens", "step_timeout", "max_index_blocks")
 
     @property
     def leadership(self) -> Leadership:
         """Return the configured leadership: a lease in Redis, or sole leadership; raises ConfigError."""
-        if not self.redis:
-            return SoleLeadership()
-        from global_scheduler.leader_lease import LeaderLease
-        from serving.redis_access import open_redis
-
-        try:
-            redis = open_redis(self.redis, self.redis_password, self.redis_ca)
-        except ValueError as error:
-            raise ConfigError(f"redis: {error}") from error
-        return LeaderLease(redis, holder=f"{socket.gethostname()}-{uuid.uuid4().hex}", seconds=LEASE_SECONDS)
+        return configured_leadership(self.redis, self.redis_password, self.redis_ca, "scheduler")

@@ -1,6 +1,6 @@
-"""Leadership among several schedulers by a lease in Redis.
+"""Leadership among several schedulers, or several endpoint pickers, by a lease in Redis.
 
-Only a scheduler with a Redis imports this module: Redis' client is a third of the work of a scheduler's start.
+Only a process with a Redis imports this module: Redis' client is a third of the work of a scheduler's start.
 """
 
 import asyncio
@@ -13,8 +13,6 @@ from redis.exceptions import RedisError
 from global_scheduler.leadership import STANDBY
 
 log = logging.getLogger(__name__)
-LEASE_KEY = "fairlead:scheduler:lease"
-EPOCH_KEY = "fairlead:scheduler:epoch"
 RENEWALS = 6  # per lease duration
 CALL_SECONDS = 0.5
 
@@ -36,14 +34,15 @@ RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[
 
 
 class LeaderLease:
-    """Leadership by a lease in Redis. While Redis is unreachable, the current leader stays the leader.
+    """Leadership of the group `name` by a lease in Redis. While Redis is unreachable, the leader stays the leader.
 
     The lease of a leader that crashes passes on after at most 7/6 of `seconds`; one that stops in order gives it up.
     """
 
-    def __init__(self, redis: Redis, holder: str, seconds: float) -> None:
+    def __init__(self, redis: Redis, name: str, holder: str, seconds: float) -> None:
         self.epoch = STANDBY
         self._known = 0
+        self._lease_key, self._epoch_key = f"fairlead:{name}:lease", f"fairlead:{name}:epoch"
         self._holder = holder
         self._seconds = seconds
         self._redis = redis
@@ -72,7 +71,7 @@ class LeaderLease:
         arguments = (self._holder, round(self._seconds * 1000), max(self._known, self.epoch))
         try:
             async with asyncio.timeout(CALL_SECONDS):
-                held, epoch = await self._acquire(keys=(LEASE_KEY, EPOCH_KEY), args=arguments)
+                held, epoch = await self._acquire(keys=(self._lease_key, self._epoch_key), args=arguments)
         except (RedisError, OSError, TimeoutError) as error:
             if self._reachable:
                 log.warning("Redis is away", extra={"error": repr(error), "epoch": self.epoch})
@@ -87,7 +86,7 @@ class LeaderLease:
     async def _end(self) -> None:
         try:
             async with asyncio.timeout(CALL_SECONDS):
-                await self._release(keys=(LEASE_KEY,), args=(self._holder,))
+                await self._release(keys=(self._lease_key,), args=(self._holder,))
         except (RedisError, OSError, TimeoutError) as error:
             log.warning("the lease was not released", extra={"error": repr(error)})
         await self._redis.aclose()

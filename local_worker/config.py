@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from local_worker.core.device_sizes import BLOCK_TOKENS, check_sizes
 from local_worker.core.limits import AdmissionMode
 from local_worker.worker_options import WorkerOptions
-from serving.config import ConfigError, option, require
+from serving.config import ConfigError, check_positive, option, require
 from serving.model_name import BUILT_IN
 
 DTYPES = ("float32", "bfloat16", "float16")
@@ -124,7 +124,7 @@ class WorkerConfig(WorkerOptions):
     def __post_init__(self) -> None:
         WorkerOptions.__post_init__(self)
         self._check_models()
-        self._check_positive("block_tokens", "fake_token_bytes", "max_running", "token_budget", "threads")
+        check_positive(self, "block_tokens", "fake_token_bytes", "max_running", "token_budget", "threads")
         require(
             self.engine == "vllm" or not self.vllm_args,
             f"vllm_args: must not be given with the engine {self.engine}, got {self.vllm_args!r}",

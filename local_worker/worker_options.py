@@ -5,15 +5,24 @@ from dataclasses import dataclass
 from local_worker.core.charging import OutputCharge
 from local_worker.core.fairness_levels import FairnessLevels
 from local_worker.core.policies import POLICIES
-from serving.config import ConfigError, addresses, check_listeners, check_secrets, cost_function, option, require
-from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
+from serving.config import (
+    ConfigError,
+    addresses,
+    check_listeners,
+    check_positive,
+    check_secrets,
+    cost_function,
+    option,
+    require,
+)
+from serving.rpc.mutual_tls import InternalTlsOptions
 from serving.shared_options import shared
 
 WILDCARDS = ("", "0.0.0.0", "[::]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerOptions:
+class WorkerOptions(InternalTlsOptions):
     """The options of a worker that do not depend on its engine; serving.config says where values come from."""
 
     listen: str = option(
@@ -106,21 +115,11 @@ class WorkerOptions:
             FairnessLevels.parse(self.fairness_levels)
         except ValueError as error:
             raise ConfigError(f"fairness_levels: {error}") from error
-        self._check_positive("max_prompt_tokens", "max_waiting", "quantum_tokens")
+        check_positive(self, "max_prompt_tokens", "max_waiting", "quantum_tokens")
         require(
             self.advertise != "" or self.listen.rpartition(":")[0] not in WILDCARDS,
             f"advertise: must be given, since gateways cannot reach a worker at {self.listen}",
         )
-
-    def _check_positive(self, *names: str) -> None:
-        for name in names:
-            value = getattr(self, name)
-            require(value is None or value > 0, f"{name}: must be above 0, got {value}")
-
-    @property
-    def mutual_tls(self) -> MutualTls | None:
-        """The certificates for mutual TLS with other services, or None; raises ConfigError for unusable files."""
-        return load_mutual_tls(self.internal_certificate, self.internal_key, self.internal_authority)
 
     @property
     def schedulers(self) -> list[str]:

@@ -97,6 +97,13 @@ def check_listeners(config: object) -> None:
         require(text == "" or is_address, f"{name}: expected host:port, port at most {MAX_PORT}, got {text!r}")
 
 
+def check_positive(config: object, *names: str) -> None:
+    """Raise ConfigError unless the value of each option named is above 0; an option without a value passes."""
+    for name in names:
+        value = getattr(config, name)
+        require(value is None or value > 0, f"{name}: must be above 0, got {value}")
+
+
 def _is_port(text: str) -> bool:
     return text.isdecimal() and len(text) <= len(str(MAX_PORT)) and int(text) <= MAX_PORT
 

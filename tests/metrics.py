@@ -16,6 +16,7 @@ from global_scheduler.endpoint_picker.app import make_picker
 from global_scheduler.endpoint_picker.config import PickerConfig
 from global_scheduler.endpoint_picker.endpoint_names import EndpointNames
 from global_scheduler.endpoint_picker.metrics import PickerMetrics
+from global_scheduler.leadership import SoleLeadership
 from global_scheduler.metrics import SchedulerMetrics
 from local_worker.metrics import WorkerMetrics
 from serving.telemetry.exposition import metric_name
@@ -77,6 +78,12 @@ def declared() -> set[str]:
     SharingMetrics(meter, LocalStore())
     RateLimitMetrics(meter)
     SchedulerMetrics(meter, make_service(SchedulerConfig(secret="a secret for tests only")))
-    PickerMetrics(meter, make_picker(PickerConfig(endpoints="127.0.0.1:1")), EndpointNames(["127.0.0.1:1"]), None)
+    PickerMetrics(
+        meter,
+        make_picker(PickerConfig(endpoints="127.0.0.1:1")),
+        EndpointNames(["127.0.0.1:1"]),
+        SoleLeadership(),
+        None,
+    )
     WorkerMetrics(meter, [scheduler_pb2.ModelInfo()], lambda: None)
     return meter.names

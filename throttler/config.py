@@ -2,9 +2,18 @@
 
 from dataclasses import dataclass
 
-from serving.config import MIN_SECRET, addresses, check_listeners, check_secrets, cost_function, option, require
+from serving.config import (
+    MIN_SECRET,
+    addresses,
+    check_listeners,
+    check_positive,
+    check_secrets,
+    cost_function,
+    option,
+    require,
+)
 from serving.rpc.address import is_loopback
-from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
+from serving.rpc.mutual_tls import InternalTlsOptions
 from serving.shared_options import shared
 from throttler.options import throttle_option
 
@@ -13,7 +22,7 @@ REFUSE = "refuse"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ThrottlerConfig:
+class ThrottlerConfig(InternalTlsOptions):
     """The options of the rate limit service; serving.config describes where their values come from."""
 
     listen: str = option(
@@ -78,8 +87,7 @@ class ThrottlerConfig:
             addresses(self.scheduler, "scheduler")
         check_listeners(self)
         cost_function(self.cost)
-        for name in ("user_per_minute", "app_per_minute", "gateways"):
-            require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
+        check_positive(self, "user_per_minute", "app_per_minute", "gateways")
         require(all(self.domain_names), f"domains: expected name[,name], got {self.domains!r}")
         require(
             self.proxy_secret == "" or len(self.proxy_secret) >= MIN_SECRET,
@@ -95,8 +103,3 @@ class ThrottlerConfig:
     def domain_names(self) -> frozenset[str]:
         """Return the names in `domains`."""
         return frozenset(name.strip() for name in self.domains.split(","))
-
-    @property
-    def mutual_tls(self) -> MutualTls | None:
-        """Return the credentials of this service for mutual TLS, None without; raise ConfigError."""
-        return load_mutual_tls(self.internal_certificate, self.internal_key, self.internal_authority)

@@ -19,6 +19,7 @@ from global_scheduler.endpoint_picker.metrics import PickerMetrics
 from global_scheduler.endpoint_picker.picker import Picker
 from global_scheduler.endpoint_picker.request_body import BLOCK_TOKENS
 from global_scheduler.endpoint_picker.service import NAME, ExternalProcessor
+from global_scheduler.leadership import STANDBY, Leadership
 from serving.config import addresses, cost_function, load
 from serving.environment import ServiceName
 from serving.envoy import ext_proc_pb2_grpc
@@ -56,32 +57,44 @@ def endpoint_source(config: PickerConfig) -> EndpointSource:
 
 @asynccontextmanager
 async def serving(
-    config: PickerConfig, picker: Picker, source: EndpointSource, poll: EnginePoll | None = None, leaving: float = 0.0
+    config: PickerConfig,
+    picker: Picker,
+    source: EndpointSource,
+    leadership: Leadership,
+    poll: EnginePoll | None = None,
+    leaving: float = 0.0,
 ) -> AsyncIterator[Server]:
     """Serve within the context; at its end the picker is not ready for `leaving` seconds before it is gone.
 
-    A mistake in what follows endpoints or engines cancels the context and is raised from it, in an ExceptionGroup.
+    A mistake in what runs in the background cancels the context and is raised from it, in an ExceptionGroup.
     """
     tls = config.mutual_tls
     server = Server(config.listen, credentials=tls.server() if tls else None, health_listen=config.health_listen)
     processor = ExternalProcessor(picker, config.weights)
     server.add(ext_proc_pb2_grpc.add_ExternalProcessorServicer_to_server, processor, NAME)
+    changed = asyncio.Event()
 
-    async def changed(endpoints: list[str]) -> None:
+    async def tell(endpoints: list[str]) -> None:
         log.info("endpoints", extra={"endpoints": endpoints})
         picker.set_endpoints(endpoints)
-        await _set_ready(server, bool(endpoints))
+        changed.set()
+
+    async def keep_ready() -> None:
+        while True:
+            changed.clear()
+            await _set_ready(server, bool(source.endpoints) and leadership.epoch != STANDBY)
+            await changed.wait()
 
     await server.start()
     await server.set_health(ALIVE, True)
-    await changed(source.endpoints)
+    await tell(source.endpoints)
+    work = [source.follow(tell), leadership.run(changed.set), keep_ready(), *([poll.run()] if poll else [])]
     async with asyncio.TaskGroup() as tasks:
-        background = [tasks.create_task(source.follow(changed))]
-        if poll is not None:
-            background.append(tasks.create_task(poll.run()))
+        background = [tasks.create_task(each) for each in work]
         try:
             yield server
         finally:
+            # The lease is given up first: a picker that stands by leads before this one is gone.
             for task in background:
                 task.cancel()
             await asyncio.wait(background)
@@ -92,12 +105,13 @@ async def serving(
 
 
 async def serve(config: PickerConfig, picker: Picker, source: EndpointSource, stop: asyncio.Event) -> None:
-    """Serve until `stop`."""
+    """Serve until `stop`; raises ConfigError."""
     metrics = Metrics(PICKER, config.metrics, os.environ)
+    leadership = config.leadership
     poll = EnginePoll(picker, config.engine_metrics, config.engine_metrics_seconds) if config.engine_metrics else None
-    PickerMetrics(metrics.meter, picker, source, poll)
+    PickerMetrics(metrics.meter, picker, source, leadership, poll)
     await metrics.start()
-    async with serving(config, picker, source, poll, LEAVING_SECONDS) as server:
+    async with serving(config, picker, source, leadership, poll, LEAVING_SECONDS) as server:
         ports = {"port": server.port, "metrics_port": metrics.port}
         log.info("listening", extra={"service": "endpoint_picker", **ports})
         await stop.wait()

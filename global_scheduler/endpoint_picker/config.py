@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from global_scheduler.core.policies import POLICIES
-from serving.config import ConfigError, addresses, check_listeners, cost_function, option, require
+from global_scheduler.leadership import Leadership, configured_leadership
+from serving.config import ConfigError, addresses, check_listeners, check_positive, cost_function, option, require
 from serving.cost import MAX_WEIGHT, WEIGHT_ONE, weight_thousandths
-from serving.rpc.mutual_tls import MutualTls, load_mutual_tls
+from serving.rpc.mutual_tls import InternalTlsOptions
 from serving.shared_options import shared
 
 # Kubernetes' names of namespaces (RFC 1123 labels) and of other objects.
@@ -24,7 +25,7 @@ POSITIVE = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PickerConfig:
+class PickerConfig(InternalTlsOptions):
     """The options of the endpoint picker; serving.config says where values come from."""
 
     listen: str = option(
@@ -120,6 +121,15 @@ class PickerConfig:
         unit="name=weight,...",
         change_when="Objectives deserve different shares.",
     )
+    redis: str = option(
+        "",
+        "The Redis at this URL decides which of several pickers of a pool leads. Only the leader is ready. Without it "
+        "every picker is.",
+        unit="URL",
+        change_when="A second picker stands by.",
+    )
+    redis_password: str = shared("redis_password")
+    redis_ca: str = shared("redis_ca")
     internal_certificate: str = shared("internal_certificate")
     internal_key: str = shared("internal_key")
     internal_authority: str = shared("internal_authority")
@@ -130,8 +140,7 @@ class PickerConfig:
     def __post_init__(self) -> None:
         check_listeners(self)
         cost_function(self.cost)
-        for name in POSITIVE:
-            require(getattr(self, name) > 0, f"{name}: must be above 0, got {getattr(self, name)}")
+        check_positive(self, *POSITIVE)
         self._check_endpoints()
         require(
             self.engine_metrics[:1] in ("", "/"),
@@ -150,15 +159,16 @@ class PickerConfig:
         require(bool(is_named), f"inference_pool: expected namespace/name, got {self.inference_pool!r}")
 
     @property
+    def leadership(self) -> Leadership:
+        """Return the leadership among the pickers of this pool, as configured; raises ConfigError."""
+        name = f"picker:{self.inference_pool or self.endpoints}"
+        return configured_leadership(self.redis, self.redis_password, self.redis_ca, name)
+
+    @property
     def weights(self) -> Mapping[str, int]:
         """Return the weight of each objective in thousandths; raises ConfigError."""
         pairs = [pair.partition("=") for pair in self.objectives.split(",") if pair]
         return {name.strip(): _weight(name.strip(), text) for name, _, text in pairs}
-
-    @property
-    def mutual_tls(self) -> MutualTls | None:
-        """Return the certificate of this service for mutual TLS, or None; raises ConfigError."""
-        return load_mutual_tls(self.internal_certificate, self.internal_key, self.internal_authority)
 
 
 def _weight(name: str, text: str) -> int:

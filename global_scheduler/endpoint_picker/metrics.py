@@ -7,14 +7,18 @@ from opentelemetry.metrics import CallbackOptions, Meter, Observation
 from global_scheduler.endpoint_picker.endpoint_source import EndpointSource
 from global_scheduler.endpoint_picker.engine_poll import EnginePoll
 from global_scheduler.endpoint_picker.picker import Picker
+from global_scheduler.leadership import Leadership
 
 
 class PickerMetrics:
     """Counts requests by what became of them, and shows what the picker has now."""
 
-    def __init__(self, meter: Meter, picker: Picker, source: EndpointSource, poll: EnginePoll | None) -> None:
+    def __init__(
+        self, meter: Meter, picker: Picker, source: EndpointSource, leadership: Leadership, poll: EnginePoll | None
+    ) -> None:
         self._picker = picker
         self._source = source
+        self._leadership = leadership
         self._poll = poll
         meter.create_observable_counter(
             "fairlead.picker.requests", [self._requests], description="Requests that were placed or refused, by outcome"
@@ -22,6 +26,9 @@ class PickerMetrics:
         gauge = meter.create_observable_gauge
         gauge("fairlead.picker.waiting", [self._waiting], description="Requests that wait for room at an endpoint")
         gauge("fairlead.picker.endpoints", [self._endpoints], description="Endpoints of the pool")
+        gauge(
+            "fairlead.picker.epoch", [self._epoch], description="Epoch in which the picker leads; 0 while it stands by"
+        )
         gauge(
             "fairlead.picker.queues",
             [self._queues],
@@ -42,6 +49,9 @@ class PickerMetrics:
 
     def _endpoints(self, _: CallbackOptions) -> Iterable[Observation]:
         return [Observation(len(self._picker.pool.endpoints))]
+
+    def _epoch(self, _: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(self._leadership.epoch)]
 
     def _queues(self, _: CallbackOptions) -> Iterable[Observation]:
         answering = self._poll.answering if self._poll else 0

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from local_worker.worker_options import WorkerOptions
-from serving.config import addresses, option, require
+from serving.config import addresses, check_positive, option, require
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class AdapterConfig(WorkerOptions):
     def __post_init__(self) -> None:
         WorkerOptions.__post_init__(self)
         require(len(addresses(self.engine, "engine")) == 1, f"engine: expected one host:port, got {self.engine!r}")
-        self._check_positive("max_running", "token_budget")
+        check_positive(self, "max_running", "token_budget")
         for name in ("kv_events", "kv_replay"):
             text: str = getattr(self, name)
             require(text == "" or "://" in text, f"{name}: expected tcp://host:port, got {text!r}")

@@ -40,3 +40,17 @@ def load_mutual_tls(certificate: str, key: str, authority: str) -> MutualTls | N
     if any(given) and not all(given):
         raise ConfigError("internal_certificate, internal_key, internal_authority: give all of them, or none")
     return MutualTls(certificate, key, authority) if all(given) else None
+
+
+class InternalTlsOptions:
+    """What configurations of services have in common that have the options `internal_...`."""
+
+    __slots__ = ()
+    internal_certificate: str
+    internal_key: str
+    internal_authority: str
+
+    @property
+    def mutual_tls(self) -> MutualTls | None:
+        """Return the certificate of this service for mutual TLS, None without; raises ConfigError."""
+        return load_mutual_tls(self.internal_certificate, self.internal_key, self.internal_authority)

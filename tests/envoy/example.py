@@ -8,14 +8,18 @@ LISTENER = "http"  # its name
 LIMITS = "envoy.filters.http.ratelimit"
 
 
-def example(picker: int, engines: list[int]) -> dict[str, Any]:
-    """The example with the ports of a picker and of two engines; the header x-subset limits the choice."""
+def example(pickers: list[int], engines: list[int]) -> dict[str, Any]:
+    """The example with the ports of pickers and of two engines; the header x-subset limits the choice."""
     config = envoy_configuration(
         listen="127.0.0.1:0",
         engines=[f"127.0.0.1:{port}" for port in engines],
-        picker=f"127.0.0.1:{picker}",
+        picker=f"127.0.0.1:{pickers[0]}",
         limiter="127.0.0.1:1",
     )
+    [cluster] = [each for each in config["static_resources"]["clusters"] if each["name"] == "picker"]
+    addresses = [{"address": "127.0.0.1", "port_value": port} for port in pickers]
+    hosts = [{"endpoint": {"address": {"socket_address": address}}} for address in addresses]
+    cluster["load_assignment"]["endpoints"] = [{"lb_endpoints": hosts}]
     manager = http_manager(config)
     key = {"metadata_namespace": "envoy.lb.subset_hint", "key": "x-gateway-destination-endpoint-subset"}
     typed = {

@@ -16,6 +16,7 @@ from global_scheduler.endpoint_picker.config import PickerConfig
 from global_scheduler.endpoint_picker.kubernetes import object_watch
 from global_scheduler.endpoint_picker.kubernetes.cluster_api import ClusterApi, cluster_api, in_cluster
 from global_scheduler.endpoint_picker.kubernetes.inference_pool import InferencePool
+from global_scheduler.leadership import SoleLeadership
 from serving.config import ConfigError
 from tests.envoy.kubernetes import PODS, POOLS, KubernetesServer, kubernetes, pod, pool
 
@@ -210,7 +211,7 @@ async def test_a_picker_is_ready_once_the_pool_has_endpoints(api: KubernetesServ
     config = PickerConfig(listen="127.0.0.1:0", inference_pool="ml/engines")
     picker, source = make_picker(config), InferencePool(plain(api), "ml", "engines")
     async with (
-        serving(config, picker, source) as server,
+        serving(config, picker, source, SoleLeadership()) as server,
         grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel,
     ):
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=READY))
@@ -235,6 +236,6 @@ class Faulty:
 async def test_a_mistake_in_what_follows_the_endpoints_ends_the_picker() -> None:
     config = PickerConfig(listen="127.0.0.1:0", endpoints="127.0.0.1:1")
     with pytest.raises(ExceptionGroup) as raised:
-        async with serving(config, make_picker(config), Faulty()):
+        async with serving(config, make_picker(config), Faulty(), SoleLeadership()):
             await asyncio.Event().wait()
     assert raised.group_contains(KeyError, match="a mistake")

@@ -14,6 +14,7 @@ from global_scheduler.endpoint_picker.config import PickerConfig
 from global_scheduler.endpoint_picker.picker import Picker
 from global_scheduler.endpoint_picker.request_stream import FOLLOWING_SECONDS
 from global_scheduler.endpoint_picker.service import NAME
+from global_scheduler.leadership import SoleLeadership
 from serving.envoy import ext_proc_pb2, ext_proc_pb2_grpc
 
 DESTINATION = "x-gateway-destination-endpoint"
@@ -134,7 +135,7 @@ async def served(request: pytest.FixtureRequest) -> AsyncIterator[Served]:
     config = PickerConfig(**options)
     picker = make_picker(config)
     async with (
-        serving(config, picker, endpoint_source(config)) as server,
+        serving(config, picker, endpoint_source(config), SoleLeadership()) as server,
         grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel,
     ):
         yield Served(picker, channel)

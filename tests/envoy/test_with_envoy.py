@@ -13,16 +13,18 @@ import pytest
 from tests.envoy.calls import Call
 from tests.envoy.example import LISTENER, example
 from tests.metrics import samples, scrape
+from tests.redis_server import RedisServer
 from tests.served_engine.process import EngineProcess
 from tests.services import Process, eventually
 from tests.throttler.envoy_proxy import EnvoyProxy
 
 pytestmark = pytest.mark.e2e
 STREAMS = "cluster.picker.upstream_rq_active"
+HEALTHY = "cluster.picker.membership_healthy"
 
 
 class Front:
-    """Two engines with the flags `engine`, a picker with `options`, and an Envoy that also takes subsets of callers."""
+    """Two engines with the flags `engine`, a picker with `options`, or two with a Redis, and an Envoy."""
 
     def __init__(self, directory: Path, engine: dict[str, object], **options: object) -> None:
         self.engines = [EngineProcess(directory / f"engine-{n}.log", events=False, **engine) for n in range(2)]
@@ -35,9 +37,12 @@ class Front:
             "metrics": "127.0.0.1:0",
             **options,
         }
-        self.picker = Process("global_scheduler.endpoint_picker", directory / "picker.log", settings)
-        port = int(self.picker.address.rpartition(":")[2])
-        self.envoy = EnvoyProxy(example(port, [each.port for each in self.engines]), directory)
+        number = 2 if "redis" in settings else 1
+        logs = [directory / f"picker-{n}.log" for n in range(number)]
+        self.pickers = [Process("global_scheduler.endpoint_picker", log, settings) for log in logs]
+        self.picker = self.pickers[0]
+        ports = [int(each.address.rpartition(":")[2]) for each in self.pickers]
+        self.envoy = EnvoyProxy(example(ports, [each.port for each in self.engines]), directory)
         self._port = self.envoy.port_of(LISTENER)
 
     def call(self, prompt: list[int], max_tokens: int = 4, **headers: str) -> Call:
@@ -45,9 +50,10 @@ class Front:
 
     def stop(self) -> None:
         self.envoy.close()
-        self.picker.kill()
-        for each in self.engines:
-            each.kill()
+        for picker in self.pickers:
+            picker.kill()
+        for engine in self.engines:
+            engine.kill()
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +177,7 @@ def test_a_killed_engine_is_replaced_by_the_next_on_the_list(own_front: Front) -
 def test_without_a_picker_calls_go_to_any_engine(own_front: Front) -> None:
     """Envoy fails open once its health check has failed; before, it has sent a body that nobody returns."""
     own_front.picker.kill()
-    eventually(lambda: own_front.envoy.statistic("cluster.picker.membership_healthy") == 0, "the health check fails")
+    eventually(lambda: own_front.envoy.statistic(HEALTHY) == 0, "the health check fails")
     calls = [own_front.call([n] * 20) for n in range(8)]
     assert [(call.status, call.rest()) for call in calls] == [(200, 4)] * 8
 
@@ -182,3 +188,37 @@ def test_open_calls_go_on_without_the_picker(own_front: Front, end: Callable[[Pr
     assert all(call.chunk() for call in calls)
     end(own_front.picker)
     assert [call.rest() for call in calls] == [299] * 3
+
+
+def test_a_picker_that_stands_by_places_requests_once_the_leader_is_killed(tmp_path: Path) -> None:
+    """Until it leads no picker is ready, and Envoy fails open; calls whose answers have begun go on."""
+    redis = RedisServer(tmp_path)
+    front = Front(tmp_path, {"step_seconds": 0.01}, redis=redis.url)
+    try:
+        eventually(lambda: sorted(map(epoch, front.pickers)) == [0, 1], "one of two leads")
+        standby, leader = sorted(front.pickers, key=epoch)
+        eventually(lambda: front.envoy.statistic(HEALTHY) == 1, "Envoy knows the leader")
+        call = front.call([1] * 20, 300)
+        assert call.chunk()
+        assert placed(leader) == 1
+        leader.kill()
+        eventually(lambda: epoch(standby) == 2, "the other leads")
+        eventually(lambda: front.call([2] * 20).rest() == 4 and placed(standby) > 0, "Envoy knows the new leader")
+        assert call.rest() == 299
+    finally:
+        front.stop()
+        redis.kill()
+
+
+def epoch(picker: Process) -> float:
+    return value(picker, "fairlead_picker_epoch")
+
+
+def placed(picker: Process) -> float:
+    return value(picker, "fairlead_picker_requests_total")
+
+
+def value(picker: Process, metric: str) -> float:
+    """The sum of a metric's samples."""
+    port = picker.wait_for("listening")["metrics_port"]
+    return sum(count for _, count in samples(scrape(port)[1]).get(metric, ()))
