@@ -8,7 +8,7 @@ import pytest
 from throttler.core.leased_quota import FORGETTING, MOST_PATIENCE, RECALL_AGAIN, LeasedQuota, LeaseReply, LeaseRequest
 from throttler.core.quota import QuotaAccount
 from throttler.core.quota_ledger import QuotaLedger
-from throttler.core.windows import SlidingWindow
+from throttler.core.windows import FixedWindow, SlidingWindow
 
 SECONDS = 64.0
 LIMIT = 20
@@ -26,7 +26,7 @@ class Gateway:
     answer: LeaseReply | None = None
 
     def __post_init__(self) -> None:
-        self.window = SlidingWindow(SECONDS, self.leases)
+        self.window: SlidingWindow | FixedWindow = SlidingWindow(SECONDS, self.leases)
 
     def arrives(self, now: float) -> bool:
         """Under overload: admitted or not, without waiting for more."""
@@ -144,6 +144,33 @@ def test_all_of_the_limit_is_had_by_asking() -> None:
         if gateway.window.fits(ACCOUNT, now):
             admitted += gateway.arrives(now)
     assert admitted == LIMIT
+
+
+def test_calls_that_one_gateway_refuses_take_nothing_of_a_fixed_limit_from_the_others() -> None:
+    """Three gateways, twice as many calls as the limit allows: each minute admits as many as one gateway would."""
+    ledger, admitted = QuotaLedger(SECONDS), [0] * 8
+    gateways = [Gateway(f"g{number}", ledger) for number in range(3)]
+    windows = [FixedWindow(SECONDS, gateway.leases) for gateway in gateways]
+    for gateway, window in zip(gateways, windows, strict=True):
+        gateway.window = window
+        gateway.leases.restore(-4 * SECONDS)
+    calls = 2 * LIMIT * len(admitted)
+    for call in range(calls):
+        now, number = call * SECONDS / (2 * LIMIT), call % 3
+        for each in gateways:
+            each.leases.set_gateways(ledger.beat(each.name, now), now)
+        for _ in range(2):  # again after the others have given back
+            if not windows[number].fits(ACCOUNT, now):
+                gateways[number].send(1, now)
+                gateways[number].reach_ledger(gateways, now)
+                gateways[number].hear(now)
+            for each in gateways:
+                if each.leases.take_due():
+                    each.send(0, now)
+                    each.reach_ledger(gateways, now)
+                    each.hear(now)
+        admitted[int(now // SECONDS)] += windows[number].arrived(ACCOUNT, now) == 0.0
+    assert admitted == [LIMIT] * len(admitted)
 
 
 def test_degraded_each_gateway_has_its_part() -> None:

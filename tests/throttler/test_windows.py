@@ -1,10 +1,9 @@
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from throttler.core.leased_quota import LeasedQuota
+from throttler.core.leased_quota import LeasedQuota, LeaseReply
 from throttler.core.quota import LocalQuota, QuotaAccount
-from throttler.core.windows import FixedWindow, SlidingWindow, Window
+from throttler.core.windows import FixedWindow, SlidingWindow
 
 PAUSES = st.sampled_from((0, 1, 10, 20, 25))  # seconds, which often add up to the length of a window
 ARRIVALS = st.lists(st.tuples(st.sampled_from("abc"), PAUSES), max_size=60)
@@ -75,16 +74,27 @@ def test_fixed_windows_begin_at_multiples_of_their_length(arrivals: list[tuple[s
         assert wait == (left if count > limit else 0)
 
 
-@pytest.mark.parametrize("kind", [SlidingWindow, FixedWindow])
-def test_a_window_tells_the_quota_of_each_arrival(kind: type[SlidingWindow] | type[FixedWindow]) -> None:
+def test_a_sliding_window_tells_the_quota_of_each_arrival() -> None:
     quota, account = LeasedQuota(60.0), QuotaAccount("a", 8)
     quota.restore(-1000.0)  # may use half of the limit without a request, and reports the other half at once
-    window: Window = kind(60.0, quota)
+    window = SlidingWindow(60.0, quota)
     due = []
     for _ in range(8):
         window.arrived(account, 0.0)
         due.append(bool(quota.take_due()))
     assert due == [False] * 7 + [True]
+
+
+def test_a_fixed_window_tells_the_quota_of_each_arrival_that_it_counts() -> None:
+    quota, account = LeasedQuota(60.0), QuotaAccount("a", 8)
+    quota.restore(-1000.0)
+    quota.answered(quota.ask(account, 0, 1, 0.0), LeaseReply(2, recalled=False), 0.0, 0.0)  # half used, it is renewed
+    window = FixedWindow(60.0, quota)
+    due = []
+    for now in (10.0, 31.0, 32.0):
+        window.arrived(account, now)
+        due.append(bool(quota.take_due()))
+    assert (due, window.used("a", 32.0)) == ([False, True, False], 2), "the third is refused"
 
 
 def test_a_call_refused_without_any_allowance_waits_for_a_part_of_the_window() -> None:

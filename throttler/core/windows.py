@@ -145,7 +145,10 @@ class SlidingWindow:
 
 
 class FixedWindow:
-    """Consecutive windows of `seconds` of the clock, each of which starts its count at 0."""
+    """Consecutive windows of `seconds` of the clock, each of which starts its count at 0.
+
+    Arrivals beyond the allowance are not counted: where gateways share a limit, the others may still admit as many.
+    """
 
     def __init__(self, seconds: float, quota: Quota) -> None:
         self.seconds = seconds
@@ -164,9 +167,11 @@ class FixedWindow:
     def arrived(self, account: QuotaAccount, now: float) -> float:
         """See Window."""
         used, allowance = self.used(account.key, now), self._quota.allowance(account, now)
-        self._counts[account.key] = min(used + 1, account.limit), account.limit
-        self._quota.counted(account, min(used + 1, account.limit), now)
-        return 0.0 if used < allowance else (self._window + 1) * self.seconds - now
+        if used >= allowance:
+            return (self._window + 1) * self.seconds - now
+        self._counts[account.key] = used + 1, account.limit
+        self._quota.counted(account, used + 1, now)
+        return 0.0
 
     def used(self, key: str, now: float) -> int:
         """See Window."""
