@@ -25,6 +25,7 @@ class BatchAdmission:
     """
 
     cache: BlockCache
+    _step_left: int  # number of tokens that requests entering now can still compute
 
     def __init__(self, policy: QueuePolicy, cache: BlockCache, cost: Cost, limits: BatchLimits) -> None:
         self.policy = policy
@@ -36,7 +37,6 @@ class BatchAdmission:
         self._kv_shares = KVShares(cache.pages, policy.levels)
         self._running: dict[Request, None] = {}
         self._deadlines = Deadlines()
-        self._step_left = 0  # number of tokens that requests entering now can still compute
 
     @property
     def running(self) -> int:
@@ -131,11 +131,9 @@ class BatchAdmission:
         fresh = 0 if request in self._running else self.cache.pages_for(needed) - request.matched_blocks
         beyond = self._kv_shares.beyond(request, fresh) * self.cache.block_tokens
         start = max(request.reserved, request.output_tokens)
-        stop = request.output_tokens + min(beyond, needed - len(request.tokens))
-        if stop <= start:
-            return range(start, start)
-        ahead = range(start, stop)
-        self.ledger.reserved(request, ahead)
+        ahead = range(start, request.output_tokens + min(beyond, needed - len(request.tokens)))
+        if ahead:
+            self.ledger.reserved(request, ahead)
         return ahead
 
     def abort(self, request: Request) -> None:

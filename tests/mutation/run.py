@@ -131,7 +131,18 @@ def main() -> int:
         left_out = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg-info")
         shutil.copytree(ROOT, tree, ignore=left_out, dirs_exist_ok=True)
         os.chdir(tree)
+        compile_sources(options.python)
         return mutate(options, known)
+
+
+def compile_sources(python: str) -> None:
+    """Compile the working directory for `python`, so that a run of the tests compiles the mutated module alone.
+
+    Each compiled file names the hash of its source, which the mutated module no longer has. Times and sizes, by which
+    Python compares otherwise, may be those of the mutant before.
+    """
+    options = ["-m", "compileall", "-q", "--invalidation-mode", "checked-hash"]
+    subprocess.run([python, *options, "."], check=True)
 
 
 def mutate(options: argparse.Namespace, known: dict[str, dict[str, list[str]]]) -> int:

@@ -577,6 +577,39 @@ def test_a_step_takes_in_no_more_than_it_can_compute_and_siblings_find_the_prefi
     assert (batcher.ledger.prompt_tokens, batcher.ledger.cached_tokens) == (12 * 17, 11 * 16)
 
 
+def test_a_request_enters_for_the_last_token_of_a_step() -> None:
+    batcher = make_batcher(token_budget=5)
+    for arrival, tokens in enumerate((4, 1, 1)):
+        batcher.submit(make_request([arrival] * tokens, arrival=arrival), 0.0)
+    plan = batcher.plan(0.0)
+    assert plan is not None
+    assert [request.arrival for request in plan.admitted] == [0, 1]
+
+
+def test_the_policy_learns_of_blocks_that_a_running_request_computes() -> None:
+    batcher = make_batcher(policy="dlpm", max_running=1)
+    prompts = {0: [7] * 9, 3: [8] * 9, 6: [*[7] * 8, 9]}  # the last shares two blocks with the first
+    for arrival, prompt in prompts.items():
+        batcher.submit(make_request(prompt, arrival=arrival, sampling=SamplingParams(max_tokens=1)), 0.0)
+    entered = []
+    while (plan := batcher.plan(0.0)) is not None:
+        entered += [request.arrival for request in plan.admitted]
+        batcher.commit(plan, tokens_for(plan))
+    assert entered == [0, 6, 3]
+
+
+def test_a_preempted_request_waits_with_the_match_of_what_it_has_computed() -> None:
+    batcher = make_batcher(pages=9, admission=AdmissionMode.OPTIMISTIC)
+    sampling = SamplingParams(max_tokens=20, ignore_eos=True)
+    older, newer = (make_request([number] * 9, arrival=number, sampling=sampling) for number in range(2))
+    for request in (older, newer):
+        batcher.submit(request, 0.0)
+    while not newer.preemptions:
+        serve_step(batcher)
+    assert newer.matched_blocks >= newer.prompt_tokens // BLOCK
+    assert newer.preemptions == 1, "the number by which its headroom doubles"
+
+
 @pytest.mark.parametrize("name", LOCAL_POLICIES)
 def test_preemption_charges_service_once_and_accounts_recomputed_work_apart(name: str) -> None:
     batcher = make_batcher(pages=PAGES, max_running=6, policy=name, admission=AdmissionMode.OPTIMISTIC)
@@ -598,6 +631,8 @@ def test_preemption_charges_service_once_and_accounts_recomputed_work_apart(name
     assert all(request.output_tokens == 30 for request in requests)
     expected = sum(7 - request.cached + 2 * 30 for request in requests) * MICRO
     assert sum(service.values()) == expected
+    if name == "lcf":  # its counters are never lifted
+        assert sum(map(batcher.policy.balance, service)) == expected
 
 
 def test_no_request_is_preempted_while_its_token_is_in_flight() -> None:
@@ -785,6 +820,61 @@ def test_an_output_ends_with_its_stop_token_or_its_length(
     [advance] = batcher.commit(plan, StepResult((token,), (logprobs,)))
     assert (advance.finish, advance.logprobs) == (finish, (logprobs,))
     assert batcher.running == (finish is None)
+
+
+def test_an_output_that_cannot_go_on_ends_alone_with_its_failure_and_uncharged() -> None:
+    batcher = make_batcher(policy="lcf")
+    for arrival in range(2):
+        batcher.submit(make_request([arrival] * 3, arrival=arrival), 0.0)
+    plan = batcher.plan(0.0)
+    assert plan is not None
+    broken, sound = batcher.commit(plan, StepResult((0, 5), failures=((0, "no token fits"),)))
+    assert (broken.request.id, broken.tokens, broken.finish, broken.failure) == ("r0", (), None, "no token fits")
+    assert (sound.request.id, sound.tokens, sound.failure) == ("r1", (5,), "")
+    assert (batcher.policy.balance("c0"), batcher.policy.balance("c1")) == (3 * MICRO, (3 + 2) * MICRO)
+    assert batcher.running == 1
+
+
+def test_the_scores_of_a_prompt_come_with_its_first_token_though_steps_share_them_out() -> None:
+    batcher = make_batcher(token_budget=4)
+    sampling = SamplingParams(max_tokens=2, ignore_eos=True, prompt_logprobs=0)
+    batcher.submit(make_request([1] * 7, sampling=sampling), 0.0)
+    scores = [SampledLogprobs(-float(position), ()) for position in range(1, 7)]
+    reported = []
+    for tokens, scored in (((), scores[:4]), ((5,), scores[4:]), ((5,), ())):
+        plan = batcher.plan(0.0)
+        assert plan is not None
+        assert [len(piece.scored) for piece in plan.batch.slices] == [len(scored)]
+        result = StepResult(tokens, scores=(tuple(scored),) if scored else ())
+        reported += [advance.scores for advance in batcher.commit(plan, result)]
+    assert reported == [scores, None]
+
+
+def test_a_prompt_that_is_preempted_while_it_is_scored_is_scored_once() -> None:
+    batcher = make_batcher(pages=8, token_budget=2, admission=AdmissionMode.OPTIMISTIC)
+    writes, scored = SamplingParams(max_tokens=12, ignore_eos=True), SamplingParams(max_tokens=1, prompt_logprobs=0)
+    batcher.submit(make_request([1] * 5, sampling=writes), 0.0)
+    request = make_request([2] * 16, arrival=1, sampling=scored)
+    batcher.submit(request, 0.0)
+    reported = []
+    while (plan := batcher.plan(0.0)) is not None:
+        scores = [
+            tuple(SampledLogprobs(-float(place), ()) for place in range(piece.start, piece.start + len(piece.scored)))
+            for piece in plan.batch.slices
+            if piece.scored
+        ]
+        result = StepResult(tokens_for(plan).tokens, scores=tuple(scores))
+        reported += [advance.scores for advance in batcher.commit(plan, result) if advance.request is request]
+    assert request.preemptions == 1
+    assert reported == [[SampledLogprobs(-float(place), ()) for place in range(15)]]
+
+
+def test_a_client_whose_request_has_ended_may_be_forgotten_by_the_policy() -> None:
+    batcher = make_batcher(policy="vtc", most_idle=0)
+    batcher.submit(make_request([1], sampling=SamplingParams(max_tokens=1)), 0.0)
+    assert batcher.policy.remembered == 1
+    serve_step(batcher)
+    assert batcher.policy.remembered == 0
 
 
 def test_the_rate_of_service_and_the_gap_of_clients_that_wait_are_measured() -> None:
