@@ -2,12 +2,13 @@
 
 from functools import cache
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from fairlead.token_ids import pack_ids
-from global_scheduler.core.block_index import BlockIndex
+from global_scheduler.core.block_index import MAX_SPARED, BlockIndex
 from serving import blocks
 from serving.blocks import BlockRun, pack_digests, runs, unpack_digests
 
@@ -220,6 +221,16 @@ def test_an_index_full_of_outstanding_requests_takes_no_more() -> None:
     assert longest(index, packed((2,)), 1) == (1, 0)
     index.confirm(0, packed((1, 1, 1)))
     assert index.expect(0, packed((2,)))
+
+
+@pytest.mark.parametrize(("outstanding", "fits"), [(MAX_SPARED, True), (MAX_SPARED + 1, False)])
+def test_a_full_index_passes_over_so_many_outstanding_requests_to_find_a_run(outstanding: int, fits: bool) -> None:
+    index = BlockIndex(max_blocks=outstanding + 1)
+    for number in range(outstanding):
+        assert index.expect(0, packed((number,)))
+    index.cached(0, [BlockRun(0, packed((1000,)))])
+    assert index.expect(0, packed((2000,))) == fits
+    assert longest(index, packed((1000,)), 1) == (1, not fits)
 
 
 def test_a_withdrawn_request_leaves_what_another_announces() -> None:

@@ -17,9 +17,11 @@ import sys
 import tempfile
 import tomllib
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from imports import unaffected
 from mutants import Mutant, mutants
 
 HERE = Path(__file__).parent
@@ -33,12 +35,11 @@ KILLERS = 3  # tests that are tried before all others: those that have killed mo
 
 
 class TestServer:
-    """The process that runs the tests (fork_server.py)."""
+    """The process that runs the tests (fork_server.py); its runs find the modules `loaded` in memory."""
 
-    def __init__(self, python: str) -> None:
-        self._process = subprocess.Popen(
-            [python, str(HERE / "fork_server.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+    def __init__(self, python: str, loaded: Collection[str]) -> None:
+        command = [python, str(HERE / "fork_server.py"), *loaded]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def run(self, selection: "Selection", limit: int) -> "TestRun":
         """Run the tests for at most `limit` seconds of processor time."""
@@ -147,8 +148,10 @@ def compile_sources(python: str) -> None:
 
 def mutate(options: argparse.Namespace, known: dict[str, dict[str, list[str]]]) -> int:
     """Mutate the chosen cores in the working directory; return whether a mutant survived."""
-    server, failed = TestServer(options.python), False
+    failed = False
     for name in options.cores or known:
+        tests = [Path("tests", test.partition("::")[0]) for test in known[name]["tests"]]
+        server = TestServer(options.python, unaffected(tests, [Path(module) for module in known[name]["modules"]]))
         trial = Trial(name, known[name], server, options.seconds)
         score = trial.again(Score.saved(name)) if options.again else trial.run(options.sample)
         score.save()

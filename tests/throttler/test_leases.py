@@ -354,3 +354,120 @@ def test_a_lease_is_forgotten_when_its_time_has_come() -> None:
     leases.answered(leases.ask(ACCOUNT, 0, 1, 0.0), LeaseReply(1, recalled=False), 0.0, 0.0)
     leases.set_gateways(1, FORGETTING * SECONDS)
     assert not leases.misjudged(ACCOUNT, 0)
+
+
+def leased(capacity: int, used: int = 0, asked_at: float = 0.0, now: float = 0.0) -> LeasedQuota:
+    """A gateway, alone since its start, that has asked for `ACCOUNT` once and was answered."""
+    leases = LeasedQuota(SECONDS)
+    leases.restore(0.0)
+    leases.answered(leases.ask(ACCOUNT, used, 1, asked_at), LeaseReply(capacity, recalled=False), asked_at, now)
+    return leases
+
+
+def test_a_lease_is_valid_for_one_window_after_it_was_asked_for() -> None:
+    leases = leased(10, asked_at=1.0, now=5.0)
+    end = 1.0 + SECONDS
+    assert [leases.allowance(ACCOUNT, now) for now in (end - 1, end, end + 1)] == [10, 0, 0]
+    assert leases.ask(ACCOUNT, 3, 1, end - 1) == LeaseRequest(ACCOUNT, held=10, used=3, more=1)
+    assert leased(LIMIT + 5).allowance(ACCOUNT, 0.0) == LIMIT, "the limit may have been lowered since"
+
+
+def test_a_gateway_asks_for_more_up_to_the_limit() -> None:
+    leases = leased(10)
+    assert [leases.may_grow(ACCOUNT, used, 0.0) for used in (LIMIT - 1, LIMIT, LIMIT + 1)] == [True, False, False]
+
+
+def test_a_gateway_that_is_cut_off_has_its_part_and_later_nothing_of_its_leases() -> None:
+    leases = leased(16)
+    assert not leases.degraded
+    leases.counted(ACCOUNT, 17, 1.0)
+    leases.degrade()
+    assert leases.degraded
+    assert leases.take_due() == []
+    leases.counted(ACCOUNT, 17, 1.0)
+    assert leases.take_due() == [], "there is nobody to report to"
+    assert leases.allowance(ACCOUNT, 1.0) == LIMIT
+    assert leases.ask(ACCOUNT, 3, 1, 1.0) == LeaseRequest(ACCOUNT, held=0, used=3, more=1)
+    leases.answered(leases.ask(ACCOUNT, 3, 1, 1.0), LeaseReply(16, recalled=False), 1.0, 1.0)
+    assert not leases.recalled(ACCOUNT, 0, 1.0)
+    leases.restore(2.0)
+    assert not leases.degraded
+    assert leases.allowance(ACCOUNT, 2.0) == 0, "an answer that comes too late grants nothing"
+
+
+def test_a_gateway_that_is_restored_has_just_joined() -> None:
+    leases = LeasedQuota(SECONDS)
+    leases.restore(1000.0)
+    allowances = [leases.allowance(ACCOUNT, 1000.0 + windows * SECONDS) for windows in (0, 2.9, 3)]
+    assert allowances == [0, 0, LIMIT // 2]
+
+
+@pytest.mark.parametrize(("used", "is_due"), [(9, False), (10, True)])
+def test_arrivals_without_a_lease_are_reported_in_batches_beyond_the_part_that_needs_no_request(
+    used: int, is_due: bool
+) -> None:
+    leases = LeasedQuota(SECONDS, gateways=2)
+    leases.restore(-3 * SECONDS)
+    leases.counted(ACCOUNT, used, 0.0)
+    assert leases.take_due() == [ACCOUNT] * is_due
+
+
+@pytest.mark.parametrize(("used", "is_due"), [(14, False), (15, True), (16, True)])
+def test_arrivals_beyond_a_lease_are_reported_in_batches(used: int, is_due: bool) -> None:
+    leases = leased(8, used=5)
+    leases.counted(ACCOUNT, used, 0.0)
+    assert leases.take_due() == [ACCOUNT] * is_due
+
+
+def test_arrivals_within_a_lease_are_not_reported() -> None:
+    leases = leased(16)
+    leases.counted(ACCOUNT, 16, 0.0)
+    assert leases.take_due() == []
+    leases.counted(ACCOUNT, 17, 0.0)
+    assert leases.take_due() == [ACCOUNT]
+
+
+def test_the_answer_to_a_report_ends_the_wait_and_keeps_the_count_of_refusals() -> None:
+    leases, second = leased(10, used=10), SECONDS * RECALL_AGAIN
+    assert not leases.may_grow(ACCOUNT, 10, 0.0)
+    leases.answered(leases.ask(ACCOUNT, 10, 0, 0.0), LeaseReply(10, recalled=False), 0.0, 0.0)
+    assert leases.may_grow(ACCOUNT, 10, 0.0)
+    leases.answered(leases.ask(ACCOUNT, 10, 1, 0.0), LeaseReply(10, recalled=False), 0.0, 0.0)
+    assert [leases.may_grow(ACCOUNT, 10, now) for now in (second, 2 * second)] == [False, True]
+
+
+def test_what_is_kept_of_a_lease_after_a_recall_is_valid_as_long_as_the_lease() -> None:
+    leases = leased(16)
+    assert leases.recalled(ACCOUNT, 4, 1.0)
+    assert [leases.allowance(ACCOUNT, now) for now in (SECONDS - 1, SECONDS)] == [10, 0]
+    assert leases.may_grow(ACCOUNT, 10, 1.0)
+    leases.answered(leases.ask(ACCOUNT, 10, 1, 1.0), LeaseReply(10, recalled=False), 1.0, 1.0)
+    assert leases.may_grow(ACCOUNT, 10, 1.0 + SECONDS * RECALL_AGAIN), "the first refusal after it"
+
+
+def test_a_recall_takes_what_could_be_used_without_a_request() -> None:
+    leases = LeasedQuota(SECONDS, gateways=2)
+    leases.restore(-3 * SECONDS)
+    assert leases.allowance(ACCOUNT, 0.0) == 5
+    assert leases.recalled(ACCOUNT, 2, 0.0)
+    assert [leases.allowance(ACCOUNT, now) for now in (0.0, SECONDS - 1, SECONDS)] == [3, 3, 0]
+    leases.set_gateways(2, FORGETTING * SECONDS)
+    assert leases.allowance(ACCOUNT, FORGETTING * SECONDS) == 5
+
+
+def test_a_recall_of_a_lease_that_has_ended_gives_back_nothing_and_is_reported() -> None:
+    leases = leased(16)
+    assert leases.recalled(ACCOUNT, 4, SECONDS)
+    assert leases.allowance(ACCOUNT, SECONDS) == 0
+    assert leases.take_due() == [ACCOUNT]
+
+
+def test_a_recalled_lease_is_forgotten_after_those_that_were_answered_before() -> None:
+    leases, other = leased(16), QuotaAccount("user:v", LIMIT)
+    leases.answered(leases.ask(other, 0, 1, 1.0), LeaseReply(5, recalled=False), 1.0, 1.0)
+    leases.recalled(ACCOUNT, 4, 2.0)
+    leases.check_invariants()
+    leases.set_gateways(1, FORGETTING * SECONDS + 1)
+    assert [leases.misjudged(account, 0) for account in (ACCOUNT, other)] == [True, False]
+    leases.answered(leases.ask(other, 0, 1, 5 * SECONDS), LeaseReply(5, recalled=False), 5 * SECONDS, 5 * SECONDS)
+    assert not leases.misjudged(ACCOUNT, 0), "forgotten with an answer, too"
