@@ -225,3 +225,12 @@ def test_a_worker_attaches_with_the_blocks_that_it_caches() -> None:
     assignment = made.dispatch(request("1", prompt_tokens=20, digests=pack_digests([7])), 0)
     assert assignment is not None
     assert assignment.matched_tokens == 16
+
+
+def test_matched_blocks_are_of_the_size_of_the_worker_that_holds_them() -> None:
+    made, _ = dispatcher(workers=())
+    made.attached(identity("a"), runs([(7, 0)]), 0)
+    made.attached(replace(identity("b"), block_tokens=64), (), 0)
+    assignment = made.dispatch(request("1", prompt_tokens=100, digests=pack_digests([7])), 0)
+    assert assignment is not None
+    assert (assignment.member.identity.worker, assignment.matched_tokens) == ("a", 16)

@@ -32,7 +32,7 @@ def _path(name: str) -> Path | None:
 
 
 def _imports(name: str) -> Iterator[str]:
-    """Yield the names that the module imports, whether or not they are modules, and the packages before each of them."""
+    """Yield the names that the module imports, modules or not, and the packages before each of them."""
     path = _path(name)
     names = [name]
     for node in ast.walk(ast.parse(path.read_text() if path is not None else "")):

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.output.events import AnswerText, Arguments, CallBegun, Part, Reasoning
+from fairlead.output.json_call import MOST_HEAD
 from fairlead.output.parser import FORMATS, OutputParser
 from tests.fairlead.output.whole_text import Parsed, joined, parse
 
@@ -122,3 +123,18 @@ def test_what_cannot_become_a_call_is_not_held_back() -> None:
     assert parser.push('{"answer') == [AnswerText('{"answer')]
     late = OutputParser("llama", "", False)
     assert late.push('{"name": "' + "x" * 600) == [AnswerText('{"name": "' + "x" * 600)]
+
+
+def test_no_more_is_held_back_than_a_call_may_need_before_its_arguments() -> None:
+    for begin in ('{"name": "' + "n" * MOST_HEAD, " " * MOST_HEAD):
+        parser = OutputParser("llama", "", False)
+        assert parser.push(begin[:MOST_HEAD]) == []
+        assert parser.push(begin[0]) == [AnswerText(begin[:MOST_HEAD] + begin[0])]
+
+
+@pytest.mark.parametrize("spare", [0, 1])
+def test_a_call_may_need_so_much_before_its_arguments(spare: int) -> None:
+    head = '{"name": "", "arguments": '
+    name = "n" * (MOST_HEAD + 1 - spare - len(head))
+    text = head.replace('""', f'"{name}"') + "{}}"
+    assert parsed([text], "llama").parts == ([("call", name, "{}")] if spare else [("text", text)])

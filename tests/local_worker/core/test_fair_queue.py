@@ -142,3 +142,12 @@ def test_a_short_prompt_goes_before_all_long_ones_of_others(taken: int) -> None:
 def test_a_cost_must_be_positive() -> None:
     with pytest.raises(ValueError, match="cost: must be positive, got 0"):
         FairQueue[str]().put("a", 0, "x")
+
+
+def test_idle_clients_are_forgotten_once_the_clock_has_passed_them() -> None:
+    queue = filled({"busy": [1] * 200})
+    for number in range(100):
+        queue.put(str(number), 1, (str(number), 1, 0))
+        queue.take()
+        queue.take()
+        assert len(queue._next_starts) <= 2

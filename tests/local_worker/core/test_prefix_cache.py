@@ -4,8 +4,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
 
+from fairlead.token_ids import pack_ids
 from local_worker.core.prefix_cache import PrefixCache
 from local_worker.core.request import Request
+from serving.blocks import chain, unpack_digests
 from serving.sampling_params import SamplingParams
 from tests.local_worker.engine.driving import BLOCK, SEED, make_request
 
@@ -246,3 +248,34 @@ def test_a_block_whose_digest_another_block_has_stays_private() -> None:
     cache.release(forged)
     assert cache.tokens_used == len(known.pages) * BLOCK
     assert cache.match(make_request([1] * (2 * BLOCK + 1))) == 2 * BLOCK
+
+
+def test_nothing_is_skipped_of_a_prompt_whose_scores_are_requested() -> None:
+    cache = PrefixCache(PAGES, BLOCK)
+    computed(cache, make_request([1] * 9))
+    scored = make_request([1] * 9, sampling=SamplingParams(max_tokens=1, prompt_logprobs=0))
+    assert cache.match(scored) == 0
+    assert cache.admit(scored, scored.budget) == 9
+    assert (scored.computed, scored.shared) == (0, 0)
+
+
+def test_generated_blocks_after_a_public_prefix_belong_to_the_requests_own_scope() -> None:
+    cache = PrefixCache(PAGES, BLOCK)
+    request = make_request([1] * BLOCK, sampling=SamplingParams(max_tokens=2 * BLOCK))
+    request.public_blocks, request.chain_seed = 1, 99
+    assert cache.admit(request, request.budget) is not None
+    request.tokens += [2] * 2 * BLOCK
+    cache.publish(request, 3 * BLOCK)
+    assert request.digests == [
+        *make_request([1] * BLOCK).digests,
+        *unpack_digests(chain(pack_ids([2] * 2 * BLOCK), BLOCK, 99)),
+    ]
+
+
+def test_blocks_that_come_and_go_between_two_reports_are_evicted_from_their_end() -> None:
+    cache = PrefixCache(PAGES, BLOCK)
+    request = computed(cache, make_request([1] * (2 * BLOCK + 1)))
+    cache.release(request)
+    cache.flush()
+    assert cache.take_events() == ((), tuple(request.digests[::-1]))
+    assert cache.take_events() == ((), ())
