@@ -104,7 +104,7 @@ class BlockIndex:
             if size < len(node.digests):
                 self._tree.split(node, len(node.digests) - size)
             node.release(slot)
-            self._settle(node)
+            self._tree.join(node)
 
     def forget(self, slot: int) -> None:
         """Remove a worker, whose slot may then be reused. O(nodes); workers leave rarely."""
@@ -119,13 +119,6 @@ class BlockIndex:
         if leaf.children or leaf.expected is not None or leaf.held != 1 << slot:
             return False
         return self._tree.append(leaf, digests)
-
-    def _settle(self, node: Node) -> None:
-        """Join or remove `node`, which has just lost a worker."""
-        if node.mask or node.children:
-            self._tree.join(node)
-        else:
-            self._tree.remove(node)
 
     def _shrink(self) -> bool:
         """Drop blocks until the index fits; return False if outstanding requests need all that could be dropped."""

@@ -312,3 +312,95 @@ def test_an_unknown_digest_does_not_hide_the_evictions_after_it() -> None:
     index.cached(0, [BlockRun(0, packed((1,)))])
     index.evicted(0, pack_digests([chain((9,))[-1], chain((1,))[-1]]))
     assert len(index) == 0
+
+
+def last(path: Path) -> int:
+    return chain(path)[-1]
+
+
+def held_by_two() -> BlockIndex:
+    index = BlockIndex(ROOM)
+    for slot in range(2):
+        index.cached(slot, [BlockRun(0, packed((1, 1, 1)))])
+    return index
+
+
+@pytest.mark.parametrize("slot", [0, 1])
+@pytest.mark.parametrize("gone", [1, 2, 3])
+def test_what_one_worker_evicts_another_keeps(slot: int, gone: int) -> None:
+    index = held_by_two()
+    index.evicted(slot, pack_digests(chain((1, 1, 1))[::-1][:gone]))
+    assert longest(index, packed((1, 1, 1)), 1 << slot) == (1 << slot, 3 - gone)
+    assert longest(index, packed((1, 1, 1)), 2 >> slot) == (2 >> slot, 3)
+    index.check_invariants()
+
+
+@pytest.mark.parametrize("slot", [0, 1])
+def test_an_answer_grows_at_the_worker_that_generates_it_alone(slot: int) -> None:
+    index = BlockIndex(ROOM)
+    index.cached(1 - slot, [BlockRun(0, packed((1,)))])
+    index.cached(slot, [BlockRun(last((1,)), pack_digests([last((1, 1))]))])
+    assert longest(index, packed((1, 1)), 2 >> slot) == (2 >> slot, 1)
+    index.check_invariants()
+
+
+def test_blocks_that_the_same_workers_hold_are_one_node() -> None:
+    """The walk over a chain and the memory of the index grow with the nodes."""
+    index = BlockIndex(ROOM)
+    index.cached(0, [BlockRun(0, packed((1, 1)))])
+    index.cached(1, [BlockRun(0, packed((1,)))])
+    assert len(index._tree.nodes) == 2
+    index.cached(1, [BlockRun(last((1,)), pack_digests([last((1, 1))]))])
+    assert len(index._tree.nodes) == 1
+    index.evicted(0, pack_digests([last((1, 1)), last((1,))]))
+    assert len(index._tree.nodes) == 1
+
+
+def test_a_node_is_whole_again_when_the_worker_that_had_its_end_alone_evicts_it() -> None:
+    index = BlockIndex(ROOM)
+    index.cached(0, [BlockRun(0, packed((1, 1)))])
+    index.cached(1, [BlockRun(0, packed((1,)))])
+    index.evicted(1, packed((1,)))
+    index.cached(1, [BlockRun(last((1,)), pack_digests([last((1, 1))]))])
+    index.evicted(1, pack_digests([last((1, 1))]))
+    assert len(index._tree.nodes) == 1
+    index.check_invariants()
+
+
+def test_prompts_that_were_computed_are_one_node_with_the_prefix_that_they_share() -> None:
+    index = BlockIndex(ROOM)
+    for path in ((1,), (1, 1), (1, 1, 1)):
+        index.expect(0, packed(path))
+    assert len(index._tree.nodes) == 3
+    for path in ((1,), (1, 1), (1, 1, 1)):
+        index.confirm(0, packed(path))
+    assert len(index._tree.nodes) == 1
+
+
+def test_a_run_for_which_there_is_no_room_is_left_out_whole() -> None:
+    index = BlockIndex(max_blocks=MAX_SPARED + 1)
+    for number in range(MAX_SPARED + 1):
+        assert index.expect(0, packed((number,)))
+    index.cached(1, [BlockRun(0, packed((1000, 1001)))])
+    index.check_invariants()
+    assert longest(index, packed((1000, 1001)), 2) == (2, 0)
+
+
+def test_a_snapshot_that_forks_at_several_places_is_held_whole() -> None:
+    index = BlockIndex(ROOM)
+    whole = (1, 1, 1, 1, 1)
+    branches = [(*whole[:size], 2) for size in (2, 3, 4)]
+    tails = [BlockRun(last(path[:-1]), pack_digests([last(path)])) for path in branches]
+    index.cached(0, [BlockRun(0, packed(whole)), *tails])
+    assert [longest(index, packed(path), 1) for path in (whole, *branches)] == [(1, 5), (1, 3), (1, 4), (1, 5)]
+    index.check_invariants()
+
+
+def test_a_block_that_a_request_will_compute_again_is_expected_though_it_was_evicted() -> None:
+    index = BlockIndex(ROOM)
+    index.cached(0, [BlockRun(0, packed((1, 1)))])
+    index.expect(0, packed((1, 1)))
+    index.evicted(0, pack_digests(chain((1, 1))[::-1]))
+    assert longest(index, packed((1, 1)), 1) == (1, 2)
+    index.withdraw(0, packed((1, 1)))
+    assert len(index) == 0
