@@ -404,3 +404,15 @@ def test_a_block_that_a_request_will_compute_again_is_expected_though_it_was_evi
     assert longest(index, packed((1, 1)), 1) == (1, 2)
     index.withdraw(0, packed((1, 1)))
     assert len(index) == 0
+
+
+def test_a_worker_that_is_forgotten_leaves_what_others_hold() -> None:
+    index = held_by_two()
+    index.cached(1, [BlockRun(0, packed((2,)))])
+    index.cached(0, [BlockRun(last((2,)), pack_digests([last((2, 2))]))])
+    index.forget(1)
+    index.check_invariants()
+    assert [longest(index, packed(path), 1) for path in ((1, 1, 1), (2, 2))] == [(1, 3), (1, 0)]
+    assert longest(index, packed((1, 1, 1)), 2) == (2, 0)
+    index.forget(0)
+    assert len(index) == 0

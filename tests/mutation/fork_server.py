@@ -5,7 +5,7 @@ and the modules that its arguments name, but no core that is mutated. A fork of 
 milliseconds; a pytest of its own takes 1.1 s, most of it imports.
 
 Each line of the standard input is a JSON object with the `tests` to run, an expression `keyword` that their names
-match, the tests to `deselect`, the largest number of `examples` that Hypothesis draws for a test, and a limit of
+match, the tests to run `first`, the largest number of `examples` that Hypothesis draws for a test, and a limit of
 processor time, `seconds`. A line of the standard output answers it with `status`, the exit status of pytest or null
 beyond the limit, the `seconds` that the run took, and its `output`. Processor time is the same on a machine that has
 other work; pytest-timeout ends a run that waits.
@@ -48,6 +48,7 @@ class ForkServer:
     def __init__(self, modules: list[str], answers: IO[str]) -> None:
         self._modules = modules
         self._answers = answers
+        self._first: list[str] = []
 
     def pytest_collection(self, session: pytest.Session) -> bool | None:
         """Answer one request after the other; in a fork return None, so that pytest runs the request's tests."""
@@ -66,13 +67,17 @@ class ForkServer:
                         os.dup2(output.fileno(), stream.fileno())
                     session.config.args = request["tests"]
                     session.config.option.keyword = request["keyword"]
-                    session.config.option.deselect = request["deselect"]
+                    self._first = request["first"]
                     draw_at_most(request["examples"])
                     return None
                 answer = ended(child)
                 output.seek(0)
                 print(json.dumps({**answer, "output": output.read()}), file=self._answers, flush=True)
         os._exit(0)
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Put the tests to run first before all others."""
+        items.sort(key=lambda item: item.nodeid not in self._first)
 
 
 def draw_at_most(examples: int) -> None:

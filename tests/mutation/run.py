@@ -52,11 +52,11 @@ class TestServer:
 
 @dataclass(frozen=True)
 class Selection:
-    """Tests to run, as pytest's options with the same names select them."""
+    """Tests to run: files or names, of which those match whose names match `keyword`."""
 
     tests: list[str]
     keyword: str = ""
-    deselect: list[str] = field(default_factory=list)
+    first: list[str] = field(default_factory=list)  # names of tests that run before all others
     examples: int = ALL
 
 
@@ -221,12 +221,10 @@ class Trial:
             score.timeouts += status is None
 
     def _notice(self) -> int | None:
-        """Return pytest's status of the first tests that fail: the likeliest killers alone, all others, or all with
-        all of their examples."""
+        """Return pytest's status of the first tests that fail: with few examples, or with all of them."""
         killers = [test for test, _ in self._killers.most_common(KILLERS)]
-        likeliest = [Selection(killers, examples=FEW)] if killers else []
-        for selection in (*likeliest, replace(self._tests, deselect=killers, examples=FEW), self._tests):
-            run = self._server.run(selection, self._limits[selection.examples])
+        for examples, limit in self._limits.items():
+            run = self._server.run(replace(self._tests, first=killers, examples=examples), limit)
             if run.status != 0:
                 self._killers.update(FAILED.findall(run.output))
                 break
