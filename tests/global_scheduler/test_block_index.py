@@ -278,10 +278,11 @@ def test_a_snapshot_that_forks_is_held_whole() -> None:
 
 def test_ends_of_several_chains_are_evicted_at_once() -> None:
     index = BlockIndex(ROOM)
-    for path in ((1, 1), (2, 2)):
+    paths = ((1, 1, 1), (2, 2, 2), (3, 3, 3))
+    for path in paths:
         index.cached(0, [BlockRun(0, packed(path))])
-    index.evicted(0, pack_digests([chain((1, 1))[-1], chain((2, 2))[-1]]))
-    assert [longest(index, packed(path), 1) for path in ((1, 1), (2, 2))] == [(1, 1), (1, 1)]
+    index.evicted(0, pack_digests([chain(path)[-1] for path in paths]))
+    assert [longest(index, packed(path), 1) for path in paths] == [(1, 2)] * 3
     index.check_invariants()
 
 
@@ -416,3 +417,13 @@ def test_a_worker_that_is_forgotten_leaves_what_others_hold() -> None:
     assert longest(index, packed((1, 1, 1)), 2) == (2, 0)
     index.forget(0)
     assert len(index) == 0
+
+
+def test_withdrawn_requests_leave_the_node_that_was_there_before_them() -> None:
+    index = BlockIndex(ROOM)
+    index.cached(0, [BlockRun(0, packed((1, 1)))])
+    for path in ((1,), (1, 1)):
+        index.expect(1, packed(path))
+    for path in ((1,), (1, 1)):
+        index.withdraw(1, packed(path))
+    assert len(index._tree.nodes) == 1
