@@ -62,6 +62,7 @@ class CallDriver:
         self._answering: asyncio.Task[None] | None = None
         self._admitted: AdmittedRequest | None = None
         self._prepared: PreparedRequest | None = None
+        self._has_logprobs = False  # otherwise they are not looked for: an empty list costs as much as the tokens
         self._placement: Placement | None = None
         self._attempt: workers.Attempt | None = None
         self._message: commands.Message | None = None  # the next message that `messages` yields
@@ -192,6 +193,7 @@ class CallDriver:
     async def _encode(self) -> events.Encoded:
         assert self._admitted is not None
         self._prepared, self._admitted = await self._front.encode(self._admitted, self._call), None
+        self._has_logprobs = self._prepared.sampling.has_logprobs
         self._call.usage.prompt_tokens = len(self._prepared.token_ids) // TOKEN_BYTES
         self._call.usage.system_tokens = self._prepared.system_tokens
         return events.Encoded()
@@ -238,21 +240,26 @@ class CallDriver:
 
     def _event(self, message: workers.Event) -> events.Event:
         """Convert a worker's message to an event, and record its arrival in the call's timings."""
-        timings = self._call.timings
         match message:
             case worker_pb2.Tokens() as new:
-                timings.first_token = timings.first_token or time.time_ns()
-                return events.Tokens(new.token_ids, new.text, new.service, new.logprobs, new.prompt_logprobs)
+                self._note_first_token()
+                if self._has_logprobs:
+                    return events.Tokens(new.token_ids, new.text, new.service, new.logprobs, new.prompt_logprobs)
+                return events.Tokens(new.token_ids, new.text, new.service)
             case worker_pb2.Started():
-                timings.scheduled = timings.scheduled or time.time_ns()
+                self._call.timings.scheduled = self._call.timings.scheduled or time.time_ns()
                 return events.Started(message.cached_tokens, message.service)
             case workers.WorkerLost():
                 return events.Lost(self._cluster.was_away())
             case worker_pb2.Ended():
                 return self._ended(message, None)
             case workers.LastTokens():
-                timings.first_token = timings.first_token or time.time_ns()
+                self._note_first_token()
                 return self._ended(message.ended, message.tokens)
+
+    def _note_first_token(self) -> None:
+        if not self._call.timings.first_token:
+            self._call.timings.first_token = time.time_ns()
 
     def _ended(self, ended: worker_pb2.Ended, tokens: worker_pb2.Tokens | None) -> events.Completed | events.Ended:
         outcome = Outcome(ended.outcome)

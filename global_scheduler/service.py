@@ -241,9 +241,10 @@ class SchedulerService(scheduler_pb2_grpc.SchedulerServicer):
     def _report(self, attachment: WorkerAttachment, report: scheduler_pb2.WorkerReport) -> None:
         kind = report.WhichOneof("kind")
         if kind == "load":
-            self._served(attachment, report.load)
-            view = attachment.view
-            attachment.loaded(report.load)
+            load, view = report.load, attachment.view
+            if load.services:
+                self._served(attachment, load)
+            attachment.loaded(load)
             self._loaded(attachment)
             if attachment.view is not view:
                 self._changed.set()

@@ -55,6 +55,11 @@ class SamplingParams:
         return self.repetition_penalty != 1 or self.presence_penalty != 0 or self.frequency_penalty != 0
 
     @property
+    def has_logprobs(self) -> bool:
+        """Whether log-probabilities are reported, of the output or of the prompt."""
+        return self.logprobs is not None or self.prompt_logprobs is not None
+
+    @property
     def is_truncated(self) -> bool:
         """Whether unlikely tokens are excluded from sampling."""
         return self.top_k > 0 or self.top_p < 1 or self.min_p > 0

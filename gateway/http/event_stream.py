@@ -17,6 +17,7 @@ class EventStream:
 
     def __init__(self, request: HttpRequest, headers: Callable[[], Headers]) -> None:
         self._request = request
+        self._connection = request.connection
         self._send = request.send
         self._headers = headers
         self._has_begun = False  # whether the head has been written
@@ -25,14 +26,14 @@ class EventStream:
     @property
     def is_open(self) -> bool:
         """Whether `write_now` may be called: the stream has begun, and the network has taken what was sent before."""
-        return self._has_begun and self._request.connection.is_writable
+        return self._has_begun and self._connection.is_writable
 
     def write_now(self, data: bytes) -> None:
         """Send whole events at once, or nothing if there is none. The stream must be open."""
         if not data:  # an empty chunk would end the answer
             return
         self._is_quiet = False
-        self._request.connection.write_chunk(data)
+        self._connection.write_chunk(data)
 
     async def write(self, data: bytes) -> None:
         """Send whole events; returns when the network has taken what was sent before."""

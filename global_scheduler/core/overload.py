@@ -28,8 +28,11 @@ class Overload:
 
     def _is_pressed(self, member: Member) -> bool:
         load, identity = member.load, member.identity
-        full = load.kv_tokens_used >= ENTER * identity.kv_tokens or load.running >= identity.max_running
-        return (load.waiting > 0 and full) or load.queue_seconds >= QUEUE_SECONDS
+        if load.queue_seconds >= QUEUE_SECONDS:
+            return True
+        if not load.waiting:
+            return False
+        return load.kv_tokens_used >= ENTER * identity.kv_tokens or load.running >= identity.max_running
 
     def _stays_pressed(self, member: Member) -> bool:
         """Return whether the pressure lasts, without regard to waiting requests: a queue may be empty for a moment."""
