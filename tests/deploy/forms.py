@@ -21,7 +21,7 @@ FORMS = [EVALUATION, BASE, *OVERLAYS]
 # Made by the operator: see deploy/k8s/kustomization.yaml.
 OPERATORS_SECRETS = frozenset({("Secret", "fairlead-cluster"), ("Secret", "fairlead-keys")})
 # A component that changes what another one adds is tried after it.
-AFTER = {"prometheus-operator": ["monitoring"]}
+AFTER = {"prometheus-operator": ["monitoring"], "adapter": ["gpu"]}
 TLS_SECRET = frozenset({("Secret", "fairlead-tls")})
 
 

@@ -139,13 +139,33 @@ def test_pods_are_restricted(render: Render, form: str) -> None:
         assert pod["automountServiceAccountToken"] is (pod["serviceAccountName"] in with_rights)
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        for container in pod["containers"]:
+        for container in [*pod.get("initContainers", []), *pod["containers"]]:
             assert container["securityContext"] == {
                 "allowPrivilegeEscalation": False,
                 "readOnlyRootFilesystem": True,
                 "capabilities": {"drop": ["ALL"]},
             }
-            assert container["resources"]["requests"].keys() >= {"cpu", "memory"}
+            assert container["resources"]["requests"].keys() >= {"cpu", "memory", "ephemeral-storage"}
+            assert container["resources"]["limits"].keys() >= {"memory", "ephemeral-storage"}
+
+
+@pytest.mark.parametrize("form", [*FORMS, *FLEETS])
+def test_a_pod_that_fills_its_volumes_on_disk_is_not_evicted(render: Render, form: str) -> None:
+    for template in templates(render(form)):
+        pod = template["spec"]
+        disks = [volume["emptyDir"]["sizeLimit"] for volume in pod.get("volumes", []) if _is_on_disk(volume)]
+        every = [*pod.get("initContainers", []), *pod["containers"]]
+        limits = [container["resources"]["limits"]["ephemeral-storage"] for container in every]
+        assert sum(map(_gibibytes, limits)) > sum(map(_gibibytes, disks))
+
+
+def _is_on_disk(volume: Manifest) -> bool:
+    return "emptyDir" in volume and volume["emptyDir"].get("medium") != "Memory"
+
+
+def _gibibytes(quantity: str) -> int:
+    assert quantity.endswith("Gi"), quantity
+    return int(quantity.removesuffix("Gi"))
 
 
 @pytest.mark.parametrize("form", [*FORMS, *FLEETS])

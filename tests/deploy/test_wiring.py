@@ -94,6 +94,14 @@ def test_the_readme_lists_overlays_and_components() -> None:
     assert [name for name in names if f"| `{name}` |" not in text] == []
 
 
+def test_kustomize_does_not_rename_addresses(render: Render, tmp_path: Path) -> None:
+    """So deploy/README.md advises against it."""
+    base = os.path.relpath(ROOT / BASE, tmp_path)
+    (tmp_path / "kustomization.yaml").write_text(f"namePrefix: chat-\nresources: [{base}]\n")
+    problems = misfits(render(str(tmp_path)))
+    assert "gateway: fairlead-scheduler-0.fairlead-schedulers:7050 is not an address of any Service" in str(problems)
+
+
 def _break_namespace(manifests: list[Manifest]) -> None:
     del named(manifests, "NetworkPolicy", "fairlead-deny")["metadata"]["namespace"]
 
@@ -147,6 +155,15 @@ def _break_scale_target(manifests: list[Manifest]) -> None:
     named(manifests, "HorizontalPodAutoscaler", "fairlead-worker")["spec"]["scaleTargetRef"]["kind"] = "Deployment"
 
 
+def _break_priority(manifests: list[Manifest]) -> None:
+    named(manifests, "Deployment", "fairlead-redis")["spec"]["template"]["spec"]["priorityClassName"] = "other"
+
+
+def _break_address(manifests: list[Manifest]) -> None:
+    arguments = next(c for c in containers(manifests) if c["name"] == "gateway")["args"]
+    arguments[arguments.index("--scheduler") + 1] = "fairlead-scheduler-0.other:7050"
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -163,6 +180,8 @@ def _break_scale_target(manifests: list[Manifest]) -> None:
         _break_service_name,
         _break_disruption_budget,
         _break_scale_target,
+        _break_priority,
+        _break_address,
     ],
 )
 def test_wiring_check_can_fail(render: Render, damage: Callable[[list[Manifest]], None]) -> None:

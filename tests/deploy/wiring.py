@@ -1,6 +1,7 @@
 """What a schema cannot see: whether the objects of a set of manifests fit each other."""
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Any
 
 from tests.deploy.forms import NAMESPACE, Manifest, pod_templates, selects, templates
@@ -48,6 +49,7 @@ def misfits(
     for template in pods:
         found += [f"{kind} {name} does not exist" for kind, name in _references(template) if (kind, name) not in names]
         found += _probe_misfits(template)
+        found += _address_misfits(template, names)
     found += [problem for manifest in workloads for problem in _mount_misfits(manifest)]
     return found
 
@@ -56,7 +58,7 @@ def _namespace_misfits(manifest: Manifest, namespace: str) -> Iterator[str]:
     """An object that names no namespace is put into whichever is the caller's at the time, often `default`."""
     metadata = manifest["metadata"]
     found = metadata["name"] if manifest["kind"] == "Namespace" else metadata.get("namespace")
-    if found != namespace:
+    if found != (None if manifest["kind"] == "PriorityClass" else namespace):
         yield f"{manifest['kind']} {metadata['name']}: in namespace {found}, not in {namespace}"
 
 
@@ -150,12 +152,14 @@ def _backends(route: Manifest) -> Iterator[tuple[str, str | int]]:
 
 def _references(template: Manifest) -> Iterator[tuple[str, str]]:
     yield "ServiceAccount", template["spec"]["serviceAccountName"]
+    if "priorityClassName" in template["spec"]:
+        yield "PriorityClass", template["spec"]["priorityClassName"]
     for volume in template["spec"].get("volumes", []):
         if "secret" in volume:
             yield "Secret", volume["secret"]["secretName"]
         if "configMap" in volume:
             yield "ConfigMap", volume["configMap"]["name"]
-    for container in template["spec"]["containers"]:
+    for container in [*template["spec"].get("initContainers", []), *template["spec"]["containers"]]:
         sources = [*container.get("envFrom", []), *(entry.get("valueFrom", {}) for entry in container.get("env", []))]
         yield from (reference for source in sources for reference in _source_references(source))
 
@@ -168,6 +172,18 @@ def _source_references(source: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield "Secret", reference["name"]
         if key.startswith("configMap"):
             yield "ConfigMap", reference["name"]
+
+
+def _address_misfits(template: Manifest, names: set[tuple[str, str]] | frozenset[tuple[str, str]]) -> Iterator[str]:
+    """Names in arguments are not renamed by kustomize's `namePrefix`, nor noticed by anything else."""
+    for container in template["spec"]["containers"]:
+        arguments = container.get("args", [])
+        for option, addresses in pairwise(arguments):
+            for address in addresses.split(",") if option == "--scheduler" else []:
+                pod, _, service = address.partition(":")[0].rpartition(".")
+                for found in [("Service", service), ("StatefulSet", pod.rpartition("-")[0])]:
+                    if found not in names:
+                        yield f"{container['name']}: {address} is not an address of any {' '.join(found)}"
 
 
 def _probe_misfits(template: Manifest) -> Iterator[str]:

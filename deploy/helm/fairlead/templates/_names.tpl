@@ -19,7 +19,9 @@ app.kubernetes.io/name: {{ (index . 0).Release.Name }}-{{ index . 1 }}
 {{/* An image of ours: (list $ "worker") */}}
 {{- define "fairlead.image" -}}
 {{- $root := index . 0 -}}
-{{ $root.Values.images.registry }}/{{ index . 1 }}:{{ $root.Values.images.tag | default $root.Chart.AppVersion }}
+{{- $digest := index $root.Values.images.digests (index . 1) -}}
+{{- $version := empty $digest | ternary (printf ":%s" ($root.Values.images.tag | default $root.Chart.AppVersion)) (printf "@%s" $digest) -}}
+{{ $root.Values.images.registry }}/{{ index . 1 }}{{ $version }}
 {{- end }}
 
 {{/* The addresses of both schedulers. */}}

@@ -5,6 +5,9 @@
 serviceAccountName: {{ $root.Release.Name }}-{{ index . 1 }}
 automountServiceAccountToken: false
 enableServiceLinks: false
+{{- if and $root.Values.priority (ne (index . 1) "worker") }}
+priorityClassName: {{ $root.Release.Name }}-control-plane
+{{- end }}
 {{- with $root.Values.images.pullSecrets }}
 imagePullSecrets:
   {{- range . }}

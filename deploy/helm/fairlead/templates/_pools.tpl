@@ -1,33 +1,88 @@
+{{/* What a pool has said or gets if it says nothing, and whether that can work. */}}
+{{- define "fairlead.pool.engine" -}}
+{{ .engine | default "transformers" }}
+{{- end }}
+
+{{- define "fairlead.pool.storage" -}}
+{{ .storage | default (gt (int .nodes) 1 | ternary "600Gi" (.gpus | empty | ternary "" "100Gi")) }}
+{{- end }}
+
+{{- define "fairlead.pool.drain" -}}
+{{ (index . 1).drainSeconds | default (index . 0).Values.drainSeconds }}
+{{- end }}
+
 {{/* The image of a pool's workers. */}}
 {{- define "fairlead.pool.image" -}}
-{{- if eq (.engine | default "transformers") "vllm" -}}worker-vllm
+{{- $engine := include "fairlead.pool.engine" . -}}
+{{- if eq $engine "adapter" -}}control-plane
+{{- else if eq $engine "vllm" -}}worker-vllm
 {{- else if .gpus -}}worker-cuda
 {{- else -}}worker
 {{- end -}}
 {{- end }}
 
-{{/* CPUs and memory, unless the pool says its own: as in deploy/k8s, by the number of GPUs. */}}
+{{/* What computes gets these, unless the pool says its own: as in deploy/k8s, by the number of GPUs. */}}
 {{- define "fairlead.pool.resources" -}}
 {{- $gpus := int .gpus }}
 {{- if .resources }}
 {{- toYaml .resources }}
+{{- else if gt (int .nodes) 1 }}
+requests: {cpu: "8", memory: 64Gi, ephemeral-storage: 500Gi, nvidia.com/gpu: {{ $gpus | quote }}}
+limits: {cpu: "16", memory: 128Gi, ephemeral-storage: 602Gi, nvidia.com/gpu: {{ $gpus | quote }}}
 {{- else if gt $gpus 1 }}
-requests: {cpu: "8", memory: 64Gi, nvidia.com/gpu: {{ $gpus | quote }}}
-limits: {cpu: "16", memory: 128Gi, nvidia.com/gpu: {{ $gpus | quote }}}
+requests: {cpu: "8", memory: 64Gi, ephemeral-storage: 1Gi, nvidia.com/gpu: {{ $gpus | quote }}}
+limits: {cpu: "16", memory: 128Gi, ephemeral-storage: 6Gi, nvidia.com/gpu: {{ $gpus | quote }}}
 {{- else if $gpus }}
-requests: {cpu: "4", memory: 24Gi, nvidia.com/gpu: "1"}
-limits: {cpu: "8", memory: 48Gi, nvidia.com/gpu: "1"}
+requests: {cpu: "4", memory: 24Gi, ephemeral-storage: 1Gi, nvidia.com/gpu: "1"}
+limits: {cpu: "8", memory: 48Gi, ephemeral-storage: 6Gi, nvidia.com/gpu: "1"}
 {{- else }}
-requests: {cpu: "2", memory: 3Gi}
-limits: {cpu: "2", memory: 4Gi}
+requests: {cpu: "2", memory: 3Gi, ephemeral-storage: 1Gi}
+limits: {cpu: "2", memory: 4Gi, ephemeral-storage: 6Gi}
+{{- end }}
+{{- end }}
+
+{{/* The data of a pool's ConfigMap: (list $ .) */}}
+{{- define "fairlead.pool.settings" -}}
+{{- $root := index . 0 }}
+{{- with index . 1 }}
+{{- $gpus := int .gpus }}
+{{- $engine := include "fairlead.pool.engine" . }}
+{{- $service := eq $engine "adapter" | ternary "ADAPTER" "WORKER" }}
+{{- $files := list "files/worker.env" }}
+{{- $options := dict "DRAIN_SECONDS" (include "fairlead.pool.drain" (list $root .)) }}
+{{- if eq $engine "adapter" }}
+  {{- $files = list "files/adapter.env" }}
+{{- else }}
+  {{- $_ := set $options "MODEL" .model }}
+  {{- if $gpus }}
+    {{- $files = append $files "files/worker-gpu.env" }}
+  {{- end }}
+  {{- if eq $engine "vllm" }}
+    {{- $files = append $files "files/worker-vllm.env" }}
+    {{- if gt $gpus 1 }}
+      {{- $_ := set $options "VLLM_ARGS" (printf "{tensor_parallel_size: %d}" $gpus) }}
+    {{- end }}
+  {{- end }}
+{{- end }}
+{{- if $root.Values.monitoring }}
+  {{- $_ := set $options "METRICS" "[::]:9464" }}
+{{- end }}
+{{- $options = merge (deepCopy (.settings | default dict)) $options }}
+{{- if gt (int .nodes) 1 }}
+  {{- $_ := unset $options "VLLM_ARGS" }}
+{{- end }}
+{{- include "fairlead.settings" (list $root $service $files $options) }}
 {{- end }}
 {{- end }}
 
 {{/* Refuses what the schema cannot see. */}}
 {{- define "fairlead.pool.check" -}}
-{{- $vllm := eq (.engine | default "transformers") "vllm" }}
-{{- if and $vllm (not .gpus) }}{{ fail (printf "pool %s: the engine vllm needs gpus" .name) }}{{ end }}
-{{- if and (gt (int .gpus) 1) (not $vllm) }}{{ fail (printf "pool %s: only the engine vllm splits a model over %d gpus" .name (int .gpus)) }}{{ end }}
+{{- $engine := include "fairlead.pool.engine" . }}
+{{- $vllm := has $engine (list "vllm" "adapter") }}
+{{- if and $vllm (not .gpus) }}{{ fail (printf "pool %s: the engine %s needs gpus" .name $engine) }}{{ end }}
+{{- if and (gt (int .gpus) 1) (not $vllm) }}{{ fail (printf "pool %s: only vLLM splits a model over %d gpus" .name (int .gpus)) }}{{ end }}
+{{- if and (gt (int .nodes) 1) (ne $engine "vllm") }}{{ fail (printf "pool %s: only the engine vllm splits a model over %d nodes" .name (int .nodes)) }}{{ end }}
+{{- if and .serve (ne $engine "adapter") }}{{ fail (printf "pool %s: serve is for the engine adapter" .name) }}{{ end }}
 {{- if and .resources .gpus (not (index (.resources.limits | default dict) "nvidia.com/gpu")) }}
 {{- fail (printf "pool %s: resources replace the defaults, so their limits must name nvidia.com/gpu" .name) }}
 {{- end }}
