@@ -5,11 +5,17 @@ import contextlib
 import itertools
 from collections.abc import Callable, Sequence
 
+# For so long each new connection says nothing, as where another zone, a busy node or a proxy is between.
+CONNECT_SECONDS = 0.2
+
 
 class Balancer:
-    """Forwards bytes. A pod that is no longer an endpoint keeps the connections that it has, as with kube-proxy."""
+    """Forwards bytes. A pod that is no longer an endpoint keeps the connections that it has, as with kube-proxy.
 
-    def __init__(self, address: str, port: int, target: int, endpoints: Callable[[], Sequence[str]]) -> None:
+    `endpoints` gives the addresses to which a client, by its own address, may be connected now.
+    """
+
+    def __init__(self, address: str, port: int, target: int, endpoints: Callable[[str], Sequence[str]]) -> None:
         self._address, self._port, self._target = address, port, target
         self._endpoints = endpoints
         self._turn = itertools.count()
@@ -24,7 +30,8 @@ class Balancer:
         assert task is not None
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
-        endpoints = self._endpoints()
+        await asyncio.sleep(CONNECT_SECONDS)
+        endpoints = self._endpoints(writer.get_extra_info("peername")[0])
         with contextlib.suppress(OSError), contextlib.closing(writer):
             if endpoints:
                 chosen = endpoints[next(self._turn) % len(endpoints)]

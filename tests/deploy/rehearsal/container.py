@@ -58,17 +58,17 @@ class Container:
                 stderr=log,
             )
 
-    async def run(self, command: str) -> str:
-        """Run a shell's command in the container's network, with this machine's files; return what it prints."""
+    async def execute(self, *command: str) -> tuple[int, str]:
+        """Run a command in the container's network, with this machine's files; return its status and what it prints."""
         process = await asyncio.create_subprocess_exec(
-            *("ip", "netns", "exec", self.netns, "sh", "-c", command),
+            *("ip", "netns", "exec", self.netns, *command),
             env={**os.environ, "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}"},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
         )
         output, _ = await process.communicate()
-        assert process.returncode == 0, command
-        return output.decode()
+        assert process.returncode is not None
+        return process.returncode, output.decode()
 
     def _mounts(self) -> dict[str, Path]:
         python = {PREFIX: Path(sys.prefix), APP: ROOT}

@@ -3,29 +3,31 @@
 import asyncio
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.deploy.rehearsal.container import Container
-from tests.deploy.rehearsal.probes import Probe
+from tests.deploy.rehearsal.network import Interface
+from tests.deploy.rehearsal.probes import PortProbe, Probe
+from tests.deploy.rehearsal.sidecar import Sidecar
 
 RESTART_SECONDS = 10.0  # from the second restart on
 
 
 class Pod:
-    """`spec` is the manifest's pod specification, of one container; `release` takes its address away at its end."""
+    """`spec` is the manifest's pod specification, of one container beside `sidecars`."""
 
     def __init__(
-        self, name: str, address: str, spec: dict[str, Any], container: Container, release: Callable[[], None]
+        self, name: str, interface: Interface, spec: dict[str, Any], container: Container, sidecars: Sequence[Sidecar]
     ) -> None:
         self.name = name
-        self.address = address
         self.ready = False
         self.restarts: list[str] = []  # why, each
         self.end = ""  # how it ended, once terminated
+        self.interface = interface
         self._spec = spec
         self._container = container
-        self._release = release
+        self._sidecars = sidecars
         self._ready_since = 0.0
         self._changed = asyncio.Event()
         self._terminating = False
@@ -33,10 +35,9 @@ class Pod:
         self._life = asyncio.create_task(self._live())
 
     @property
-    def pid(self) -> int:
-        """Of the container's process."""
-        assert self._process is not None
-        return self._process.pid
+    def address(self) -> str:
+        """Where it is reached."""
+        return self.interface.address
 
     def kill(self) -> None:
         """The container's process dies at once; the kubelet will start it again."""
@@ -44,8 +45,15 @@ class Pod:
         self._process.kill()
 
     async def run(self, command: str) -> str:
-        """Run this machine's `command` in the pod's network and return what it prints."""
-        return await self._container.run(command)
+        """Run a shell's command of this machine in the pod's network and return what it prints."""
+        status, output = await self._container.execute("sh", "-c", command)
+        assert status == 0, command
+        return output
+
+    async def connects(self, address: str, port: int) -> bool:
+        """Whether a process in the pod can connect to there."""
+        status, _ = await self._container.execute("bash", "-c", f": 2>/dev/null </dev/tcp/{address}/{port}")
+        return status == 0
 
     async def restarted(self) -> None:
         """Return when the container has been started again and is ready."""
@@ -78,7 +86,9 @@ class Pod:
                 process.kill()
                 self.end = "killed after its grace period"
         await self._life
-        self._release()
+        for sidecar in reversed(self._sidecars):
+            await sidecar.stop()
+        await self.interface.down()
 
     @property
     def _description(self) -> dict[str, Any]:
@@ -86,6 +96,9 @@ class Pod:
         return description
 
     async def _live(self) -> None:
+        await self.interface.up()
+        for sidecar in self._sidecars:
+            await sidecar.start()
         while not self._terminating:
             process = self._process = await self._container.start()
             probing = asyncio.create_task(self._probe(process))
@@ -99,7 +112,7 @@ class Pod:
     async def _probe(self, process: asyncio.subprocess.Process) -> None:
         ports = {port["name"]: port["containerPort"] for port in self._description["ports"]}
         startup, liveness, readiness = (
-            Probe.of(self._description[kind], self.address, ports)
+            PortProbe.of(self._description[kind], self.address, ports)
             for kind in ("startupProbe", "livenessProbe", "readinessProbe")
         )
         if not await startup.until_it_holds():

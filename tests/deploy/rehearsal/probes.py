@@ -2,36 +2,75 @@
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from tests.deploy.rehearsal.container import Container
+
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(ABC):
     """One of a container's probes; what is not given has Kubernetes' defaults."""
 
-    address: str
-    service: str | None  # of the gRPC health service; None: to connect is enough
     period: float
     timeout: float
     failures: int
+
+    @abstractmethod
+    async def holds(self) -> bool:
+        """Ask once."""
+
+    async def until_it_holds(self) -> bool:
+        """Ask until it holds; False when it failed too often."""
+        for _ in range(self.failures):
+            if await self.holds():
+                return True
+            await asyncio.sleep(self.period)
+        return False
+
+    async def until_it_fails(self) -> None:
+        """Return when it failed so often in a row."""
+        failed = 0
+        while failed < self.failures:
+            await asyncio.sleep(self.period)
+            failed = 0 if await self.holds() else failed + 1
+
+
+@dataclass(frozen=True, slots=True)
+class CommandProbe(Probe):
+    """It holds when its command ends with status 0 in the container's network."""
+
+    container: Container
+    command: Sequence[str]
+
+    @classmethod
+    def of(cls, description: dict[str, Any], container: Container) -> Self:
+        """From a manifest."""
+        return cls(*_timing(description), container, description["exec"]["command"])
+
+    async def holds(self) -> bool:
+        return (await self.container.execute(*self.command))[0] == 0
+
+
+@dataclass(frozen=True, slots=True)
+class PortProbe(Probe):
+    """It holds when the port can be connected to, and the gRPC health service there, if it is asked, agrees."""
+
+    address: str
+    service: str | None  # of the gRPC health service; None: to connect is enough
 
     @classmethod
     def of(cls, description: dict[str, Any], address: str, ports: Mapping[str, int]) -> Self:
         """From a manifest: gRPC and TCP probes are used there. `ports`: the container's, by name."""
         grpc_probe = description.get("grpc")
         port = (grpc_probe or description["tcpSocket"])["port"]
-        return cls(
-            f"{address}:{ports.get(port, port)}",
-            grpc_probe.get("service", "") if grpc_probe else None,
-            description.get("periodSeconds", 10),
-            description.get("timeoutSeconds", 1),
-            description.get("failureThreshold", 3),
-        )
+        service = grpc_probe.get("service", "") if grpc_probe else None
+        return cls(*_timing(description), f"{address}:{ports.get(port, port)}", service)
 
     async def holds(self) -> bool:
         """Ask once, over a connection of its own."""
@@ -54,17 +93,11 @@ class Probe:
                 return bool(reply.status == health_pb2.HealthCheckResponse.SERVING)
         return False
 
-    async def until_it_holds(self) -> bool:
-        """Ask until it holds; False when it failed too often."""
-        for _ in range(self.failures):
-            if await self.holds():
-                return True
-            await asyncio.sleep(self.period)
-        return False
 
-    async def until_it_fails(self) -> None:
-        """Return when it failed so often in a row."""
-        failed = 0
-        while failed < self.failures:
-            await asyncio.sleep(self.period)
-            failed = 0 if await self.holds() else failed + 1
+def _timing(description: dict[str, Any]) -> tuple[float, float, int]:
+    """Period and time-out in seconds, and how many failures in a row count."""
+    return (
+        description.get("periodSeconds", 10),
+        description.get("timeoutSeconds", 1),
+        description.get("failureThreshold", 3),
+    )

@@ -2,25 +2,27 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable
 
 from fairlead import Client
 from fairlead.interaction import Interaction
 from fairlead.retries import Retries
 
-TOKENS = 60
+API_KEY = "evaluation-only"
+USERS = 4
+TOKENS = 8
 CALLS = 3
 ANSWER_SECONDS = 30.0
 
 
 class Traffic:
-    """`failures` says what went wrong, in words; `completed` counts answers by what was going on when they began."""
+    """`failures` says what went wrong, in words; `completed` counts answers by the act in which they began."""
 
-    def __init__(self, address: str, api_key: str, users: int) -> None:
+    def __init__(self, address: str, model: str = "") -> None:
         self.failures: list[str] = []
         self.completed: Counter[str] = Counter()
-        self.during = "the start"
-        self._address, self._api_key = address, api_key
-        self._users = [f"user-{number}" for number in range(users)]
+        self._during = ""
+        self._address, self._model = address, model
         self._expected: dict[str, str] = {}
         self._stopping = False
         self._answered = asyncio.Event()
@@ -28,20 +30,23 @@ class Traffic:
 
     async def start(self) -> None:
         """Learn the right answers while nothing disturbs, then begin."""
-        async with self._client(self._users[0]) as client:
-            for user in self._users:
-                for number in range(CALLS):
-                    prompt = _prompt(user, number)
-                    completion = await client.generate(prompt, max_tokens=TOKENS, ignore_eos=True)
-                    assert len(completion.text) == TOKENS, "the stand-in's tokens are one character each"
-                    self._expected[prompt] = completion.text
-        self._tasks = [asyncio.create_task(self._ask(user)) for user in self._users]
+        users = [f"user-{number}" for number in range(USERS)]
+        prompts = [_prompt(user, number) for user in users for number in range(CALLS)]
+        async with self._client(users[0]) as client:
+            answers = await asyncio.gather(
+                *(client.generate(prompt, model=self._model, max_tokens=TOKENS, ignore_eos=True) for prompt in prompts)
+            )
+        self._expected = {prompt: answer.text for prompt, answer in zip(prompts, answers, strict=True)}
+        assert all(self._expected.values())
+        self._tasks = [asyncio.create_task(self._ask(user)) for user in users]
 
-    async def next_answer(self) -> None:
-        """Return when a call that began during this act has been answered, or one has failed."""
-        before = self.completed[self.during]
+    async def through(self, name: str, act: Awaitable[object]) -> None:
+        """Act while users ask; return when a call that began after it has been answered, or one has failed."""
+        self._during = name
+        await act
         async with asyncio.timeout(ANSWER_SECONDS):
-            while self.completed[self.during] == before and not self.failures:
+            before = self.completed[name]
+            while self.completed[name] == before and not self.failures:
                 self._answered.clear()
                 await self._answered.wait()
 
@@ -51,7 +56,7 @@ class Traffic:
         await asyncio.gather(*self._tasks)
 
     def _client(self, user: str) -> Client:
-        return Client(self._address, api_key=self._api_key, user=user, app="rehearsal", retries=Retries(attempts=0))
+        return Client(self._address, api_key=API_KEY, user=user, app="rehearsal", retries=Retries(attempts=0))
 
     async def _ask(self, user: str) -> None:
         async with self._client(user) as client:
@@ -61,18 +66,20 @@ class Traffic:
                         await self._call(interaction, _prompt(user, number))
 
     async def _call(self, interaction: Interaction, prompt: str) -> None:
-        during = self.during
+        during = self._during
         try:
-            completion = await interaction.generate(prompt, max_tokens=TOKENS, ignore_eos=True, timeout=ANSWER_SECONDS)
+            completion = await interaction.generate(
+                prompt, model=self._model, max_tokens=TOKENS, ignore_eos=True, timeout=ANSWER_SECONDS
+            )
         except Exception as error:  # whatever it is, it is a lost call
             self.failures.append(f"during {during}: {error!r}")
             return
         finally:
             self._answered.set()
-        if completion.text == self._expected[prompt]:
-            self.completed[during] += 1
-        else:
+        if completion.text != self._expected[prompt]:
             self.failures.append(f"during {during}: {completion.text!r} instead of {self._expected[prompt]!r}")
+        elif during:
+            self.completed[during] += 1
 
 
 def _prompt(user: str, number: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tests.deploy.forms import Manifest
 from tests.deploy.rehearsal.pod import Pod
 
-READY_SECONDS = 120.0
+READY_SECONDS = 300.0
 StartPod = Callable[[Manifest, str], Pod]
 
 
@@ -16,17 +16,34 @@ class Workload:
 
     def __init__(self, manifest: Manifest, start_pod: StartPod) -> None:
         self.name: str = manifest["metadata"]["name"]
+        self.manifest = manifest
         self.pods: list[Pod] = []
         self.ended: list[Pod] = []
-        self._manifest = manifest
         self._start_pod = start_pod
         self._numbers = itertools.count()
         self._is_stateful = manifest["kind"] == "StatefulSet"
         self._ending: list[asyncio.Task[None]] = []
 
-    async def start(self) -> None:
-        """As many pods as the manifest says, all ready."""
-        await self.scale(self._manifest["spec"].get("replicas", 1))
+    @property
+    def labels(self) -> dict[str, str]:
+        """Those of its pods."""
+        labels: dict[str, str] = self.manifest["spec"]["template"]["metadata"]["labels"]
+        return labels
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """Those of its pods' container, by name."""
+        [container] = self.manifest["spec"]["template"]["spec"]["containers"]
+        return {port["name"]: port["containerPort"] for port in container["ports"]}
+
+    async def apply(self, manifest: Manifest) -> None:
+        """Roll pods of another template out, and have as many as the manifest says, or as there are if it does not."""
+        before, self.manifest = self.manifest, manifest
+        claims = [each["spec"].get("volumeClaimTemplates") for each in (before, manifest)]
+        assert claims[0] == claims[1], "Kubernetes refuses to change them in place"
+        if before["spec"]["template"] != manifest["spec"]["template"]:
+            await self.roll()
+        await self.scale(manifest["spec"].get("replicas", len(self.pods) or 1))
 
     async def scale(self, replicas: int) -> None:
         """Add pods and wait until they are ready, or end the newest ones and wait until they are gone."""
@@ -40,7 +57,7 @@ class Workload:
             for pod in reversed(self.pods[:]):
                 await self._end(pod)
                 await self._available(self._add(pod.name))
-        elif self._manifest["spec"].get("strategy", {}).get("type") == "Recreate":
+        elif self.manifest["spec"].get("strategy", {}).get("type") == "Recreate":
             count = len(self.pods)
             await asyncio.gather(*(self._end(pod) for pod in self.pods[:]))
             await self.scale(count)
@@ -55,14 +72,14 @@ class Workload:
 
     def _add(self, name: str = "") -> Pod:
         number = len(self.pods) if self._is_stateful else next(self._numbers)
-        pod = self._start_pod(self._manifest, name or f"{self.name}-{number}")
+        pod = self._start_pod(self.manifest, name or f"{self.name}-{number}")
         self.pods.append(pod)
         self.pods.sort(key=lambda pod: (len(pod.name), pod.name))
         return pod
 
     async def _available(self, pod: Pod) -> None:
         """Ready for as long as `minReadySeconds` asks."""
-        wanted = self._manifest["spec"].get("minReadySeconds", 0)
+        wanted = self.manifest["spec"].get("minReadySeconds", 0)
         async with asyncio.timeout(READY_SECONDS):
             await pod.available(wanted)
 
