@@ -21,7 +21,16 @@ from serving.bounded_client_map import MOST_IDLE
 from serving.cost import COSTS, MICRO, charge
 from serving.sampling_params import SamplingParams
 from tests.local_worker.core.models import Item, NaiveHierarchy
-from tests.local_worker.core.test_batcher import AHEAD, LONGEST_OUTPUT, PAGES, USED, tokens_for, worst_lead
+from tests.local_worker.core.test_batcher import (
+    AHEAD,
+    LONGEST_OUTPUT,
+    PAGES,
+    USED,
+    Arrival,
+    arrivals_of,
+    tokens_for,
+    worst_lead,
+)
 from tests.local_worker.core.test_policies import (
     ARRIVE,
     CONFIG,
@@ -97,11 +106,7 @@ def test_dlpm_is_algorithm_1_in_each_group_of_siblings(
 
 # --- the theorems ---------------------------------------------------------------------------------------------------
 
-REQUESTS = st.lists(
-    st.tuples(st.sampled_from(CALLERS), st.integers(0, 3), st.integers(1, 14), st.integers(1, 20), st.integers(0, 40)),
-    min_size=8,
-    max_size=40,
-)
+REQUESTS = arrivals_of(CALLERS)
 WEIGHTS = {"s": (1000, 1000), "s/u": (3000, 500), "s/v": (500, 3000), "t/u": (1000, 500), "t/w": (3000, 1000)}
 Row = dict[Path, tuple[int, bool]]
 
@@ -115,9 +120,7 @@ class History:
     most_deposits: dict[Path, int] = field(default_factory=dict)  # the largest sum of the account's deposits
 
 
-def history(
-    batcher: Batcher, arrivals: list[tuple[str, int, int, int, int]], ahead: int, used: list[int], weighted: bool
-) -> History:
+def history(batcher: Batcher, arrivals: list[Arrival], ahead: int, used: list[int], weighted: bool) -> History:
     """Per step: (service over weight, backlogged) of each account. See test_batcher.histories."""
     record = History()
     policy = batcher.policy
@@ -212,7 +215,7 @@ def test_siblings_that_stay_backlogged_differ_by_at_most_the_bound(
     admission: AdmissionMode,
     cost: str,
     weighted: bool,
-    arrivals: list[tuple[str, int, int, int, int]],
+    arrivals: list[Arrival],
     ahead: int,
     used: list[int],
     most_idle: int,
@@ -241,7 +244,7 @@ def test_with_deposits_the_committed_service_differs_by_the_cost_of_one_request(
     admission: AdmissionMode,
     cost: str,
     weighted: bool,
-    arrivals: list[tuple[str, int, int, int, int]],
+    arrivals: list[Arrival],
     ahead: int,
     used: list[int],
 ) -> None:

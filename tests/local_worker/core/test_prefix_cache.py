@@ -12,7 +12,7 @@ from serving.sampling_params import SamplingParams
 from tests.local_worker.engine.driving import BLOCK, SEED, make_request
 
 PAGES = 12
-TOKENS = st.lists(st.integers(0, 1), min_size=1, max_size=5 * BLOCK)
+TOKENS = st.binary(min_size=1, max_size=5 * BLOCK).map(lambda drawn: [byte % 2 for byte in drawn])
 
 
 class PrefixCacheMachine(RuleBasedStateMachine):
