@@ -14,7 +14,7 @@ def shared_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A cluster of two workers, for tests that leave it as it was."""
     stack = Stack(tmp_path_factory.mktemp("stack"))
     for name in ("a", "b"):
-        stack.worker(name, served_name="tiny", kv_tokens=2048, max_running=2, fake_step_seconds=0.005)
+        stack.worker(name, served_name="tiny", kv_tokens=2048, max_running=2, fake_step_seconds=0.02)
     yield stack
     stack.close()
 

@@ -109,7 +109,7 @@ def test_all_of_it_works_by_keyboard(browser: Browser, page: str, served: Proces
 def test_it_survives_a_restart_of_gateway_and_scheduler(browser: Browser, tmp_path: Path) -> None:
     stack = Stack(tmp_path)
     try:
-        stack.worker("a", served_name="tiny", fake_step_seconds=0.005)
+        stack.worker("a", served_name="tiny", fake_step_seconds=0.02)
         gateway = stack.gateway(page_listen="127.0.0.1:0")
         listen = f"127.0.0.1:{gateway.wait_for('listening')['page_port']}"
         enter(browser, f"http://{listen}")
