@@ -1,5 +1,7 @@
 """Check that queue policies charge clients for what they received, exactly once over all attempts of a call."""
 
+import math
+
 from local_worker.core.charging import Charging
 from local_worker.core.policies.dlpm import Dlpm
 from local_worker.core.policies.protocol import QueuePolicy
@@ -38,11 +40,10 @@ class ChargeAuditor:
                 path = policy.levels.path(request)
                 for end in range(1, len(path) + 1):
                     self._prepaid[worker.name, worker.life, path[:end]] = None
+        least, most = policy.balance_range_micro or (-math.inf, math.inf)
         for account in (each for level in range(len(policy.levels)) for each in shares.accounts(level)):
             balance = _balance(policy, account.path)
-            if policy.balance_range_micro is not None:
-                least, most = policy.balance_range_micro
-                assert least <= balance <= most, f"{worker.name}, {account}: balance {balance} not in {least} .. {most}"
+            assert least <= balance <= most, f"{worker.name}, {account}: balance {balance} not in {least} .. {most}"
             if (worker.name, worker.life, account.path) not in self._prepaid:
                 self._check_charged(worker.name, account, balance + _deposits(policy, account.path))
 

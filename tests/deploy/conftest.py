@@ -81,7 +81,7 @@ def kubernetes_validate() -> Path:
 @pytest.fixture(scope="session")
 def custom_schemas() -> Path:
     """A folder with the JSON schema of each custom resource, KIND.json, which refuses unknown fields."""
-    folder = CACHE / "custom-schemas"
+    folder = CACHE / "gateway-api-0.5.1-prometheus-operator-1.6.3"
     with exclusively("custom-schemas"), tempfile.TemporaryDirectory() as download:
         if not all((folder / f"{kind}.json").exists() for kind in CUSTOM_KINDS):
             if shutil.which("npm") is None:

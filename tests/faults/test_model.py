@@ -12,8 +12,8 @@ from tests.faults.small_model import save_small_model
 from tests.services import Stack
 
 CALLS = 6
-TOKENS = 200
-MARK = 20  # responses of the first call after which its worker dies
+TOKENS = 100
+MARK = 10  # responses of the first call after which its worker dies
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ PLAIN = "found => found.violations.map(rule => [rule.impact, rule.id, rule.nodes
 
 def installed() -> str:
     """Return axe-core as a script; skip the test where it cannot be fetched."""
-    folder = CACHE / "axe"
+    folder = CACHE / PACKAGE
     script = folder / "node_modules" / "axe-core" / "axe.min.js"
     with exclusively("axe"):
         if not script.exists():
