@@ -29,7 +29,7 @@ OTHERS = [
     Endpoint("host"),
 ]
 PORTS = (443, 6379, 6443, 7060, 7061, 8000, 8080, 9002, 9464, 9901)
-METRICS = {("prometheus", "picker", 9464), ("prometheus", "engine", 8000)}
+METRICS = {("prometheus", "picker", 9464), ("prometheus", "engine", 8000), ("picker", "engine", 8000)}
 HUB = {("engine", other.name, 443) for other in OTHERS}
 
 

@@ -237,6 +237,19 @@ def test_the_throttle_determines_when_limits_in_tokens_hold(throttle: str, overl
     assert (d.token_status("t/u", 0.0) is None) == (throttle == "none")
 
 
+@pytest.mark.parametrize("step", [-7200.0, 7200.0])
+def test_a_wall_clock_that_is_set_frees_no_reservation_and_keeps_none_longer(step: float) -> None:
+    d, client = decider(tokens_only(user_tokens_per_minute=100)), CALL.caller.client
+    d.synchronize(1.7e9)
+    permit = d.decide(CALL, 0.0)
+    assert isinstance(permit, Permit)
+    d.synchronize(1.7e9 + step)
+    assert isinstance(d.decide(CALL, 1.0), Rejected), "20 of 100 tokens are left"
+    d.settle(permit.reservation, TokenUse(10, 10), 2.0)
+    left = [d.token_status(client, now) for now in (2.0, 59.0, 61.0)]
+    assert [status.remaining for status in left if status is not None] == [90, 90, 100]
+
+
 def test_a_call_that_is_refused_for_its_tokens_counts_as_a_call() -> None:
     d = decider(Profiles(limits=RateLimits(user_per_minute=2, user_tokens_per_minute=100)), "oit")
     call = CALL._replace(overloaded=True)
