@@ -1,6 +1,8 @@
 """The rate limit service in a process of its own: it decides as the gateway does, about calls that it never sees."""
 
 import base64
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -15,6 +17,7 @@ from tests.redis_server import RedisServer
 from tests.services import Process, Stack, StartService, eventually
 from tests.throttler.rate_limit_client import OK, OVER_LIMIT, client_of, descriptor, response_headers
 
+ROOT = Path(__file__).parents[2]
 INTERACTION = "x-fairlead-interaction"
 ANN = {"tenant": "acme", "user": "ann", "app": "chat"}
 
@@ -37,6 +40,15 @@ def test_calls_over_the_limit_are_told_which_and_when_to_come_back(start_service
         assert 0 < int(response_headers(third)["retry-after"]) <= 60
         assert 0 < third.statuses[0].duration_until_reset.ToNanoseconds() <= 60e9
         assert client.admits(tenant="acme", user="bob"), "another user has a limit of his own"
+
+
+def test_the_example_of_a_gateway_of_ones_own_asks(start_service: StartService) -> None:
+    service, said = start_service("throttler", user_per_minute=1), []
+    for _ in range(2):
+        command = [sys.executable, "examples/limits.py", "--user", "ann", "--service", service.address]
+        said += subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout.splitlines()
+    assert said[:2] == ["call 1 is admitted; 0 calls remain", "call 2 is admitted; 0 calls remain"]
+    assert said[2].startswith("call 1 is refused: overloaded, and user 'default/ann' is over user_per_minute=1")
 
 
 def test_an_app_has_a_limit_for_each_tenant(start_service: StartService, tmp_path: Path) -> None:
