@@ -1,4 +1,4 @@
-"""The real kubectl and Helm and the real schemas of Kubernetes and of custom resources, fetched once into .cache/."""
+"""The real kubectl and Helm and the real schemas of Kubernetes and of custom resources, fetched once."""
 
 import io
 import json
@@ -9,7 +9,7 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import yaml
 
 from tests.deploy.chart import Chart
 from tests.deploy.forms import AFTER
+from tests.deploy.schema_validator import SchemaValidator
 from tests.lock import CACHE, exclusively
 
 ROOT = Path(__file__).parents[2]
@@ -65,17 +66,18 @@ def chart(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Chart:
 
 
 @pytest.fixture(scope="session")
-def kubernetes_validate() -> Path:
-    """kubernetes-validate, in a virtual environment of its own: it has Rust inside."""
+def schema_validator() -> Iterator[SchemaValidator]:
+    """It runs kubernetes-validate in a virtual environment of its own, because that has Rust inside."""
     folder = CACHE / "kubernetes-validate-1.37.0"
-    program = folder / "bin" / "kubernetes-validate"
     with exclusively("kubernetes-validate"):
-        if not program.exists():
+        if not (folder / "bin" / "kubernetes-validate").exists():
             shutil.rmtree(folder, ignore_errors=True)
             _run(sys.executable, "-m", "venv", "--without-pip", str(folder))
             pip = (sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"))
             _run(*pip, "install", "--quiet", "--no-compile", VALIDATOR_PACKAGE)
-    return program
+    validator = SchemaValidator(folder / "bin" / "python")
+    yield validator
+    validator.close()
 
 
 @pytest.fixture(scope="session")

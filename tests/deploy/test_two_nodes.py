@@ -1,12 +1,9 @@
 """The LeaderWorkerSet, whose schema Kubernetes does not carry: its pods are valid, and fit each other."""
 
-import subprocess
 from collections.abc import Callable
 from copy import deepcopy
-from pathlib import Path
 
 import pytest
-import yaml
 
 from local_worker.config import WorkerConfig
 from local_worker.engine.vllm.environment import read_arguments
@@ -14,6 +11,7 @@ from serving.config import load
 from serving.environment import ServiceName
 from tests.deploy import kubelet
 from tests.deploy.forms import TWO_NODES, Manifest, config_maps, named
+from tests.deploy.schema_validator import SchemaValidator
 from tests.deploy.test_services import FIELDS, SECRETS
 
 pytestmark = pytest.mark.slow
@@ -28,29 +26,18 @@ def pods(render: Render) -> dict[str, Manifest]:
     return {name: group[f"{name}Template"] for name in ("leader", "worker")}
 
 
-def problems(manifests: list[Manifest], kubernetes_validate: Path, folder: Path) -> str:
-    """What the schemas of the newest Kubernetes say; nothing if they accept the manifests."""
-    path = folder / "all.yaml"
-    path.write_text(yaml.safe_dump_all(manifests))
-    command = [str(kubernetes_validate), "--strict", "-k", "1.37", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return "" if done.returncode == 0 else done.stdout + done.stderr
-
-
 def as_pod_template(name: str, template: Manifest) -> Manifest:
     return {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": name}, "template": template}
 
 
-def test_schemas_accept_the_pods(
-    render: Render, pods: dict[str, Manifest], kubernetes_validate: Path, tmp_path: Path
-) -> None:
+def test_schemas_accept_the_pods(render: Render, pods: dict[str, Manifest], schema_validator: SchemaValidator) -> None:
     others = [manifest for manifest in render(TWO_NODES) if manifest["kind"] != "LeaderWorkerSet"]
     assert not [manifest for manifest in others if manifest["kind"] == "StatefulSet" and "worker" in str(manifest)]
     templates = [as_pod_template(name, template) for name, template in pods.items()]
-    assert problems([*others, *templates], kubernetes_validate, tmp_path) == ""
+    assert schema_validator.problems([*others, *templates], "1.37") == []
     damaged = deepcopy(templates)
     damaged[1]["template"]["spec"]["containers"][0]["nonsense"] = True
-    assert problems(damaged, kubernetes_validate, tmp_path) != ""
+    assert schema_validator.problems(damaged, "1.37")
 
 
 def test_both_pods_are_told_the_same_but_their_rank(render: Render, pods: dict[str, Manifest]) -> None:
