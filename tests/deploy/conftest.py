@@ -30,11 +30,13 @@ VALIDATOR_PACKAGE = "kubernetes-validate==1.37.0"
 # GRPCRoute was an alpha version of what it is since 1.1.
 GATEWAY_API = "@kubernetes-models/gateway-api@0.5.1"
 PROMETHEUS_OPERATOR = "@kubernetes-models/prometheus-operator@1.6.3"
+KEDA = "@kubernetes-models/keda@0.3.1"
 CUSTOM_KINDS = {
     "HTTPRoute": (GATEWAY_API, "gateway.networking.k8s.io/v1"),
     "GRPCRoute": (GATEWAY_API, "gateway.networking.k8s.io/v1alpha2"),
     "PodMonitor": (PROMETHEUS_OPERATOR, "monitoring.coreos.com/v1"),
     "PrometheusRule": (PROMETHEUS_OPERATOR, "monitoring.coreos.com/v1"),
+    "ScaledObject": (KEDA, "keda.sh/v1alpha1"),
 }
 
 Manifest = dict[str, Any]
@@ -88,7 +90,7 @@ def custom_schemas() -> Path:
         if not all((folder / f"{kind}.json").exists() for kind in CUSTOM_KINDS):
             if shutil.which("npm") is None:
                 pytest.skip("the schemas of custom resources come as packages of npm, which this machine has not")
-            packages = [GATEWAY_API, PROMETHEUS_OPERATOR]
+            packages = [GATEWAY_API, PROMETHEUS_OPERATOR, KEDA]
             names = _run("npm", "pack", "--silent", "--pack-destination", download, *packages).split()
             tarballs = dict(zip(packages, names, strict=True))
             folder.mkdir(exist_ok=True)

@@ -88,6 +88,8 @@ def test_numbers_and_profiles_are_taken_as_they_are_written(chart: Chart) -> Non
         ({"pools": worker(serve={"args": ["--seed=1"]})}, "pool worker: serve is for the engine adapter"),
         ({"images": {"digests": {"worker": "latest"}}}, "/images/digests/worker"),
         ({"pools": worker(resources={"limits": {"cpu": 8}})}, "their limits must name nvidia.com/gpu"),
+        ({"pools": worker(replicas=2, autoscaling={"min": 1, "max": 2})}, "pool worker: replicas would be set again"),
+        ({"gateway": {"replicas": 2, "autoscaling": {"min": 1, "max": 2}}}, "gateway: replicas would be set again"),
         ({"prometheusOperator": True}, "prometheusOperator: needs monitoring"),
         ({"gateway": {"http": False}, "httpRoute": {"host": "a.b"}}, "there is no HTTP port without gateway.http"),
     ],

@@ -78,6 +78,7 @@ CUSTOM = [
     ("grpc-route", "GRPCRoute"),
     ("prometheus-operator", "PodMonitor"),
     ("prometheus-operator", "PrometheusRule"),
+    ("autoscaling-keda", "ScaledObject"),
 ]
 
 
@@ -103,6 +104,8 @@ def test_the_schema_of_routes_accepts_one_to_a_pool(custom: CustomResources, ren
         ("grpc-route", "GRPCRoute", ["spec", "rules", 0, "backendRefs", 0], "port", "grpc"),
         ("prometheus-operator", "PodMonitor", ["spec", "podMetricsEndpoints", 0], "ports", "metrics"),
         ("prometheus-operator", "PrometheusRule", ["spec", "groups", 0, "rules", 0], "alerts", "Name"),
+        ("autoscaling-keda", "ScaledObject", ["spec"], "minReplicas", 2),
+        ("autoscaling-keda", "ScaledObject", ["spec", "triggers", 0, "metadata"], "threshold", 0.5),
     ],
 )
 def test_their_schemas_refuse_faults(

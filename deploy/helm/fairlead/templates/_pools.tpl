@@ -82,6 +82,7 @@ limits: {cpu: "2", memory: 4Gi, ephemeral-storage: 6Gi}
 {{- if and $vllm (not .gpus) }}{{ fail (printf "pool %s: the engine %s needs gpus" .name $engine) }}{{ end }}
 {{- if and (gt (int .gpus) 1) (not $vllm) }}{{ fail (printf "pool %s: only vLLM splits a model over %d gpus" .name (int .gpus)) }}{{ end }}
 {{- if and (gt (int .nodes) 1) (ne $engine "vllm") }}{{ fail (printf "pool %s: only the engine vllm splits a model over %d nodes" .name (int .nodes)) }}{{ end }}
+{{- if and .replicas .autoscaling }}{{ fail (printf "pool %s: replicas would be set again at each upgrade, against autoscaling" .name) }}{{ end }}
 {{- if and .serve (ne $engine "adapter") }}{{ fail (printf "pool %s: serve is for the engine adapter" .name) }}{{ end }}
 {{- if and .resources .gpus (not (index (.resources.limits | default dict) "nvidia.com/gpu")) }}
 {{- fail (printf "pool %s: resources replace the defaults, so their limits must name nvidia.com/gpu" .name) }}
