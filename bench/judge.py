@@ -1,10 +1,13 @@
-"""Where DLPM loses service to LPM: LLM-as-a-Judge of DLPM Figure 7 on one GPU, by quantum and size of the KV cache.
+"""Where DLPM loses service to LPM: a column of DLPM Figure 7 on one GPU, by quantum and size of the KV cache.
 
     python -m bench.judge
+    python -m bench.judge "S1, Tree of Thoughts"
 
-All clients' calls wait for minutes in this cell, which is S1 with one worker. Each row is one simulation of seed 1.
+The column is S1 of LLM-as-a-Judge unless another is named. All clients' calls wait for minutes in it. Each row is one
+simulation of seed 1.
 """
 
+import argparse
 from dataclasses import replace
 
 from bench.machine import commit
@@ -15,34 +18,41 @@ from simulation.run import Scenario
 from simulation.spec import ClusterSpec
 
 CELL = "S1, LLM-as-a-Judge"
-CASE = CASES[CELL]
-POOL = SYSTEMS["least delay + DLPM"].spec(1, CASE.block_tokens)
-CACHE = POOL.worker.kv_tokens
 QUANTA = (512, 2_048, 8_192, 20_000, 100_000)
 COLUMNS = ("configuration", "service/s", "hit rate", "gap", "P99 of the well-behaved, s")
 
 
-def pools() -> dict[str, ClusterSpec]:
-    """Return the pools that are compared; `as printed` is DLPM without our additions."""
-    worker = POOL.worker
+def pools(block_tokens: int) -> dict[str, ClusterSpec]:
+    """Return the pools that are compared; `as printed` is DLPM without our additions, and eviction without them."""
+    pool = SYSTEMS["least delay + DLPM"].spec(1, block_tokens)
+    worker = pool.worker
+    offered = replace(worker, strict_paper=False)
+    twice = 2 * worker.kv_tokens
     workers = {
         "LPM": replace(worker, policy="lpm"),
         **{f"DLPM as printed, Q^u {quantum:,}": replace(worker, quantum_tokens=quantum) for quantum in QUANTA},
-        "DLPM, Q^u 20,000": replace(worker, strict_paper=False),
-        "DLPM, Q^u 20,000, output charged when reserved": replace(worker, strict_paper=False, charge="reserved"),
-        "LPM, twice the cache": replace(worker, policy="lpm", kv_tokens=2 * CACHE),
-        "DLPM as printed, Q^u 20,000, twice the cache": replace(worker, kv_tokens=2 * CACHE),
+        **{f"DLPM, Q^u {quantum:,}": replace(offered, quantum_tokens=quantum) for quantum in QUANTA},
+        "DLPM, Q^u 20,000, output charged when reserved": replace(offered, charge="reserved"),
+        "LPM, what waits is evicted last": replace(offered, policy="lpm"),
+        "LPM, twice the cache": replace(worker, policy="lpm", kv_tokens=twice),
+        "DLPM as printed, Q^u 20,000, twice the cache": replace(worker, kv_tokens=twice),
     }
-    return {name: replace(POOL, worker=each) for name, each in workers.items()}
+    return {name: replace(pool, worker=each) for name, each in workers.items()}
 
 
 def main() -> None:
     """Run the benchmark; see the module's docstring."""
-    print(f"simulated; commit {commit()}; {CELL}, one GPU, KV cache of {CACHE:,} tokens\n")
+    parser = argparse.ArgumentParser(prog="python -m bench.judge", description=__doc__.partition("\n")[0])
+    parser.add_argument("cell", nargs="?", default=CELL, choices=CASES)
+    cell = parser.parse_args().cell
+    case = CASES[cell]
+    compared = pools(case.block_tokens)
+    cache = compared["LPM"].worker.kv_tokens
+    print(f"simulated; commit {commit()}; {cell}, one GPU, KV cache of {cache:,} tokens\n")
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
-    for name, pool in pools().items():
-        run = Scenario(pool, replace(CASE.workload(1), seed=1)).run()
-        point = point_of(CELL, run)
+    for name, pool in compared.items():
+        run = Scenario(pool, replace(case.workload(1), seed=1)).run()
+        point = point_of(cell, run)
         cells = f"{point.service:,.0f} | {point.hits:.3f} | {run.worst_gap / MICRO:,.0f} | {point.p99:.0f}"
         print(f"| {name} | {cells} |", flush=True)
 

@@ -74,6 +74,10 @@ class Room:
         request.matched_blocks = blocks
         return blocks * BLOCK
 
+    def awaits_prefix(self, request: Request) -> bool:
+        """Return False: prompts are computed at once here."""
+        return False
+
     def admit(self, request: Request) -> int | None:
         """Take one place, or return None if there is none left."""
         if not self.places:

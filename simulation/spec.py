@@ -89,7 +89,7 @@ class WorkerSpec:
 
     def make_batcher(self) -> RunBatcher:
         """Make a batcher with an empty queue, batch and cache."""
-        cache = PrefixCache(self.kv_tokens // self.block_tokens, self.block_tokens)
+        cache = PrefixCache(self.kv_tokens // self.block_tokens, self.block_tokens, self.strict_paper)
         return RunBatcher(self.make_policy(), cache, self.make_cost(), self.limits, [EOS], self.decode_run)
 
     @property

@@ -95,6 +95,10 @@ class BatchAdmission:
         """Return the number of prompt tokens that are cached now; see StepBudget."""
         return self.cache.match(request)
 
+    def awaits_prefix(self, request: Request) -> bool:
+        """Return False: an engine of its own decides what it computes twice; see StepBudget."""
+        return False
+
     @property
     def closed(self) -> bool:
         """Whether the batch has no place left, or the step no token; see StepBudget."""

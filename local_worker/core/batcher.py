@@ -40,6 +40,21 @@ class Batcher(BatchAdmission):
         self._in_flight = InFlight()
         self._left: list[int] = []  # requests that have left the running batch since the last plan, by arrival
 
+    def submit(self, request: Request, now: float) -> Request | None:
+        """See BatchAdmission. The cached prefix of the request is evicted last."""
+        displaced = super().submit(request, now)
+        self.cache.queued(request)
+        return displaced
+
+    def abort(self, request: Request) -> None:
+        """See BatchAdmission."""
+        super().abort(request)
+        self.cache.withdrawn(request)
+
+    def awaits_prefix(self, request: Request) -> bool:
+        """Return whether a running request computes the block that `request` misses first; see StepBudget."""
+        return not self.closed and self.cache.is_underway(request)
+
     def plan(self, now: float) -> Plan | None:
         """Admit requests as the policy chooses, and divide the step among the running ones. Return None if there is
         nothing to compute, or nothing before the next commit. At most one plan may be uncommitted at the call."""
@@ -89,6 +104,7 @@ class Batcher(BatchAdmission):
         request.preemptions += 1
         self._waiting.put_back(request, now)
         self.cache.match(request)
+        self.cache.queued(request)
         self.policy.preempted(request)
         self.ledger.preempted(request)
 

@@ -5,37 +5,32 @@ page keeps its token ids and its parent page, and a match compares both. A forge
 of another prefix (design section 3).
 """
 
-from collections import OrderedDict
-from typing import NamedTuple
-
 from fairlead.token_ids import pack_ids
 from local_worker.core.block_cache import Link
+from local_worker.core.blocks_underway import BlocksUnderway
+from local_worker.core.cached_block import CachedBlock
+from local_worker.core.idle_pages import IdlePages
 from local_worker.core.request import Request
 from serving.blocks import chain, unpack_digests
 
 
-class CachedBlock(NamedTuple):
-    """The contents of one published page."""
-
-    digest: int
-    tokens: tuple[int, ...]
-    parent: int | None  # page of the previous block
-
-
 class PrefixCache:
     """An allocator of `pages` pages of `block_tokens` tokens each. Unless noted, a method takes O(pages of the
-    request)."""
+    request).
 
-    def __init__(self, pages: int, block_tokens: int) -> None:
+    With `strict_paper` the least recently used page is evicted first, whatever waits, as in the papers' systems.
+    """
+
+    def __init__(self, pages: int, block_tokens: int, strict_paper: bool = False) -> None:
         self.block_tokens = block_tokens
         self.pages = pages
         self._free = list(range(pages - 1, -1, -1))
         self._references = [0] * pages
         self._blocks: dict[int, CachedBlock] = {}  # page -> content, for published pages
         self._by_digest: dict[int, int] = {}  # digest -> page
-        # Least recently used first. A request's pages are released last block first, so a leaf is always older than
-        # its parent, and the oldest idle page is a leaf.
-        self._idle: OrderedDict[int, None] = OrderedDict()
+        self._idle = IdlePages(self._blocks, self._by_digest)
+        self._underway = BlocksUnderway()
+        self._strict = strict_paper
         # Changes since `take_events`, in order of time: digest -> its parent (0: no parent); None when evicted.
         self._changes: dict[int, int | None] = {}
         self._newly_cached: list[int] = []  # digests that were cached since `take_new`
@@ -65,7 +60,26 @@ class PrefixCache:
         while blocks < most and (page := self._next(request, blocks, page)) is not None:
             blocks += 1
         request.matched_blocks = blocks
+        if self._idle.is_waiting(request):
+            self._idle.spare(request)
         return blocks * self.block_tokens
+
+    def queued(self, request: Request) -> None:
+        """Evict what `request` matched last after everything else, until it is admitted or `withdrawn`. O(1)."""
+        if not self._strict:
+            self._idle.spare(request)
+
+    def withdrawn(self, request: Request) -> None:
+        """Spare what `request` matches no longer."""
+        self._idle.left(request)
+
+    def is_underway(self, request: Request) -> bool:
+        """Return whether a running request is computing the first block that `request` did not match at the last
+        lookup. O(1)."""
+        return (
+            request.matched_blocks < self._most_blocks(request)
+            and request.digests[request.matched_blocks] in self._underway
+        )
 
     def admit(self, request: Request, tokens: int) -> int | None:
         """Give `request` pages for `tokens` tokens; return the number of tokens left to compute, or None if the pages
@@ -77,8 +91,10 @@ class PrefixCache:
             return None
         for page in matched:
             self._reference(page)
+        self._idle.left(request)
         request.pages = matched + self._take(fresh)
         request.shared = len(matched)
+        self._underway.admitted(request)
         request.computed = len(matched) * self.block_tokens
         return len(request.tokens) - request.computed
 
@@ -116,8 +132,10 @@ class PrefixCache:
             digest, own = digests[index], pages[index]
             block = CachedBlock(digest, content, pages[index - 1] if index else None)
             page = self._by_digest.setdefault(digest, own)
+            self._underway.cached(digest)
             if page == own:
                 self._blocks[own] = block
+                self._idle.published(own)
                 self._record_change(digest, digests[index - 1] if index else 0)
                 self._newly_cached.append(digest)
             elif self._blocks[page] == block:
@@ -125,11 +143,13 @@ class PrefixCache:
                 self._reference(page)
                 pages[index] = page
             else:
+                self._underway.left(request)
                 return  # the digests collide: the rest of this chain stays private
             request.shared = index + 1
 
     def release(self, request: Request) -> None:
         """Release the pages of `request`; published pages stay cached until they are evicted."""
+        self._underway.left(request)
         for page in reversed(request.pages):
             self._dereference(page)
         request.pages, request.shared = [], 0
@@ -191,7 +211,7 @@ class PrefixCache:
         self._free += [self._evict() for _ in range(len(self._idle))]
 
     def _take(self, count: int) -> list[int]:
-        """Return `count` pages for a new owner: free pages first, then the least recently used idle ones."""
+        """Return `count` pages for a new owner: free pages first, then idle ones."""
         kept = max(0, len(self._free) - count)
         pages = self._free[kept:][::-1]
         del self._free[kept:]
@@ -202,14 +222,14 @@ class PrefixCache:
         return pages
 
     def _evict(self) -> int:
-        page, _ = self._idle.popitem(last=False)
+        page = self._idle.pop()
         digest = self._blocks.pop(page).digest
         del self._by_digest[digest]
         self._record_change(digest, None)
         return page
 
     def _reference(self, page: int) -> None:
-        self._idle.pop(page, None)
+        self._idle.discard(page)
         self._references[page] += 1
 
     def _dereference(self, page: int) -> None:
@@ -217,7 +237,7 @@ class PrefixCache:
         if self._references[page]:
             return
         if page in self._blocks:
-            self._idle[page] = None
+            self._idle.add(page)
         else:
             self._free.append(page)
 
@@ -229,8 +249,11 @@ class PrefixCache:
             for page in request.pages:
                 uses[page] += 1
         assert uses == self._references, f"references {self._references} but uses {uses}"
-        kept = sorted([*self._free, *self._idle, *(page for page, count in enumerate(uses) if count)])
-        assert kept == list(range(self.pages)), f"each of {self.pages} pages is free, idle or referenced, not {kept}"
+        places = [(page in self._free) + (page in self._idle) + bool(count) for page, count in enumerate(uses)]
+        assert places == [1] * self.pages, f"each page is free, idle or referenced, not {places}"
+        assert len(self._idle) == self.pages - len(self._free) - sum(map(bool, uses)), f"{len(self._idle)} idle"
+        self._idle.check_invariants()
+        self._underway.check_invariants(running)
         both = self._blocks.keys() & self._free
         assert not both, f"pages {both} are free and published"
         assert self._by_digest == {block.digest: page for page, block in self._blocks.items()}

@@ -71,6 +71,12 @@ class DeficitAccount:
         for account in self.path:
             account.group.rank(account)
 
+    def rank_waiting(self) -> None:
+        """Rank those accounts on the path that have waiting requests: the others are not ranked anyway."""
+        for account in self.path:
+            if account.waiting:
+                account.group.rank(account)
+
     def best(self) -> tuple[int, ...] | None:
         """Return the least key of the requests below that may be admitted; None when all of them are held."""
         if self.members is not None:

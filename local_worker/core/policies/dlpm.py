@@ -9,10 +9,9 @@ With `QueuePolicyConfig.charge` a request makes a deposit for its output when it
 below the cost of one request, and rises above the quantum only by deposits that are given back.
 
 With several levels (`QueuePolicyConfig.levels`) a request is charged to every account on its path, and has credit if
-all of them have. The bound then holds at each level for siblings: see docs/fairness.md.
-
-The bound holds for any order among clients with credit. A step therefore looks up a bounded number of matches that may
-have changed, and tries a bounded number of requests that do not fit: its cost does not grow with the queue.
+all of them have. The bound then holds at each level for siblings: see docs/fairness.md. It holds for any order
+among clients with credit. A step therefore looks up a bounded number of matches that may have changed, and tries a
+bounded number of requests that do not fit: its cost does not grow with the queue.
 """
 
 from collections.abc import Sequence
@@ -41,7 +40,7 @@ class Dlpm:
     """DLPM, where `balance` is the deficit counter q_i, in `balance_range_micro`; it is 0 for a client never charged.
 
     `strict_paper` leaves out the additions to the paper: interactions first, barriers, promotion, charges for reserved
-    room.
+    room, and waiting for a prefix that another request computes.
     """
 
     def __init__(self, config: QueuePolicyConfig) -> None:
@@ -65,7 +64,7 @@ class Dlpm:
 
     @property
     def balance_range_micro(self) -> tuple[int, int]:
-        """The range of a balance by Theorem A.1 in micro-units; see QueuePolicy."""
+        """The range of a balance (Theorem A.1) in micro-units; see QueuePolicy."""
         return self._bounds.balance_range
 
     @property
@@ -108,7 +107,7 @@ class Dlpm:
         self._close(request)
 
     def _dequeue(self, request: Request) -> DeficitAccount:
-        """Record that `request` waits no longer; return its account, which has to be ranked."""
+        """Record that `request` waits no longer; return its account, to be ranked."""
         leaf = self._leaves[request]
         self._count -= 1
         self._missing.left(request)
@@ -128,11 +127,11 @@ class Dlpm:
 
     def victim(self, running: Sequence[Request]) -> Request:
         """Return a request of the account deepest in debt, at the highest level first; see QueuePolicy."""
-        return min(running, key=lambda request: (self._balances(request), -request.arrival))
 
-    def _balances(self, request: Request) -> list[int]:
-        """Return the balances on the request's path, the highest level first."""
-        return [account.balance for account in self._leaves[request].path][::-1]
+        def rank(request: Request) -> tuple[list[int], int]:
+            return [account.balance for account in self._leaves[request].path][::-1], -request.arrival
+
+        return min(running, key=rank)
 
     def cached(self, digests: Sequence[int]) -> None:
         """See QueuePolicy."""
@@ -146,30 +145,35 @@ class Dlpm:
         if self._barrier is not None and not self._admit(self._barrier, budget, admitted):
             return admitted
         misfits: list[Request] = []
+        held: list[Request] = []  # left out until the end of the step; other requests of their clients may enter
         rematches = MAX_REMATCHED
-        while len(misfits) < MAX_MISFITS and self._barrier is None:
+        while len(held) < MAX_MISFITS and self._barrier is None:
             candidate = self._next()
             if candidate is None:
                 break
             if rematches and self._rematch(candidate, budget):
                 rematches -= 1
+            elif not self._strict and budget.awaits_prefix(candidate):
+                self._hold(candidate, held)
             elif self._admit(candidate, budget, admitted):
                 self._count_bypass(misfits, budget)
             elif budget.closed:
                 break
             else:
-                # Left out until the end of the step; other requests of the client may fit.
                 misfits.append(candidate)
-                self._queue(candidate).hold(candidate)
-                self._leaves[candidate].rank()
-        for request in misfits:
+                self._hold(candidate, held)
+        for request in held:
             self._queue(request).release()
             self._leaves[request].rank()
         return admitted
 
+    def _hold(self, request: Request, held: list[Request]) -> None:
+        held.append(request)
+        self._queue(request).hold(request)
+        self._leaves[request].rank()
+
     def _next(self) -> Request | None:
-        """Return the request with the best match among those whose accounts have credit; refill first (CHECKREFILL)
-        where no waiting account has any."""
+        """Return the best request of accounts with credit; refill first where none that waits has any (CHECKREFILL)."""
         leaf = self._accounts.next_leaf()
         return None if leaf is None or leaf.queue is None else leaf.queue.next()
 
@@ -236,9 +240,7 @@ class Dlpm:
     def generated(self, request: Request, tokens: int) -> None:
         """Charge for output tokens (line 27), the first one included; see QueuePolicy."""
         if self._charge(request, self._charging.due(request, tokens)):
-            for account in self._leaves[request].path:
-                if account.waiting:
-                    account.group.rank(account)
+            self._leaves[request].rank_waiting()
 
     def _charge(self, request: Request, micro: int) -> bool:
         """Charge every account on the request's path, over the weight at its level, or the request's deposit.
@@ -276,8 +278,7 @@ class Dlpm:
         return self.balance_at(self.levels.client_path(client))
 
     def balance_at(self, path: Sequence[str]) -> int:
-        """Return the balance in micro-units of the account at the end of `path`, whose names begin at the highest
-        level."""
+        """Return the balance in micro-units at the end of `path`, whose names begin at the highest level."""
         return self._accounts.balance(path)
 
     def deposits_at(self, path: Sequence[str]) -> int:

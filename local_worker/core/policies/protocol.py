@@ -24,6 +24,10 @@ class StepBudget(Protocol):
     def matched_tokens(self, request: Request) -> int:
         """Return the number of `request`'s prompt tokens that are cached now, without admitting it."""
 
+    def awaits_prefix(self, request: Request) -> bool:
+        """Return whether `request` had better wait: a running request is computing the next block of its prefix, and
+        this step has room."""
+
     def admit(self, request: Request) -> int | None:
         """Admit `request` and return the number of tokens to charge for; return None and change nothing if it does not
         fit."""

@@ -620,6 +620,37 @@ def test_a_preempted_request_waits_with_the_match_of_what_it_has_computed() -> N
     assert newer.preemptions == 1, "the number by which its headroom doubles"
 
 
+def test_a_prefix_that_is_being_computed_is_not_computed_again() -> None:
+    batcher = make_batcher(policy="dlpm", token_budget=3 * BLOCK)
+    family = [make_request([1] * 4 * BLOCK + [number] * 2, arrival=number) for number in range(1, 4)]
+    stranger = make_request([9] * 2, arrival=4)
+    for request in (*family, stranger):
+        batcher.submit(request, 0.0)
+    entered: list[Request] = []
+    while not all(request.output_tokens for request in family):
+        plan = batcher.plan(0.0)
+        assert plan is not None
+        entered += plan.admitted
+        batcher.commit(plan, tokens_for(plan))
+        batcher.check_invariants()
+    assert entered[:2] == [family[0], stranger], "others do not wait with them"
+    assert [request.cached for request in family] == [0, 4 * BLOCK, 4 * BLOCK]
+
+
+def test_who_computes_a_prefix_and_leaves_makes_nobody_wait() -> None:
+    batcher = make_batcher(policy="dlpm", token_budget=2 * BLOCK)
+    first, second = (make_request([1] * 4 * BLOCK, arrival=number) for number in range(2))
+    for request in (first, second):
+        batcher.submit(request, 0.0)
+    plan = batcher.plan(0.0)
+    assert plan is not None
+    assert plan.admitted == (first,)
+    batcher.abort(first)
+    plan = batcher.plan(0.0)
+    assert plan is not None
+    assert plan.admitted == (second,)
+
+
 @pytest.mark.parametrize("name", LOCAL_POLICIES)
 def test_preemption_charges_service_once_and_accounts_recomputed_work_apart(name: str) -> None:
     batcher = make_batcher(pages=PAGES, max_running=6, policy=name, admission=AdmissionMode.OPTIMISTIC)

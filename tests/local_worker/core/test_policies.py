@@ -49,6 +49,7 @@ class Room:
         self.kept = 1000  # tokens of each prefix that the cache keeps
         self.order: list[Request] = []
         self.beyond: dict[Request, int] = {}  # output tokens beyond a client's share
+        self.awaiting: list[Request] = []  # requests whose prefix another one computes
 
     @property
     def closed(self) -> bool:
@@ -57,6 +58,9 @@ class Room:
     def matched_tokens(self, request: Request) -> int:
         ones = next((i for i, token in enumerate(request.tokens) if token != 1), len(request.tokens))
         return min(ones, self.kept, len(request.tokens) - 1) // BLOCK * BLOCK
+
+    def awaits_prefix(self, request: Request) -> bool:
+        return request in self.awaiting
 
     def admit(self, request: Request) -> int | None:
         extend = len(request.tokens) - self.matched_tokens(request)
@@ -589,6 +593,25 @@ def test_dlpm_counts_anew_when_the_earliest_request_is_withdrawn() -> None:
 def test_strict_paper_promotes_no_request() -> None:
     driver = Driver(LOCAL_POLICIES["dlpm"](replace(CONFIG, strict_paper=True)))
     assert cold_admissions(driver, [driver.arrive("a", 0, 4)], 3 * MAX_PASSED) == []
+
+
+def test_dlpm_leaves_out_who_awaits_a_prefix_and_strict_paper_does_not() -> None:
+    for strict in (False, True):
+        driver = Driver(LOCAL_POLICIES["dlpm"](replace(CONFIG, quantum_tokens=1000, strict_paper=strict)))
+        first, second = driver.arrive("a", 8, 4), driver.arrive("a", 0, 4)
+        driver.room.awaiting = [first]
+        assert driver.select(100) == ([first, second] if strict else [second])
+        driver.room.awaiting.clear()
+        assert driver.select(100) == ([] if strict else [first]), "it is back in the order"
+
+
+def test_who_awaits_a_prefix_does_not_become_a_barrier() -> None:
+    driver = Driver(LOCAL_POLICIES["dlpm"](replace(CONFIG, quantum_tokens=1000)))
+    driver.room.awaiting = [driver.arrive("a", 0, 4)]
+    for _ in range(2 * MAX_BYPASS):
+        driver.arrive("b", 4, 1)
+    assert len(driver.select(1000)) == 2 * MAX_BYPASS, "all others enter"
+    assert driver.policy.balance("a") == 1000 * MICRO, "and nothing was charged ahead"
 
 
 ROOMY = replace(CONFIG, quantum_tokens=1000)  # one round lasts

@@ -29,7 +29,40 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         self.announced: dict[int, int] = {}
         self.idle: list[int] = []
         self.waiting: dict[tuple[int, ...], Request] = {}
+        self.queued: list[Request] = []
+        self.has_spared = False
         self.arrivals = 0
+
+    @rule(tokens=TOKENS)
+    def queue(self, tokens: list[int]) -> None:
+        """A request waits, and the pages that it matches go last from now on."""
+        request = make_request(tokens)
+        self.cache.match(request)
+        self.cache.queued(request)
+        self.queued.append(request)
+        self.has_spared = True
+
+    @precondition(lambda self: self.queued)
+    @rule(data=st.data())
+    def withdraw(self, data: st.DataObject) -> None:
+        request = data.draw(st.sampled_from(self.queued))
+        self.queued.remove(request)
+        self.cache.withdrawn(request)
+
+    @precondition(lambda self: self.queued)
+    @rule(data=st.data())
+    def look_up(self, data: st.DataObject) -> None:
+        self.cache.match(data.draw(st.sampled_from(self.queued)))
+
+    def spared(self) -> set[int]:
+        """The cached blocks that a request that waits matched at its last look-up; in whole chains only."""
+        cached = self.cached()
+        return {
+            digest
+            for request in self.queued
+            if set(request.digests[: request.matched_blocks]) <= cached
+            for digest in request.digests[: request.matched_blocks]
+        }
 
     @rule(target=running, tokens=TOKENS, output=st.integers(1, 9))
     def admit(self, tokens: list[int], output: int) -> Request:
@@ -37,6 +70,7 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         self.arrivals += 1
         free_before = PAGES - self.cache.referenced
         matched = self.cache.match(request)
+        cached, spared = self.cached(), self.spared()
         extend = self.cache.admit(request, request.budget)
         if extend is None:
             assert -(-request.budget // BLOCK) - matched // BLOCK > free_before - matched // BLOCK or (
@@ -52,8 +86,12 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         free = free_before - len(self.idle)
         self.reuse()
         evicted = max(0, -(-request.budget // BLOCK) - matched // BLOCK - free)
-        assert self.cached() == set(self.idle[evicted:]) | self.used(), "the block that was used longest ago goes first"
-        del self.idle[:evicted]
+        gone = cached - self.cached()
+        assert len(gone) == evicted
+        assert not gone & spared or set(self.idle) - gone <= spared, "what a waiting request matches goes last"
+        if not self.has_spared:
+            assert gone == set(self.idle[:evicted]), "the block that was used longest ago goes first"
+        self.idle = [digest for digest in self.idle if digest not in gone]
         return request
 
     def used(self) -> set[int]:
@@ -279,3 +317,90 @@ def test_blocks_that_come_and_go_between_two_reports_are_evicted_from_their_end(
     cache.flush()
     assert cache.take_events() == ((), tuple(request.digests[::-1]))
     assert cache.take_events() == ((), ())
+
+
+def fill(cache: PrefixCache, tokens: int, token: int) -> None:
+    """Compute and release a prompt of equal tokens that takes as many pages as `tokens` need."""
+    prompt = make_request([token] * (tokens - 1), sampling=SamplingParams(max_tokens=1))
+    cache.release(computed(cache, prompt))
+
+
+def test_what_a_waiting_request_matches_is_evicted_last() -> None:
+    cache = PrefixCache(6, BLOCK)
+    fill(cache, 2 * BLOCK, 1)
+    waiting = make_request([1] * BLOCK + [5] * BLOCK)
+    assert cache.match(waiting) == BLOCK
+    cache.queued(waiting)
+    for token in (2, 3, 4):  # each of them takes two pages, so that two others are evicted
+        fill(cache, 2 * BLOCK + 1, token)
+    assert cache.match(waiting) == BLOCK
+    fill(cache, 6 * BLOCK, 5)
+    assert cache.match(waiting) == 0, "running requests get all memory that they need"
+
+
+def test_what_nobody_waits_for_any_longer_is_evicted_first() -> None:
+    cache = PrefixCache(4, BLOCK)
+    fill(cache, 2 * BLOCK, 1)
+    waiting = make_request([1] * BLOCK + [5] * BLOCK)
+    cache.match(waiting)
+    cache.queued(waiting)
+    fill(cache, 2 * BLOCK, 2)
+    fill(cache, 3 * BLOCK, 3)  # the page of the waiting request is passed over, and the next one evicted
+    assert [cache.match(make_request([token] * 2 * BLOCK)) for token in (1, 2, 3)] == [BLOCK, 0, BLOCK]
+    cache.withdrawn(waiting)
+    fill(cache, 2 * BLOCK + 1, 4)
+    assert [cache.match(make_request([token] * 2 * BLOCK)) for token in (1, 3, 4)] == [0, BLOCK, BLOCK]
+
+
+def test_strict_paper_evicts_what_was_used_longest_ago() -> None:
+    cache = PrefixCache(4, BLOCK, strict_paper=True)
+    fill(cache, 2 * BLOCK, 1)
+    waiting = make_request([1] * BLOCK + [5] * BLOCK)
+    cache.match(waiting)
+    cache.queued(waiting)
+    fill(cache, 2 * BLOCK, 2)
+    fill(cache, 4 * BLOCK, 3)
+    assert cache.match(waiting) == 0
+
+
+def test_a_block_is_underway_from_admission_until_it_is_cached_or_its_request_leaves() -> None:
+    cache = PrefixCache(PAGES, BLOCK)
+    request, other = make_request([1] * 3 * BLOCK), make_request([1] * 2 * BLOCK + [2] * BLOCK)
+    for publishes in (False, True):
+        cache.match(other)
+        assert not cache.is_underway(other)
+        assert cache.admit(request, request.budget) is not None
+        assert cache.is_underway(other)
+        if publishes:
+            cache.publish(request, BLOCK)
+            assert not cache.is_underway(other), "the block that it missed first is there"
+            cache.match(other)
+            assert cache.is_underway(other), "the next one is not"
+            cache.publish(request, 2 * BLOCK)
+            cache.match(other)
+            assert not cache.is_underway(other), "what they share is there"
+        cache.release(request)
+        assert not cache.is_underway(other)
+
+
+def test_nobody_waits_for_a_block_that_stays_private() -> None:
+    cache = PrefixCache(PAGES, BLOCK)
+    known = computed(cache, make_request([1] * (2 * BLOCK + 1)))
+    forged = make_request([2] * (2 * BLOCK + 1))
+    forged.digests = [known.digests[0], make_request([2] * 2 * BLOCK).digests[1]]
+    other = make_request([1] * BLOCK + [2] * (BLOCK + 1))
+    other.digests = list(forged.digests)
+    cache.match(other)
+    assert cache.admit(forged, forged.budget) is not None
+    assert cache.is_underway(other)
+    cache.publish(forged, 2 * BLOCK)
+    assert not cache.is_underway(other)
+
+
+def test_a_block_that_is_computed_again_is_not_underway_afterwards() -> None:
+    cache = PrefixCache(PAGES, BLOCK)
+    for _ in range(2):  # the second time the last block is cached already, but a token has to be computed
+        request = computed(cache, make_request([1] * 2 * BLOCK))
+        cache.check_invariants([request])
+        cache.release(request)
+        cache.check_invariants([])
