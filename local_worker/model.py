@@ -162,7 +162,8 @@ def _vllm(config: WorkerConfig) -> ServedModel:
         if arguments.get("node_rank"):
             compute_for_first_node(str(path), options, arguments)
             raise SystemExit("the ranks of this node have ended")
-        engine = VllmEngine(str(path), options, arguments)
+        grammars = Grammars(tokenizer.vocabulary)
+        engine = VllmEngine(str(path), options, arguments, grammars)
         revisions = {name: f"{revision(folder_of(path))}.vllm" for name in config.model_names}
     except (UnsupportedModel, OSError) as error:
         raise ConfigError(f"model: {config.model}: {error}") from error
@@ -176,4 +177,5 @@ def _vllm(config: WorkerConfig) -> ServedModel:
         engine.block_tokens,
         revisions,
         device,
+        grammars,
     )

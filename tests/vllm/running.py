@@ -13,10 +13,13 @@ from transformers import PreTrainedConfig
 from local_worker.core.batch import Engine
 from local_worker.core.batcher import Batcher
 from local_worker.core.request import Request
+from local_worker.engine.grammars import Grammars
 from local_worker.engine.runner import EngineOptions, TransformersEngine
+from local_worker.vocabulary import vocabulary_of
 from serving.sampling_params import SamplingParams
 from tests.engines import VLLM_BLOCK as BLOCK
 from tests.local_worker.engine import driving
+from tests.local_worker.engine.test_constraints import CHARACTERS
 from tests.local_worker.engine.test_exactness import VOCAB, make_model
 
 if TYPE_CHECKING:
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 PAGES = 64
 NEW_TOKENS = 8
 EOS = (2,)
+GRAMMARS = Grammars(lambda: vocabulary_of(CHARACTERS, EOS))
 
 
 def resized(config: PreTrainedConfig) -> PreTrainedConfig:
@@ -45,9 +49,8 @@ def saved(config: PreTrainedConfig, folder: Path) -> Path:
 
 def ours(config: PreTrainedConfig, eos: tuple[int, ...] = EOS) -> TransformersEngine:
     """Our engine, with the weights that `saved` writes."""
-    return TransformersEngine(
-        make_model(config), EngineOptions(kv_tokens=PAGES * BLOCK, block_tokens=BLOCK, eos_token_ids=eos)
-    )
+    options = EngineOptions(kv_tokens=PAGES * BLOCK, block_tokens=BLOCK, eos_token_ids=eos, grammars=GRAMMARS)
+    return TransformersEngine(make_model(config), options)
 
 
 @contextmanager
@@ -65,7 +68,7 @@ def vllm(folder: Path, *, pages: int = PAGES, **arguments: Any) -> Iterator["Vll
         dtype="float32",
         eos_token_ids=EOS,
     )
-    engine = VllmEngine(str(folder), options, {"enforce_eager": True, **arguments})
+    engine = VllmEngine(str(folder), options, {"enforce_eager": True, **arguments}, GRAMMARS)
     try:
         yield engine
     finally:

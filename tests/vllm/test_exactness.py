@@ -1,6 +1,7 @@
-"""Greedy and sampled tokens over vLLM's executor equal those of our engine, whatever shares the batch or the cache."""
+"""Tokens over vLLM's executor equal those of our engine, whatever shares the batch or the cache."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,10 +9,16 @@ import pytest
 
 from local_worker.core.batch import Engine, StepResult
 from local_worker.core.limits import AdmissionMode
+from local_worker.core.request import Request
+from local_worker.engine.grammars import ConstraintBroken, Grammars
 from local_worker.engine.runner import TransformersEngine
+from local_worker.tokenizer import ByteTokenizer
+from serving.constraint import Constraint
 from tests.local_worker.engine import driving
+from tests.local_worker.engine.test_constraints import OBJECT, spelled
 from tests.local_worker.engine.test_exactness import CONFIGS
 from tests.vllm.running import (
+    EOS,
     NEW_TOKENS,
     PAGES,
     Numbers,
@@ -33,6 +40,8 @@ REFUSED = {"gpt-neox"}  # see test_refusals
 WITHOUT_CODE_OF_ITS_OWN = {"olmo2", "phi", "smollm3", "starcoder2"}
 LLAMA = resized(CONFIGS["llama"])
 numbers = Numbers()
+LISTS = Constraint("json_schema", ('{"type":"array","items":{"type":"integer"},"minItems":15}',))
+GRAMMARS_OF_BYTES = Grammars(ByteTokenizer().vocabulary)
 
 
 @pytest.mark.parametrize("name", [name for name in CONFIGS if name not in REFUSED])
@@ -164,6 +173,71 @@ def test_sampled_text_goes_on_at_another_worker(engines: Engines) -> None:
         assert outputs(engine, [rest]) == [whole[3:]]
 
 
+def constrained(arrival: int, known: Sequence[Sequence[int]] = ((),) * 8) -> list[Request]:
+    """Requests of which three of four are constrained, each in another way, which go on after their `known` outputs."""
+    ways: list[dict[str, Any]] = [
+        {"constraint": LISTS, "temperature": 1.0},
+        {"constraint": Constraint("regex", ("(ab|c)*d",)), "frequency_penalty": 1.0},
+        {"ignore_eos": True},
+        {"constraint": Constraint("regex", ("[a-z]{30,40} [0-9]+",)), "temperature": 1.5, "top_k": 5},
+    ]
+    return [
+        make_request(
+            [*text, *known[n]],
+            arrival + n,
+            seed_position=len(known[n]),
+            **{"max_tokens": 40 - len(known[n]), "seed": n, "ignore_eos": False} | ways[n % 4],
+        )
+        for n, text in enumerate(prompts(8)[: len(known)])
+    ]
+
+
+def test_constraints_mean_the_same(engines: Engines) -> None:
+    """Also beside other requests in one batch, in chunks, and after a preemption."""
+    expected = outputs(engines[0], constrained(60_000), eos=EOS)
+    requests = constrained(61_000)
+    assert outputs(engines[1], requests, eos=EOS, pages=9, admission=AdmissionMode.OPTIMISTIC) == expected
+    assert sum(request.preemptions for request in requests if request.sampling.constraint) > 0
+    ended = [spelled(tokens) for tokens in expected[1::4] if tokens[-1] in EOS]
+    assert ended
+    assert all(re.fullmatch("(ab|c)*d", text) for text in ended)
+
+
+def test_a_constrained_text_goes_on_at_another_worker(engines: Engines) -> None:
+    """Whichever engine began it."""
+    whole = outputs(engines[0], constrained(62_000), eos=EOS)
+    for number, engine in enumerate(engines):
+        rest = constrained(63_000 + 100 * number, [tokens[:-1][:3] for tokens in whole])
+        assert outputs(engine, rest, eos=EOS) == [tokens[len(tokens[:-1][:3]) :] for tokens in whole]
+
+
+def test_an_output_that_cannot_go_on_is_a_failure_and_its_batch_goes_on(engines: Engines) -> None:
+    """The first two tokens of its output do not match; the texts of the others are those without it."""
+    expected = outputs(engines[0], constrained(64_000, [()] * 4), eos=EOS)
+    for number, engine in enumerate(engines):
+        requests = constrained(65_000 + 100 * number, [()] * 4)
+        broken = make_request([3, 4, 5], 65_050 + 100 * number, seed_position=2, constraint=OBJECT, ignore_eos=False)
+        batcher, failures = make_batcher(eos=EOS), []
+        for request in (broken, *requests):
+            batcher.submit(request, 0.0)
+        while (plan := batcher.plan(0.0)) is not None:
+            for advance in batcher.commit(plan, engine.launch(plan.batch).wait()):
+                if advance.failure:
+                    failures.append((advance.request, advance.failure))
+                    batcher.abort(advance.request)
+        assert [request for request, _ in failures] == [broken]
+        assert "the output cannot go on" in failures[0][1]
+        assert [request.tokens[request.prompt_tokens :] for request in requests] == expected
+
+
+def test_white_space_of_json_ends_also_with_the_library_that_vllm_requires() -> None:
+    for text in ('{"a": 1, "b":[1,\n  2]}', '{"a":1}'):
+        GRAMMARS_OF_BYTES.compile(Constraint("json_object")).matcher().accept(list(text.encode()))
+    for text in ("{  ", "{\n\n", '{"a":1  ', '{"a":  ', '{"a": 1,\n\n', "{\n" + " " * 41):
+        with pytest.raises(ConstraintBroken):
+            GRAMMARS_OF_BYTES.compile(Constraint("json_object")).matcher().accept(list(text.encode()))
+
+
 def test_the_prompts_logprobs_are_those_of_the_other_engine(engines: Engines) -> None:
     """Also in chunks, beside prompts that ask for none, and with the prompt in the cache."""
     texts = [text * 2 for text in prompts(3)]
@@ -188,10 +262,12 @@ def test_logprobs_are_those_of_the_model(engines: Engines) -> None:
     texts = prompts(4)
     results: list[list[StepResult]] = []
     for number, engine in enumerate(engines):
-        batcher, steps = make_batcher(), []
+        batcher, steps = make_batcher(eos=EOS), []
         for n, text in enumerate(texts):
             alternatives = None if n == 1 else n
             way: dict[str, Any] = {"temperature": 2.0, "seed": n, "logprobs": alternatives}
+            if n == 3:
+                way |= {"constraint": OBJECT, "ignore_eos": False}
             batcher.submit(make_request(text, 30_000 + 100 * number + n, **way), 0.0)
         while (plan := batcher.plan(0.0)) is not None:
             steps.append(engine.launch(plan.batch).wait())

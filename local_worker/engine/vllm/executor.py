@@ -24,9 +24,11 @@ from vllm.version import __version__
 
 from local_worker.core.batch import Batch, EngineLost, Entry, SampledLogprobs, Slice, StepResult
 from local_worker.engine.attention import UnsupportedModel
+from local_worker.engine.grammars import Grammars
 from local_worker.engine.load_errors import reading
+from local_worker.engine.matchers import Matchers
 from local_worker.engine.vllm.arguments import VllmOptions, engine_args
-from local_worker.engine.vllm.sampler import sampling_params
+from local_worker.engine.vllm.sampler import allow, sampling_params
 from serving.sampling_params import SamplingParams
 
 log = logging.getLogger(__name__)
@@ -40,11 +42,13 @@ def device_of_vllm() -> str:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorStep:
-    """A PendingStep that vLLM's processes compute; `computed` is None if the tokens are in `sampled`."""
+    """A PendingStep that vLLM's processes compute; the result of `computed` is None if the tokens are in `sampled`."""
 
     computed: Future[ModelRunnerOutput | None]
+    masked: Future[Any] | None  # whether all processes have the masks; None if no output is constrained
     sampled: Future[ModelRunnerOutput]
     slices: Sequence[Slice]  # those of the batch
+    failures: tuple[tuple[int, str], ...]  # see StepResult
 
     def wait(self) -> StepResult:
         """Return the samples; see PendingStep. Raises EngineLost after any error."""
@@ -56,6 +60,8 @@ class ExecutorStep:
     def result(self) -> StepResult:
         """Return the samples; raise vLLM's own error."""
         computed, sampled = self.computed.result(), self.sampled.result()
+        if self.masked is not None:
+            self.masked.result()
         output = sampled if computed is None else computed
         pieces = [piece for piece in self.slices if piece.samples]
         rows = [output.req_id_to_index[_id(piece.request)] for piece in pieces]
@@ -63,9 +69,9 @@ class ExecutorStep:
         scores = tuple(_scores(output, piece) for piece in self.slices if piece.scored)
         found = output.logprobs
         if found is None:
-            return StepResult(tokens, scores=scores)
+            return StepResult(tokens, scores=scores, failures=self.failures)
         entries = (_entry(found, row, piece.sampling.logprobs) for row, piece in zip(rows, pieces, strict=True))
-        return StepResult(tokens, tuple(entries), scores)
+        return StepResult(tokens, tuple(entries), scores, self.failures)
 
 
 @dataclass(slots=True)
@@ -86,8 +92,11 @@ class VllmEngine:
 
     version = __version__
 
-    def __init__(self, model: str, options: VllmOptions, arguments: Mapping[str, Any]) -> None:
-        """Start vLLM's executor for a folder or hub id, with more `arguments` of vLLM.
+    def __init__(
+        self, model: str, options: VllmOptions, arguments: Mapping[str, Any], grammars: Grammars | None = None
+    ) -> None:
+        """Start vLLM's executor for a folder or hub id, with more `arguments` of vLLM; without `grammars`, no request
+        has a constraint.
 
         Raises UnsupportedModel for a model or an argument that vLLM or this engine does not support.
         """
@@ -102,6 +111,8 @@ class VllmEngine:
             self._core = EngineCore(config, Executor.get_class(config), False, self._failed.set)
         self._executor: Executor = self._core.model_executor
         self._sent: dict[int, SentRequest] = {}  # requests that vLLM's processes keep
+        self._matchers = Matchers(grammars)
+        self._step: ExecutorStep | None = None  # the last one
         try:
             self._check_cache()
             with reading():
@@ -160,9 +171,19 @@ class VllmEngine:
         self._core.shutdown()
 
     def _start(self, batch: Batch) -> ExecutorStep:
+        self._matchers.follow(batch)
         computed = self._executor.execute_model(self._scheduler_output(batch), non_block=True)
+        pieces = [piece for piece in batch.slices if piece.samples]
+        depends = self._step is not None and self._matchers.needs_samples(pieces)
+        before = self._step.result().tokens if depends and self._step else ()  # awaited while the step is computed
+        masks = self._matchers.masks(pieces, before)
+        masked: Future[Any] | None = None
+        if masks.allowed:
+            allowed = {pieces[row].request: mask for row, mask in masks.allowed.items()}
+            masked = self._executor.collective_rpc(allow, args=(allowed,), non_block=True)
         sampled = self._executor.sample_tokens(None, non_block=True)
-        return ExecutorStep(computed, sampled, batch.slices)
+        self._step = ExecutorStep(computed, masked, sampled, batch.slices, masks.failures)
+        return self._step
 
     def _scheduler_output(self, batch: Batch) -> SchedulerOutput:
         """Return `batch` as vLLM's scheduler would describe it, and remember what has been sent."""

@@ -1,12 +1,16 @@
 """Sampling in vLLM's processes with the worker's own sampler, as one of vLLM's custom logits processors.
 
-vLLM is asked for the most likely token of every request. For a request that is sampled, biased, penalised or has
-`min_tokens`, the processor chooses the token with `local_worker.engine.sampling`, and leaves it as the only possible
-one. So seeds, penalties and truncation mean the same as with the other engines, and a text goes on exactly at another
-worker. The log-probabilities that vLLM reports are those of the model, since it computes them before.
+vLLM is asked for the most likely token of every request. For a request that is sampled, biased, penalised, constrained
+or has `min_tokens`, the processor chooses the token with `local_worker.engine.sampling`, and leaves it as the only
+possible one. So seeds, penalties and truncation mean the same as with the other engines, and a text goes on exactly at
+another worker. The log-probabilities that vLLM reports are those of the model, since it computes them before.
+
+The masks of constrained outputs are sent to the processor before each step's tokens are sampled. vLLM's own way of
+sending them, its GrammarOutput, would change the log-probabilities, too.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from vllm import SamplingParams as VllmSamplingParams
@@ -22,6 +26,7 @@ KEY = "fairlead"  # of vLLM's `extra_args` for a request, and of its `additional
 class Drawing(NamedTuple):
     """The data, apart from its tokens, with which a request is sampled; see Slice."""
 
+    request: int
     sampling: SamplingParams
     prompt_tokens: int
     seed_position: int
@@ -40,7 +45,7 @@ class Row(NamedTuple):
         drawing, stop = self.drawing, len(self.prompt) + len(self.output)
         penalised = drawing.sampling.has_penalties
         return Slice(
-            request=0,
+            request=drawing.request,
             tokens=(),
             start=stop - 1,
             stop=stop,
@@ -56,9 +61,13 @@ class Row(NamedTuple):
 def sampling_params(piece: Slice) -> VllmSamplingParams:
     """Return vLLM's parameters for the request of `piece`."""
     sampling = piece.sampling
-    drawing = Drawing(sampling, piece.prompt_tokens, piece.seed_position)
+    drawing = Drawing(piece.request, sampling, piece.prompt_tokens, piece.seed_position)
     is_plain = (
-        sampling.is_greedy and not sampling.has_penalties and not sampling.logit_bias and sampling.min_tokens == 0
+        sampling.is_greedy
+        and not sampling.has_penalties
+        and not sampling.logit_bias
+        and sampling.min_tokens == 0
+        and sampling.constraint is None
     )
     return VllmSamplingParams(
         temperature=0.0,
@@ -73,6 +82,8 @@ def sampling_params(piece: Slice) -> VllmSamplingParams:
 
 class SeededSampler(LogitsProcessor):
     """See the module's docstring; vLLM makes one in each of its processes."""
+
+    allowed: ClassVar[Mapping[int, bytes]] = {}  # masks (Matcher.allowed) of the next step, by request
 
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
         self._rows: dict[int, Row] = {}
@@ -105,7 +116,15 @@ class SeededSampler(LogitsProcessor):
         if self._rows:
             at = torch.tensor(list(self._rows), device=logits.device)
             slices = [row.slice for row in self._rows.values()]
-            tokens = choose(logits.index_select(0, at), slices, self._before, self._eos_token_ids)
+            masks = {
+                row: self.allowed[piece.request] for row, piece in enumerate(slices) if piece.request in self.allowed
+            }
+            tokens = choose(logits.index_select(0, at), slices, self._before, self._eos_token_ids, masks)
             logits.index_fill_(0, at, -torch.inf)
             logits[at, tokens] = 0.0
         return logits
+
+
+def allow(_worker: object, masks: Mapping[int, bytes]) -> None:
+    """Let the next step's tokens of constrained requests be those in `masks`; called in each of vLLM's processes."""
+    SeededSampler.allowed = masks

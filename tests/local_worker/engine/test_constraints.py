@@ -223,6 +223,18 @@ def test_an_output_that_exceeds_a_limit_ends_with_the_reason_and_no_other_output
     assert Followed(dear, grammars, ids("ab"), 0).allowed() is not None, "what others have exceeded is forgotten"
 
 
+def test_the_end_of_an_output_is_no_failure_for_which_its_constraint_is_compiled_anew(grammars: Grammars) -> None:
+    """An engine that runs ahead asks for a mask after the end, before it is known that the output has ended."""
+    constraint = Constraint("choice", ("yes", "no"))
+    held = grammars.compile(constraint)
+    followed = Followed(constraint, grammars, ids("yes"), 0)
+    assert followed.allowed() == bytes([1 << EOS, *[0] * (len(followed.allowed() or b"") - 1)])
+    followed.accept([EOS])
+    assert followed.allowed() is not None
+    assert not followed.failure
+    assert grammars.compile(constraint) is held
+
+
 def one_slice(sampling: SamplingParams) -> Slice:
     return Slice(0, (3,), 0, 1, (0,), samples=True, sampling=sampling, prompt_tokens=1, context=(3, 7))
 
