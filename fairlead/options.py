@@ -78,3 +78,7 @@ class ChatOptions(CallOptions, total=False):
     """Variables for the chat template, such as `{"enable_thinking": False}`: JSON of at most 4 KiB; by default none."""
     tools: Sequence[Tool] | None
     """Functions that the model may call, at most 128; by default none. Models without a known format refuse them."""
+    tool_choice: str | None
+    """The name of the tool that the model has to call, or "required" for one or more of any; by default it decides."""
+    parallel_tool_calls: bool | None
+    """Whether an output with a required call, or with strict tools, may have several calls; by default True."""

@@ -17,6 +17,7 @@ from fairlead.v1 import common_pb2
 Message = Mapping[str, Any] | tuple[str, str]
 LARGEST = {FieldDescriptor.TYPE_UINT32: 2**32 - 1, FieldDescriptor.TYPE_UINT64: 2**64 - 1}
 
+REQUIRED = "required"
 CONSTRAINTS = [field.name for field in common_pb2.SamplingParams.DESCRIPTOR.oneofs_by_name["constraint"].fields]
 
 
@@ -40,9 +41,18 @@ def as_chat(messages: Sequence[Message], options: ChatOptions) -> tuple[common_p
         chat.chat_template_kwargs.CopyFrom(as_template_kwargs(cast("Mapping[str, Any]", chat_template_kwargs)))
     for index, tool in enumerate(cast("Sequence[Tool]", rest.pop("tools", None) or ())):
         try:
-            chat.tools.add(name=tool.name, description=tool.description, parameters=json.dumps(tool.parameters))
+            parameters = json.dumps(tool.parameters)
+            chat.tools.add(name=tool.name, description=tool.description, parameters=parameters, strict=tool.strict)
         except (AttributeError, TypeError, ValueError, RecursionError) as error:
             raise InvalidRequest(f"must be a Tool with a JSON schema: {error}", f"tools[{index}]") from error
+    choice = rest.pop("tool_choice", None)
+    if choice is not None and not isinstance(choice, str):
+        raise InvalidRequest(f"must be the name of a tool, or 'required', got {choice!r}", "tool_choice")
+    if choice:
+        chat.tool_choice.required = choice == REQUIRED
+        chat.tool_choice.name = "" if choice == REQUIRED else choice
+    if rest.pop("parallel_tool_calls", None) is False:
+        chat.tool_choice.single = True
     for index, message in enumerate(messages):
         chat.messages.append(_as_message(message, f"messages[{index}]"))
     return common_pb2.Prompt(chat=chat), cast("CallOptions", rest)

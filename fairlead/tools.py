@@ -7,11 +7,16 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A function that the model may call; `parameters` are a JSON schema, by default that of no parameters."""
+    """A function that the model may call; `parameters` are a JSON schema, by default that of no parameters.
+
+    If it is `strict`, the arguments of each call are valid under the schema; by default those of required calls are. A
+    schema that the worker cannot compile is then refused.
+    """
 
     name: str
     description: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    strict: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

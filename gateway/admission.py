@@ -20,7 +20,7 @@ from gateway.credentials import Credentials
 from gateway.prepared_request import AdmittedRequest, PreparedRequest
 from gateway.request import CallRequest
 from gateway.tenants import CallerIdentity, Tenants
-from gateway.tools import check_rendered
+from gateway.tools import check_constraint, check_rendered
 from gateway.upstream.cluster import Cluster
 from gateway.validation import app_name, capacity, check_interaction, check_length, check_prompt, check_sampling
 from serving.cost import within_limits
@@ -170,6 +170,7 @@ class Admission:
             cache_scope=to_encode.cache_scope,
             public_tokens=encoded.public_tokens,
             deadline=call.deadline,
+            call_grammar="" if sampling.constraint else encoded.call_grammar,
         )
 
     def _named(self, user: str, identity: CallerIdentity, credentials: Credentials) -> CallerIdentity:
@@ -289,4 +290,6 @@ def check_request(received: CallRequest, model: scheduler_pb2.ModelInfo) -> Samp
     # The gateway assigns the seed, so that a second worker after a failure draws the same tokens.
     if not request.sampling.HasField("seed"):
         request.sampling.seed = secrets.randbits(64)
-    return check_sampling(request.sampling, model.vocab_size, capacity(model) if received.fills_context else None)
+    sampling = check_sampling(request.sampling, model.vocab_size, capacity(model) if received.fills_context else None)
+    check_constraint(request.prompt.chat, sampling)
+    return sampling

@@ -48,6 +48,7 @@ class PreparedRequest:
     cache_scope: str
     public_tokens: int  # tokens at the beginning of the prompt that all cache scopes share
     deadline: float | None  # loop time
+    call_grammar: str = ""  # of tool calls, of which the output has to consist; empty: none
 
     @property
     def constant_fields(self) -> dict[str, Any]:
@@ -63,4 +64,5 @@ class PreparedRequest:
             "in_interaction": self.in_interaction,
             "cache_scope": self.cache_scope,
             "public_tokens": self.public_tokens,
+            "call_grammar": self.call_grammar,
         }

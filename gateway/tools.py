@@ -3,9 +3,11 @@
 from fairlead.errors import InvalidRequest, Unavailable
 from fairlead.v1 import common_pb2, worker_pb2
 from serving.names import MAX_NAME
+from serving.sampling_params import SamplingParams
 
 MAX_TOOLS = 128
 TOOLS = "prompt.chat.tools"
+CHOICE = "prompt.chat.tool_choice"
 
 
 def check_tools(chat: common_pb2.Chat) -> None:
@@ -14,6 +16,7 @@ def check_tools(chat: common_pb2.Chat) -> None:
         raise InvalidRequest(f"must hold at most {MAX_TOOLS} tools, got {len(chat.tools)}", TOOLS)
     for index, tool in enumerate(chat.tools):
         _check_name(tool.name, f"{TOOLS}[{index}].name")
+    _check_choice(chat)
     for index, message in enumerate(chat.messages):
         field = f"prompt.chat.messages[{index}]"
         if message.tool_calls and message.role != "assistant":
@@ -27,11 +30,35 @@ def check_tools(chat: common_pb2.Chat) -> None:
 
 
 def check_rendered(chat: common_pb2.Chat, encoded: worker_pb2.EncodeResponse) -> None:
-    """Raise Unavailable if a worker that knows no tools has left out those of `chat`, or its calls."""
+    """Raise Unavailable if a worker that knows no tools has left out those of `chat`, or what is promised of calls."""
+    if needs_call(chat) and not encoded.call_grammar:
+        raise Unavailable("tool_choice: the worker that encoded the prompt is of an older version, which ignores it")
     if encoded.HasField("output_format"):
         return
     if chat.tools or any(message.tool_calls or message.tool_call_id for message in chat.messages):
         raise Unavailable("tools: the worker that encoded the prompt is of an older version, which does not know them")
+
+
+def check_constraint(chat: common_pb2.Chat, sampling: SamplingParams) -> None:
+    """Raise InvalidRequest if the output has to consist of calls, and is constrained otherwise."""
+    if needs_call(chat) and sampling.constraint is not None:
+        raise InvalidRequest(
+            "not together with a required call: an output has one constraint", sampling.constraint.field
+        )
+
+
+def needs_call(chat: common_pb2.Chat) -> bool:
+    """Return whether the output has to consist of tool calls."""
+    return chat.tool_choice.required or chat.tool_choice.name != ""
+
+
+def _check_choice(chat: common_pb2.Chat) -> None:
+    """Raise InvalidRequest for a choice that no tool can fulfil."""
+    name, names = chat.tool_choice.name, [tool.name for tool in chat.tools]
+    if needs_call(chat) and not names:
+        raise InvalidRequest("a call is required, but there are no tools", CHOICE)
+    if name and name not in names:
+        raise InvalidRequest(f"must name one of the tools, got {name[:MAX_NAME]!r}", CHOICE)
 
 
 def _check_name(name: str, field: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 from google.protobuf import struct_pb2
@@ -12,7 +13,8 @@ from fairlead.token_ids import pack_ids
 from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
 from local_worker.attempt import AttemptAccepted, AttemptEnded, AttemptEvents, Submission
 from local_worker.core.output import SpelledLogprobs
-from local_worker.prompt import Chat, ChatMessage, EarlierCall, EncodedPrompt, PromptToEncode
+from local_worker.prompt import CallChoice, Chat, ChatMessage, EarlierCall, EncodedPrompt, PromptToEncode
+from serving.constraint import CALLS, Constraint
 from serving.cost import MICRO
 from serving.wire import sampling_from_proto
 
@@ -51,6 +53,8 @@ def _chat_from(message: common_pb2.Chat) -> Chat:
         continue_final_message=continues,
         variables=_variables_from(message.chat_template_kwargs),
         tools=tuple(_tool_from(tool, index) for index, tool in enumerate(message.tools)),
+        choice=CallChoice(message.tool_choice.required, message.tool_choice.name, message.tool_choice.single),
+        strict={tool.name: tool.strict for tool in message.tools if tool.HasField("strict")},
     )
 
 
@@ -108,6 +112,9 @@ def to_encode_response(encoded: EncodedPrompt) -> worker_pb2.EncodeResponse:
 
 def submission_from(message: worker_pb2.Submit) -> Submission:
     """Return the submission in `message`; raise InvalidRequest for sampling parameters out of range."""
+    sampling = sampling_from_proto(message.sampling)
+    if message.call_grammar:
+        sampling = replace(sampling, constraint=Constraint(CALLS, (message.call_grammar,)))
     return Submission(
         request_id=message.request_id,
         attempt=message.attempt,
@@ -115,7 +122,7 @@ def submission_from(message: worker_pb2.Submit) -> Submission:
         model=message.model,
         token_ids=message.token_ids,
         generated_tokens=message.generated_tokens,
-        sampling=sampling_from_proto(message.sampling),
+        sampling=sampling,
         weight=message.weight,
         user_weight=message.user_weight or 1.0,
         interaction=message.interaction,

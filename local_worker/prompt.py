@@ -22,6 +22,22 @@ class ChatMessage(NamedTuple):
     tool_call_id: str = ""
 
 
+class CallChoice(NamedTuple):
+    """Which calls the model has to make; see ToolChoice of common.proto. Without a choice the model decides."""
+
+    is_required: bool = False
+    name: str = ""
+    is_single: bool = False
+
+    @property
+    def needs_call(self) -> bool:
+        """Whether the output has to consist of calls."""
+        return self.is_required or bool(self.name)
+
+
+ANY_CHOICE = CallChoice()
+
+
 class OutputFormat(NamedTuple):
     """How the model writes what is not plain text; see OutputFormat of common.proto."""
 
@@ -34,7 +50,8 @@ class OutputFormat(NamedTuple):
 class Chat:
     """A chat, and how the model's chat template renders it.
 
-    A tool is an object `{"name", "description", "parameters"}`, of which the last is a JSON schema.
+    A tool is an object `{"name", "description", "parameters"}`, of which the last is a JSON schema. `strict` says of
+    tools, by name, whether the arguments of their calls have to be valid under it; of others those of required calls.
     """
 
     messages: tuple[ChatMessage, ...]
@@ -42,6 +59,8 @@ class Chat:
     continue_final_message: bool = False  # leave the last message's end open
     variables: Mapping[str, Any] = field(default_factory=dict)  # further ones that the template is given
     tools: tuple[Mapping[str, Any], ...] = ()
+    choice: CallChoice = ANY_CHOICE
+    strict: Mapping[str, bool] = field(default_factory=dict)
 
     @property
     def needs_calls(self) -> bool:
@@ -72,3 +91,4 @@ class EncodedPrompt(NamedTuple):
     public_tokens: int
     revision: str
     output_format: OutputFormat = OutputFormat()
+    call_grammar: str = ""  # what the output has to be, see call_grammar.py; empty: anything

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from fairlead.errors import InvalidRequest
 from fairlead.output.mistral import BEGIN as MISTRAL_CALLS
+from local_worker.call_grammar import call_grammar
 from local_worker.chat_turns import tools_of, turns_of
 from local_worker.core.output_text import Decoder
 from local_worker.output_format import LAST_TOKENS, format_of_calls, format_of_reasoning, output_format
@@ -30,11 +31,15 @@ LONGEST_REASON = 300  # characters of what a chat template complains of
 
 @dataclass(frozen=True, slots=True)
 class EncodedChat:
-    """The token ids of a chat, of which `system_tokens` belong to system messages, and the format of its answer."""
+    """The token ids of a chat, of which `system_tokens` belong to system messages, and the format of its answer.
+
+    `call_grammar` is what the answer has to be, empty if that is anything.
+    """
 
     ids: list[int]
     system_tokens: int
     output_format: OutputFormat
+    call_grammar: str = ""
 
 
 class Tokenizer(Protocol):
@@ -108,7 +113,8 @@ class ByteTokenizer:
         else:
             lines += [*variables, "assistant: " if chat.add_generation_prompt else ""]
         text = "".join(lines)
-        return EncodedChat(self._ids(text), system, output_format(chat, "hermes", "", text))
+        answer = output_format(chat, "hermes", "", text)
+        return EncodedChat(self._ids(text), system, answer, call_grammar(chat, answer))
 
     def encode_system(self, content: str) -> list[int]:
         """See Tokenizer."""
@@ -204,7 +210,8 @@ class HuggingFaceTokenizer:
         system = "".join(message.content for message in chat.messages if message.role == "system")
         with self._encoding:
             system_ids = self._tokenizer.encode(system, add_special_tokens=False) if system else []
-        return EncodedChat(ids, min(len(system_ids), len(ids)), answer)
+        grammar = call_grammar(chat, answer, self._marker_token)
+        return EncodedChat(ids, min(len(system_ids), len(ids)), answer, grammar)
 
     def encode_system(self, content: str) -> list[int]:
         """See Tokenizer."""
@@ -242,6 +249,12 @@ class HuggingFaceTokenizer:
     @cached_property
     def _format_of_reasoning(self) -> str:
         return format_of_reasoning(str(self._tokenizer.chat_template))
+
+    @cached_property
+    def _marker_token(self) -> int | None:
+        """The special token that begins calls; None if the tokenizer has none."""
+        special = self._tokenizer.added_tokens_decoder.items()
+        return next((token for token, entry in special if entry.special and str(entry) == MISTRAL_CALLS), None)
 
     @cached_property
     def _hidden(self) -> frozenset[int]:

@@ -6,6 +6,7 @@ from fairlead.errors import InvalidRequest
 
 MAX_CONSTRAINT_BYTES = 65_536
 MAX_CHOICES = 1024
+CALLS = "calls"  # the kind of a grammar of tool calls, which no caller gives: a worker makes it of the chat's tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class Constraint:
     @property
     def field(self) -> str:
         """The path of the field that holds it."""
-        return f"sampling.{self.kind}"
+        return "prompt.chat.tools" if self.kind == CALLS else f"sampling.{self.kind}"
 
     @property
     def size(self) -> int:

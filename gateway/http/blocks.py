@@ -69,32 +69,43 @@ class ToolSchema(msgspec.Struct):
     type: str | None = None
     description: str | None = None
     input_schema: dict[str, Any] | None = None
+    strict: bool | None = None
 
 
 class ToolChoice(msgspec.Struct):
-    """Say whether the model may call tools, and several at one time."""
+    """Say whether the model may or must call tools, which one, and whether several at one time."""
 
-    type: str
+    type: Literal["auto", "any", "tool", "none"]
+    name: str = ""
     disable_parallel_tool_use: bool | None = None
 
 
 def tools_of(tools: Sequence[ToolSchema] | None, choice: ToolChoice | None) -> list[common_pb2.Tool]:
     """Return the tools that the model is told of: none if the caller chooses none.
 
-    Raises InvalidRequest for tools of Anthropic's own, and for a choice that cannot be promised.
+    Raises InvalidRequest for tools of Anthropic's own.
     """
     for index, tool in enumerate(tools or ()):
         if tool.type not in (None, "custom"):
             got = tool.type[:32]
             raise InvalidRequest(f"only tools of type 'custom' are supported, got {got!r}", f"tools[{index}].type")
-    if choice is not None and choice.type not in ("auto", "none"):
-        problem = f"{choice.type[:32]!r} cannot be promised, because the model decides what it calls"
-        raise InvalidRequest(f"{problem}; supported are 'auto' and 'none'", "tool_choice.type")
     if choice is not None and choice.type == "none":
         return []
     return [_tool(tool) for tool in tools or ()]
 
 
+def choice_of(choice: ToolChoice | None) -> common_pb2.ToolChoice:
+    """Return which calls the model has to make; raise InvalidRequest for a choice of a tool without its name."""
+    if choice is None:
+        return common_pb2.ToolChoice()
+    if choice.type == "tool" and not choice.name:
+        raise InvalidRequest("a choice of type 'tool' needs the tool's name", "tool_choice.name")
+    name = choice.name if choice.type == "tool" else ""
+    return common_pb2.ToolChoice(
+        required=choice.type == "any", name=name, single=bool(choice.disable_parallel_tool_use)
+    )
+
+
 def _tool(tool: ToolSchema) -> common_pb2.Tool:
     parameters = msgspec.json.encode(tool.input_schema or {}).decode()
-    return common_pb2.Tool(name=tool.name, description=tool.description, parameters=parameters)
+    return common_pb2.Tool(name=tool.name, description=tool.description, parameters=parameters, strict=tool.strict)

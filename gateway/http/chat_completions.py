@@ -17,7 +17,7 @@ from gateway.http.logprobs import of_chat
 from gateway.http.parameters import HARMLESS, Alternatives, Parameters, Unsupported
 from gateway.http.parts_answer import PartsAnswer
 from gateway.http.sampling import Natural, drawn
-from gateway.http.tools import ToolDefinition, tools_to_offer
+from gateway.http.tools import ToolDefinition, tool_choice, tools_to_offer
 from gateway.http.unsupported import check_supported
 from gateway.validation import MAX_MESSAGES
 
@@ -64,6 +64,7 @@ class ChatCompletionRequest(Parameters, kw_only=True):
             self.continue_final_message,
             self.chat_template_kwargs,
             tools_to_offer(self.tools, self.tool_choice),
+            tool_choice(self.tool_choice, self.parallel_tool_calls),
         )
         return [Generation(prompt, drawn(sampling, number)) for number in range(self.n or 1)]
 

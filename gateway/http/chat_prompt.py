@@ -72,6 +72,7 @@ def chat_prompt(
     continue_final_message: bool | None,
     chat_template_kwargs: dict[str, Any] | None,
     tools: Sequence[common_pb2.Tool],
+    tool_choice: common_pb2.ToolChoice,
 ) -> common_pb2.Prompt:
     """Return `messages` as a prompt; the other parameters say how it is rendered, as those of vLLM.
 
@@ -82,6 +83,7 @@ def chat_prompt(
         add_generation_prompt=add_generation_prompt,
         continue_final_message=bool(continue_final_message),
         tools=tools,
+        tool_choice=tool_choice,
     )
     if chat_template_kwargs:
         _check_size(chat_template_kwargs)

@@ -9,7 +9,7 @@ from fairlead.v1 import common_pb2
 from gateway.call import Call
 from gateway.core.session_tree import Session
 from gateway.http.api import Generation
-from gateway.http.blocks import ToolChoice, ToolSchema, Turn, tools_of
+from gateway.http.blocks import ToolChoice, ToolSchema, Turn, choice_of, tools_of
 from gateway.http.content import Content, text_of
 from gateway.http.decoding import decode
 from gateway.http.message_answer import MessageAnswer
@@ -62,8 +62,14 @@ class Conversation(UnsupportedByMessages, kw_only=True):
         if system := text_of(self.system, "system"):
             turns.insert(0, common_pb2.ChatMessage(role="system", content=system))
         continues = bool(self.messages) and self.messages[-1].role == "assistant"
-        tools = tools_of(self.tools, self.tool_choice)
-        return common_pb2.Prompt(chat=common_pb2.Chat(messages=turns, continue_final_message=continues, tools=tools))
+        return common_pb2.Prompt(
+            chat=common_pb2.Chat(
+                messages=turns,
+                continue_final_message=continues,
+                tools=tools_of(self.tools, self.tool_choice),
+                tool_choice=choice_of(self.tool_choice),
+            )
+        )
 
 
 class MessagesRequest(Conversation, kw_only=True):

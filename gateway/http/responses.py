@@ -15,6 +15,7 @@ from gateway.http.api import Api, Generation
 from gateway.http.errors import PreviousResponseNotFound, ResponseNotFound
 from gateway.http.response_answer import ResponseAnswer, response_id
 from gateway.http.responses_request import ResponsesRequest, read
+from gateway.http.tools import tool_choice
 from gateway.tenants import CallerIdentity
 
 SHOWN = 64  # characters of an unknown id that an error message shows
@@ -45,6 +46,7 @@ class ResponseToGenerate:
             chat.messages.add(role="system", content=self._request.instructions)
         self._append_conversation(chat)
         chat.tools.extend(self._request.tools_to_offer())
+        chat.tool_choice.CopyFrom(tool_choice(self._request.tool_choice, self._request.parallel_tool_calls))
         return [Generation(common_pb2.Prompt(chat=chat), self._request.sampling())]
 
     def answer(self, call: Call) -> ResponseAnswer:

@@ -12,7 +12,7 @@ from gateway.http.content import Content, text_of
 from gateway.http.decoding import decode
 from gateway.http.openai_request import OpenAIRequest
 from gateway.http.sampling import Natural
-from gateway.http.tools import FunctionDefinition, as_tool, check_choice
+from gateway.http.tools import FunctionDefinition, as_tool
 from gateway.http.unsupported import check_supported
 from gateway.validation import MAX_MESSAGES
 
@@ -55,7 +55,7 @@ class FunctionTool(msgspec.Struct):
 
     def as_tool(self) -> common_pb2.Tool:
         """Return the function as the chat template is given it."""
-        return as_tool(FunctionDefinition(self.name, self.description, self.parameters))
+        return as_tool(FunctionDefinition(self.name, self.description, self.parameters, self.strict))
 
 
 class ResponseItem(msgspec.Struct):
@@ -149,7 +149,6 @@ class ResponsesRequest(UnsupportedByResponses, kw_only=True):
                 raise InvalidRequest(
                     f"only tools of type 'function' are supported, got {got!r}", f"tools[{index}].type"
                 )
-        check_choice(self.tool_choice)
         return [] if self.tool_choice == "none" else [tool.as_tool() for tool in self.tools or ()]
 
 

@@ -59,6 +59,7 @@ class TokenizeRequest(UnsupportedByTokenize, kw_only=True):
                 self.continue_final_message,
                 self.chat_template_kwargs,
                 tools_to_offer(self.tools, None),
+                common_pb2.ToolChoice(),
             )
         return worker_pb2.EncodeRequest(
             model=self.model, prompt=prompt, without_special_tokens=self.add_special_tokens is False

@@ -8,7 +8,7 @@ import msgspec
 from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
 
-WHY = "cannot be promised, because the model decides what it calls; supported are 'auto' and 'none'"
+CHOICES = "must be 'auto', 'none', 'required', or the name of a function with the type 'function'"
 
 
 class FunctionDefinition(msgspec.Struct):
@@ -17,6 +17,7 @@ class FunctionDefinition(msgspec.Struct):
     name: str
     description: str | None = None
     parameters: dict[str, Any] | None = None
+    strict: bool | None = None
 
 
 class ToolDefinition(msgspec.Struct):
@@ -29,24 +30,32 @@ class ToolDefinition(msgspec.Struct):
 def tools_to_offer(tools: Sequence[ToolDefinition] | None, choice: Any) -> list[common_pb2.Tool]:
     """Return the tools that the model is told of: none if the caller chooses none.
 
-    Raises InvalidRequest for tools of other kinds, and for a choice that cannot be promised.
+    Raises InvalidRequest for tools of other kinds.
     """
     offered = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(tools or ())]
-    check_choice(choice)
     return [] if choice == "none" else offered
 
 
-def check_choice(choice: Any) -> None:
-    """Raise InvalidRequest for a choice of tools that is neither left to the model nor none."""
-    if choice not in (None, "auto", "none"):
-        shown = choice if choice == "required" else "a named tool"
-        raise InvalidRequest(f"{shown} {WHY}", "tool_choice")
+def tool_choice(choice: Any, parallel: bool | None) -> common_pb2.ToolChoice:
+    """Return which calls the model has to make, at most one unless they may be `parallel`; raise InvalidRequest."""
+    single = parallel is False
+    match choice:
+        case None | "auto" | "none":
+            return common_pb2.ToolChoice(single=single)
+        case "required":
+            return common_pb2.ToolChoice(required=True, single=single)
+        case {"type": "function", "name": str(name)} | {"type": "function", "function": {"name": str(name)}} if name:
+            return common_pb2.ToolChoice(name=name, single=single)
+        case _:
+            raise InvalidRequest(f"{CHOICES}, got {repr(choice)[:64]}", "tool_choice")
 
 
 def as_tool(function: FunctionDefinition) -> common_pb2.Tool:
     """Return the function as the chat template is given it."""
     parameters = msgspec.json.encode(function.parameters).decode() if function.parameters else ""
-    return common_pb2.Tool(name=function.name, description=function.description, parameters=parameters)
+    return common_pb2.Tool(
+        name=function.name, description=function.description, parameters=parameters, strict=function.strict
+    )
 
 
 def _tool(tool: ToolDefinition, place: str) -> common_pb2.Tool:

@@ -6,9 +6,7 @@ Its limits bound both, as fuel, which is the same on every machine; an output is
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from functools import cache
-from importlib.metadata import version
+from collections.abc import Callable
 from importlib.util import find_spec
 from textwrap import shorten
 from threading import Lock
@@ -16,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from fairlead.errors import InvalidRequest
+from local_worker.json_options import json_options
 from serving.constraint import Constraint
 
 if TYPE_CHECKING:  # a worker without it refuses constraints
     from llguidance import LLMatcher, LLTokenizer
 
 MOST_CACHED = 32
-TOOL_CHOICE = "prompt.chat.tool_choice"
 LONGEST_SHOWN = 40  # characters of a value in an error
 LONGEST_REASON = 500  # characters of what the library complains of
 LIMITS: dict[str, Any] = {
@@ -34,25 +32,6 @@ LIMITS: dict[str, Any] = {
     "verbose_errors": False,
 }
 DEAD_ENDS = ("NoExtension", "NoExtensionBias")  # the library's words for it
-# Between the tokens of JSON there is at most a space, or a line break with its indentation: white space always ends.
-SPACE = r"( |\n {0,40})?"
-# All options are given, because a schema could set others for itself in `x-guidance`.
-JSON_OPTIONS: dict[str, Any] = {
-    "whitespace_flexible": True,
-    "whitespace_pattern": SPACE,
-    "item_separator": ",",
-    "key_separator": ":",
-    "lenient": False,
-    "coerce_one_of": False,
-}
-# Before this version the library lets white space repeat. It is then allowed after separators only.
-ENDING_SPACE = (1, 9)
-COMPACT: dict[str, Any] = {
-    "whitespace_flexible": False,
-    "whitespace_pattern": None,
-    "item_separator": f",{SPACE}",
-    "key_separator": f":{SPACE}",
-}
 
 
 class ConstraintBroken(Exception):
@@ -180,20 +159,7 @@ def _of_schema(schema: Any) -> str:
         schema = {}
     if not isinstance(schema, dict):
         raise ValueError(f"a schema must be a JSON object or true, got {shorten(repr(schema), LONGEST_SHOWN)}")
-    return LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides=_json_options())  # type: ignore[arg-type]
-
-
-@cache
-def _json_options() -> Mapping[str, Any]:
-    major, minor = version("llguidance").split(".")[:2]
-    return JSON_OPTIONS if (int(major), int(minor)) >= ENDING_SPACE else JSON_OPTIONS | COMPACT
-
-
-def schema_in_lark(schema: Mapping[str, Any]) -> str:
-    """Return a JSON schema as a part of a grammar in Lark's notation; raise InvalidRequest without the library."""
-    if find_spec("llguidance") is None:
-        raise InvalidRequest("is not supported by this worker, which lacks llguidance", TOOL_CHOICE)
-    return f"%json {json.dumps({**schema, 'x-guidance': dict(_json_options())})}"
+    return LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides=json_options())  # type: ignore[arg-type]
 
 
 def _reason(error: str) -> str:

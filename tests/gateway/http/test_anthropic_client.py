@@ -58,7 +58,11 @@ def refused(kind, **fields):
 
 assert refused(anthropic.NotFoundError, model="none").type == "not_found_error"
 tools = [{"name": "f", "input_schema": {"type": "object"}}]
-assert "tool_choice.type: " in refused(anthropic.BadRequestError, tools=tools, tool_choice={"type": "any"}).message
+forced = {"tools": [{"name": "f", "input_schema": {}}], "tool_choice": {"type": "tool", "name": "f"}, "max_tokens": 100}
+used = client.messages.create(**body | forced)
+assert used.stop_reason == "tool_use" and [block.name for block in used.content] == ["f"]
+other = {"type": "tool", "name": "other"}
+assert "tool_choice: " in refused(anthropic.BadRequestError, tools=tools, tool_choice=other).message
 thinking = {"type": "enabled", "budget_tokens": 1024}
 assert refused(anthropic.BadRequestError, max_tokens=2000, thinking=thinking).type == "invalid_request_error"
 try:

@@ -41,7 +41,8 @@ def add(a: int, b: int) -> int:
     "Add."
     return a + b
 
-assert refused(chat.bind_tools([add], tool_choice="add")).param == "tool_choice"
+[call] = ChatOpenAI(**where, max_tokens=300, seed=1).bind_tools([add], tool_choice="add").invoke("hello").tool_calls
+assert call["name"] == "add" and set(call["args"]) == {"a", "b"}, call
 assert len(chat.bind_tools([add]).invoke("hello").content) == 6, "the model is told of tools and calls none"
 schema = {
     "title": "Person", "type": "object", "properties": {"age": {"type": "integer", "minimum": 0, "maximum": 150}},

@@ -78,7 +78,16 @@ too_long = refused(openai.BadRequestError, max_tokens=100_000)
 assert too_long.code == "context_length_exceeded" and "maximum context length" in too_long.message
 assert refused(openai.BadRequestError, temperature=-1).param == "temperature"
 tools = [{"type": "function", "function": {"name": "f"}}]
-assert refused(openai.BadRequestError, tools=tools, tool_choice="required").param == "tool_choice"
+[choice] = client.chat.completions.create(
+    model="tiny", messages=messages, tools=tools, tool_choice="required", parallel_tool_calls=False, max_tokens=100
+).choices
+[call] = choice.message.tool_calls
+assert (choice.finish_reason, call.function.name, call.function.arguments) == ("tool_calls", "f", "{}")
+named = {"type": "function", "name": "f"}
+called = client.responses.create(model="tiny", input="hello", tools=[named], tool_choice=named)
+assert [(item.type, item.name, item.arguments) for item in called.output] == [("function_call", "f", "{}")]
+custom = {"type": "custom", "custom": {"name": "f"}}
+assert refused(openai.BadRequestError, tools=tools, tool_choice=custom).param == "tool_choice"
 stream = client.chat.completions.create(
     model="tiny", messages=messages, stream=True, extra_body=body, extra_headers={"x-fairlead-timeout": "1"}
 )
