@@ -30,7 +30,12 @@ OPENAI_NAMES = {
     "sampling.choice": "structured_outputs.choice",
     "sampling.grammar": "structured_outputs.grammar",
 }
-ANTHROPIC_NAMES = {**HEADERS, "metadata.x-fairlead-user": "metadata.user_id", "sampling.stop": "stop_sequences"}
+ANTHROPIC_NAMES = {
+    **HEADERS,
+    "metadata.x-fairlead-user": "metadata.user_id",
+    "sampling.stop": "stop_sequences",
+    "sampling.json_schema": "output_config.format",
+}
 ANTHROPIC_TYPES = {
     401: "authentication_error",
     403: "permission_error",

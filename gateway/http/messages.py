@@ -5,11 +5,13 @@ from typing import Annotated, Any
 
 import msgspec
 
+from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
 from gateway.call import Call
 from gateway.core.session_tree import Session
 from gateway.http.api import Generation
 from gateway.http.blocks import ToolChoice, ToolSchema, Turn, choice_of, tools_of
+from gateway.http.constraint import of_schema
 from gateway.http.content import Content, text_of
 from gateway.http.decoding import decode
 from gateway.http.message_answer import MessageAnswer
@@ -24,8 +26,6 @@ class UnsupportedByMessages(Sampling, kw_only=True):
     """Parameters that clients know and this API does not obey."""
 
     thinking: Any = None
-    output_config: Any = None
-    output_format: Any = None
     mcp_servers: Any = None
     container: Any = None
     context_management: Any = None
@@ -37,10 +37,22 @@ class UnsupportedByMessages(Sampling, kw_only=True):
 # Values that ask for nothing but what is done anyway.
 HARMLESS: dict[str, tuple[Any, ...]] = {
     "thinking": ({"type": "disabled"},),
-    "output_config": ({},),
     "mcp_servers": ([],),
     "context_management": ({}, {"edits": []}),
 }
+
+
+class SchemaToObey(msgspec.Struct, tag="json_schema", tag_field="type"):
+    """Ask for JSON that is valid under a schema."""
+
+    schema: dict[str, Any]
+
+
+class OutputConfig(msgspec.Struct, forbid_unknown_fields=True):
+    """Say what the answer has to be; an effort is not supported."""
+
+    format: SchemaToObey | None = None
+    effort: None = None
 
 
 class Conversation(UnsupportedByMessages, kw_only=True):
@@ -51,6 +63,8 @@ class Conversation(UnsupportedByMessages, kw_only=True):
     system: Content = None
     tools: list[ToolSchema] | None = None
     tool_choice: ToolChoice | None = None
+    output_config: OutputConfig | None = None
+    output_format: SchemaToObey | None = None  # an older name of output_config.format
 
     def prompt(self) -> common_pb2.Prompt:
         """Return the chat, which continues what the assistant said last; raises InvalidRequest for what is not text."""
@@ -96,7 +110,15 @@ class MessagesRequest(Conversation, kw_only=True):
 
     def generations(self) -> Sequence[Generation]:
         """See Asked."""
-        return [Generation(self.prompt(), self.parameters(self.max_tokens, self.stop_sequences))]
+        sampling = self.parameters(self.max_tokens, self.stop_sequences)
+        form = self.output_config and self.output_config.format
+        if form is not None and self.output_format is not None:
+            raise InvalidRequest(
+                "not together with output_config.format: an output has one constraint", "output_format"
+            )
+        if (form := form or self.output_format) is not None:
+            sampling.MergeFrom(of_schema(form.schema))
+        return [Generation(self.prompt(), sampling)]
 
     def answer(self, call: Call) -> MessageAnswer:
         """See Asked."""

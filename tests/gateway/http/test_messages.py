@@ -1,6 +1,7 @@
 """Anthropic's messages, whole and streamed, by the letter of the API."""
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ from tests.gateway.http.http_client import HELLO, MESSAGES, Answer, HttpClient
 from tests.services import Stack
 
 BODY = {"model": "tiny", "messages": HELLO, "max_tokens": 6, "ignore_eos": True, "seed": 3}
+
+
+FORM = {"type": "json_schema", "schema": {}}
 
 
 def ask(http: HttpClient, **fields: object) -> Answer:
@@ -112,8 +116,27 @@ def test_known_parameters_that_are_not_obeyed_are_refused_by_name(http: HttpClie
     assert error_of(answer)["message"].startswith(f"{name}: ")
 
 
+@pytest.mark.parametrize("name", ["output_config", "output_format"])
+def test_an_answer_is_json_under_the_schema_that_is_given(http: HttpClient, name: str) -> None:
+    schema = {"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"], "additionalProperties": False}
+    form: dict[str, Any] = {"type": "json_schema", "schema": schema}
+    asked = {name: {"format": form} if name == "output_config" else form, "max_tokens": 200, "ignore_eos": False}
+    answer = ask(http, **asked)
+    assert json.loads(answer.json["content"][0]["text"])["a"] in (1, 2)
+    assert answer.json["stop_reason"] == "end_turn"
+    streamed = ask(http, **asked, stream=True).named_events
+    pieces = [event["delta"]["text"] for event in streamed if event["type"] == "content_block_delta"]
+    assert json.loads("".join(pieces))["a"] in (1, 2)
+
+
 def test_parameters_that_ask_for_nothing_are_let_through(http: HttpClient) -> None:
-    harmless = {"tools": [], "tool_choice": {"type": "auto"}, "thinking": {"type": "disabled"}, "service_tier": "auto"}
+    harmless = {
+        "output_config": {},
+        "tools": [],
+        "tool_choice": {"type": "auto"},
+        "thinking": {"type": "disabled"},
+        "service_tier": "auto",
+    }
     assert ask(http, **harmless).status == 200
 
 
@@ -140,6 +163,19 @@ def test_parameters_that_ask_for_nothing_are_let_through(http: HttpClient) -> No
         ),
         ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, 400, "invalid_request_error", "tools[0].type: "),
         ({"tools": [{"name": ""}]}, 400, "invalid_request_error", "tools[0].name: "),
+        ({"output_config": {"effort": "high"}}, 400, "invalid_request_error", "output_config.effort: "),
+        (
+            {"output_config": {"format": {"type": "json_schema", "schema": {"not": {}}}}},
+            400,
+            "invalid_request_error",
+            "output_config.format: ",
+        ),
+        (
+            {"output_config": {"format": {"type": "json_schema", "schema": {}}}, "output_format": FORM},
+            400,
+            "invalid_request_error",
+            "output_format: ",
+        ),
         ({"tool_choice": {"type": "any"}}, 400, "invalid_request_error", "tool_choice: "),
         ({"tool_choice": {"type": "tool"}}, 400, "invalid_request_error", "tool_choice.name: "),
         ({"tool_choice": {"type": "one"}}, 400, "invalid_request_error", "tool_choice.type: "),
