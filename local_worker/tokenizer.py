@@ -1,6 +1,5 @@
 """Tokenizers, and incremental decoders for outputs."""
 
-import codecs
 import json
 import logging
 import threading
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from fairlead.errors import InvalidRequest
 from fairlead.output.mistral import BEGIN as MISTRAL_CALLS
+from local_worker.byte_decoder import ByteDecoder
 from local_worker.call_grammar import call_grammar
 from local_worker.chat_turns import tools_of, turns_of
 from local_worker.core.output_text import Decoder
@@ -139,25 +139,6 @@ def _line(message: ChatMessage) -> str:
     written = "".join(f"<tool_call>{call}</tool_call>" for call in calls)
     name = f"{message.role} {message.tool_call_id}" if message.tool_call_id else message.role
     return f"{name}: {message.content}{written}\n"
-
-
-class ByteDecoder:
-    """An incremental decoder of UTF-8 for byte tokens."""
-
-    def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def push(self, token: int) -> str:
-        """See Decoder."""
-        return self._decoder.decode(bytes([token])) if token < 256 else ""
-
-    def flush(self) -> str:
-        """See Decoder."""
-        return self._decoder.decode(b"", final=True)
-
-    def token_bytes(self, token: int) -> bytes:
-        """See Decoder."""
-        return bytes([token]) if token < 256 else b""
 
 
 class HuggingFaceTokenizer:
