@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from local_worker.attempt import AttemptAccepted, AttemptEnded, AttemptEvents, AttemptStarted, AttemptTokens
 from local_worker.core.batch_admission import BatchAdmission
-from local_worker.core.block_cache import Link
 from local_worker.core.job import Job, JobEnded, JobEvents
+from serving.blocks import Link
 from serving.cost import MICRO, WEIGHT_ONE
 
 Sink = Hashable  # receiver of a job's events: one for each gateway session

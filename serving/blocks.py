@@ -15,6 +15,7 @@ import xxhash
 from fairlead.token_ids import TOKEN_BYTES
 
 DIGEST_BYTES = 8
+Link = tuple[int, int]  # digest of a cached block, and that of its parent (0: no parent)
 
 
 class BlockRun(NamedTuple):
@@ -56,7 +57,7 @@ def unpack_digests(packed: bytes) -> tuple[int, ...]:
     return struct.unpack(f"<{len(packed) // DIGEST_BYTES}Q", packed)
 
 
-def runs(links: Iterable[tuple[int, int]]) -> list[BlockRun]:
+def runs(links: Iterable[Link]) -> list[BlockRun]:
     """Group (digest, parent's digest or 0) pairs into runs; a pair whose parent is the pair before it joins its run."""
     starts: list[tuple[int, list[int]]] = []
     last = 0

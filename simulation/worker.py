@@ -6,12 +6,12 @@ from functools import partial
 
 from fairlead.outcomes import Outcome
 from local_worker.core.batch import StepResult
-from local_worker.core.block_cache import Link
 from local_worker.core.job import Job, JobEnded, JobEvents, JobTokens
 from local_worker.core.job_table import JobTable
 from local_worker.core.plan import Plan
 from local_worker.core.request import Request
 from local_worker.core.token_gatherer import TokenGatherer
+from serving.blocks import Link
 from serving.sampling_params import SamplingParams
 from simulation.call import SimulatedCall
 from simulation.clock import VirtualClock

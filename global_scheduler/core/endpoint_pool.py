@@ -4,8 +4,8 @@ What a picker knows of them follows from what it sent them, and from what they s
 
 The decisions are the scheduler's own (dispatcher.py). A request is booked where it is sent, moves when the proxy says
 that another endpoint served it, and ends with its answer. An endpoint is assumed to cache what it was given most
-recently. An endpoint is given no more requests than it runs at once, those of other callers included; the others wait
-here, fairly among clients.
+recently, until it reports its blocks itself. It is given no more requests than it runs at once, those of other callers
+included; the others wait here, fairly among clients.
 """
 
 import math
@@ -18,7 +18,8 @@ from global_scheduler.core.fleet import Fleet, Member, WorkerIdentity
 from global_scheduler.core.held_requests import HeldRequests
 from global_scheduler.core.policies import RoutePolicy, RouteRequest
 from global_scheduler.core.recent_blocks import RecentBlocks
-from serving.blocks import BlockRun
+from global_scheduler.core.reported_blocks import ReportedBlocks
+from serving.blocks import BlockRun, Link, pack_digests, runs
 from serving.cost import Cost, charge
 
 POOL = "pool"  # the dispatcher's one model: every endpoint of a pool serves every model of it, from one queue
@@ -73,24 +74,29 @@ class EndpointPool:
         self._cost = cost
         self._held = HeldRequests(most_held)
         self._full: set[str] = set()  # endpoints that run as many requests as they can
-        self._recent: dict[str, RecentBlocks] = {}
+        self._blocks: dict[str, RecentBlocks | ReportedBlocks] = {}  # of every endpoint
         self._resting: dict[str, float] = {}  # endpoints that a proxy passed over, and until when
+
+    @property
+    def block_tokens(self) -> int:
+        """The size of the blocks in which prefixes are compared."""
+        return self._size.block_tokens
 
     @property
     def endpoints(self) -> list[str]:
         """The addresses of all endpoints, in the order in which they came."""
-        return list(self._recent)
+        return list(self._blocks)
 
     def set_endpoints(self, addresses: Collection[str], now: float) -> None:
         """Make `addresses` the endpoints. What is known of one that goes is dropped, with its requests' bookings."""
-        for address in [address for address in self._recent if address not in addresses]:
+        for address in [address for address in self._blocks if address not in addresses]:
             self._dispatcher.lost(self._member(address))
-            del self._recent[address]
+            del self._blocks[address]
             self._resting.pop(address, None)
             self._full.discard(address)
         for address in addresses:
-            if address not in self._recent:
-                self._recent[address] = RecentBlocks(self._size.kv_tokens // self._size.block_tokens)
+            if address not in self._blocks:
+                self._blocks[address] = RecentBlocks(self._size.kv_tokens // self._size.block_tokens)
                 self._dispatcher.attached(self._identity(address), [], now)
 
     def observed(self, address: str, report: EndpointReport, placed: int, now: float) -> None:
@@ -109,13 +115,32 @@ class EndpointPool:
         self._dispatcher.reported(member, load, now)
         self._changed(member)
 
+    def reports_blocks(self, address: str) -> bool:
+        """Return whether the endpoint `address` has reported blocks."""
+        return isinstance(self._blocks.get(address), ReportedBlocks)
+
+    def cache_changed(self, address: str, stored: Sequence[Link], evicted: Sequence[int]) -> None:
+        """Record the blocks that an endpoint reports as stored, or the digests of those that it evicted, ends first.
+
+        With its first report it is no longer assumed to cache what it was given. An unknown endpoint changes nothing.
+        """
+        member = self._fleet.find(address)
+        if member is None:
+            return
+        blocks = self._blocks[address]
+        if isinstance(blocks, RecentBlocks):
+            self._dispatcher.progressed(member, [], blocks.forgotten())
+            blocks = self._blocks[address] = ReportedBlocks()
+        blocks.changed(stored, evicted)
+        self._dispatcher.progressed(member, runs(stored), pack_digests(evicted))
+
     def others(self, addresses: Collection[str]) -> frozenset[str]:
         """Return the endpoints that are not among `addresses`: those to exclude where these are the only ones."""
-        return frozenset(self._recent.keys() - addresses)
+        return frozenset(self._blocks.keys() - addresses)
 
     def has_endpoint(self, request: RouteRequest) -> bool:
         """Return whether `request`, whose `excluded` are addresses, may go anywhere at all."""
-        return any(address not in request.excluded for address in self._recent)
+        return any(address not in request.excluded for address in self._blocks)
 
     def place(self, request: RouteRequest, now: float) -> Pick | None:
         """Choose an endpoint with room for `request`; return None if others wait before it, or there is none."""
@@ -131,13 +156,13 @@ class EndpointPool:
 
     def release(self, now: float) -> Pick | None:
         """Place the request that has waited with the least service of its client, if an endpoint has room for one."""
-        if not self._held or len(self._full) == len(self._recent):
+        if not self._held or len(self._full) == len(self._blocks):
             return None
         request = self._held.next(self._has_room)
         return None if request is None else self._place(request, now)
 
     def _has_room(self, request: RouteRequest) -> bool:
-        named = [address for address in self._recent if address not in request.excluded]
+        named = [address for address in self._blocks if address not in request.excluded]
         able = [address for address in named if address not in self._resting] or named
         return any(address not in self._full for address in able)
 
@@ -171,7 +196,7 @@ class EndpointPool:
         If the proxy had to take another endpoint, the booking moves there with its charge, and the first one rests.
         """
         request, member = pick.request, pick.member
-        if address in self._recent and address != member.identity.address:
+        if address in self._blocks and address != member.identity.address:
             if self._fleet.is_current(member):
                 self._rest(member, now)
             self._dispatcher.withdrawn(request.request_id, request.attempt)
@@ -186,8 +211,10 @@ class EndpointPool:
         request, member = pick.request, pick.member
         self._dispatcher.ended(member, request.request_id, request.attempt, True, max(1, output_tokens))
         if self._fleet.is_current(member):
-            cached = [BlockRun(0, request.digests)] if pick.is_moved and request.digests else []
-            evicted = self._recent[member.identity.address].used(request.digests)
+            blocks = self._blocks[member.identity.address]
+            is_elsewhere = pick.is_moved and bool(request.digests) and isinstance(blocks, RecentBlocks)
+            cached = [BlockRun(0, request.digests)] if is_elsewhere else []
+            evicted = blocks.used(request.digests)
             self._dispatcher.progressed(member, cached, evicted)
             self._changed(member)
         cost = self._cost.decode(output_tokens, request.prompt_tokens, 0)
@@ -208,11 +235,12 @@ class EndpointPool:
         """Raise AssertionError with detail when the state is impossible."""
         self._dispatcher.check_invariants()
         self._held.check_invariants()
-        full = {address for address in self._recent if self._is_full(self._member(address))}
+        full = {address for address in self._blocks if self._is_full(self._member(address))}
         assert full == self._full, f"{full} are full, and {self._full} count as such"
-        for address, recent in self._recent.items():
+        for address, blocks in self._blocks.items():
             assert self._fleet.find(address) is not None, f"{address} is no member"
-            assert len(recent) <= self._size.kv_tokens // self._size.block_tokens, f"{address}: {len(recent)} blocks"
+            most = math.inf if self.reports_blocks(address) else self._size.kv_tokens // self._size.block_tokens
+            assert len(blocks) <= most, f"{address}: {len(blocks)} blocks"
 
     def _prompt_charge(self, request: RouteRequest) -> int:
         return charge(self._cost.extend(request.prompt_tokens, 0), request.weight)

@@ -15,6 +15,12 @@ class RecentBlocks:
     def __len__(self) -> int:
         return len(self._order)
 
+    def forgotten(self) -> bytes:
+        """Forget all blocks; return their packed digests, ends of chains first."""
+        digests = pack_digests(list(self._order))
+        self._order.clear()
+        return digests
+
     def used(self, chain: bytes) -> bytes:
         """Record a request with the packed `chain`; return the packed digests that no longer fit, ends of chains first.
 

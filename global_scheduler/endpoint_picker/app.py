@@ -3,8 +3,9 @@
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.endpoint_pool import EndpointPool, EndpointSize
@@ -17,8 +18,8 @@ from global_scheduler.endpoint_picker.kubernetes.cluster_api import cluster_api
 from global_scheduler.endpoint_picker.kubernetes.inference_pool import InferencePool
 from global_scheduler.endpoint_picker.metrics import PickerMetrics
 from global_scheduler.endpoint_picker.picker import Picker
-from global_scheduler.endpoint_picker.request_body import BLOCK_TOKENS
 from global_scheduler.endpoint_picker.service import NAME, ExternalProcessor
+from global_scheduler.endpoint_picker.token_prompts import PromptReader, TokenPrompts, read_text
 from global_scheduler.leadership import STANDBY, Leadership
 from serving.config import addresses, cost_function, load
 from serving.environment import ServiceName
@@ -29,6 +30,7 @@ from serving.telemetry.metrics import Metrics
 from serving.telemetry.records import PICKER
 
 log = logging.getLogger(__name__)
+Observer = Callable[[], Coroutine[Any, Any, None]]
 # Requests that are being placed are answered in this time; those that are placed need the picker no more.
 STOP_SECONDS = 2.0
 LEAVING_SECONDS = 1.5  # Envoy asks for the health once a second, in deploy/envoy
@@ -41,7 +43,7 @@ def make_picker(config: PickerConfig) -> Picker:
     cost = cost_function(config.cost)
     policy = POLICIES[config.policy](RoutePolicyConfig(config.quantum_tokens, cost))
     size = EndpointSize(
-        running=config.endpoint_requests, kv_tokens=config.endpoint_kv_tokens, block_tokens=BLOCK_TOKENS
+        running=config.endpoint_requests, kv_tokens=config.endpoint_kv_tokens, block_tokens=config.block_tokens
     )
     pool = EndpointPool(policy, cost, BlockIndex(config.max_index_blocks), size, config.client_requests)
     return Picker(pool, config.output_rate)
@@ -55,22 +57,39 @@ def endpoint_source(config: PickerConfig) -> EndpointSource:
     return InferencePool(cluster_api(config.kubernetes, os.environ), namespace, name)
 
 
+def prompt_reader(config: PickerConfig, picker: Picker) -> PromptReader:
+    """Return how prompts are read: as engines tokenize them, where their events tell which tokens they cache."""
+    if not config.kv_events_port or not config.tokenize:
+        return read_text
+    return TokenPrompts(lambda: picker.pool.endpoints, config.tokenize).read
+
+
+def cache_observers(config: PickerConfig, picker: Picker) -> list[Observer]:
+    """Return what follows the events of KV caches, if anything does."""
+    if not config.kv_events_port:
+        return []
+    from global_scheduler.endpoint_picker.followed_caches import FollowedCaches
+
+    return [FollowedCaches(picker, config.kv_events_port, config.kv_replay_port, config.block_tokens).run]
+
+
 @asynccontextmanager
 async def serving(
     config: PickerConfig,
     picker: Picker,
     source: EndpointSource,
     leadership: Leadership,
-    poll: EnginePoll | None = None,
+    observers: Sequence[Observer] = (),
     leaving: float = 0.0,
 ) -> AsyncIterator[Server]:
     """Serve within the context; at its end the picker is not ready for `leaving` seconds before it is gone.
 
-    A mistake in what runs in the background cancels the context and is raised from it, in an ExceptionGroup.
+    `observers` run meanwhile. A mistake in what runs in the background cancels the context and is raised from it, in an
+    ExceptionGroup.
     """
     tls = config.mutual_tls
     server = Server(config.listen, credentials=tls.server() if tls else None, health_listen=config.health_listen)
-    processor = ExternalProcessor(picker, config.weights)
+    processor = ExternalProcessor(picker, config.weights, prompt_reader(config, picker))
     server.add(ext_proc_pb2_grpc.add_ExternalProcessorServicer_to_server, processor, NAME)
     changed = asyncio.Event()
 
@@ -88,7 +107,7 @@ async def serving(
     await server.start()
     await server.set_health(ALIVE, True)
     await tell(source.endpoints)
-    work = [source.follow(tell), leadership.run(changed.set), keep_ready(), *([poll.run()] if poll else [])]
+    work = [source.follow(tell), leadership.run(changed.set), keep_ready(), *(observe() for observe in observers)]
     async with asyncio.TaskGroup() as tasks:
         background = [tasks.create_task(each) for each in work]
         try:
@@ -111,7 +130,8 @@ async def serve(config: PickerConfig, picker: Picker, source: EndpointSource, st
     poll = EnginePoll(picker, config.engine_metrics, config.engine_metrics_seconds) if config.engine_metrics else None
     PickerMetrics(metrics.meter, picker, source, leadership, poll)
     await metrics.start()
-    async with serving(config, picker, source, leadership, poll, LEAVING_SECONDS) as server:
+    observers = [*([poll.run] if poll else []), *cache_observers(config, picker)]
+    async with serving(config, picker, source, leadership, observers, LEAVING_SECONDS) as server:
         ports = {"port": server.port, "metrics_port": metrics.port}
         log.info("listening", extra={"service": "endpoint_picker", **ports})
         await stop.wait()

@@ -3,10 +3,20 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from global_scheduler.core.policies import POLICIES
 from global_scheduler.leadership import Leadership, configured_leadership
-from serving.config import ConfigError, addresses, check_listeners, check_positive, cost_function, option, require
+from serving.config import (
+    MAX_PORT,
+    ConfigError,
+    addresses,
+    check_listeners,
+    check_positive,
+    cost_function,
+    option,
+    require,
+)
 from serving.cost import MAX_WEIGHT, WEIGHT_ONE, weight_thousandths
 from serving.rpc.mutual_tls import InternalTlsOptions
 from serving.shared_options import shared
@@ -18,6 +28,7 @@ POSITIVE = (
     "endpoint_requests",
     "client_requests",
     "endpoint_kv_tokens",
+    "block_tokens",
     "engine_metrics_seconds",
     "max_index_blocks",
     "output_rate",
@@ -89,6 +100,34 @@ class PickerConfig(InternalTlsOptions):
         unit="tokens",
         change_when="Always; vLLM logs its number at start as `GPU KV cache size`.",
     )
+    block_tokens: int = option(
+        64,
+        "Prefixes are compared in blocks of this many tokens.",
+        unit="tokens",
+        change_when="`kv_events_port` is given: it is the engines' own size then, `--block-size` of vLLM (16 on GPUs), "
+        "`--page-size` of SGLang.",
+    )
+    kv_events_port: int = option(
+        0,
+        "Engines publish events of their KV caches at this ZeroMQ port of their hosts, further engines of a host at "
+        "the next ports. Without it an engine is assumed to cache what it was sent most recently.",
+        unit="port",
+        change_when="Engines publish events, at the port in the `endpoint` of vLLM's `--kv-events-config`.",
+    )
+    kv_replay_port: int = option(
+        0,
+        "Engines repeat events that were missed at this ZeroMQ port, further engines of a host at the next ports. "
+        "Without it no block counts as cached after a gap.",
+        unit="port",
+        change_when="Engines have a replay endpoint, `replay_endpoint` of vLLM's `--kv-events-config`.",
+    )
+    tokenize: str = option(
+        "/tokenize",
+        "With `kv_events_port`, engines are asked at this path which tokens a prompt has. Without it, only prefixes of "
+        "prompts that are token ids are known from events.",
+        unit="path",
+        change_when="Engines tokenize at another path.",
+    )
     engine_metrics: str = option(
         "/metrics",
         "Engines show their Prometheus metrics at this path: the requests that they run, those that wait, and what of "
@@ -104,9 +143,9 @@ class PickerConfig(InternalTlsOptions):
     )
     max_index_blocks: int = option(
         1_000_000,
-        "The prefix index holds this many blocks, of 64 tokens each. Requests do not follow prefixes that it lacks.",
+        "The prefix index holds this many blocks of `block_tokens`. Requests do not follow prefixes that it lacks.",
         unit="blocks",
-        change_when="The engines together cache more: the sum of their KV tokens, divided by 64.",
+        change_when="The engines together cache more: the sum of their KV tokens, divided by `block_tokens`.",
     )
     output_rate: float = option(
         40.0,
@@ -142,9 +181,15 @@ class PickerConfig(InternalTlsOptions):
         cost_function(self.cost)
         check_positive(self, *POSITIVE)
         self._check_endpoints()
+        for name in ("engine_metrics", "tokenize"):
+            path: str = getattr(self, name)
+            require(path[:1] in ("", "/"), f"{name}: expected a path that begins with '/', got {path!r}")
+        for name in ("kv_events_port", "kv_replay_port"):
+            port: int = getattr(self, name)
+            require(0 <= port <= MAX_PORT, f"{name}: must be at least 0 and at most {MAX_PORT}, got {port}")
         require(
-            self.engine_metrics[:1] in ("", "/"),
-            f"engine_metrics: expected a path that begins with '/', got {self.engine_metrics!r}",
+            not self.kv_events_port or find_spec("zmq") is not None,
+            "kv_events_port: needs pyzmq: pip install 'fairlead-serving[adapter]'",
         )
         _ = self.weights
 

@@ -35,6 +35,11 @@ class PickerMetrics:
             description="Endpoints by where their queue is known from: metrics, or what was placed there",
         )
         gauge(
+            "fairlead.picker.prefixes",
+            [self._prefixes],
+            description="Endpoints by where their cached prefixes are known from: events, or assumed",
+        )
+        gauge(
             "fairlead.picker.endpoints_current",
             [self._is_current],
             description="1 while changes of the endpoints become known, else 0",
@@ -56,6 +61,13 @@ class PickerMetrics:
     def _queues(self, _: CallbackOptions) -> Iterable[Observation]:
         answering = self._poll.answering if self._poll else 0
         counts = {"metrics": answering, "placed": len(self._picker.pool.endpoints) - answering}
+        return [Observation(count, {"source": source}) for source, count in counts.items()]
+
+    def _prefixes(self, _: CallbackOptions) -> Iterable[Observation]:
+        pool = self._picker.pool
+        endpoints = pool.endpoints
+        reporting = sum(map(pool.reports_blocks, endpoints))
+        counts = {"events": reporting, "assumed": len(endpoints) - reporting}
         return [Observation(count, {"source": source}) for source, count in counts.items()]
 
     def _is_current(self, _: CallbackOptions) -> Iterable[Observation]:

@@ -59,7 +59,7 @@ class Picker:
             attempt=0,
             client=client,
             model=POOL,
-            digests=await prompt.digests(),
+            digests=await prompt.digests(self.pool.block_tokens),
             prompt_tokens=prompt.tokens,
             weight=weight,
             excluded=() if subset is None else self.pool.others(subset),

@@ -1,7 +1,7 @@
 """The prompt in the JSON body of a request, in OpenAI's or Anthropic's form.
 
-An engine's template and tokenizer are not at hand, so that a prompt is cut into blocks as text, of which four bytes
-count as a token; only prompts of token ids are cut as the engine cuts them. Equal digests mean equal beginnings.
+Where no tokenizer is at hand, a prompt is cut into blocks as text, of which four bytes count as a token; only prompts
+of token ids are cut as the engine cuts them. Equal digests mean equal beginnings.
 """
 
 import asyncio
@@ -13,8 +13,7 @@ import msgspec
 from fairlead.token_ids import TOKEN_BYTES, pack_ids
 from serving.blocks import DIGEST_BYTES, chain, root_seed
 
-BLOCK_TOKENS = 64
-PIECE = 256 * BLOCK_TOKENS * TOKEN_BYTES  # bytes that are hashed at a time; between pieces other requests have a turn
+PIECE = 64 * 1024  # bytes that are hashed at a time, about; between pieces other requests have a turn
 
 
 class _Part(msgspec.Struct):
@@ -51,11 +50,13 @@ class _Body(msgspec.Struct):
 
 
 class Prompt(NamedTuple):
-    """A prompt as bytes of which TOKEN_BYTES count as a token; `most_output` is the request's own limit, in tokens."""
+    """A prompt as bytes of which TOKEN_BYTES count as a token; `most_output` is the request's own limit, in tokens.
 
-    model: str = ""
+    `root` is the seed of its first block.
+    """
+
     packed: bytes = b""
-    scope: str = ""
+    root: int = 0
     most_output: int | None = None
 
     @property
@@ -63,13 +64,15 @@ class Prompt(NamedTuple):
         """The length of the prompt in tokens, as estimated."""
         return len(self.packed) // TOKEN_BYTES
 
-    async def digests(self) -> bytes:
+    async def digests(self, block_tokens: int) -> bytes:
         """Return the packed digests of the prompt's full blocks; other tasks run between pieces of a long prompt."""
-        digests, seed = bytearray(), root_seed("text", self.model, self.scope)
-        for start in range(0, len(self.packed), PIECE):
+        digests, seed = bytearray(), self.root
+        size = block_tokens * TOKEN_BYTES
+        piece = max(1, PIECE // size) * size
+        for start in range(0, len(self.packed), piece):
             if start:
                 await asyncio.sleep(0)
-            digests += chain(self.packed[start : start + PIECE], BLOCK_TOKENS, seed)
+            digests += chain(self.packed[start : start + piece], block_tokens, seed)
             seed = int.from_bytes(digests[-DIGEST_BYTES:], "little")
         return bytes(digests)
 
@@ -81,19 +84,18 @@ def prompt_of(body: bytes) -> Prompt:
     """Return the prompt in `body`. A body of another form is a prompt as it stands, without a model."""
     try:
         given = _decoder.decode(body)
-        packed = _token_ids(given.prompt) or "\0".join(_texts(given)).encode()
+        packed = token_ids(given.prompt) or "\0".join(_texts(given)).encode()
     except (msgspec.DecodeError, RecursionError, UnicodeError):
-        return Prompt(packed=body)
+        return Prompt(body, root_seed("text", "", ""))
     limits = [given.max_tokens, given.max_completion_tokens, given.max_output_tokens]
     return Prompt(
-        given.model,
         packed,
-        given.cache_salt or "",
+        root_seed("text", given.model, given.cache_salt or ""),
         min((limit for limit in limits if limit is not None and limit >= 0), default=None),
     )
 
 
-def _token_ids(prompt: Any) -> bytes:
+def token_ids(prompt: Any) -> bytes:
     """Return the packed token ids of a prompt that is given as such, else nothing."""
     if isinstance(prompt, list) and prompt and all(type(each) is int and 0 <= each < 2**32 for each in prompt):
         return pack_ids(prompt)

@@ -7,8 +7,9 @@ from global_scheduler.endpoint_picker import answers
 from global_scheduler.endpoint_picker.open_request import OpenRequest
 from global_scheduler.endpoint_picker.picker import Picker
 from global_scheduler.endpoint_picker.refused import no_endpoint
-from global_scheduler.endpoint_picker.request_body import Prompt, prompt_of
+from global_scheduler.endpoint_picker.request_body import Prompt
 from global_scheduler.endpoint_picker.request_headers import client_of, headers_of, subset_of, weight_of
+from global_scheduler.endpoint_picker.token_prompts import PromptReader
 from serving.envoy.ext_proc_pb2 import HttpBody, HttpHeaders, Metadata, ProcessingRequest, ProcessingResponse
 
 # A longer body is placed by its beginning, and its rest is passed on as it comes.
@@ -20,9 +21,16 @@ FOLLOWING_SECONDS = 0.2
 class RequestStream:
     """Follows one request through its messages. A booking that it makes ends with `close`, whatever happens."""
 
-    def __init__(self, picker: Picker, objectives: Mapping[str, int], placed: MutableMapping[str, OpenRequest]) -> None:
+    def __init__(
+        self,
+        picker: Picker,
+        objectives: Mapping[str, int],
+        read: PromptReader,
+        placed: MutableMapping[str, OpenRequest],
+    ) -> None:
         self._picker = picker
         self._objectives = objectives
+        self._read = read
         self._by_id = placed
         self._client = ""
         self._weight = 0
@@ -97,7 +105,7 @@ class RequestStream:
         if self._placed is not None:
             return []
         chunks, self._chunks = self._chunks, []
-        self._prompt = prompt_of(b"".join(chunks))
+        self._prompt = await self._read(b"".join(chunks))
         return [await self._destination(), *answers.body(chunks, ends)]
 
     async def _destination(self) -> ProcessingResponse:

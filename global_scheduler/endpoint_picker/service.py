@@ -12,6 +12,7 @@ from global_scheduler.endpoint_picker.open_request import OpenRequest
 from global_scheduler.endpoint_picker.picker import Picker
 from global_scheduler.endpoint_picker.refused import Refused
 from global_scheduler.endpoint_picker.request_stream import RequestStream
+from global_scheduler.endpoint_picker.token_prompts import PromptReader
 from serving.envoy import ext_proc_pb2, ext_proc_pb2_grpc
 
 NAME = "envoy.service.ext_proc.v3.ExternalProcessor"
@@ -20,8 +21,9 @@ NAME = "envoy.service.ext_proc.v3.ExternalProcessor"
 class ExternalProcessor(ext_proc_pb2_grpc.ExternalProcessorServicer):
     """Answers one stream for each HTTP request; the stream's end is the request's end."""
 
-    def __init__(self, picker: Picker, objectives: Mapping[str, int]) -> None:
+    def __init__(self, picker: Picker, objectives: Mapping[str, int], read: PromptReader) -> None:
         self._picker = picker
+        self._read = read
         self._objectives = objectives
         self._streams: dict[asyncio.Task[Any], RequestStream | FollowingStream] = {}
         self._placed: WeakValueDictionary[str, OpenRequest] = WeakValueDictionary()
@@ -37,7 +39,9 @@ class ExternalProcessor(ext_proc_pb2_grpc.ExternalProcessorServicer):
         """Choose the endpoint of one request, and follow the request to its end."""
         task = asyncio.current_task()
         assert task is not None
-        stream: RequestStream | FollowingStream = RequestStream(self._picker, self._objectives, self._placed)
+        stream: RequestStream | FollowingStream = RequestStream(
+            self._picker, self._objectives, self._read, self._placed
+        )
         try:
             async for message in request_iterator:
                 if message.observability_mode and isinstance(stream, RequestStream):

@@ -95,7 +95,7 @@ def _follower_factory(config: AdapterConfig) -> FollowerFactory | None:
     if not config.kv_events:
         return None
     require(find_spec("zmq") is not None, "kv_events: needs pyzmq: pip install 'fairlead-serving[adapter]'")
-    from local_worker.adapter.kv_follower import KvFollower
+    from serving.kv_events.follower import KvFollower
 
     return partial(KvFollower, config.kv_events, config.kv_replay)
 

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from fairlead.errors import InvalidRequest, Unavailable
 from fairlead.outcomes import Outcome
-from local_worker.adapter.kv_messages import AllRemoved, KvEvent, RemovedBlocks, StoredBlocks
 from local_worker.adapter.output_stream import OutputStream
 from local_worker.adapter.vllm_api import EngineAway, EngineInfo, EngineRefused, OutputPiece, VllmApi
 from local_worker.attempt import Submission
-from local_worker.core.block_rehash import BlockRehash
 from local_worker.core.engine_text import EngineText
 from local_worker.core.job import Job
 from local_worker.core.job_table import JobTable
@@ -25,9 +23,11 @@ from local_worker.prompt_encoder import PromptEncoder
 from local_worker.step_events import Sink, StepEvents, make_step_events
 from local_worker.submitted_request import submitted_request
 from serving.constraint import Constraint
+from serving.kv_events.core.block_rehash import BlockRehash
+from serving.kv_events.messages import AllRemoved, KvEvent, RemovedBlocks, StoredBlocks
 
 if TYPE_CHECKING:  # what follows KV events needs pyzmq, an extra
-    from local_worker.adapter.kv_follower import KvFollower
+    from serving.kv_events.follower import KvFollower
 
 log = logging.getLogger(__name__)
 # It is given two functions: the first takes events, the second forgets all blocks.

@@ -3,8 +3,7 @@
 from typing import Protocol
 
 from local_worker.core.request import Request
-
-Link = tuple[int, int]  # digest of a cached block, and that of its parent (0: no parent)
+from serving.blocks import Link
 
 
 class BlockCache(Protocol):

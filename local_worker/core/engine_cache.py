@@ -7,8 +7,8 @@ engine, so that the engine never has to preempt one of ours. Which pages these a
 from collections import Counter
 from collections.abc import Sequence
 
-from local_worker.core.block_cache import Link
 from local_worker.core.request import Request
+from serving.blocks import Link
 
 
 class EngineCache:

@@ -6,12 +6,11 @@ of another prefix (design section 3).
 """
 
 from fairlead.token_ids import pack_ids
-from local_worker.core.block_cache import Link
 from local_worker.core.blocks_underway import BlocksUnderway
 from local_worker.core.cached_block import CachedBlock
 from local_worker.core.idle_pages import IdlePages
 from local_worker.core.request import Request
-from serving.blocks import chain, unpack_digests
+from serving.blocks import Link, chain, unpack_digests
 
 
 class PrefixCache:

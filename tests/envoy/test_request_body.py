@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.token_ids import pack_ids
-from global_scheduler.endpoint_picker.request_body import BLOCK_TOKENS, PIECE, Prompt, prompt_of
+from global_scheduler.endpoint_picker.request_body import PIECE, Prompt, prompt_of
 from serving.blocks import chain, root_seed, unpack_digests
 
 LONG = "word " * 400
+BLOCK_TOKENS = 64
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), lambda each: (
     st.lists(each, max_size=3) | st.dictionaries(st.text(max_size=3), each, max_size=3)
 ), max_leaves=8)  # fmt: skip
@@ -24,7 +25,7 @@ def body(**fields: Any) -> bytes:
 
 async def common(first: bytes, second: bytes) -> int:
     """How many blocks two bodies' prompts begin with alike."""
-    one, other = [await prompt_of(each).digests() for each in (first, second)]
+    one, other = [await prompt_of(each).digests(BLOCK_TOKENS) for each in (first, second)]
     return [a == b for a, b in zip(unpack_digests(one), unpack_digests(other), strict=False)].count(True)
 
 
@@ -63,12 +64,12 @@ async def test_token_ids_are_cut_as_they_are() -> None:
     ids = [5] * 130
     prompt = prompt_of(body(prompt=ids))
     assert prompt.tokens == 130
-    assert await prompt.digests() == chain(pack_ids(ids), BLOCK_TOKENS, root_seed("text", "m", ""))
+    assert await prompt.digests(BLOCK_TOKENS) == chain(pack_ids(ids), BLOCK_TOKENS, root_seed("text", "m", ""))
 
 
 async def test_pieces_of_a_long_prompt_are_one_chain() -> None:
     text = b"a" * (3 * PIECE + 300)
-    assert await Prompt(packed=text).digests() == chain(text, BLOCK_TOKENS, root_seed("text", "", ""))
+    assert await Prompt(text, 7).digests(BLOCK_TOKENS) == chain(text, BLOCK_TOKENS, 7)
 
 
 @pytest.mark.parametrize(

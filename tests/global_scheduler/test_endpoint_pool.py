@@ -19,7 +19,7 @@ from global_scheduler.core.held_requests import HeldRequests
 from global_scheduler.core.policies import POLICIES, RoutePolicyConfig, RouteRequest
 from global_scheduler.core.policies.doubleq import DoubleQ
 from global_scheduler.core.recent_blocks import RecentBlocks
-from serving.blocks import chain, pack_digests, unpack_digests
+from serving.blocks import Link, chain, pack_digests, unpack_digests
 from serving.cost import MICRO, WEIGHT_ONE, WeightedTokens
 
 ADDRESSES = [f"10.0.0.{n}:80" for n in range(4)]
@@ -299,3 +299,55 @@ def test_the_report_of_a_stranger_changes_nothing() -> None:
     tried.observed(ADDRESSES[0], EndpointReport(running=9), 0, 0.0)
     tried.set_endpoints(ADDRESSES[:1], 0.0)
     assert tried.place(request(1), 0.0) is not None
+
+
+def links(tokens: bytes) -> list[Link]:
+    """The blocks of a prompt as an endpoint reports them."""
+    digests = unpack_digests(chain(tokens, SIZE.block_tokens, 7))
+    return list(zip(digests, (0, *digests), strict=False))
+
+
+def matched(tried: EndpointPool, number: int, prompt: bytes) -> int:
+    """The tokens that the endpoint of a request is thought to cache; it is answered."""
+    pick = tried.place(request(number, prompt), 0.0)
+    assert pick is not None
+    tried.served(pick, "", 0.0)
+    tried.ended(pick, 1)
+    tried.check_invariants()
+    return pick.matched_tokens
+
+
+def test_what_an_endpoint_reports_replaces_what_was_assumed() -> None:
+    tried = pool("least-loaded")
+    tried.set_endpoints(ADDRESSES[:1], 0.0)
+    assert [matched(tried, number, b"a" * 48) for number in range(2)] == [0, 12]
+    tried.cache_changed(ADDRESSES[0], links(b"b" * 48), [])
+    assert tried.reports_blocks(ADDRESSES[0])
+    assert [matched(tried, number, b"a" * 48) for number in (2, 3)] == [0, 0]
+    assert matched(tried, 4, b"b" * 48 + b"c" * 48) == 12
+    assert matched(tried, 5, b"b" * 48 + b"c" * 48) == 12
+    tried.cache_changed(ADDRESSES[0], [], [digest for digest, _ in reversed(links(b"b" * 48)[3:])])
+    assert matched(tried, 6, b"b" * 48) == 6
+
+
+def test_a_moved_request_is_not_assumed_where_blocks_are_reported() -> None:
+    tried = pool("least-loaded")
+    tried.set_endpoints(ADDRESSES[:2], 0.0)
+    tried.cache_changed(ADDRESSES[1], [], [])
+    pick = tried.place(request(1, b"a" * 48), 0.0)
+    assert pick is not None
+    tried.served(pick, ADDRESSES[1], 0.0)
+    tried.ended(pick, 1)
+    assert matched(tried, 2, b"a" * 48) == 0
+
+
+def test_blocks_of_a_stranger_change_nothing_and_an_endpoint_that_comes_back_has_none() -> None:
+    tried = pool("least-loaded")
+    tried.cache_changed(ADDRESSES[0], links(b"a" * 48), [])
+    tried.set_endpoints(ADDRESSES[:1], 0.0)
+    assert not tried.reports_blocks(ADDRESSES[0])
+    tried.cache_changed(ADDRESSES[0], links(b"a" * 48), [])
+    tried.set_endpoints([], 0.0)
+    tried.set_endpoints(ADDRESSES[:1], 0.0)
+    assert not tried.reports_blocks(ADDRESSES[0])
+    assert matched(tried, 1, b"a" * 48) == 0

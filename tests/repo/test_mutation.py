@@ -28,6 +28,13 @@ def test_equivalent_mutants_are_of_lines_that_exist_and_have_a_reason() -> None:
 def test_every_module_of_a_core_is_in_one_entry() -> None:
     cores = tomllib.loads((MUTATION / "cores.toml").read_text())
     named = sorted(module for core in cores.values() for module in core["modules"])
-    folders = ("gateway/core", "throttler/core", "global_scheduler/core", "local_worker/core", "fairlead/output")
+    folders = (
+        "gateway/core",
+        "throttler/core",
+        "global_scheduler/core",
+        "local_worker/core",
+        "fairlead/output",
+        "serving/kv_events/core",
+    )
     modules = [path.relative_to(ROOT) for folder in folders for path in (ROOT / folder).rglob("*.py")]
     assert named == sorted(module.as_posix() for module in modules if module.name != "__init__.py")

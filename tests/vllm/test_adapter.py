@@ -21,13 +21,13 @@ import pytest
 from fairlead import Client
 from fairlead.prompt import as_prompt
 from fairlead.v1 import common_pb2, inference_pb2
-from local_worker.adapter.kv_messages import KvEvent, StoredBlocks
 from local_worker.adapter.output_stream import OutputStream
 from local_worker.adapter.vllm_api import VllmApi
 from local_worker.core.engine_text import EngineText
 from local_worker.core.request import Request as CoreRequest
 from local_worker.tokenizer import REPLACEMENT
 from serving.http_client import HttpClient
+from serving.kv_events.messages import KvEvent, StoredBlocks
 from serving.sampling_params import SamplingParams
 from tests import services
 from tests.faults.load import caller, output_of
@@ -180,7 +180,7 @@ def test_the_engines_events_tell_what_is_cached(fleet: Fleet) -> None:
 
 
 async def test_the_engine_replays_what_it_published_before_somebody_listened(fleet: Fleet) -> None:
-    from local_worker.adapter.kv_follower import KvFollower
+    from serving.kv_events.follower import KvFollower
 
     engine = fleet.engines["b"]
     api = VllmApi(HttpClient(f"127.0.0.1:{engine.port}"))

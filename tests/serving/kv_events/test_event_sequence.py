@@ -1,6 +1,6 @@
 """Numbered batches that come in order, early, again or from a new life of their publisher."""
 
-from local_worker.core.event_sequence import BatchOrder, EventSequence
+from serving.kv_events.core.event_sequence import BatchOrder, EventSequence
 
 
 def test_batches_are_compared_with_the_next_number_and_the_latest_time() -> None:

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.token_ids import pack_ids
-from local_worker.core.block_rehash import BlockRehash
 from serving.blocks import chain, root_seed, unpack_digests
+from serving.kv_events.core.block_rehash import BlockRehash
 
 BLOCK = 4
 TEXTS = st.lists(st.integers(0, 1), min_size=BLOCK, max_size=3 * BLOCK).map(

@@ -9,8 +9,8 @@ import msgspec
 import zmq
 import zmq.asyncio
 
-from local_worker.adapter.kv_messages import ALL_BATCHES, KvBatch, KvEvent, decode_batch
-from local_worker.core.event_sequence import BatchOrder, EventSequence
+from serving.kv_events.core.event_sequence import BatchOrder, EventSequence
+from serving.kv_events.messages import ALL_BATCHES, KvBatch, KvEvent, decode_batch
 
 log = logging.getLogger(__name__)
 REPLAY_SECONDS = 5.0  # the engine looks for requests for a replay ten times a second
@@ -46,7 +46,14 @@ class KvFollower:
         with ExitStack() as closing:
             context = zmq.asyncio.Context()
             closing.callback(context.destroy, linger=0)
+            await self.follow(context)
+
+    async def follow(self, context: zmq.asyncio.Context) -> None:
+        """Follow the events until cancelled, with sockets of a context that several subscribers share."""
+        with ExitStack() as closing:
             subscriber = context.socket(zmq.SUB)
+            closing.callback(subscriber.close, linger=0)
+            subscriber.setsockopt(zmq.IPV6, 1)
             subscriber.setsockopt(zmq.SUBSCRIBE, b"")
             subscriber.connect(self._endpoint)
             while True:
@@ -83,6 +90,7 @@ class KvFollower:
             return
         socket = context.socket(zmq.DEALER)
         try:
+            socket.setsockopt(zmq.IPV6, 1)
             socket.connect(self._replay_endpoint)
             await socket.send_multipart([b"", self._sequence.next.to_bytes(8, "big")])
             async with asyncio.timeout(REPLAY_SECONDS):

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("zmq", reason="the extra `adapter` is not installed")
 
-from local_worker.adapter.kv_follower import KvFollower
-from local_worker.adapter.kv_messages import AllRemoved, KvEvent, RemovedBlocks
+from serving.kv_events.follower import KvFollower
+from serving.kv_events.messages import AllRemoved, KvEvent, RemovedBlocks
 from tests.ports import free_ports
 from tests.served_engine.kv import Publisher
 

@@ -9,8 +9,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from fairlead.token_ids import pack_ids
-from local_worker.core.block_cache import Link
-from serving.blocks import chain, unpack_digests
+from serving.blocks import Link, chain, unpack_digests
 
 
 @dataclass(slots=True)

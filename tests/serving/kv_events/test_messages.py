@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from local_worker.adapter.kv_messages import AllRemoved, KvEvent, RemovedBlocks, StoredBlocks, decode_batch
+from serving.kv_events.messages import AllRemoved, KvEvent, RemovedBlocks, StoredBlocks, decode_batch
 
 STORED = {
     "type": "BlockStored",
