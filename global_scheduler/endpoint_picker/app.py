@@ -101,7 +101,7 @@ async def serving(
     async def keep_ready() -> None:
         while True:
             changed.clear()
-            await _set_ready(server, bool(source.endpoints) and leadership.epoch != STANDBY)
+            await _set_ready(server, source.is_known and leadership.epoch != STANDBY)
             await changed.wait()
 
     await server.start()

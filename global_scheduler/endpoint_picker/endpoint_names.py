@@ -47,6 +47,11 @@ class EndpointNames:
                 self._failing.add(host)
 
     @property
+    def is_known(self) -> bool:
+        """See EndpointSource."""
+        return bool(self.endpoints) or all(host in self._known for host, _ in self._names)
+
+    @property
     def is_current(self) -> bool:
         """See EndpointSource."""
         return not self._failing
@@ -54,9 +59,9 @@ class EndpointNames:
     async def follow(self, changed: Changed) -> None:
         """Look up every host, at once and again and again. See EndpointSource."""
         while True:
-            told = self.endpoints
+            told = self.endpoints, self.is_known
             await self.look_up()
-            if self.endpoints != told:
+            if (self.endpoints, self.is_known) != told:
                 await changed(self.endpoints)
             await asyncio.sleep(LOOK_UP_SECONDS)
 

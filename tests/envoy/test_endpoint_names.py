@@ -34,6 +34,17 @@ async def test_addresses_stay_as_they_are_and_hosts_are_looked_up() -> None:
     assert server.asked == 1
 
 
+async def test_hosts_are_known_once_each_was_found() -> None:
+    server = Names(pods=[])
+    names = EndpointNames(["pods:80", "others:80"], server.resolve)
+    await names.look_up()
+    assert not names.is_known
+    server.records["others"] = []
+    await names.look_up()
+    assert names.is_known
+    assert EndpointNames(["10.0.0.1:80", "pods:80"], server.resolve).is_known
+
+
 async def test_a_host_whose_lookup_fails_keeps_its_addresses(caplog: pytest.LogCaptureFixture) -> None:
     server = Names(pods=["10.0.0.2"])
     names = EndpointNames(["pods:80"], server.resolve)

@@ -207,7 +207,7 @@ def test_the_api_is_named_or_the_clusters_own(tmp_path: Path) -> None:
             cluster_api(url, {})
 
 
-async def test_a_picker_is_ready_once_the_pool_has_endpoints(api: KubernetesServer) -> None:
+async def test_a_picker_is_ready_once_it_knows_the_pools_pods_even_if_there_are_none(api: KubernetesServer) -> None:
     config = PickerConfig(listen="127.0.0.1:0", inference_pool="ml/engines")
     picker, source = make_picker(config), InferencePool(plain(api), "ml", "engines")
     async with (
@@ -216,9 +216,11 @@ async def test_a_picker_is_ready_once_the_pool_has_endpoints(api: KubernetesServ
     ):
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=READY))
         assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
-        await two_pods(api)
+        await api.put(POOLS, pool([8000], app="vllm"))
         assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
-        assert picker.pool.endpoints[0] == "10.0.0.1:8000"
+        assert picker.pool.endpoints == []
+        await api.delete(POOLS, "engines")
+        assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 class Faulty:
@@ -228,6 +230,7 @@ class Faulty:
 
     def __init__(self) -> None:
         self.endpoints: list[str] = []
+        self.is_known = True
 
     async def follow(self, changed: object) -> None:
         raise KeyError("a mistake")

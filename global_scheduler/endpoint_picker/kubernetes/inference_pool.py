@@ -72,6 +72,7 @@ class InferencePool:
 
     def __init__(self, api: ClusterApi, namespace: str, name: str) -> None:
         self.endpoints: list[str] = []
+        self.is_known = False
         self._api = api
         self._namespace = namespace
         self._name = name
@@ -90,10 +91,11 @@ class InferencePool:
         watching: asyncio.Task[None] | None = None
 
         async def tell() -> None:
-            endpoints = self._found()
-            if endpoints != self.endpoints:
-                self.endpoints = endpoints
-                await changed(endpoints)
+            told = self.endpoints, self.is_known
+            self.endpoints = self._found()
+            self.is_known = self._pods is not None and self._pods.is_listed
+            if (self.endpoints, self.is_known) != told:
+                await changed(self.endpoints)
 
         async def pool_changed() -> None:
             nonlocal watching

@@ -38,6 +38,7 @@ class ObjectWatch(Generic[T]):
 
     def __init__(self, api: ClusterApi, path: str, selector: Mapping[str, str], kind: type[T]) -> None:
         self.objects: dict[str, T] = {}
+        self.is_listed = False  # once, even if there are none
         self.is_current = False  # they were listed, and changes since then arrive
         self._api = api
         self._path = path
@@ -72,6 +73,7 @@ class ObjectWatch(Generic[T]):
         found = await self._api.list(self._path, self._selector, self._kind)
         self.objects = {each.metadata.name: each for each in found.items or ()}
         self._version = found.metadata.resource_version
+        self.is_listed = True
 
     def _apply(self, change: Change) -> bool:
         """Apply one change; return whether an object has changed."""

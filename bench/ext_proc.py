@@ -1,0 +1,152 @@
+"""What gRPC alone costs an endpoint picker: CPU time of a request beside that of a service without any decision.
+
+    python -m bench.ext_proc [--requests 400] [--callers 8] [--prompt 8000]
+
+The caller speaks ext_proc as an Envoy with the configuration of deploy/envoy does: one stream places a request, another
+observes it. The bare service answers with the same messages, and neither reads them nor remembers anything.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import grpc
+import uvloop
+
+from bench.control_plane.job import cpu_seconds
+from bench.machine import commit, processor
+from global_scheduler.endpoint_picker import answers
+from serving.envoy import ext_proc_pb2, ext_proc_pb2_grpc
+
+WARM_UP = 50  # requests before those that are measured
+ENGINES = "127.0.0.1:1,127.0.0.1:2"
+PICKER = ("global_scheduler.endpoint_picker", "--listen", "127.0.0.1:0", "--endpoints", ENGINES, "--engine-metrics", "")
+BARE = ("bench.ext_proc", "--bare")
+HEADERS = {
+    ":method": "POST",
+    ":path": "/v1/completions",
+    ":authority": "engines",
+    ":scheme": "http",
+    "content-type": "application/json",
+    "x-request-id": "0c1b2a39-4857-4665-b473-829100000000",
+    "x-forwarded-proto": "http",
+}
+Request = ext_proc_pb2.ProcessingRequest
+
+
+class BareProcessor(ext_proc_pb2_grpc.ExternalProcessorServicer):
+    """Sends every request to one endpoint."""
+
+    async def Process(self, request_iterator: AsyncIterator[Request], context: grpc.aio.ServicerContext) -> None:
+        """Answer the end of a body with a destination and the body; see ExternalProcessor."""
+        async for message in request_iterator:
+            if message.HasField("request_body") and message.request_body.end_of_stream:
+                await context.write(answers.destination(ENGINES.split(","), "request"))
+                for part in answers.body([message.request_body.body], True):
+                    await context.write(part)
+
+
+async def serve_bare() -> None:
+    """Serve until killed; print the line that the picker logs."""
+    server = grpc.aio.server()
+    ext_proc_pb2_grpc.add_ExternalProcessorServicer_to_server(BareProcessor(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    print(json.dumps({"message": "listening", "port": port}), file=sys.stderr, flush=True)
+    await server.wait_for_termination()
+
+
+def header_map(**more: str) -> ext_proc_pb2.HttpHeaders:
+    """Return the headers of a request, with `more`."""
+    named = [ext_proc_pb2.HeaderValue(key=key, raw_value=each.encode()) for key, each in (HEADERS | more).items()]
+    return ext_proc_pb2.HttpHeaders(headers=ext_proc_pb2.HeaderMap(headers=named))
+
+
+async def request(stub: ext_proc_pb2_grpc.ExternalProcessorStub, body: bytes, user: str) -> None:
+    """Let one request be placed, and observe it to its end."""
+    placing = stub.Process()
+    await placing.write(Request(request_headers=header_map(**{"x-fairlead-user": user})))
+    await placing.write(Request(request_body=ext_proc_pb2.HttpBody(body=body, end_of_stream=True)))
+    placed = (await placing.read()).request_headers.response.header_mutation.set_headers
+    while not (await placing.read()).request_body.response.body_mutation.streamed_response.end_of_stream:
+        pass
+    await placing.done_writing()
+    await placing.read()
+    named = {each.header.key: each.header.raw_value.decode() for each in placed}
+    following = stub.Process()
+    status = ext_proc_pb2.HeaderMap(headers=[ext_proc_pb2.HeaderValue(key=":status", raw_value=b"200")])
+    for message in (
+        Request(request_headers=header_map(**named)),
+        Request(response_headers=ext_proc_pb2.HttpHeaders(headers=status)),
+        Request(response_trailers=ext_proc_pb2.HttpTrailers()),
+    ):
+        message.observability_mode = True
+        await following.write(message)
+    await following.done_writing()
+    await following.read()
+
+
+async def drive(port: int, requests: int, callers: int, prompt: int) -> None:
+    """Make `requests` requests, `callers` at a time; the first half of a prompt of `prompt` bytes is its user's."""
+    numbers = iter(range(requests))
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        stub = ext_proc_pb2_grpc.ExternalProcessorStub(channel)
+
+        async def caller(user: str) -> None:
+            for number in numbers:
+                text = f"the beginning of {user}. " * (prompt // 40) + f"request {number}. " * (prompt // 24)
+                await request(stub, json.dumps({"model": "m", "prompt": text, "max_tokens": 8}).encode(), user)
+
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(callers):
+                tasks.create_task(caller(f"user-{number}"))
+
+
+@asynccontextmanager
+async def service(command: tuple[str, ...]) -> AsyncIterator[tuple[int, int]]:
+    """Run a service, and yield its process id and its port."""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", *command, stderr=asyncio.subprocess.PIPE)
+    assert process.stderr is not None
+    try:
+        async for line in process.stderr:
+            if b'"listening"' in line:
+                yield process.pid, json.loads(line)["port"]
+                return
+        raise RuntimeError(f"{command[0]} has ended")
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def measure(options: argparse.Namespace) -> None:
+    """Print the CPU time of a request in each service, which take turns."""
+    for name, command in (("bare", BARE), ("picker", PICKER)) * 2:
+        async with service(command) as (pid, port):
+            await drive(port, WARM_UP, options.callers, options.prompt)
+            before = cpu_seconds(pid)
+            await drive(port, options.requests, options.callers, options.prompt)
+            spent = 1000 * (cpu_seconds(pid) - before) / options.requests
+        print(f"| {name} | {options.prompt:,} B | {spent:.2f} |", flush=True)
+
+
+def main() -> None:
+    """Print CPU time for each service."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--requests", type=int, default=400, help="requests to each service")
+    parser.add_argument("--callers", type=int, default=8, help="requests at a time")
+    parser.add_argument("--prompt", type=int, default=8_000, help="bytes")
+    parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.bare:
+        uvloop.run(serve_bare())
+        return
+    print(f"{processor()}; commit {commit()}; {options.requests} requests to each, {options.callers} at a time")
+    print("| service | prompt | CPU, ms |\n|---|---|---|")
+    uvloop.run(measure(options))
+
+
+if __name__ == "__main__":
+    main()
