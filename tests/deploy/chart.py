@@ -29,11 +29,14 @@ class Chart:
         self._helm, self._folder, self._home = helm, folder, home
         self._rendered: dict[str, str] = {}
 
-    def __call__(self, values: Values, release: str = "fairlead", namespace: str = NAMESPACE) -> list[Manifest]:
-        """What `helm install` would send. Raises Refused."""
-        key = json.dumps([values, release, namespace])
+    def __call__(
+        self, values: Values, release: str = "fairlead", namespace: str = NAMESPACE, kubernetes: str = "1.37"
+    ) -> list[Manifest]:
+        """What `helm install` would send to that version of Kubernetes. Raises Refused."""
+        options = ["--name-template", release, "--namespace", namespace, "--kube-version", kubernetes]
+        key = json.dumps([values, options])
         if key not in self._rendered:
-            self._rendered[key] = self._run("template", values, "--name-template", release, "--namespace", namespace)
+            self._rendered[key] = self._run("template", values, *options)
         return [manifest for manifest in yaml.load_all(self._rendered[key], yaml.CSafeLoader) if manifest]
 
     def notes(self, values: Values) -> str:

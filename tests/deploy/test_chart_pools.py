@@ -10,7 +10,7 @@ from local_worker.config import WorkerConfig
 from serving.config import load
 from serving.environment import ServiceName
 from tests.deploy import kubelet
-from tests.deploy.chart import Chart
+from tests.deploy.chart import Chart, Refused
 from tests.deploy.chart_values import EVERYTHING, GIVEN, POOLS
 from tests.deploy.connections import APP
 from tests.deploy.forms import NAMESPACE, config_maps, named, pod_templates
@@ -66,6 +66,13 @@ def test_an_adapter_and_its_engine_are_told_the_same(chart: Chart) -> None:
     assert f"--port={config.engine.rpartition(':')[2]}" in engine["args"]
     assert (config.max_running, config.drain_seconds) == (64, 300)
     assert f"--max-num-batched-tokens={config.token_budget}" in engine["args"]
+
+
+def test_an_adapter_needs_the_sidecars_of_later_versions(chart: Chart) -> None:
+    pools = {"pools": [{"name": "beside", "model": "a/model", "engine": "adapter", "gpus": 1}]}
+    with pytest.raises(Refused, match=r"pool beside: .* needs the sidecars of Kubernetes 1\.29, not v1\.28"):
+        chart(pools, kubernetes="1.28")
+    assert chart(pools, kubernetes="1.29")
 
 
 def test_a_model_over_several_nodes_is_a_group_whose_pods_reach_each_other(chart: Chart) -> None:
