@@ -1,6 +1,8 @@
 """What a schema that is accepted allows is valid under it, keyword by keyword; other keywords are refused by name."""
 
 import json
+import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,8 +11,23 @@ from fairlead.errors import InvalidRequest
 from local_worker.engine.grammars import ConstraintBroken, Grammars
 from local_worker.tokenizer import ByteTokenizer
 from serving.constraint import Constraint
+from tests.local_worker.engine.schema_validator import is_valid
 
 Schema = dict[str, Any]
+LONGEST = 300  # bytes of an output
+ENDING = frozenset(b'"]}')
+# The keywords of draft 2020-12 by vocabulary.
+KEYWORDS: dict[str, set[str]] = {
+    "core": {"$schema", "$id", "$ref", "$defs", "$anchor", "$comment", "$dynamicRef", "$dynamicAnchor"},
+    "applicator": {"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "propertyNames"},
+    "of arrays": {"prefixItems", "items", "contains", "minContains", "maxContains", "minItems", "maxItems"},
+    "of objects": {"properties", "patternProperties", "additionalProperties", "minProperties", "maxProperties"},
+    "unevaluated": {"unevaluatedItems", "unevaluatedProperties"},
+    "validation": {"type", "enum", "const", "uniqueItems", "required", "dependentRequired"},
+    "of numbers": {"multipleOf", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum"},
+    "of strings": {"minLength", "maxLength", "pattern", "format", "contentEncoding", "contentMediaType"},
+    "notes": {"title", "default", "examples"},
+}
 TREE: Schema = {
     "$ref": "#/$defs/tree",
     "$defs": {
@@ -62,6 +79,32 @@ OBEYED: list[tuple[Schema, list[Any], list[Any]]] = [
     ({"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 5}]}, ["a", 5], [4, None]),
     ({"oneOf": [{"type": "string"}, {"type": "integer"}]}, ["a", 5], [1.5, None]),
     ({"allOf": [{"type": "integer"}, {"minimum": 5}, {"maximum": 7}]}, [5, 7], [4, 8, "6"]),
+    ({"type": "integer", "default": 5, "title": "t", "examples": [1], "$comment": "c", "unheard-of": 1}, [5, 7], ["5"]),
+    ({"type": "string", "contentEncoding": "base64", "contentMediaType": "text/plain"}, ["", "no base64"], [1]),
+    ({"$ref": "#whole", "$defs": {"a": {"$anchor": "whole", "type": "integer"}}}, [5], ["5", None]),
+    (
+        {"$id": "http://127.0.0.1/a", "$ref": "#/$defs/a", "maximum": 5, "$defs": {"a": {"type": "integer"}}},
+        [5],
+        [6, "5"],
+    ),
+    (
+        {"type": "object", "properties": {"a": True, "b": False}, "additionalProperties": False},
+        [{}, {"a": 1}],
+        [{"b": 1}],
+    ),
+    (
+        {
+            "$defs": {"number": {"type": "integer"}},
+            "type": "object",
+            "allOf": [
+                {"properties": {"a": {"$ref": "#/$defs/number"}}},
+                {"additionalProperties": {"$ref": "#/$defs/number"}},
+            ],
+        },
+        [{"a": 1}, {"b": 2}, {}],
+        [{"a": "x"}, {"b": None}],
+    ),
+    ({"$schema": "https://json-schema.org/draft/2020-12/schema", "minimum": 5, "type": "number"}, [5, 7.5], [4, "5"]),
     (TREE, [{"children": []}, {"children": [{"children": [{"children": []}]}]}], [{}, {"children": [1]}]),
 ]
 REFUSED: list[tuple[Schema, str]] = [
@@ -79,6 +122,14 @@ REFUSED: list[tuple[Schema, str]] = [
     ({"allOf": [{"type": "string"}, {"type": "integer"}]}, "Unsatisfiable"),
     ({"$ref": "#/$defs/missing"}, "missing"),
     ({"minimum": "5"}, "5"),
+    ({"type": "array", "contains": {}, "minContains": 2}, "minContains"),
+    ({"type": "array", "maxContains": 2}, "maxContains"),
+    ({"type": "array", "unevaluatedItems": False}, "unevaluatedItems"),
+    ({"$dynamicRef": "#n", "$defs": {"a": {"$dynamicAnchor": "n"}}}, "$dynamicRef"),
+    ({"$schema": "http://127.0.0.1/dialect", "type": "integer"}, "not present in a registry"),
+    ({"$ref": "http://127.0.0.1/integer.json"}, "not present in a registry"),
+    ({"else": {"type": "string"}}, "else"),
+    ({"enum": []}, "Unsatisfiable"),
 ]
 
 
@@ -101,6 +152,56 @@ def is_allowed(grammars: Grammars, schema: Schema, value: Any) -> bool:
 def test_what_is_allowed_is_valid(grammars: Grammars, schema: Schema, valid: list[Any], invalid: list[Any]) -> None:
     assert [value for value in valid if not is_allowed(grammars, schema, value)] == []
     assert [value for value in invalid if is_allowed(grammars, schema, value)] == []
+
+
+def drawn(grammars: Grammars, schema: Schema, dice: random.Random) -> str:
+    """An output that a model without preferences might make, but that it soon ends; empty if it is still too long."""
+    matcher, output = grammars.compile(Constraint("json_schema", (json.dumps(schema),))).matcher(), bytearray()
+    while len(output) < LONGEST:
+        mask = matcher.allowed()
+        allowed = [token for token in range(256) if mask[token // 8] >> token % 8 & 1]
+        may_end = bool(mask[256 // 8] & 1)
+        if not allowed or (may_end and dice.random() < 0.3):
+            return output.decode()
+        ending = [token for token in allowed if token in ENDING]
+        token = dice.choice(ending if ending and dice.random() < 0.5 else allowed)
+        matcher.accept([token])
+        output.append(token)
+    return ""
+
+
+@pytest.mark.parametrize("schema", [schema for schema, _, _ in OBEYED], ids=lambda value: json.dumps(value)[:50])
+def test_whatever_is_drawn_is_valid(grammars: Grammars, schema: Schema, request: pytest.FixtureRequest) -> None:
+    """`--schemas 10000` draws 1,000 outputs under each schema."""
+    dice, whole = random.Random(json.dumps(schema)), 0
+    runs = request.config.getoption("schemas", 40) // 10
+    for _ in range(runs):
+        if text := drawn(grammars, schema, dice):
+            whole += 1
+            assert is_valid(schema, json.loads(text)), text
+    assert whole
+
+
+def test_the_check_itself_knows_what_is_valid() -> None:
+    for schema, valid, invalid in OBEYED:
+        assert all(is_valid(schema, value) for value in valid), schema
+        assert not any(is_valid(schema, value) for value in invalid), schema
+
+
+def test_every_keyword_of_the_draft_is_obeyed_or_refused() -> None:
+    known = {keyword for schema, *_ in (*OBEYED, *REFUSED) for keyword in keywords(schema)}
+    assert {name: words - known for name, words in KEYWORDS.items() if words - known} == {}
+
+
+def keywords(schema: object) -> Iterator[str]:
+    match schema:
+        case dict():
+            yield from schema
+            for part in schema.values():
+                yield from keywords(part)
+        case list():
+            for part in schema:
+                yield from keywords(part)
 
 
 @pytest.mark.parametrize(("schema", "reason"), REFUSED, ids=lambda value: json.dumps(value)[:50])
