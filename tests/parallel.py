@@ -18,6 +18,9 @@ import pytest
 
 # The files that take longest, the longest first.
 LONGEST = (
+    "tests/vllm/test_exactness.py",
+    "tests/vllm/test_worker.py",
+    "tests/vllm/test_flood.py",
     "tests/deploy/test_rehearsal.py",
     "tests/install/*",
     "tests/gateway/test_failover.py",
