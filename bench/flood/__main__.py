@@ -10,6 +10,7 @@ over vLLM's executor and over its own engine. It runs in the environment with vL
 import argparse
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -30,6 +31,7 @@ from serving.model_name import BUILT_IN
 def main() -> None:
     """Run the benchmark; see the module's docstring."""
     args = _parser().parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: it ends the servers as well
     args.out.mkdir(parents=True, exist_ok=True)
     engine = EngineSettings(threads=args.threads, model=args.model)
     work = Workload(seed=args.seed, quiet_every=args.quiet_every)

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import signal
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -67,6 +68,7 @@ def run(args: argparse.Namespace) -> int:
     if args.engine == "vllm" and find_spec("vllm") is None:
         raise ConfigError("--engine vllm: vllm is not installed; docs/operations.md says how to install it")
     args.out.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: it ends the services as well
     if args.watch:
         return watch(args)
     with asyncio.Runner() as runner:  # one event loop, because gRPC's threads may still use that of an earlier trial

@@ -111,7 +111,6 @@ class WatchedDemo:
 
 def watch(args: argparse.Namespace) -> int:
     """Run the demo until Ctrl-C or SIGTERM; raises StackError when a service fails."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="fairlead-demo-") as folder:  # of this user alone
         socket = Path(folder) / "buttons"
         controls = ["--page-controls", str(socket)]

@@ -13,6 +13,15 @@ DEADLINE = 200  # seconds: of what never comes
 CHECKOUT = (sys.executable, "-m", "cli")
 
 
+def alive(pid: int) -> bool:
+    """Whether there is such a process."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 class Running:
     """A command that runs; what it says on both streams, line by line."""
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import signal
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 from cli.demo.systems import FCFS, stack
 from cli.demo.trial import Trial, hold
 from cli.stack import Stack
-from tests.cli.commands import Command
+from tests.cli.commands import DEADLINE, Command, alive
 
 pytestmark = pytest.mark.e2e
 
@@ -36,6 +38,21 @@ def test_it_says_that_vllm_is_not_installed(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("fairlead: --engine vllm: vllm is not installed")
     assert not (tmp_path / "results").exists()
+
+
+def test_it_leaves_no_process_behind_when_it_is_terminated(tmp_path: Path) -> None:
+    demo = Command(tmp_path).start("demo", "--engine", "fake", "--out", str(tmp_path / "results"))
+    demo.wait_for("DLPM + DoubleQ: serving")
+    children = demo.children()
+    assert len(children) == 4, "scheduler, two workers, gateway"
+    demo.process.send_signal(signal.SIGTERM)
+    try:
+        assert demo.process.wait(DEADLINE) == 130
+        assert not any(map(alive, children))
+    finally:
+        for pid in filter(alive, children):
+            os.kill(pid, signal.SIGKILL)
+        demo.ended()
 
 
 def test_a_time_limit_ends_what_has_not_served_enough(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from urllib.request import urlopen
 import pytest
 
 from cli.stack import Stack
-from tests.cli.commands import Command, Running
+from tests.cli.commands import Command, Running, alive
 from tests.gateway.test_tls import issue
 
 pytestmark = pytest.mark.e2e
@@ -44,14 +44,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Command, 
     command = Command(tmp_path_factory.mktemp("shared"))
     for running in started(command):
         yield command, running
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def test_other_commands_find_the_running_stack(shared: tuple[Command, Running]) -> None:

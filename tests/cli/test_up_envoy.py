@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from cli.__main__ import main
-from tests.cli.commands import Command
-from tests.cli.test_up import alive
+from tests.cli.commands import Command, alive
 from tests.ports import free_ports
 
 pytestmark = pytest.mark.e2e

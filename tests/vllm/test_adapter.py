@@ -114,6 +114,9 @@ class Fleet:
     def __init__(self, directory: Path, model: Path) -> None:
         self.engines = {name: VllmServe(model, directory / f"vllm-{name}.log") for name in ("a", "b")}
         self.stack = Stack(directory, policy="per-client-round-robin")  # each client has calls at both
+
+    def start(self) -> None:
+        """Start adapters and gateway when the engines answer."""
         for engine in self.engines.values():
             engine.await_ready()
         for name, engine in self.engines.items():
@@ -142,8 +145,11 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         patch.setenv("OMP_NUM_THREADS", "1")
         patch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
         fleet = Fleet(directory, save_small_model(directory / "small"))
-        yield fleet
-        fleet.close()
+        try:
+            fleet.start()
+            yield fleet
+        finally:
+            fleet.close()
 
 
 def request_for(text: str, tokens: int = TOKENS) -> inference_pb2.GenerateRequest:
