@@ -14,7 +14,7 @@ from cli.limit_options import NAMES, READ_BY
 from cli.objective import MOST_WORKERS, fewest
 from local_worker.config import WorkerConfig
 from local_worker.core.device_sizes import BLOCK_TOKENS
-from local_worker.sizes import limits
+from local_worker.sizes import limits, quantum_tokens
 from simulation.spec import ADMISSIONS, SERVED
 from simulation.step_time import Coefficients, MeasuredProfile, profile
 from tests.cli.commands import Command
@@ -138,8 +138,8 @@ def test_the_simulated_worker_has_the_real_ones_defaults() -> None:
     real = WorkerConfig(secret="s" * 16)
     taken = limits(real, "cuda", 8192, BLOCK_TOKENS)
     assert SERVED.block_tokens == BLOCK_TOKENS
-    for name in ("admission", "cost", "quantum_tokens"):
-        assert getattr(SERVED, name) == getattr(real, name)
+    assert (SERVED.admission, SERVED.cost) == (real.admission, real.cost)
+    assert SERVED.quantum_tokens == quantum_tokens(real, "cuda")
     assert (SERVED.max_running, SERVED.token_budget) == (taken.max_running, taken.token_budget)
 
 

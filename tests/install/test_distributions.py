@@ -39,7 +39,9 @@ def test_a_wheel_holds_every_file_of_its_packages_and_no_other(dist: Path, name:
         str(path.relative_to(ROOT))
         for package in PACKAGES[name]
         for path in (ROOT / package).rglob("*")
-        if path.suffix in (".py", ".pyi") or path.name == "py.typed" or (path.is_file() and "static" in path.parts)
+        if path.suffix in {".py", ".pyi", ".yaml"}
+        or path.name == "py.typed"
+        or (path.is_file() and "static" in path.parts)
     }
     assert held == sources
 
