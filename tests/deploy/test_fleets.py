@@ -28,8 +28,9 @@ OTHERS = [
     Endpoint("prometheus", "monitoring"),
     Endpoint("host"),
 ]
-PORTS = (443, 6379, 6443, 7060, 7061, 8000, 8080, 9002, 9464, 9901)
-METRICS = {("prometheus", "picker", 9464), ("prometheus", "engine", 8000), ("picker", "engine", 8000)}
+PORTS = (443, 5557, 5558, 6379, 6443, 7060, 7061, 8000, 8080, 9002, 9464, 9901)
+METRICS = {("prometheus", "picker", 9464), ("prometheus", "engine", 8000)}
+STATE = {("picker", "engine", port) for port in (8000, 5557, 5558)}
 HUB = {("engine", other.name, 443) for other in OTHERS}
 
 
@@ -101,6 +102,7 @@ def test_its_limits_are_read(render: Render) -> None:
                 ("envoy", "redis", 6379),
                 ("prometheus", "envoy", 9464),
                 *METRICS,
+                *STATE,
                 *HUB,
             },
         ),
@@ -111,6 +113,7 @@ def test_its_limits_are_read(render: Render) -> None:
                 ("gateway", "picker", 9002),
                 *(("picker", other.name, port) for other in OTHERS for port in (443, 6443)),
                 *METRICS,
+                *STATE,
                 *HUB,
             },
         ),
