@@ -49,7 +49,8 @@ class Container:
         pairs = [part for target, source in self._mounts().items() for part in (str(source), target)]
         with self.log.open("ab") as log:
             return await asyncio.create_subprocess_exec(
-                *("ip", "netns", "exec", self.netns, "sh", "-c", ENTER, "enter", str(root), *pairs, "--"),
+                *("ip", "netns", "exec", self.netns, "nice", "-n", str(-os.nice(0))),
+                *("sh", "-c", ENTER, "enter", str(root), *pairs, "--"),
                 *self.command,
                 env={**image_environment(), **self.environment},
                 cwd="/",
