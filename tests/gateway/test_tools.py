@@ -26,6 +26,15 @@ def test_an_older_worker_that_leaves_tools_out_is_not_taken_for_one_that_renders
     check_rendered(common_pb2.Chat(messages=[common_pb2.ChatMessage(role="user", content="hi")]), OLD)
 
 
+def test_an_older_worker_that_ignores_a_required_call_is_not_taken_for_one_that_promises_it() -> None:
+    for choice in (common_pb2.ToolChoice(required=True), common_pb2.ToolChoice(name="f")):
+        chat = common_pb2.Chat(tools=[common_pb2.Tool(name="f")], tool_choice=choice)
+        with pytest.raises(Unavailable, match=r"tool_choice: .*older version"):
+            check_rendered(chat, NEW)
+        promised = worker_pb2.EncodeResponse(output_format=common_pb2.OutputFormat(), call_grammar="start: call")
+        check_rendered(chat, promised)
+
+
 def test_names_and_the_number_of_tools_are_limited() -> None:
     tools = [common_pb2.Tool(name="f")] * MAX_TOOLS
     check_tools(common_pb2.Chat(tools=tools, messages=[CALLED, ANSWERED]))
