@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.envoy.calls import Call
-from tests.envoy.example import LISTENER, example
+from tests.envoy.example import LISTENER, example, http_manager
 from tests.metrics import samples, scrape
 from tests.redis_server import RedisServer
 from tests.served_engine.process import EngineProcess
@@ -26,7 +27,13 @@ HEALTHY = "cluster.picker.membership_healthy"
 class Front:
     """Two engines with the flags `engine`, a picker with `options`, or two with a Redis, and an Envoy."""
 
-    def __init__(self, directory: Path, engine: dict[str, object], **options: object) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        engine: dict[str, object],
+        change: Callable[[dict[str, Any]], None] = lambda config: None,  # of Envoy's configuration
+        **options: object,
+    ) -> None:
         self.engines = [EngineProcess(directory / f"engine-{n}.log", events=False, **engine) for n in range(2)]
         for each in self.engines:
             each.metric("served_engine_most_requests")
@@ -42,7 +49,9 @@ class Front:
         self.pickers = [Process("global_scheduler.endpoint_picker", log, settings) for log in logs]
         self.picker = self.pickers[0]
         ports = [int(each.address.rpartition(":")[2]) for each in self.pickers]
-        self.envoy = EnvoyProxy(example(ports, [each.port for each in self.engines]), directory)
+        config = example(ports, [each.port for each in self.engines])
+        change(config)
+        self.envoy = EnvoyProxy(config, directory)
         self._port = self.envoy.port_of(LISTENER)
 
     def call(self, prompt: list[int], max_tokens: int = 4, **headers: str) -> Call:
@@ -180,6 +189,26 @@ def test_without_a_picker_calls_go_to_any_engine(own_front: Front) -> None:
     eventually(lambda: own_front.envoy.statistic(HEALTHY) == 0, "the health check fails")
     calls = [own_front.call([n] * 20) for n in range(8)]
     assert [(call.status, call.rest()) for call in calls] == [(200, 4)] * 8
+
+
+def fail_closed(config: dict[str, Any]) -> None:
+    """Let no filter do without its picker."""
+    for each in http_manager(config)["http_filters"]:
+        if "failure_mode_allow" in each["typed_config"] and not each["typed_config"].get("observability_mode"):
+            each["typed_config"]["failure_mode_allow"] = False
+
+
+def test_without_a_picker_calls_are_refused_where_envoy_fails_closed(tmp_path: Path) -> None:
+    front = Front(tmp_path, {}, fail_closed)
+    try:
+        assert front.call([1] * 20).rest() == 4
+        front.picker.kill()
+        eventually(lambda: front.envoy.statistic(HEALTHY) == 0, "the health check fails")
+        refused = front.call([1] * 20)
+        assert refused.status == 500
+        refused.close()
+    finally:
+        front.stop()
 
 
 @pytest.mark.parametrize("end", [Process.terminate, Process.kill])
