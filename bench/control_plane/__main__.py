@@ -1,7 +1,7 @@
 """The control plane's cost per call: CPU time, requests per second, time added to the first token.
 
     python -m bench.control_plane [--calls 160] [--callers 32] [--workers 4] [--rounds 3] [--prompt-bytes 8192]
-                                  [--token-bytes 4] [--tls] [--routers sglang vllm litellm]
+                                  [--token-bytes 4] [--tls] [--routers sglang vllm litellm] [--beside FOLDER]
 
 Every call sends a prompt and receives a stream of 64 tokens. Fake workers answer at once (burst) or at 10 ms per token.
 Each caller has a connection of its own. The fake tokenizer makes a token of every four bytes of a prompt, as models'
@@ -9,7 +9,8 @@ tokenizers do of English text. Fairlead runs over gRPC and over HTTP, with four 
 with --tls also behind TLS. It is compared with one stream per call straight to the workers, with bare servers on the
 same libraries that send the same chunks without any logic, and with public HTTP routers over HTTP workers, installed
 into `.cache/routers`. All systems are up at once and run the job in turns, in alternating order; figures are medians
-over the rounds. The ratio is that of the CPU time to the first router's, round by round.
+over the rounds. The ratio is that of the CPU time to the first router's, round by round. With --beside another checkout
+of this project is one of the systems, and the ratios to it are printed too.
 
 CPU counts the processes in between: gateway and scheduler, the bare server, or the router. The CPU time per token is
 the gateway's: what a call of 64 tokens costs more than a call of one token, divided by 63. The added time is the time
@@ -27,6 +28,7 @@ from pathlib import Path
 
 from bench.control_plane import table
 from bench.control_plane.bare import bare_server
+from bench.control_plane.beside import other_checkout
 from bench.control_plane.dispatching import Rate, latencies
 from bench.control_plane.job import TOKENS, Job
 from bench.control_plane.routers import environment
@@ -44,6 +46,7 @@ READY = {
     "gateway": "ready",
 }  # the log message when ready; the gateway then has a worker
 RATE = Rate(per_second=500, seconds=10.0, prompt_tokens=2048)
+OTHER = " of the other checkout"
 STRAIGHT = "gRPC, straight to the workers"
 HTTP_STRAIGHT = "HTTP, straight to one worker"
 
@@ -77,6 +80,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--routers", nargs="*", default=[], choices=environment.ROUTERS, help="public routers to measure"
     )
+    parser.add_argument("--beside", type=Path, metavar="FOLDER", help="another checkout of this project to measure")
     return parser.parse_args()
 
 
@@ -87,6 +91,9 @@ def _compare(job: Job, args: argparse.Namespace) -> None:
         gateways = {"": plain(stack)}
         if args.tls:
             gateways[" with TLS"] = up.enter_context(with_tls(stack))
+        if args.beside:
+            sizes = (args.workers, job.step_seconds, job.callers, job.prompt_bytes, args.token_bytes)
+            gateways[OTHER] = up.enter_context(other_checkout(args.beside, *sizes))
         fronts = _fronts(gateways)
         systems = [System(STRAIGHT, lambda job: asyncio.run(straight_to_a_worker(stack, job))), *fronts]
         systems += [*_bare(up, job), *_routers(up, job, args)]
@@ -96,6 +103,9 @@ def _compare(job: Job, args: argparse.Namespace) -> None:
     for name, rounds in measured.items():
         us_per_token = _us_per_token(rounds, single[name]) if name in single else None
         print(table.row(job, rounds, measured, reference, us_per_token), flush=True)
+    for name, rounds in measured.items():
+        if other := measured.get(name + OTHER):
+            print(f"{job}: CPU of {name}: {rounds.ratio(other):.2f} times that{OTHER}")
 
 
 def _us_per_token(whole: Rounds, single: Rounds) -> float:
