@@ -53,10 +53,9 @@ class FairQueue(Generic[T]):
     def take(self) -> T | None:
         """Remove and return the next item; None when the queue is empty.
 
-        An empty queue also resets the clock and forgets all clients: the caller has no item in progress then.
+        An empty queue also forgets all clients: the caller has no item in progress then.
         """
         if not self._queues:
-            self._clock = 0
             self._next_starts.clear()
             return None
         self._clock = max(self._clock, min(queue.start for queue in self._queues.values()))

@@ -58,3 +58,23 @@ def test_a_bounded_number_of_clients_is_watched_and_others_take_their_place() ->
     service[f"c{SAMPLED}"] += 7
     gap.observe(service.get)
     assert gap.worst == 7
+
+
+@pytest.mark.parametrize("pauses", ["f", "g"])
+def test_an_interval_ends_when_one_of_two_clients_does_not_wait(pauses: str) -> None:
+    gap = LiveGap[str]()
+
+    def observe(**service: int) -> int:
+        for client in service:
+            gap.watch(client)
+        gap.observe(service.get)
+        return gap.worst
+
+    assert observe(f=0, g=0, h=0) == 0
+    assert observe(f=10, g=0, h=10) == 10
+    service = {"f": 40, "g": 0, "h": 10}
+    del service[pauses]
+    observe(**{client: value for client, value in service.items() if client != "h"})
+    before = gap.worst
+    assert observe(f=80, g=0) == before
+    assert observe(f=85, g=0) == before

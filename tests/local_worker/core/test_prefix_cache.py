@@ -404,3 +404,21 @@ def test_a_block_that_is_computed_again_is_not_underway_afterwards() -> None:
         cache.check_invariants([request])
         cache.release(request)
         cache.check_invariants([])
+
+
+def test_the_match_of_a_request_that_waits_grows_with_what_is_cached() -> None:
+    cache = PrefixCache(PAGES, BLOCK)
+    waiting = make_request([1] * (3 * BLOCK + 1))
+    for blocks in (1, 1, 2, 2):
+        computed(cache, make_request([1] * (blocks * BLOCK + 1), sampling=SamplingParams(max_tokens=1)))
+        assert cache.match(waiting) == blocks * BLOCK
+        assert waiting.matched_blocks == blocks
+
+
+def test_a_forged_digest_after_a_block_that_is_not_cached_reads_nothing() -> None:
+    cache = PrefixCache(PAGES, BLOCK)
+    known = computed(cache, make_request([1] * BLOCK + [3]))
+    forged = make_request([2] * BLOCK + [1] * BLOCK + [3], sampling=SamplingParams(max_tokens=1))
+    forged.digests[1] = known.digests[0]
+    assert cache.match(forged) == 0
+    assert cache.admit(forged, forged.budget) == len(forged.tokens)

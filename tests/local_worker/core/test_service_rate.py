@@ -68,3 +68,17 @@ def test_a_batcher_measures_what_it_serves_all_clients_per_second_of_work() -> N
             batcher.check_invariants()
         now += 100.0
     assert batcher.service_rate / MICRO == pytest.approx((4 + 2 * 8) / (8 * 0.5), rel=0.02)
+
+
+def test_the_rate_counts_from_the_first_observation_whatever_the_clock_says() -> None:
+    rate = ServiceRate()
+    rate.observe(10, True, 1000.0)
+    rate.observe(10, False, 1002.0)
+    assert rate.micro_per_second == pytest.approx(10 * math.exp(-2 / MEMORY_SECONDS) / 2)
+
+
+def test_the_rate_is_known_after_one_second_of_work() -> None:
+    rate = ServiceRate()
+    rate.observe(0, True, 0.0)
+    rate.observe(100, True, 1.0)
+    assert rate.micro_per_second == 100.0
