@@ -239,6 +239,7 @@ def test_a_released_request_has_no_pages_and_shares_none() -> None:
     assert (len(request.pages), request.shared) != (0, 0)
     cache.release(request)
     assert (request.pages, request.shared) == ([], 0)
+    assert cache.tokens_used == 0
 
 
 def test_a_request_gets_the_pages_that_it_lacks_or_none_of_them() -> None:
@@ -422,3 +423,30 @@ def test_a_forged_digest_after_a_block_that_is_not_cached_reads_nothing() -> Non
     forged.digests[1] = known.digests[0]
     assert cache.match(forged) == 0
     assert cache.admit(forged, forged.budget) == len(forged.tokens)
+
+
+def test_a_match_shrinks_to_the_blocks_that_were_not_evicted() -> None:
+    cache, single = PrefixCache(4, BLOCK), SamplingParams(max_tokens=1)
+    cache.release(computed(cache, make_request([1] * 2 * BLOCK, sampling=single)))
+    waiting = make_request([1] * (2 * BLOCK + 1))
+    assert cache.match(waiting) == 2 * BLOCK
+    other = make_request([2] * (3 * BLOCK - 1), sampling=single)
+    assert cache.admit(other, other.budget) is not None
+    assert cache.match(waiting) == BLOCK
+
+
+def test_blocks_are_published_as_they_become_full() -> None:
+    cache = PrefixCache(PAGES, BLOCK)
+    request = make_request([1] * (3 * BLOCK + 1))
+    assert cache.admit(request, request.budget) is not None
+    for tokens in (BLOCK - 1, BLOCK, 2 * BLOCK, 3 * BLOCK + 1):
+        cache.publish(request, tokens)
+        assert request.shared == tokens // BLOCK
+        assert cache.match(make_request([1] * (3 * BLOCK + 1))) == tokens // BLOCK * BLOCK
+
+
+def test_the_pages_of_its_own_prefix_are_no_room_for_the_rest_of_a_request() -> None:
+    cache = PrefixCache(4, BLOCK)
+    cache.release(computed(cache, make_request([1] * 2 * BLOCK, sampling=SamplingParams(max_tokens=1))))
+    assert cache.admit(make_request([1] * (2 * BLOCK + 1)), 4 * BLOCK + 1) is None
+    cache.check_invariants([])
