@@ -442,7 +442,8 @@ def test_what_is_kept_of_a_lease_after_a_recall_is_valid_as_long_as_the_lease() 
     assert [leases.allowance(ACCOUNT, now) for now in (SECONDS - 1, SECONDS)] == [10, 0]
     assert leases.may_grow(ACCOUNT, 10, 1.0)
     leases.answered(leases.ask(ACCOUNT, 10, 1, 1.0), LeaseReply(10, recalled=False), 1.0, 1.0)
-    assert leases.may_grow(ACCOUNT, 10, 1.0 + SECONDS * RECALL_AGAIN), "the first refusal after it"
+    refused = [leases.may_grow(ACCOUNT, 10, now) for now in (1.0, 1.0 + SECONDS * RECALL_AGAIN)]
+    assert refused == [False, True], "the first refusal after it"
 
 
 def test_a_recall_takes_what_could_be_used_without_a_request() -> None:
@@ -471,3 +472,11 @@ def test_a_recalled_lease_is_forgotten_after_those_that_were_answered_before() -
     assert [leases.misjudged(account, 0) for account in (ACCOUNT, other)] == [True, False]
     leases.answered(leases.ask(other, 0, 1, 5 * SECONDS), LeaseReply(5, recalled=False), 5 * SECONDS, 5 * SECONDS)
     assert not leases.misjudged(ACCOUNT, 0), "forgotten with an answer, too"
+
+
+def test_the_time_in_which_gateways_that_left_count_begins_when_they_were_last_seen() -> None:
+    leases, account = LeasedQuota(SECONDS), QuotaAccount("app:a", 240)
+    leases.restore(-3 * SECONDS)
+    for gateways, windows, part in ((4, 0.0, 30), (4, 1.5, 30), (3, 2.5, 30), (3, 3.5, 40)):
+        leases.set_gateways(gateways, windows * SECONDS)
+        assert leases.allowance(account, windows * SECONDS) == part
