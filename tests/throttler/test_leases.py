@@ -480,3 +480,11 @@ def test_the_time_in_which_gateways_that_left_count_begins_when_they_were_last_s
     for gateways, windows, part in ((4, 0.0, 30), (4, 1.5, 30), (3, 2.5, 30), (3, 3.5, 40)):
         leases.set_gateways(gateways, windows * SECONDS)
         assert leases.allowance(account, windows * SECONDS) == part
+
+
+def test_a_gateway_that_is_cut_off_divides_limits_by_the_number_that_it_has_last_heard() -> None:
+    leases = LeasedQuota(SECONDS)
+    leases.set_gateways(4, 0.0)
+    assert leases.allowance(ACCOUNT, 0.0) == LIMIT // 4
+    leases.set_gateways(2, 1.0)
+    assert leases.allowance(ACCOUNT, 1.0) == LIMIT // 2

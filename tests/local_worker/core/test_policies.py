@@ -817,3 +817,34 @@ def test_a_bound_holds_for_the_smallest_weight_that_was_seen(name: str) -> None:
 @pytest.mark.parametrize("cost", [Normalized(3, 1, 1), Normalized(1, 3, 1)])
 def test_a_bound_covers_prompts_of_either_kind_of_token(cost: Normalized) -> None:
     assert replace(CONFIG, cost=cost).most_extend == 3 * CONFIG.max_input_tokens * MICRO
+
+
+def test_a_drr_visit_that_a_lack_of_room_interrupted_gets_no_second_quantum() -> None:
+    driver = Driver(LOCAL_POLICIES["drr"](CONFIG))
+    first = driver.arrive("a", 0, 4)
+    for client in "ab":
+        driver.arrive(client, 0, 20)
+    assert driver.select(5) == [first]
+    first.tokens += [0] * 5
+    driver.policy.generated(first, 5)
+    assert driver.select(5) == []
+    assert [driver.policy.balance(client) for client in "ab"] == [-4 * MICRO, 10 * MICRO]
+    driver.check()
+
+
+class CheapOutput(WeightedTokens):
+    """A cost of one micro-unit per token of output."""
+
+    def decode(self, tokens: int, prompt_tokens: int, output_tokens: int) -> int:
+        return tokens
+
+
+def test_the_smallest_debt_is_debt() -> None:
+    driver = Driver(LOCAL_POLICIES["drr"](replace(CONFIG, cost=CheapOutput())))
+    request = driver.arrive("a", 0, 10)
+    driver.select(10)
+    assert driver.policy.balance("a") == 0
+    request.tokens.append(0)
+    driver.policy.generated(request, 1)
+    assert driver.policy.balance("a") == -1
+    driver.check()

@@ -166,3 +166,13 @@ def test_the_gap_of_a_level_is_between_siblings_that_wait() -> None:
     calls.served("t/x", 40)
     shares.observe()
     assert shares.worst_gaps[FairnessLevel.USER] == 40 * MICRO, "the users of another tenant take their place"
+
+
+def test_an_account_that_has_requests_again_is_not_forgotten() -> None:
+    calls = Calls(most_idle=1)
+    calls.ledger.finished(calls.served("s/u", 5))
+    calls.arrives("s/u")
+    for client in ("t/v", "t/w"):
+        calls.ledger.finished(calls.served(client, 1))
+    assert [5 in units for units in calls.weighted()] == [True] * 3
+    assert [account.client for account in calls.ledger.accounts] == ["s/u", "t/w"]
