@@ -22,10 +22,10 @@ class Session(NamedTuple):
 
 class _Client:
     __slots__ = ("roots", "used")
+    used: float  # time of the last call of a sub-agent
 
     def __init__(self) -> None:
         self.roots: dict[str, str] = {}  # by sub-agent's session; the least recently used comes first
-        self.used = 0.0  # time of the last call of a sub-agent
 
 
 class SessionTree:

@@ -111,3 +111,10 @@ def test_invented_clients_are_bounded_and_cost_the_others_no_more_than_their_gra
     assert len(tree) < 1000
     assert tree.root("ann", Session("grandchild", "child"), 1.0) == "child", "ann was forgotten"
     assert tree.root("ann", Session("child", "main"), 1.0) == "main", "a child's request names the root itself"
+
+
+def test_of_a_clients_sub_agents_the_one_that_called_longest_ago_is_forgotten() -> None:
+    tree = SessionTree(per_client=2)
+    for now, session in enumerate("abac"):
+        tree.root("ann", Session(session, "main"), float(now))
+    assert tree.root("ann", Session("b", "a"), 5.0) == "main", "a called again after b"

@@ -65,3 +65,11 @@ def test_any_prompt_may_wait_where_none_does() -> None:
         limiter.add("b", 1)
     limiter.remove("a", 1_000_000)
     limiter.add("b", 1)
+
+
+def test_a_client_may_have_less_than_what_is_free() -> None:
+    limiter = WaitingPromptsLimiter(10)
+    limiter.add("a", 5)
+    with pytest.raises(ClientLimit, match="5 of this client; at most 10"):
+        limiter.add("a", 1)
+    limiter.add("b", 1)

@@ -848,3 +848,16 @@ def test_the_smallest_debt_is_debt() -> None:
     driver.policy.generated(request, 1)
     assert driver.policy.balance("a") == -1
     driver.check()
+
+
+def test_a_drr_visit_ends_when_the_request_that_interrupted_it_is_withdrawn() -> None:
+    driver = Driver(LOCAL_POLICIES["drr"](CONFIG))
+    first, large = driver.arrive("a", 0, 4), driver.arrive("a", 0, 20)
+    driver.select(5)
+    driver.policy.withdrawn(large)
+    driver.waiting.remove(large)
+    first.tokens += [0] * 5
+    driver.policy.generated(first, 5)
+    small, _ = driver.arrive("a", 0, 1), driver.arrive("b", 0, 20)
+    assert driver.select(5) == [small], "a new visit gets a quantum"
+    driver.check()

@@ -450,3 +450,13 @@ def test_the_pages_of_its_own_prefix_are_no_room_for_the_rest_of_a_request() -> 
     cache.release(computed(cache, make_request([1] * 2 * BLOCK, sampling=SamplingParams(max_tokens=1))))
     assert cache.admit(make_request([1] * (2 * BLOCK + 1)), 4 * BLOCK + 1) is None
     cache.check_invariants([])
+
+
+def test_nobody_waits_for_the_last_block_of_its_prompt() -> None:
+    cache = PrefixCache(PAGES, BLOCK)
+    computed(cache, make_request([1] * (BLOCK + 1), sampling=SamplingParams(max_tokens=1)))
+    running = make_request([1] * (2 * BLOCK + 1))
+    assert cache.admit(running, running.budget) is not None
+    waiting = make_request([1] * 2 * BLOCK)
+    assert cache.match(waiting) == BLOCK, "of the last block a token is computed in any case"
+    assert not cache.is_underway(waiting)
