@@ -10,7 +10,7 @@ from fairlead.errors import InvalidRequest
 from serving.config import ConfigError, cost_function
 from simulation.hardware import GPUS, MODELS
 from simulation.run import Scenario
-from simulation.spec import ADMISSIONS, SERVED, AdmissionMode, ClusterSpec, WorkerSpec
+from simulation.spec import ADMISSIONS, SERVED, AdmissionMode, ClusterSpec, OutputCharge, WorkerSpec
 from simulation.step_time import MeasuredProfile, Profile, profile
 from simulation.traces import TraceWorkload
 from throttler.core.profiles import RateLimits
@@ -60,6 +60,17 @@ def add_pool_options(parser: argparse.ArgumentParser) -> None:
         choices=tuple(AdmissionMode),
         help="KV admission (default: %(default)s)",
     )
+    add(
+        "--charge",
+        default=SERVED.charge,
+        choices=tuple(OutputCharge),
+        help="when dlpm charges for output (default: %(default)s)",
+    )
+    add(
+        "--fairness-levels",
+        default=SERVED.fairness_levels,
+        help="levels at which dlpm divides the service (default: %(default)s)",
+    )
     add("--cost", default=SERVED.cost, help="cost function of service (default: %(default)s)")
     add("--throttle", default="none", choices=sorted(ADMISSIONS), help="throttle of the gateway (default: %(default)s)")
     add("--decode-run", type=whole, default=1, help="decoding steps per scheduling decision (default: %(default)s)")
@@ -101,6 +112,8 @@ def scenario(
         profile=times,
         policy=local,
         cost=args.cost,
+        charge=args.charge,
+        fairness_levels=args.fairness_levels,
         quantum_tokens=client_quantum,
         kv_tokens=kv_tokens,
         block_tokens=args.block_tokens,

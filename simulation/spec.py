@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from global_scheduler.core.policies import POLICIES as ROUTES
 from global_scheduler.core.policies import RoutePolicy, RoutePolicyConfig
-from local_worker.core.charging import OutputCharge
+from local_worker.core.charging import OutputCharge as OutputCharge
 from local_worker.core.device_sizes import SIZES, check_sizes
 from local_worker.core.fairness_levels import FairnessLevels
 from local_worker.core.limits import AdmissionMode as AdmissionMode
@@ -56,8 +56,12 @@ class WorkerSpec:
     decode_run: int = 1  # decoding steps per scheduling decision
 
     def check(self) -> None:
-        """Raise ValueError for sizes or a cost function with which no worker would start."""
+        """Raise ValueError for sizes, levels or a cost function with which no worker would start."""
         self.make_cost()
+        try:
+            FairnessLevels.parse(self.fairness_levels)
+        except ValueError as error:
+            raise ValueError(f"fairness_levels: {error}") from error
         check_sizes(
             max_running=self.max_running,
             token_budget=self.token_budget,

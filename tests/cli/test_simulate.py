@@ -1,5 +1,6 @@
 """`fairlead simulate` as an operator uses it, and what it refuses before anything is simulated."""
 
+import argparse
 import csv
 import signal
 import sys
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from cli.__main__ import main
 from cli.limit_options import NAMES, READ_BY
 from cli.objective import MOST_WORKERS, fewest
+from cli.pool_options import add_pool_options, scenario
 from local_worker.config import WorkerConfig
 from local_worker.core.device_sizes import BLOCK_TOKENS
 from local_worker.sizes import limits, quantum_tokens
@@ -19,6 +21,7 @@ from simulation.spec import ADMISSIONS, SERVED
 from simulation.step_time import Coefficients, MeasuredProfile, profile
 from tests.cli.commands import Command
 from tests.cli.workload import WORD, requests, write_log
+from throttler.core.profiles import RateLimits
 
 pytestmark = pytest.mark.slow
 
@@ -138,9 +141,10 @@ def test_the_simulated_worker_has_the_real_ones_defaults() -> None:
     real = WorkerConfig(secret="s" * 16)
     taken = limits(real, "cuda", 8192, BLOCK_TOKENS)
     assert SERVED.block_tokens == BLOCK_TOKENS
-    assert (SERVED.admission, SERVED.cost) == (real.admission, real.cost)
-    assert SERVED.quantum_tokens == quantum_tokens(real, "cuda")
+    for name in ("admission", "charge", "cost", "fairness_levels"):
+        assert getattr(SERVED, name) == getattr(real, name)
     assert (SERVED.max_running, SERVED.token_budget) == (taken.max_running, taken.token_budget)
+    assert SERVED.quantum_tokens == quantum_tokens(real, "cuda")
 
 
 def test_options_of_the_worker_change_what_is_simulated(tmp_path: Path) -> None:
@@ -152,12 +156,25 @@ def test_options_of_the_worker_change_what_is_simulated(tmp_path: Path) -> None:
     assert len({few, many, dear}) == 3
 
 
+def test_accounts_are_kept_as_the_options_say() -> None:
+    parser = argparse.ArgumentParser()
+    add_pool_options(parser)
+    given = ["--trace", "mine.csv", "--charge", "reserved", "--fairness-levels", "tenant,user,interaction"]
+    for options, said in ((given[:2], ("generated", "tenant,user")), (given, ("reserved", "tenant,user,interaction"))):
+        worker = scenario(parser.parse_args(options), "dlpm", "doubleq", 512, 4096, RateLimits()).spec.worker
+        assert (worker.charge, worker.fairness_levels) == said
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         (("--token-budget", "32"), "token_budget: must be above max_running (128)"),
         (("--kv-tokens", "100"), "kv_tokens: must be a positive multiple of block_tokens (16), got 100"),
         (("--cost", "gold"), "cost: must be one of weighted-tokens, profiled, normalized, got 'gold'"),
+        (
+            ("--fairness-levels", "interaction"),
+            "fairness_levels: expected some of tenant, user, interaction in",
+        ),
         (("--policy", "fair"), "--policy: unknown policy: fair; known policies:"),
         (("--user-per-minute", "5"), "--user-per-minute: --throttle none does not use it, only oit, rpm, sliding-rpm"),
         (("--throttle", "sliding-rpm", "--app-per-minute", "7"), "--app-per-minute: --throttle sliding-rpm does not"),
