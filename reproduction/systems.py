@@ -54,7 +54,8 @@ class SloraWorker(MeasuredWorker):
     def make_batcher(self) -> RunBatcher:
         """Make the batcher. The measured pages held one token; ours are larger for speed, so their rounding loss is
         added."""
-        cache = PrefixCache(self.kv_tokens // self.block_tokens + self.max_running, self.block_tokens)
+        pages = self.kv_tokens // self.block_tokens + self.max_running
+        cache = PrefixCache(pages, self.block_tokens, strict_paper=True)
         batcher = RevisedSloraBatcher if self.is_revised else SloraBatcher
         return batcher(self.make_policy(), cache, self.make_cost(), self.limits, [EOS], self.kv_tokens)
 
