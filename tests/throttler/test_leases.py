@@ -461,6 +461,8 @@ def test_a_recall_of_a_lease_that_has_ended_gives_back_nothing_and_is_reported()
     assert leases.recalled(ACCOUNT, 4, SECONDS)
     assert leases.allowance(ACCOUNT, SECONDS) == 0
     assert leases.take_due() == [ACCOUNT]
+    leases.counted(ACCOUNT, 4, SECONDS + 1)
+    assert leases.take_due() == [], "once"
 
 
 def test_a_recalled_lease_is_forgotten_after_those_that_were_answered_before() -> None:
@@ -488,3 +490,11 @@ def test_a_gateway_that_is_cut_off_divides_limits_by_the_number_that_it_has_last
     assert leases.allowance(ACCOUNT, 0.0) == LIMIT // 4
     leases.set_gateways(2, 1.0)
     assert leases.allowance(ACCOUNT, 1.0) == LIMIT // 2
+
+
+def test_an_arrival_that_the_ledger_knows_is_not_reported_again() -> None:
+    leases, single = LeasedQuota(SECONDS), QuotaAccount("user:v", 1)
+    leases.restore(0.0)
+    leases.answered(leases.ask(single, 1, 1, 0.0), LeaseReply(0, recalled=False), 0.0, 0.0)
+    leases.counted(single, 1, 1.0)
+    assert leases.take_due() == []

@@ -176,3 +176,10 @@ def test_an_account_that_has_requests_again_is_not_forgotten() -> None:
         calls.ledger.finished(calls.served(client, 1))
     assert [5 in units for units in calls.weighted()] == [True] * 3
     assert [account.client for account in calls.ledger.accounts] == ["s/u", "t/w"]
+
+
+def test_a_withdrawn_request_waits_no_longer_at_any_level() -> None:
+    calls = Calls()
+    calls.arrives("s/u")
+    calls.ledger.withdrawn(calls.arrives("s/u"))
+    assert [[each.waiting for each in calls.ledger.shares.accounts(level)] for level in range(3)] == [[1]] * 3
