@@ -141,7 +141,7 @@ class Drr:
             if client in self._queues:
                 account.balance += rounds * self._quantum
                 continue
-            account.balance += max(0, min(rounds, -(account.balance // self._quantum))) * self._quantum
+            account.balance += min(rounds, -(account.balance // self._quantum)) * self._quantum
             if account.balance >= 0:
                 del self._active[client]
                 self._close_if_idle(client)

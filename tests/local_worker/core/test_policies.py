@@ -850,6 +850,52 @@ def test_the_smallest_debt_is_debt() -> None:
     driver.check()
 
 
+class UnevenCost(CheapOutput):
+    """A cost of `w_q` micro-units beside those of a prompt's tokens."""
+
+    def extend(self, tokens: int, system_tokens: int) -> int:
+        return tokens * MICRO + self.w_q
+
+
+def drr_after_a_prompt(rest: int) -> Driver:
+    """Return DRR with client a running, whose quantum of 10 has paid for its prompt but for `rest` micro-units."""
+    driver = Driver(LOCAL_POLICIES["drr"](replace(CONFIG, cost=UnevenCost(w_q=-rest))))
+    driver.arrive("a", 0, 10)
+    driver.select(10)
+    assert driver.policy.balance("a") == rest
+    driver.check()
+    return driver
+
+
+@pytest.mark.parametrize(("rest", "order"), [(1, "aab"), (0, "aba"), (-1, "aba")])
+def test_a_drr_visit_goes_on_while_a_micro_unit_is_left(rest: int, order: str) -> None:
+    driver = Driver(LOCAL_POLICIES["drr"](replace(CONFIG, cost=UnevenCost(w_q=-rest))))
+    for client, fresh in (("a", 10), ("a", 1), ("b", 1)):
+        driver.arrive(client, 0, fresh)
+    assert "".join(request.client for request in driver.select(100)) == order
+
+
+@pytest.mark.parametrize(("rest", "order"), [(1, "aba"), (0, "aab"), (-1, "aab")])
+def test_a_drr_visit_begins_with_a_quantum_where_nothing_is_left(rest: int, order: str) -> None:
+    driver = drr_after_a_prompt(rest)
+    for client in "aab":
+        driver.arrive(client, 0, 1)
+    assert "".join(request.client for request in driver.select(100)) == order
+
+
+@pytest.mark.parametrize("rest", [1, 0, -1])
+def test_drr_visits_a_client_without_waiting_requests_only_for_its_debt(rest: int) -> None:
+    driver = drr_after_a_prompt(rest)
+    waiting = driver.arrive("a", 0, 1)
+    driver.policy.withdrawn(waiting)
+    driver.waiting.remove(waiting)
+    driver.check()
+    [running] = driver.running
+    running.tokens.append(0)
+    driver.policy.generated(running, 1)
+    driver.check()
+
+
 def test_a_drr_visit_ends_when_the_request_that_interrupted_it_is_withdrawn() -> None:
     driver = Driver(LOCAL_POLICIES["drr"](CONFIG))
     first, large = driver.arrive("a", 0, 4), driver.arrive("a", 0, 20)
