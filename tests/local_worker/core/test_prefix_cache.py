@@ -353,6 +353,60 @@ def test_what_nobody_waits_for_any_longer_is_evicted_first() -> None:
     assert [cache.match(make_request([token] * 2 * BLOCK)) for token in (1, 3, 4)] == [0, BLOCK, BLOCK]
 
 
+def test_what_comes_to_match_a_waiting_request_is_evicted_last_too() -> None:
+    cache = PrefixCache(6, BLOCK)
+    waiting = make_request([1] * 2 * BLOCK + [5] * BLOCK)
+    cache.match(waiting)
+    cache.queued(waiting)
+    for blocks in (1, 2):
+        fill(cache, (blocks + 1) * BLOCK, 1)
+        assert cache.match(waiting) == blocks * BLOCK
+        cache.check_invariants([])
+    for token in (2, 3, 4):
+        fill(cache, 2 * BLOCK + 1, token)
+    assert cache.match(waiting) == 2 * BLOCK
+
+
+def test_what_a_request_matches_that_does_not_wait_is_not_spared() -> None:
+    cache = PrefixCache(4, BLOCK)
+    fill(cache, 2 * BLOCK, 1)
+    fill(cache, 2 * BLOCK, 2)
+    probe = make_request([1] * 2 * BLOCK)
+    assert cache.match(probe) == BLOCK
+    fill(cache, 3 * BLOCK, 3)
+    assert [cache.match(make_request([token] * 2 * BLOCK)) for token in (1, 2)] == [0, BLOCK]
+
+
+def test_a_spared_prefix_is_in_use_again_and_then_like_any_other() -> None:
+    cache = PrefixCache(4, BLOCK)
+    fill(cache, 2 * BLOCK, 1)
+    waiting = make_request([1] * 2 * BLOCK, sampling=SamplingParams(max_tokens=1))
+    cache.match(waiting)
+    cache.queued(waiting)
+    fill(cache, 2 * BLOCK, 2)
+    fill(cache, 3 * BLOCK, 3)  # the prefix of the waiting request is passed over
+    computed(cache, waiting)
+    cache.check_invariants([waiting])
+    cache.release(waiting)
+    fill(cache, 2 * BLOCK, 4)
+    fill(cache, 3 * BLOCK, 5)
+    assert [cache.match(make_request([token] * 2 * BLOCK)) for token in (1, 4)] == [0, BLOCK]
+
+
+def test_the_whole_of_a_long_prefix_is_evicted_first_when_nobody_waits_for_it() -> None:
+    cache = PrefixCache(8, BLOCK)
+    fill(cache, 4 * BLOCK, 1)
+    waiting = make_request([1] * 3 * BLOCK + [5] * BLOCK)
+    assert cache.match(waiting) == 3 * BLOCK
+    cache.queued(waiting)
+    fill(cache, 2 * BLOCK, 2)
+    fill(cache, 5 * BLOCK, 3)  # the three blocks are passed over
+    assert cache.match(waiting) == 3 * BLOCK
+    cache.withdrawn(waiting)
+    fill(cache, 4 * BLOCK, 4)
+    assert [cache.match(make_request([token] * 6 * BLOCK)) for token in (1, 3)] == [0, 4 * BLOCK]
+
+
 def test_strict_paper_evicts_what_was_used_longest_ago() -> None:
     cache = PrefixCache(4, BLOCK, strict_paper=True)
     fill(cache, 2 * BLOCK, 1)
