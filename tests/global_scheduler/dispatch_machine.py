@@ -19,8 +19,8 @@ MODELS = "mn"
 SERVED = {"a": "m", "b": "mn", "c": "m", "d": "n"}  # at first
 WEIGHTS = st.sampled_from([1000, 1000, 3000, 500])
 # Chains with shared beginnings: a digest is its whole prefix, as in the real block chain.
-CHAINS = st.lists(st.integers(0, 1), max_size=4).map(
-    lambda path: tuple(int("1" + "".join(map(str, path[: n + 1])), 2) for n in range(len(path)))
+CHAINS = st.binary(max_size=4).map(
+    lambda path: tuple(int("1" + "".join(str(byte % 2) for byte in path[: n + 1]), 2) for n in range(len(path)))
 )
 Chain = tuple[int, ...]
 

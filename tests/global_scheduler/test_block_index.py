@@ -15,7 +15,7 @@ from serving.blocks import BlockRun, pack_digests, runs, unpack_digests
 SLOTS = 3
 ROOM = 10_000
 Path = tuple[int, ...]
-PATHS = st.lists(st.integers(1, 3), max_size=7).map(tuple)
+PATHS = st.binary(max_size=7).map(lambda drawn: tuple(1 + byte % 3 for byte in drawn))
 
 
 def chain(path: Path) -> tuple[int, ...]:
