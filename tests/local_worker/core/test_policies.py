@@ -896,6 +896,25 @@ def test_drr_visits_a_client_without_waiting_requests_only_for_its_debt(rest: in
     driver.check()
 
 
+def test_drr_grants_clients_in_debt_as_many_rounds_as_it_takes_until_one_that_waits_is_served() -> None:
+    driver = Driver(LOCAL_POLICIES["drr"](CONFIG))
+    for client, fresh in (("a", 60), ("b", 40), ("b", 1)):
+        driver.arrive(client, 0, fresh)
+    assert len(driver.select(100)) == 2
+    assert [driver.policy.balance(client) for client in "abc"] == [-10 * MICRO, 10 * MICRO, 0], "after four rounds"
+    driver.check()
+
+
+def test_the_smallest_debt_that_rounds_leave_is_debt() -> None:
+    driver = Driver(LOCAL_POLICIES["drr"](replace(CONFIG, cost=UnevenCost(w_q=1))))
+    for client, fresh in (("b", 20), ("b", 1), ("a", 20)):
+        driver.arrive(client, 0, fresh)
+    assert len(driver.select(40)) == 2
+    assert len(driver.select(0)) == 0
+    assert driver.policy.balance("a") == -1
+    driver.check()
+
+
 def test_a_drr_visit_ends_when_the_request_that_interrupted_it_is_withdrawn() -> None:
     driver = Driver(LOCAL_POLICIES["drr"](CONFIG))
     first, large = driver.arrive("a", 0, 4), driver.arrive("a", 0, 20)
