@@ -6,6 +6,7 @@ import os
 import signal
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -16,6 +17,8 @@ from serving import model_name
 from serving.config import ConfigError
 
 CHECK_SECONDS = 0.5
+OF_WORKERS = ("model", "engine", "listen", "page_listen", "scheduler_arg", "gateway_arg")  # only without --envoy
+OF_ENVOY = ("picker_arg", "limiter_arg")  # only with it
 
 
 class _Stopped(Exception):
@@ -66,7 +69,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
             metavar="ARG",
             help=f"argument for the {service}, repeatable: --{service}-arg=--log-level=debug",
         )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=partial(run, parser))
 
 
 def _at_least_one(text: str) -> int:
@@ -76,8 +79,11 @@ def _at_least_one(text: str) -> int:
     return number
 
 
-def run(args: argparse.Namespace) -> int:
+def run(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
     """Serve until Ctrl-C, SIGTERM or the drain of the last worker; raises StackError when a service fails."""
+    for name in OF_WORKERS if args.envoy else OF_ENVOY:
+        if getattr(args, name) != parser.get_default(name):
+            parser.error(f"--{name.replace('_', '-')}: only {'without' if args.envoy else 'with'} --envoy")
     args.log_dir = args.log_dir or Path(tempfile.mkdtemp(prefix="fairlead-logs-"))
     with contextlib.suppress(_Stopped):
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -178,6 +178,20 @@ def test_wrong_usage(command: Command, args: tuple[str, ...]) -> None:
     assert command.run(*args).returncode == 2
 
 
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        (("--envoy", "--model", "x"), "--model: only without --envoy"),
+        (("--envoy", "--page-listen", ""), "--page-listen: only without --envoy"),
+        (("--limiter-arg=--x",), "--limiter-arg: only with --envoy"),
+    ],
+)
+def test_options_of_what_is_not_started_are_refused(command: Command, args: tuple[str, ...], reason: str) -> None:
+    done = command.run("up", *args)
+    assert done.returncode == 2
+    assert done.stderr.rstrip().endswith(f"error: {reason}")
+
+
 def test_a_start_that_fails_leaves_the_running_stack_findable(shared: tuple[Command, Running]) -> None:
     command, _ = shared
     [file] = command.endpoint_files()
