@@ -407,6 +407,20 @@ def test_the_whole_of_a_long_prefix_is_evicted_first_when_nobody_waits_for_it() 
     assert [cache.match(make_request([token] * 6 * BLOCK)) for token in (1, 3)] == [0, 4 * BLOCK]
 
 
+def test_a_prefix_stays_spared_for_those_that_still_wait_for_it() -> None:
+    cache = PrefixCache(8, BLOCK)
+    fill(cache, 4 * BLOCK, 1)
+    long, short = make_request([1] * 3 * BLOCK + [5] * BLOCK), make_request([1] * BLOCK + [5] * BLOCK)
+    for waiting in (long, short):
+        cache.match(waiting)
+        cache.queued(waiting)
+    fill(cache, 2 * BLOCK, 2)
+    fill(cache, 5 * BLOCK, 3)  # the three blocks are passed over
+    cache.withdrawn(long)
+    fill(cache, 4 * BLOCK, 4)
+    assert [cache.match(make_request([token] * 6 * BLOCK)) for token in (1, 3)] == [BLOCK, 3 * BLOCK]
+
+
 def test_strict_paper_evicts_what_was_used_longest_ago() -> None:
     cache = PrefixCache(4, BLOCK, strict_paper=True)
     fill(cache, 2 * BLOCK, 1)
@@ -504,6 +518,14 @@ def test_the_pages_of_its_own_prefix_are_no_room_for_the_rest_of_a_request() -> 
     cache.release(computed(cache, make_request([1] * 2 * BLOCK, sampling=SamplingParams(max_tokens=1))))
     assert cache.admit(make_request([1] * (2 * BLOCK + 1)), 4 * BLOCK + 1) is None
     cache.check_invariants([])
+
+
+def test_a_request_is_admitted_if_the_rest_of_its_idle_prefix_just_fits() -> None:
+    cache = PrefixCache(4, BLOCK)
+    fill(cache, 3 * BLOCK, 1)
+    request = make_request([1] * (2 * BLOCK + 1))
+    assert cache.admit(request, 4 * BLOCK) == 1
+    cache.check_invariants([request])
 
 
 def test_nobody_waits_for_the_last_block_of_its_prompt() -> None:
