@@ -34,10 +34,13 @@ def test_a_digest_after_another_prefix_ends_the_path() -> None:
 def test_a_leaf_that_grows_is_found_by_its_new_end() -> None:
     tree = BlockTree()
     [leaf] = reached(tree, "abc")
+    [other] = reached(tree, "x")
+    assert tree.oldest is leaf
     assert tree.append(leaf, chain("de"))
+    assert tree.oldest is other, "it has just been used"
     assert tree.ending_with(chain("e")) is leaf
     assert tree.ending_with(chain("c")) is None
-    assert tree.blocks == 5
+    assert tree.blocks == 6
     tree.check_invariants()
 
 
