@@ -31,6 +31,13 @@ def test_a_digest_after_another_prefix_ends_the_path() -> None:
     assert letters_of(list(tree.along(chain("ax")))) == ["a", "x"]
 
 
+def test_what_follows_elsewhere_does_not_lengthen_a_match() -> None:
+    tree = BlockTree()
+    reached(tree, "abc")
+    reached(tree, "x")
+    assert tree.matches(chain("abx"), 1) == [(1, 2)]
+
+
 def test_a_leaf_that_grows_is_found_by_its_new_end() -> None:
     tree = BlockTree()
     [leaf] = reached(tree, "abc")
