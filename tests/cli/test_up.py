@@ -13,6 +13,7 @@ import pytest
 from cli.stack import Stack
 from tests.cli.commands import Command, Running, alive
 from tests.gateway.test_tls import issue
+from tests.services import eventually
 
 pytestmark = pytest.mark.e2e
 
@@ -56,7 +57,8 @@ def test_other_commands_find_the_running_stack(shared: tuple[Command, Running]) 
     assert "worker-0" in status.stdout
     assert "worker-1" in status.stdout
     assert " fake " in status.stdout
-    assert "default/ann" in status.stdout
+    # A worker reports several times a second, so that what it has just served is not there yet.
+    eventually(lambda: "default/ann" in command.run("status").stdout, "the user's service is reported")
 
 
 def test_the_address_of_the_page_is_printed_with_a_key_that_opens_it(shared: tuple[Command, Running]) -> None:
