@@ -31,13 +31,15 @@ STARTING_SERVICES = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="session", autouse=True)
-def interruptible() -> None:
-    """Let processes that tests start receive SIGINT, also where a shell started the run in the background.
+@pytest.hookimpl(tryfirst=True)  # before the first fixture starts a process
+def pytest_runtest_setup() -> None:
+    """Begin each test with Python's own handlers of SIGINT and SIGTERM.
 
-    Such a shell has the run ignore SIGINT, and every process inherits that from the one that starts it.
+    A command that an earlier test ran in this process may have left handlers of its own. A shell that started the run
+    in the background has it ignore SIGINT, which every process inherits from the one that starts it.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def pytest_collection_finish() -> None:

@@ -217,7 +217,8 @@ def test_invented_interactions_protect_nothing(cluster: Cluster, report: Report)
 
 
 def test_no_log_tells_prompts_outputs_or_keys(cluster: Cluster) -> None:
-    prompt = "The safe opens with 24680."
+    secret = "marmalade"  # digits could also be part of a time, an id or a count
+    prompt = f"The safe opens with {secret}."
     responses = cluster.generate(VICTIM, request_for(prompt, 40))
     output = "".join(response.chunk.text for response in responses)
     bad = inference_pb2.GenerateRequest(
@@ -226,10 +227,10 @@ def test_no_log_tells_prompts_outputs_or_keys(cluster: Cluster) -> None:
     with pytest.raises(grpc.RpcError, match="role"):
         cluster.generate(VICTIM, bad)
     with pytest.raises(grpc.RpcError, match="key"):
-        cluster.generate("24680/eve", request_for(prompt))
+        cluster.generate(f"{secret}/eve", request_for(prompt))
     assert responses[0].accepted.request_id in cluster.log, "calls are logged"
-    for secret in ("24680", output[:20], json.dumps(output[:20])[1:-1], key_of("acme"), SECRET):
-        assert secret not in cluster.log
+    for word in (secret, output[:20], json.dumps(output[:20])[1:-1], key_of("acme"), SECRET):
+        assert word not in cluster.log
 
 
 def test_a_prompt_cannot_be_guessed_across_tenants(cluster: Cluster, report: Report) -> None:

@@ -1,6 +1,5 @@
 """`python -m reproduction`: what is written where, and what is refused before anything is simulated."""
 
-import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,11 +27,10 @@ def small(sources: Sources) -> Study:
 
 
 def cut_short(sources: Sources) -> Study:
-    """Somebody presses Ctrl-C before this is read."""
+    """Somebody presses Ctrl-C while this is read."""
 
     def read(runs: object) -> Report:
-        signal.raise_signal(signal.SIGINT)
-        return Report([("n",)])
+        raise KeyboardInterrupt
 
     return Study("Four calls.", {"calls": CALLS}, read)
 
