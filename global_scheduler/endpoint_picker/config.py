@@ -116,8 +116,8 @@ class PickerConfig(InternalTlsOptions):
     )
     kv_replay_port: int = option(
         0,
-        "Engines repeat events that were missed at this ZeroMQ port, further engines of a host at the next ports. "
-        "Without it no block counts as cached after a gap.",
+        "Engines repeat events at this ZeroMQ port, further engines of a host at the next ports: those before the "
+        "picker began, and those that it missed. Without it no block counts as cached after a gap.",
         unit="port",
         change_when="Engines have a replay endpoint, `replay_endpoint` of vLLM's `--kv-events-config`.",
     )

@@ -31,8 +31,8 @@ class AdapterConfig(WorkerOptions):
     )
     kv_replay: str = option(
         "",
-        "The engine repeats events that were missed at this ZeroMQ address, its `replay_endpoint`. Without it all "
-        "blocks count as not cached after a gap.",
+        "The engine repeats events at this ZeroMQ address, its `replay_endpoint`: those before the adapter began, and "
+        "those that it missed. Without it all blocks count as not cached after a gap.",
         unit="tcp://host:port",
         change_when="Always where the engine has a replay endpoint.",
     )

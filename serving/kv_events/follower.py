@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 import zmq
@@ -13,14 +13,17 @@ from serving.kv_events.core.event_sequence import BatchOrder, EventSequence
 from serving.kv_events.messages import ALL_BATCHES, KvBatch, KvEvent, decode_batch
 
 log = logging.getLogger(__name__)
-REPLAY_SECONDS = 5.0  # the engine looks for requests for a replay ten times a second
+QUIET_SECONDS = 5.0  # after so long without an event the engine is asked whether there were any
+REPLAY_SECONDS = 5.0  # for one message of a replay; the engine looks for requests ten times a second
 MALFORMED = (msgspec.DecodeError, KeyError, TypeError, ValueError)
 
 
 class KvFollower:
     """A subscriber to `endpoint`, which asks `replay_endpoint`, if there is one, for batches that it has missed.
 
-    Without a replay it forgets all blocks after a gap. So a block that it knows is cached, unless it was just evicted.
+    A subscription begins after the engine has begun to publish, and what is lost at the end of a burst shows only at
+    the next one. So it asks at the beginning, and when nothing was heard for QUIET_SECONDS, too. Without a replay it
+    forgets all blocks after a gap. So a block that it knows is cached, unless it was just evicted.
     """
 
     def __init__(
@@ -35,6 +38,7 @@ class KvFollower:
         self._apply = apply
         self._clear = clear
         self._sequence = EventSequence()
+        self._is_answered = True  # whether the latest request for a replay was
 
     def restart(self) -> None:
         """Forget what the engine has published, since it is not the same engine any more."""
@@ -43,63 +47,86 @@ class KvFollower:
 
     async def run(self) -> None:
         """Follow the events until cancelled."""
-        with ExitStack() as closing:
-            context = zmq.asyncio.Context()
-            closing.callback(context.destroy, linger=0)
+        context = zmq.asyncio.Context()
+        try:
             await self.follow(context)
+        finally:
+            context.destroy(linger=0)
 
     async def follow(self, context: zmq.asyncio.Context) -> None:
         """Follow the events until cancelled, with sockets of a context that several subscribers share."""
-        with ExitStack() as closing:
-            subscriber = context.socket(zmq.SUB)
-            closing.callback(subscriber.close, linger=0)
-            subscriber.setsockopt(zmq.IPV6, 1)
-            subscriber.setsockopt(zmq.SUBSCRIBE, b"")
-            subscriber.connect(self._endpoint)
+        with _connected(context, zmq.SUB, self._endpoint) as subscriber:
+            subscriber.subscribe(b"")
+            await self._replay(context)
             while True:
-                *_, number, payload = await subscriber.recv_multipart()
-                await self._receive(context, int.from_bytes(number, "big"), payload)
+                if not await subscriber.poll(int(QUIET_SECONDS * 1000)):
+                    await self._replay(context)
+                elif received := self._read(await subscriber.recv_multipart()):
+                    if self._order(*received) in (BatchOrder.EARLY, BatchOrder.RESTARTED):
+                        await self._replay(context)
+                    self._pass(*received)
+                await asyncio.sleep(0)  # the messages of a burst are received without a wait
 
-    async def _receive(self, context: zmq.asyncio.Context, number: int, payload: bytes) -> None:
+    async def _replay(self, context: zmq.asyncio.Context) -> None:
+        """Apply the batches that were missed and that the engine still has."""
+        if self._replay_endpoint and not await self._ask(context):
+            self.restart()
+            await self._ask(context)
+
+    async def _ask(self, context: zmq.asyncio.Context) -> bool:
+        """Apply what the engine has after the latest batch; return False if it has not that one, and so began anew."""
+        is_same = self._sequence.next == 0
+        with _connected(context, zmq.DEALER, self._replay_endpoint) as socket:
+            await socket.send_multipart([b"", max(0, self._sequence.next - 1).to_bytes(8, "big")])
+            while await socket.poll(int(REPLAY_SECONDS * 1000)):
+                self._is_answered = True
+                frames = await socket.recv_multipart()
+                if frames[-2:-1] == [ALL_BATCHES]:
+                    return is_same
+                if received := self._read(frames):
+                    if not is_same and self._order(*received) is BatchOrder.RESTARTED:
+                        return False
+                    is_same = True
+                    self._pass(*received)
+                await asyncio.sleep(0)
+        if self._is_answered:
+            log.warning("events of the KV cache are not replayed", extra={"endpoint": self._replay_endpoint})
+        self._is_answered = False
+        return True
+
+    def _read(self, frames: list[bytes]) -> tuple[int, KvBatch] | None:
+        """Return a message's number and batch; one that is not understood may have been about any block."""
         try:
-            batch = decode_batch(payload)
+            *_, number, payload = frames
+            return int.from_bytes(number, "big"), decode_batch(payload)
         except MALFORMED as error:
             log.warning("an event of the KV cache is not understood", extra={"error": repr(error)})
             self._clear()
+            return None
+
+    def _order(self, number: int, batch: KvBatch) -> BatchOrder:
+        return self._sequence.kind(number, batch.time)
+
+    def _pass(self, number: int, batch: KvBatch) -> None:
+        """Apply a batch, unless it was. What is known of others holds only if none is missing before it."""
+        order = self._order(number, batch)
+        if order is BatchOrder.REPEATED:
             return
-        kind = self._sequence.kind(number, batch.time)
-        if kind is BatchOrder.REPEATED:
-            return
-        if kind is BatchOrder.RESTARTED:
+        if order is BatchOrder.RESTARTED:
             self.restart()
-        if number > self._sequence.next:
-            await self._replay(context)
         if number > self._sequence.next:
             log.info("events of the KV cache are missing", extra={"first": self._sequence.next, "received": number})
             self._clear()
-        if number >= self._sequence.next:
-            self._pass(number, batch)
-
-    def _pass(self, number: int, batch: KvBatch) -> None:
         self._sequence.passed(number, batch.time)
         self._apply(batch.events)
 
-    async def _replay(self, context: zmq.asyncio.Context) -> None:
-        """Apply the missed batches that the engine still has, if they are complete."""
-        if not self._replay_endpoint:
-            return
-        socket = context.socket(zmq.DEALER)
-        try:
-            socket.setsockopt(zmq.IPV6, 1)
-            socket.connect(self._replay_endpoint)
-            await socket.send_multipart([b"", self._sequence.next.to_bytes(8, "big")])
-            async with asyncio.timeout(REPLAY_SECONDS):
-                while (reply := await socket.recv_multipart())[-2] != ALL_BATCHES:
-                    number = int.from_bytes(reply[-2], "big")
-                    if number != self._sequence.next:
-                        return
-                    self._pass(number, decode_batch(reply[-1]))
-        except (TimeoutError, *MALFORMED) as error:
-            log.warning("events of the KV cache were not replayed", extra={"error": repr(error)})
-        finally:
-            socket.close(linger=0)
+
+@contextmanager
+def _connected(context: zmq.asyncio.Context, kind: int, endpoint: str) -> Iterator[zmq.asyncio.Socket]:
+    socket = context.socket(kind)
+    try:
+        socket.setsockopt(zmq.IPV6, 1)
+        socket.connect(endpoint)
+        yield socket
+    finally:
+        socket.close(linger=0)

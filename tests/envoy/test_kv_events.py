@@ -21,6 +21,7 @@ from global_scheduler.endpoint_picker.request_body import Prompt, prompt_of
 from global_scheduler.endpoint_picker.token_prompts import TokenPrompts, token_root
 from serving.config import ConfigError
 from serving.http_client import HttpClient
+from serving.kv_events import follower
 from serving.kv_events.messages import StoredBlocks
 from tests.ports import free_ports
 from tests.served_engine.kv import Publisher
@@ -152,6 +153,7 @@ async def until(picker: Picker, prompt: Prompt, expected: tuple[str, int]) -> No
 async def test_requests_go_where_events_say_that_their_blocks_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two engines publish at one port of two addresses; one that goes and comes back is followed from its beginning."""
     monkeypatch.setattr(followed_caches, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(follower, "QUIET_SECONDS", 0.01)
     events, replay = free_ports(2)
     addresses = ["127.0.0.1:80", "127.0.0.2:80"]
     hosts = [address.removesuffix(":80") for address in addresses]
@@ -162,19 +164,12 @@ async def test_requests_go_where_events_say_that_their_blocks_are(monkeypatch: p
     async with following(picker, events, replay, BLOCK):
         await publishers[0].publish([stored(TOKENS[:4])])
         await publishers[1].publish([stored(TOKENS)])
-        while not all(map(picker.pool.reports_blocks, addresses)):  # a subscriber hears nothing until it has connected
-            for each in publishers:
-                await each.publish([])
-            await asyncio.sleep(0.01)
         await until(picker, prompt, (addresses[1], 12))
         await publishers[1].publish([{"type": "BlockRemoved", "block_hashes": [str(TOKENS)], "medium": "GPU"}])
         await until(picker, prompt, (addresses[1], 8))
         picker.set_endpoints(addresses[:1])
         picker.set_endpoints(addresses)
         await until(picker, prompt, (addresses[0], 4))
-        while not picker.pool.reports_blocks(addresses[1]):
-            await publishers[1].publish([])
-            await asyncio.sleep(0.01)
         await until(picker, prompt, (addresses[1], 8))
         await publishers[1].publish([{"type": "AllBlocksCleared"}])
         await until(picker, prompt, (addresses[0], 4))
@@ -195,7 +190,8 @@ async def test_blocks_of_another_size_are_reported_and_not_followed(caplog: pyte
 
 
 @pytest.mark.e2e
-async def test_what_another_caller_sent_to_an_engine_is_known(tmp_path: Path) -> None:
+async def test_what_another_caller_sent_to_an_engine_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follower, "QUIET_SECONDS", 0.01)
     engine = EngineProcess(tmp_path / "engine.log", block=16)
     try:
         engine.metric("served_engine_most_requests")

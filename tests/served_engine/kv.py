@@ -88,6 +88,7 @@ class Publisher:
         self._router = context.socket(zmq.ROUTER)
         self._router.bind(replay)
         self.sent: list[bytes] = []
+        self.first = 0  # the number of the oldest message that is kept for a replay
         self._arrays, self._drop = arrays, drop
 
     async def publish(self, events: list[dict[str, Any]]) -> None:
@@ -111,6 +112,6 @@ class Publisher:
     async def replay(self) -> None:
         while True:
             client, empty, start = await self._router.recv_multipart()
-            for number in range(int.from_bytes(start, "big"), len(self.sent)):
+            for number in range(max(self.first, int.from_bytes(start, "big")), len(self.sent)):
                 await self._router.send_multipart([client, empty, b"", number.to_bytes(8, "big"), self.sent[number]])
             await self._router.send_multipart([client, empty, b"", END, b""])

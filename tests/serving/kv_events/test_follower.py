@@ -1,20 +1,31 @@
 """The subscription to KV events over real sockets: nothing missed, and nothing believed that may be gone."""
 
 import asyncio
+import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Hashable, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 pytest.importorskip("zmq", reason="the extra `adapter` is not installed")
 
+from serving.kv_events import follower as kv_follower
 from serving.kv_events.follower import KvFollower
 from serving.kv_events.messages import AllRemoved, KvEvent, RemovedBlocks
-from tests.ports import free_ports
 from tests.served_engine.kv import Publisher
 
 WAIT = 60
+
+
+@pytest.fixture
+def impatient() -> Iterator[None]:
+    """Followers ask whenever they have heard nothing for 10 ms."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kv_follower, "QUIET_SECONDS", 0.01)
+        yield
 
 
 class Heard:
@@ -22,6 +33,7 @@ class Heard:
 
     def __init__(self) -> None:
         self.names: list[int] = []
+        self.known: list[Hashable] = []  # since all was forgotten
         self.clears = 0
         self._changed = asyncio.Event()
 
@@ -30,8 +42,10 @@ class Heard:
             match event:
                 case RemovedBlocks(names):
                     self.names += [name for name in names if isinstance(name, int)]
+                    self.known += names
                 case AllRemoved():
                     self.clears += 1
+                    self.known.clear()
         self._changed.set()
 
     def clear(self) -> None:
@@ -43,13 +57,19 @@ class Heard:
                 self._changed.clear()
                 await self._changed.wait()
 
+    async def until_known(self, names: list[int]) -> None:
+        async with asyncio.timeout(WAIT):
+            while self.known != names:
+                self._changed.clear()
+                await self._changed.wait()
+
 
 class Wire:
     """A publisher, and the addresses of its sockets."""
 
     def __init__(self, drop: int = 0) -> None:
-        events, replay = free_ports(2)
-        self.events, self.replay = f"tcp://127.0.0.1:{events}", f"tcp://127.0.0.1:{replay}"
+        self._folder = tempfile.TemporaryDirectory()
+        self.events, self.replay = (f"ipc://{self._folder.name}/{name}" for name in ("events", "replay"))
         self.start(drop)
 
     def start(self, drop: int = 0) -> None:
@@ -59,6 +79,10 @@ class Wire:
     def stop(self) -> None:
         self._replaying.cancel()
         self.publisher.close()
+
+    def close(self) -> None:
+        self.stop()
+        self._folder.cleanup()
 
     async def publish(self, name: int) -> None:
         await self.publisher.publish([{"type": "BlockRemoved", "block_hashes": [name], "medium": "GPU"}])
@@ -72,8 +96,10 @@ async def following(wire: Wire, replay: bool = True) -> AsyncIterator[Heard]:
     try:
         yield heard
     finally:
+        assert not task.done()
         task.cancel()
-        wire.stop()
+        await asyncio.wait([task])
+        wire.close()
 
 
 async def publish_until_heard(wire: Wire, heard: Heard, first: int) -> int:
@@ -101,6 +127,49 @@ async def test_what_was_published_before_or_lost_is_replayed() -> None:
         await heard.until(last)
         assert heard.names == list(range(last + 1))
         assert heard.clears == 0
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_what_was_published_before_is_known_while_the_engine_is_quiet() -> None:
+    wire = Wire()
+    for name in range(3):
+        await wire.publish(name)
+    async with following(wire) as heard:
+        await heard.until_known([0, 1, 2])
+        assert heard.clears == 0
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_what_an_engine_does_not_have_any_more_is_missing_and_what_came_after_it_is_known() -> None:
+    wire = Wire()
+    for name in range(4):
+        await wire.publish(name)
+    wire.publisher.first = 2
+    async with following(wire) as heard:
+        await heard.until_known([2, 3])
+
+
+ALL_LOST, NONE_LOST = 1, 0
+
+
+@pytest.mark.usefixtures("impatient")
+@settings(max_examples=15)
+@given(st.lists(st.tuples(st.sampled_from([ALL_LOST, 2, 3, NONE_LOST]), st.integers(0, 5)), min_size=1, max_size=3))
+def test_after_a_while_all_that_the_engine_has_published_in_this_life_is_known(lives: list[tuple[int, int]]) -> None:
+    """Whatever was lost on its way, in this life or an earlier one; nothing of an earlier one is believed."""
+
+    async def follow() -> None:
+        wire = Wire()
+        async with following(wire) as heard:
+            for life, (drop, count) in enumerate(lives):
+                wire.stop()
+                wire.start(drop)
+                names = [10 * life + index for index in range(count)]
+                for name in names:
+                    await wire.publish(name)
+                await heard.until_known(names)
+
+    asyncio.run(follow())
 
 
 async def test_without_a_replay_all_blocks_are_forgotten_after_a_gap() -> None:
