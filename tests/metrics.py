@@ -28,7 +28,7 @@ SAMPLE = re.compile(r"^(\w+)(?:\{(.*?)\})? (\S+)(?: # .*)?$", re.MULTILINE)
 
 def scrape(port: int) -> tuple[str, str]:
     """Content type and text of a service's endpoint."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as response:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as response:
         return response.headers["Content-Type"], response.read().decode()
 
 

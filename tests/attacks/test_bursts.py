@@ -24,7 +24,7 @@ async def burst(address: str) -> Counter[grpc.StatusCode]:
             channel = await channels.enter_async_context(grpc.aio.insecure_channel(address, OWN_CONNECTION))
             await channel.channel_ready()
             method = channel.unary_unary("/fairlead.v1.Inference/Generate")
-            ends += [method(b"", timeout=100) for _ in range(STRANGERS // CONNECTIONS)]
+            ends += [method(b"", timeout=300) for _ in range(STRANGERS // CONNECTIONS)]
         return Counter([await end.code() for end in ends])
 
 

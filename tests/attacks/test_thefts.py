@@ -114,7 +114,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     ]
     keys.write_text("keys:\n" + "".join(entries))
     stack = Stack(directory, log_level="debug")
-    stack.worker("a", fake_step_seconds=0.02, max_running=1, log_level="debug")
+    stack.worker("a", fake_step_seconds=0.05, max_running=1, log_level="debug")
     settings = {
         "keys": keys,
         "profiles": profiles,
@@ -159,12 +159,12 @@ def test_tokens_that_no_gateway_made_for_the_caller(cluster: Cluster, report: Re
     with cluster.overload():
         assert cluster.lets_in("acme/owner", id=JOURNEY, stage=1, token=signed("acme/owner")), "what a token is worth"
         assert cluster.lets_in("acme/owner", id=JOURNEY, stage=1, token=signed("acme/owner")), "beyond the limit"
-        clients = {f"acme/forger{number}": forge for number, forge in enumerate(FORGED.values())}
-        assert all(cluster.lets_in(client) for client in clients), "the one call that everybody has"
-        let_in = [
-            cluster.lets_in(client, id=JOURNEY, stage=1, token=forge(client)) for client, forge in clients.items()
-        ]
-    assert dict(zip(FORGED, let_in, strict=True)) == dict.fromkeys(FORGED, False)
+        let_in = {}
+        for number, (kind, forge) in enumerate(FORGED.items()):
+            client = f"acme/forger{number}"
+            assert cluster.lets_in(client), "the one call that everybody has in a minute"
+            let_in[kind] = cluster.lets_in(client, id=JOURNEY, stage=1, token=forge(client))
+    assert let_in == dict.fromkeys(FORGED, False)
     report.add("forged, foreign and expired tokens", Counter({"refused": len(let_in)}))
 
 
@@ -203,7 +203,7 @@ def test_replays_gain_no_more_than_the_cap(cluster: Cluster, report: Report) -> 
     with cluster.overload():
         ends = Counter(
             "let in" if cluster.lets_in("acme/replayer", id=JOURNEY, stage=1, token=token) else "refused"
-            for _ in range(10)
+            for _ in range(2 * KAPPA)
         )
     assert ends["let in"] == KAPPA * USER_PER_MINUTE
     report.add("one token replayed (cap: 3 protected calls a minute)", ends)
@@ -211,7 +211,7 @@ def test_replays_gain_no_more_than_the_cap(cluster: Cluster, report: Report) -> 
 
 def test_invented_interactions_protect_nothing(cluster: Cluster, report: Report) -> None:
     with cluster.overload():
-        ends = Counter("let in" if cluster.lets_in("zeta/inventor", id=f"{n}") else "refused" for n in range(10))
+        ends = Counter("let in" if cluster.lets_in("zeta/inventor", id=f"{n}") else "refused" for n in range(4))
     assert ends["let in"] == USER_PER_MINUTE
     report.add("invented interaction ids (limit: 1 call a minute)", ends)
 
@@ -219,7 +219,7 @@ def test_invented_interactions_protect_nothing(cluster: Cluster, report: Report)
 def test_no_log_tells_prompts_outputs_or_keys(cluster: Cluster) -> None:
     secret = "marmalade"  # digits could also be part of a time, an id or a count
     prompt = f"The safe opens with {secret}."
-    responses = cluster.generate(VICTIM, request_for(prompt, 40))
+    responses = cluster.generate(VICTIM, request_for(prompt, 20))
     output = "".join(response.chunk.text for response in responses)
     bad = inference_pb2.GenerateRequest(
         prompt=common_pb2.Prompt(chat=common_pb2.Chat(messages=[common_pb2.ChatMessage(role=prompt, content=prompt)]))

@@ -73,7 +73,7 @@ def test_a_request_is_found_by_its_callers_id_and_says_which_app_was_named(serve
     with grpc.insecure_channel(gateway) as channel:
         stub = inference_pb2_grpc.InferenceStub(channel)
         for user in ("ann", "bob"):
-            list(stub.Generate(request, timeout=30, metadata=[("x-fairlead-user", user), ("x-request-id", "mine")]))
+            list(stub.Generate(request, timeout=60, metadata=[("x-fairlead-user", user), ("x-request-id", "mine")]))
     shown = fairlead("trace", "mine", "--gateway", gateway, "--secret", ADMIN).stdout
     for user in ("ann", "bob"):
         assert re.search(rf"request \w+: client default/{user}, app default \('agent' is unknown\), 1 calls", shown)

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 import subprocess
 import urllib.parse
 import urllib.request
@@ -15,6 +14,7 @@ import yaml
 
 from fairlead import Client
 from tests.deploy.test_monitoring import MONITORING, expressions
+from tests.ports import free_ports
 from tests.services import Stack, eventually
 
 pytestmark = pytest.mark.e2e
@@ -24,8 +24,8 @@ class Prometheus:
     """One that scrapes `ports` every second, with our alert rules."""
 
     def __init__(self, program: Path, folder: Path, ports: dict[str, int]) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._url = f"http://127.0.0.1:{free.getsockname()[1]}/api/v1/"
+        [port] = free_ports(1)
+        self._url = f"http://127.0.0.1:{port}/api/v1/"
         jobs = [
             {"job_name": name, "static_configs": [{"targets": [f"127.0.0.1:{port}"], "labels": {"pod": name}}]}
             for name, port in ports.items()
@@ -49,7 +49,7 @@ class Prometheus:
     def ask(self, path: str, **parameters: object) -> Any:
         """The data of one answer of its API; None while it does not listen yet."""
         try:
-            with urllib.request.urlopen(f"{self._url}{path}?{urllib.parse.urlencode(parameters)}", timeout=10) as reply:
+            with urllib.request.urlopen(f"{self._url}{path}?{urllib.parse.urlencode(parameters)}", timeout=60) as reply:
                 answer = json.load(reply)
         except OSError:  # it does not listen yet
             return None

@@ -78,7 +78,7 @@ def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, i
 def failure(address: str) -> str:
     """What the error of a call to it says."""
     with SyncClient(address, retries=Retries(attempts=0)) as client, pytest.raises(Unavailable) as caught:
-        client.generate("hi", timeout=20)
+        client.generate("hi", timeout=60)
     assert caught.value.request_id == "", "nobody has heard of the call"
     with SyncClient(address) as client, pytest.raises(Unavailable) as again:
         client.models()

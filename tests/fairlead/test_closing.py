@@ -147,10 +147,10 @@ def test_closing_a_blocking_client_releases_who_waits_in_another_thread(patient:
 
     with futures.ThreadPoolExecutor(1) as threads:
         reading = threads.submit(read)
-        assert begun.wait(20)
+        assert begun.wait(60)
         client.close()
         with pytest.raises(Cancelled):
-            reading.result(20)
+            reading.result(60)
 
 
 async def test_an_interaction_that_is_over_makes_no_call(address: str, peer: Peer) -> None:

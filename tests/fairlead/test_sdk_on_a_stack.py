@@ -83,7 +83,7 @@ async def test_errors_are_typed_and_say_what_is_wrong(client: Client) -> None:
 async def test_nobody_at_the_address_is_unavailable() -> None:
     async with Client("127.0.0.1:1", retries=Retries(attempts=0)) as client:
         with pytest.raises(Unavailable):
-            await client.generate("x", timeout=20)
+            await client.generate("x", timeout=60)
 
 
 async def test_an_interactions_calls_share_one_id_number_themselves_and_end(stack: Stack) -> None:

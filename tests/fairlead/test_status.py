@@ -42,7 +42,7 @@ def address() -> Iterator[str]:
 
 def fail(address: str, name: str) -> grpc.RpcError:
     with grpc.insecure_channel(address) as channel, pytest.raises(grpc.RpcError) as caught:
-        channel.unary_unary(METHOD)(name.encode(), timeout=20)
+        channel.unary_unary(METHOD)(name.encode(), timeout=60)
     return caught.value
 
 
@@ -75,7 +75,7 @@ def test_of_a_long_list_a_message_tells_the_beginning() -> None:
 async def test_the_asynchronous_api_reads_the_same_details(address: str) -> None:
     async with grpc.aio.insecure_channel(address) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await channel.unary_unary(METHOD)(Outcome.THROTTLED_USER.name.encode(), timeout=20)
+            await channel.unary_unary(METHOD)(Outcome.THROTTLED_USER.name.encode(), timeout=60)
     error = from_call(caught.value)
     assert isinstance(error, ERRORS[Outcome.THROTTLED_USER])
     assert (error.message, error.retry_after) == ("prompt: why THROTTLED_USER happened", 1.25)  # type: ignore[attr-defined]
@@ -99,5 +99,5 @@ def test_a_status_without_our_details_is_understood(address: str, code: str, exp
 
 def test_nobody_listening_is_unavailable() -> None:
     with grpc.insecure_channel("127.0.0.1:1") as channel, pytest.raises(grpc.RpcError) as caught:
-        channel.unary_unary(METHOD)(b"", timeout=20)
+        channel.unary_unary(METHOD)(b"", timeout=60)
     assert isinstance(from_call(caught.value), Unavailable)

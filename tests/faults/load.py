@@ -11,6 +11,7 @@ import grpc
 from fairlead.outcomes import Outcome
 from fairlead.token_ids import unpack_ids
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc
+from tests import services
 
 
 def request_for(text: str, max_tokens: int = 40, temperature: float = 1.0) -> inference_pb2.GenerateRequest:
@@ -46,7 +47,7 @@ class Load:
 
     def _call(self, stub: inference_pb2_grpc.InferenceStub, prompt: int) -> None:
         try:
-            responses = list(stub.Generate(request_for(f"Story {prompt}", self._max_tokens), timeout=60))
+            responses = list(stub.Generate(request_for(f"Story {prompt}", self._max_tokens), timeout=services.DEADLINE))
             outcome = Outcome(responses[-1].finished.outcome).name
             text, tokens = output_of(responses)
         except grpc.RpcError as error:
@@ -61,7 +62,9 @@ class Load:
         """Wait until so many more calls have ended."""
         with self.finished:
             wanted = self.outcomes.total() + calls
-            assert self.finished.wait_for(lambda: self.outcomes.total() >= wanted, timeout=60), self.outcomes
+            assert self.finished.wait_for(lambda: self.outcomes.total() >= wanted, timeout=services.DEADLINE), (
+                self.outcomes
+            )
 
     def __enter__(self) -> "Load":
         for thread in self._threads:

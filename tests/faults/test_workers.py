@@ -17,7 +17,7 @@ from tests.faults.route import Route
 from tests.faults.small_model import save_small_model
 from tests.services import Process, Stack, eventually
 
-STEP = 0.01
+STEP = 0.02  # an output of LONG tokens takes 3 s, in which a test has to come to its fault
 FAST = 0.0005
 LONG = 150
 Inference = inference_pb2_grpc.InferenceStub
@@ -168,7 +168,7 @@ def attached_since(stack: Stack, before: set[str]) -> set[str]:
 
 def test_a_rolling_update_ends_no_call(stack: Stack, gateway: Process, stub: Inference) -> None:
     request = request_for("Tell me", 2000)
-    call = stub.Generate(request, timeout=60)
+    call = stub.Generate(request, timeout=600)
     begun = list(itertools.islice(call, 6))
     worker = begun[0].accepted.worker
     for step in (STEP, STEP, FAST, FAST):

@@ -14,7 +14,7 @@ NEXT, ADMIN = "the next secret of all", "the operators' own secret"
 def refusal(stub: scheduler_pb2_grpc.AdminStub, secret: str) -> str | None:
     """The status of an operator's call that is refused; None of one that is answered."""
     try:
-        stub.Status(scheduler_pb2.StatusRequest(), metadata=secret_metadata(secret), timeout=30)
+        stub.Status(scheduler_pb2.StatusRequest(), metadata=secret_metadata(secret), timeout=60)
     except grpc.RpcError as error:
         return str(error.code().name)
     return None

@@ -13,7 +13,7 @@ from fairlead.token_ids import unpack_ids
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc
 from tests.services import Process, Stack, eventually
 
-STEP = 0.01
+STEP = 0.02  # an output of 100 tokens takes 2 s, in which a test has to come to its fault
 
 
 def request_for(text: str, max_tokens: int = 100) -> inference_pb2.GenerateRequest:

@@ -25,7 +25,7 @@ PROMPTS = [
 def generate(
     stub: inference_pb2_grpc.InferenceStub, request: inference_pb2.GenerateRequest
 ) -> list[inference_pb2.GenerateResponse]:
-    return list(stub.Generate(request, timeout=30))
+    return list(stub.Generate(request, timeout=60))
 
 
 def text_of(responses: list[inference_pb2.GenerateResponse]) -> str:
@@ -100,5 +100,5 @@ def test_models_are_listed(shared: inference_pb2_grpc.InferenceStub) -> None:
 def test_nothing_is_lost_when_calls_share_the_streams(shared: inference_pb2_grpc.InferenceStub) -> None:
     requests = [request_for(common_pb2.Prompt(text=f"Story {number}"), max_tokens=30) for number in range(24)]
     alone = [ids_of(generate(shared, request)) for request in requests]
-    calls: list[grpc.Call] = [shared.Generate(request, timeout=30) for request in requests]
+    calls: list[grpc.Call] = [shared.Generate(request, timeout=60) for request in requests]
     assert [ids_of(list(call)) for call in calls] == alone

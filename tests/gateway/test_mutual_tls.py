@@ -30,7 +30,7 @@ def status(scheduler: Process, shown: dict[str, Path]) -> scheduler_pb2.StatusRe
     own = load_mutual_tls(*(str(file) for file in shown.values())) if shown else None
     with open_sync_channel(scheduler.address, own) as channel:
         stub = scheduler_pb2_grpc.AdminStub(channel)
-        return stub.Status(scheduler_pb2.StatusRequest(), metadata=secret_metadata(SECRET), timeout=20)
+        return stub.Status(scheduler_pb2.StatusRequest(), metadata=secret_metadata(SECRET), timeout=60)
 
 
 def test_only_members_are_let_in(
@@ -45,7 +45,7 @@ def test_only_members_are_let_in(
         prompt=common_pb2.Prompt(text="hello"), sampling=common_pb2.SamplingParams(max_tokens=3, ignore_eos=True)
     )
     with grpc.insecure_channel(gateway.address) as channel:
-        responses = list(inference_pb2_grpc.InferenceStub(channel).Generate(request, timeout=30))
+        responses = list(inference_pb2_grpc.InferenceStub(channel).Generate(request, timeout=60))
     assert responses[-1].finished.usage.output_tokens == 3
     assert [found.worker for found in status(scheduler, member).cluster.members] == ["member"]
     for shown in (stranger, {}):

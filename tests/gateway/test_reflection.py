@@ -26,7 +26,7 @@ def test_a_generic_client_can_generate(stack: Stack) -> None:
         body = {"prompt": {"text": "hello"}, "sampling": {"maxTokens": 3, "ignoreEos": True}}
         responses = [
             json_format.MessageToDict(response)
-            for response in call(json_format.ParseDict(body, request_class()), timeout=30)
+            for response in call(json_format.ParseDict(body, request_class()), timeout=60)
         ]
     assert responses[-1]["finished"]["outcome"] == "OUTCOME_COMPLETED"
     assert responses[-1]["finished"]["usage"]["outputTokens"] == 3

@@ -80,7 +80,7 @@ BAD = [
 
 def refusal(stub: inference_pb2_grpc.InferenceStub, request: Request) -> tuple[FairleadError, grpc.RpcError]:
     with pytest.raises(grpc.RpcError) as caught:
-        list(stub.Generate(request, timeout=30))
+        list(stub.Generate(request, timeout=60))
     return from_call(caught.value), caught.value
 
 
@@ -129,7 +129,7 @@ def test_what_can_never_fit_is_too_long(
 def test_bytes_that_are_no_request(shared_channel: grpc.Channel, method: str, data: bytes) -> None:
     call = shared_channel.unary_stream(f"/fairlead.v1.Inference/{method}", request_serializer=bytes)
     with pytest.raises(grpc.RpcError) as caught:
-        list(call(data, timeout=30))
+        list(call(data, timeout=60))
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "UTF-8" in caught.value.details()
 
@@ -143,7 +143,7 @@ def test_nothing_is_parsed_for_callers_that_nobody_knows(stack: Stack, tmp_path:
             codes = []
             for key in ("unknown", "k"):
                 with pytest.raises(grpc.RpcError) as caught:
-                    list(call(b"\xff\xff\xff", timeout=30, metadata=[("authorization", f"Bearer {key}")]))
+                    list(call(b"\xff\xff\xff", timeout=60, metadata=[("authorization", f"Bearer {key}")]))
                 codes.append(caught.value.code())
             assert codes == [grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INVALID_ARGUMENT], method
 
@@ -163,10 +163,10 @@ def test_a_message_that_is_too_large(shared: inference_pb2_grpc.InferenceStub) -
 
 def test_metadata_that_is_too_large(shared: inference_pb2_grpc.InferenceStub) -> None:
     with pytest.raises(grpc.RpcError) as caught:
-        list(shared.Generate(prompt(text="x"), timeout=30, metadata=[("x-fairlead-user", "x" * 64 * 1024)]))
+        list(shared.Generate(prompt(text="x"), timeout=60, metadata=[("x-fairlead-user", "x" * 64 * 1024)]))
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     with pytest.raises(grpc.RpcError) as caught:
-        list(shared.Generate(prompt(text="x"), timeout=30, metadata=[("x-fairlead-user", "x" * 129)]))
+        list(shared.Generate(prompt(text="x"), timeout=60, metadata=[("x-fairlead-user", "x" * 129)]))
     assert "128" in caught.value.details()
 
 

@@ -34,7 +34,7 @@ def complete(
 ) -> tuple[inference_pb2.Accepted, str]:
     """What was accepted, and the id in the trailing metadata."""
     metadata = [(REQUEST_ID_METADATA, request_id)] if request_id else []
-    call = stub.Generate(inference_pb2.GenerateRequest(prompt=PROMPT, app=app), timeout=30, metadata=metadata)
+    call = stub.Generate(inference_pb2.GenerateRequest(prompt=PROMPT, app=app), timeout=60, metadata=metadata)
     accepted = next(call).accepted
     list(call)
     return accepted, dict(call.trailing_metadata())[REQUEST_ID_METADATA]
@@ -58,7 +58,7 @@ def test_a_completed_call_ends_with_its_id(gateway: Process, stub: inference_pb2
 
 def test_a_refused_call_ends_with_its_id(gateway: Process, stub: inference_pb2_grpc.InferenceStub) -> None:
     with pytest.raises(grpc.RpcError) as caught:
-        list(stub.Generate(inference_pb2.GenerateRequest(prompt=PROMPT, model="nope"), timeout=30))
+        list(stub.Generate(inference_pb2.GenerateRequest(prompt=PROMPT, model="nope"), timeout=60))
     error = from_call(caught.value)
     assert logged(gateway, "call ended", error.request_id)["outcome"] == "REJECTED_INVALID"
     assert str(error).endswith(f"(request {error.request_id})")
@@ -68,7 +68,7 @@ def test_a_refusal_of_what_generates_nothing_has_an_id_too(
     gateway: Process, stub: inference_pb2_grpc.InferenceStub
 ) -> None:
     with pytest.raises(grpc.RpcError) as caught:
-        stub.EndInteraction(inference_pb2.EndInteractionRequest(), timeout=30)
+        stub.EndInteraction(inference_pb2.EndInteractionRequest(), timeout=60)
     line = logged(gateway, "request refused", from_call(caught.value).request_id)
     assert (line["outcome"], line["reason"]) == ("REJECTED_INVALID", "interaction.id")
 

@@ -24,7 +24,7 @@ def request_for(max_tokens: int, **interaction: Any) -> inference_pb2.GenerateRe
 
 def refused(stub: inference_pb2_grpc.InferenceStub, request: inference_pb2.GenerateRequest) -> ThrottledUser:
     with pytest.raises(grpc.RpcError) as caught:
-        list(stub.Generate(request, timeout=30))
+        list(stub.Generate(request, timeout=60))
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     error = from_call(caught.value)
     assert isinstance(error, ThrottledUser)
@@ -38,7 +38,7 @@ def test_a_throttled_call_says_which_limit_and_when_to_retry(stack: Stack) -> No
 
         def call() -> ThrottledUser | None:
             try:
-                list(stub.Generate(request_for(1), timeout=30))
+                list(stub.Generate(request_for(1), timeout=60))
             except grpc.RpcError as error:
                 refusal = from_call(error)
                 assert isinstance(refusal, ThrottledUser)
@@ -59,7 +59,7 @@ def test_calls_that_are_refused_at_the_door_count_towards_their_user(stack: Stac
 
         def outcome_of(request: inference_pb2.GenerateRequest) -> Outcome:
             try:
-                return Outcome(list(stub.Generate(request, timeout=30))[-1].finished.outcome)
+                return Outcome(list(stub.Generate(request, timeout=60))[-1].finished.outcome)
             except grpc.RpcError as error:
                 return from_call(error).outcome
 
@@ -74,11 +74,11 @@ def test_under_overload_only_interactions_in_progress_go_on(stack: Stack) -> Non
     gateway = stack.gateway(throttle="oit", user_per_minute=1)
     with grpc.insecure_channel(gateway.address) as channel:
         stub = inference_pb2_grpc.InferenceStub(channel)
-        opened = list(stub.Generate(request_for(1, id="journey"), timeout=30))
+        opened = list(stub.Generate(request_for(1, id="journey"), timeout=60))
         token = opened[0].accepted.interaction_token
         assert token
         with pytest.raises(grpc.RpcError) as too_long:
-            list(stub.Generate(request_for(1_000_000, id="never begun"), timeout=30))
+            list(stub.Generate(request_for(1_000_000, id="never begun"), timeout=60))
         assert from_call(too_long.value).outcome is Outcome.REJECTED_TOO_LONG
         queued = [stub.Generate(request_for(2000), timeout=120) for _ in range(6)]
         eventually(lambda: any(line["models"] for line in gateway.logged("overload changed")), "overload")

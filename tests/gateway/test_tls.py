@@ -55,14 +55,14 @@ def test_calls_are_encrypted_and_probes_need_not_be(stack: Stack, tmp_path: Path
     gateway, port = secure(stack, chain, key)
     assert generate(port, chain).stdout == "5\n"
     with grpc.insecure_channel(f"127.0.0.1:{port}") as plain, pytest.raises(grpc.RpcError) as refused:
-        inference_pb2_grpc.InferenceStub(plain).ListModels(inference_pb2.ListModelsRequest(), timeout=5)
+        inference_pb2_grpc.InferenceStub(plain).ListModels(inference_pb2.ListModelsRequest(), timeout=60)
     assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
     health_port = gateway.logged("listening")[0]["health_port"]
     with grpc.insecure_channel(f"127.0.0.1:{health_port}") as probe:
-        answer = health_pb2_grpc.HealthStub(probe).Check(health_pb2.HealthCheckRequest(), timeout=5)
+        answer = health_pb2_grpc.HealthStub(probe).Check(health_pb2.HealthCheckRequest(), timeout=60)
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
         with pytest.raises(grpc.RpcError) as missing:
-            inference_pb2_grpc.InferenceStub(probe).ListModels(inference_pb2.ListModelsRequest(), timeout=5)
+            inference_pb2_grpc.InferenceStub(probe).ListModels(inference_pb2.ListModelsRequest(), timeout=60)
     assert missing.value.code() is grpc.StatusCode.UNIMPLEMENTED, "nothing but health is served in clear"
     assert not gateway.logged("the listener is public and has no TLS")
     assert gateway.terminate() == 0
@@ -74,7 +74,7 @@ def models(port: int, roots: bytes) -> int:
     options = [("grpc.use_local_subchannel_pool", 1)]
     with grpc.secure_channel(f"localhost:{port}", credentials, options) as channel:
         request = inference_pb2.ListModelsRequest()
-        return len(inference_pb2_grpc.InferenceStub(channel).ListModels(request, timeout=5).models)
+        return len(inference_pb2_grpc.InferenceStub(channel).ListModels(request, timeout=60).models)
 
 
 def test_a_certificate_is_replaced_while_the_gateway_runs(stack: Stack, tmp_path: Path) -> None:

@@ -8,20 +8,16 @@ from gateway.http.server import HttpServer
 from serving.rpc.address import bracketed, listening_hosts
 from serving.rpc.server import Server
 from serving.telemetry.scrape import ScrapeServer
+from tests.ports import free_ports
 
 HAS_IPV6 = socket.has_dualstack_ipv6()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 def reached(port: int) -> list[str]:
     """The loopback addresses at which somebody listens."""
     found = []
     for address in ("127.0.0.1", "::1") if HAS_IPV6 else ("127.0.0.1",):
-        with socket.create_connection((address, port), timeout=10):
+        with socket.create_connection((address, port), timeout=60):
             found.append(address)
     return found
 
@@ -30,7 +26,7 @@ async def nothing(scope: object, receive: object, send: object) -> None: ...
 
 
 async def test_both_families_are_listened_on() -> None:
-    ports = [free_port() for _ in range(3)]
+    ports = free_ports(3)
     addresses = [f"[::]:{port}" for port in ports]
     grpc = Server(addresses[0])
     http = HttpServer(addresses[1], nothing, None, seconds=1, reader_seconds=1)

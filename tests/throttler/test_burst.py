@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.redis_server import RedisServer
+from tests.services import DEADLINE
 
 SHARES = (70, 15, 10, 5)  # percent of the burst
 
@@ -31,7 +32,7 @@ def test_a_burst_of_twenty_times_the_limit(tmp_path: Path, limit: int, commands_
         lines = [gateway.stdout.readline().split() for gateway in gateways if gateway.stdout is not None]
         for gateway in gateways:
             tell(gateway)
-            assert gateway.wait(30) == 0
+            assert gateway.wait(DEADLINE) == 0
     finally:
         for gateway in gateways:
             gateway.kill()

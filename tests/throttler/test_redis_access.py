@@ -1,7 +1,6 @@
 """A Redis that wants a password, and one that speaks TLS only."""
 
 import contextlib
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as Late
 
 from serving.redis_access import open_redis
+from tests.ports import free_ports
 from tests.redis_server import RedisServer
 
 
@@ -38,9 +38,7 @@ def authority(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def secured(tmp_path: Path, authority: Path) -> Iterator[tuple[RedisServer, int]]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    [port] = free_ports(1)
     tls = [
         "--tls-port",
         str(port),

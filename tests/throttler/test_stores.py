@@ -20,7 +20,7 @@ from throttler.lease_script import ACCOUNT
 Share = Callable[[int, Profiles, float], AbstractAsyncContextManager[list[Gateway]]]
 USER = Profiles(limits=RateLimits(user_per_minute=60, app_per_minute=1_000_000, kappa=2))
 APP = Profiles(limits=RateLimits(user_per_minute=1_000_000, app_per_minute=60))
-LONG = 60.0
+LONG = 3600.0  # seconds, which no test takes
 
 
 @pytest.fixture(scope="module")

@@ -95,5 +95,5 @@ def _complete(model: str) -> str:
 
 def _scrape(address: str) -> int:
     """How many of our samples there are."""
-    with urllib.request.urlopen(f"http://{address}:9464/metrics", timeout=10) as response:
+    with urllib.request.urlopen(f"http://{address}:9464/metrics", timeout=60) as response:
         return sum(line.startswith(b"fairlead_") for line in response)
