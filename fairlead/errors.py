@@ -65,6 +65,12 @@ class ThrottledApp(Retryable):
     outcome = Outcome.THROTTLED_APP
 
 
+class ThrottledTenant(Retryable):
+    """The pool is overloaded and the tenant has exceeded its limit of arrivals."""
+
+    outcome = Outcome.THROTTLED_TENANT
+
+
 class QueueFull(Retryable):
     """The queue is full: it holds the largest allowed number of requests."""
 
@@ -125,6 +131,7 @@ ERRORS: dict[Outcome, type[FairleadError]] = {
     for error in (
         ThrottledUser,
         ThrottledApp,
+        ThrottledTenant,
         QueueFull,
         ClientLimit,
         TooLong,

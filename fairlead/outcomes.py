@@ -30,6 +30,7 @@ class Outcome(_Named):
     DEADLINE_EXCEEDED = 11
     UNAVAILABLE = 12
     INTERNAL = 13
+    THROTTLED_TENANT = 14
 
 
 class FinishReason(_Named):

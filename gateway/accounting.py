@@ -17,6 +17,7 @@ from throttler.core.interactions import FinishedInteraction
 LIMITS = (
     Outcome.THROTTLED_USER,
     Outcome.THROTTLED_APP,
+    Outcome.THROTTLED_TENANT,
     Outcome.REJECTED_CLIENT_LIMIT,
     Outcome.REJECTED_QUEUE_FULL,
 )

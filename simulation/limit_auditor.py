@@ -31,17 +31,23 @@ class LimitAuditor:
         if permit.protected:
             account = QuotaAccount(f"protected calls of {caller.client}", self._limits.protected_per_minute)
             self._count(account, now - self._seconds, now)
+            if self._limits.tenant_per_minute is not None:
+                cap = self._limits.kappa * self._limits.tenant_per_minute
+                self._count(QuotaAccount(f"protected calls of tenant {caller.tenant}", cap), now - self._seconds, now)
         elif permit.arrival.overloaded:
-            self._check_both(permit, now - self._seconds, now)
+            self._check_all(permit, now - self._seconds, now)
 
     def _check_rpm(self, permit: Permit, now: float) -> None:
         start = now // self._seconds * self._seconds
-        self._check_both(permit, math.nextafter(start, -math.inf), now)
+        self._check_all(permit, math.nextafter(start, -math.inf), now)
 
-    def _check_both(self, permit: Permit, start: float, now: float) -> None:
+    def _check_all(self, permit: Permit, start: float, now: float) -> None:
         caller = permit.arrival.caller
         self._count(QuotaAccount(f"calls of {caller.client}", self._limits.user_per_minute), start, now)
         self._count(QuotaAccount(f"calls of app {caller.app}", self._limits.app_per_minute), start, now)
+        if self._limits.tenant_per_minute is not None:
+            account = QuotaAccount(f"calls of tenant {caller.tenant}", self._limits.tenant_per_minute)
+            self._count(account, start, now)
 
     def _count(self, account: QuotaAccount, start: float, now: float) -> None:
         """Count an admitted call at `now` among those after `start`."""

@@ -133,6 +133,11 @@ def with_charge(spec: ClusterSpec, rng: random.Random) -> ClusterSpec:
     return replace(spec, worker=replace(spec.worker, charge=rng.choice(["generated", "generated", *OutputCharge])))
 
 
+def with_tenant_limit(spec: ClusterSpec, rng: random.Random) -> ClusterSpec:
+    """Draw the limit on calls of the tenant whose users all clients are; half of the pools have none."""
+    return replace(spec, limits=replace(spec.limits, tenant_per_minute=rng.choice([None, None, 10, 40])))
+
+
 def with_gateways(spec: ClusterSpec, rng: random.Random) -> ClusterSpec:
     """Draw the number of gateways in front of the pool, and the window in which the limits count."""
     gateways = 1 if spec.throttle == "sliding-rpm" else rng.choice([1, 2, 3])

@@ -6,14 +6,16 @@ from fairlead.outcomes import Outcome
 from simulation.call import SimulatedCall
 from simulation.spec import ClusterSpec
 
+THROTTLED = (Outcome.THROTTLED_USER, Outcome.THROTTLED_APP, Outcome.THROTTLED_TENANT)
+
 
 def check_refusals(spec: ClusterSpec, calls: Iterable[SimulatedCall]) -> None:
     """Check the refusals among `calls`, which are in order of arrival; a stage above 0 continues an interaction.
 
-    Raises AssertionError in three cases: a call was throttled although its user, or its app, had made fewer calls in
-    the last window than the limit; under OIT, a call that continues an interaction was throttled although its client
-    had not reached the cap on such calls; or a call was refused for its client's open calls although the client had
-    fewer calls open at its gateway than the limit.
+    Raises AssertionError in three cases: a call was throttled although its user, its app, or the tenant had made fewer
+    calls in the last window than the limit; under OIT, a call that continues an interaction was throttled although
+    neither its client nor the tenant had reached the cap on such calls; or a call was refused for its client's open
+    calls although the client had fewer calls open at its gateway than the limit.
 
     Several gateways may throttle a call earlier, because others hold a part of its limit; these are not checked.
     """
@@ -26,16 +28,20 @@ def check_refusals(spec: ClusterSpec, calls: Iterable[SimulatedCall]) -> None:
                 o for o in mine if o.arrival <= call.ended_at and _is_open(o, call.ended_at)
             ]  # after a lease's wait
             _check(call, there, spec.max_streams_per_client)
-        if call.outcome not in (Outcome.THROTTLED_USER, Outcome.THROTTLED_APP) or spec.gateways > 1:
+        if call.outcome not in THROTTLED or spec.gateways > 1:
             continue
         lately = [other for other in arrived[:number] if other.arrival > call.arrival - spec.window_seconds]
         mine = [other for other in lately if other.client == call.client]
         if call.outcome is Outcome.THROTTLED_USER:
             _check(call, mine, limits.user_per_minute)
-        else:
+        elif call.outcome is Outcome.THROTTLED_APP:
             _check(call, [other for other in lately if other.app == call.app], limits.app_per_minute)
+        else:
+            _check(call, lately, limits.tenant_per_minute or 0)
         if spec.throttle == "oit" and call.stage:
-            _check(call, [other for other in mine if other.stage], limits.protected_per_minute)
+            of_tenant = [other for other in lately if other.stage]
+            if limits.tenant_per_minute is None or len(of_tenant) < limits.kappa * limits.tenant_per_minute:
+                _check(call, [other for other in of_tenant if other.client == call.client], limits.protected_per_minute)
 
 
 def _check(call: SimulatedCall, counted: list[SimulatedCall], limit: int) -> None:

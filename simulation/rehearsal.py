@@ -22,6 +22,7 @@ from simulation.random_systems import (
     with_charge,
     with_gateways,
     with_levels,
+    with_tenant_limit,
 )
 from simulation.run_log import RunLog
 
@@ -32,6 +33,7 @@ def rehearse(seed: int) -> RunLog:
     load = rng.choice([calm, flood])(rng)
     spec = with_levels(with_gateways(draw_spec(rng, load), rng), random.Random(f"levels {seed}"))
     spec = with_charge(spec, random.Random(f"charge {seed}"))
+    spec = with_tenant_limit(spec, random.Random(f"tenant limit {seed}"))
     cluster = SimulatedCluster(spec, RandomPrograms(rng, load).workload())
     inject(cluster, draw(rng, cluster, load.faults, SECONDS))
     if spec.gateways > 1:

@@ -5,10 +5,11 @@ It is inferred from the measured refusals. The product's own baseline counts per
 """
 
 from collections import deque
+from collections.abc import Sequence
 
 from fairlead.outcomes import Outcome
 from throttler.core.profiles import Profiles
-from throttler.core.quota import Quota
+from throttler.core.quota import Quota, QuotaAccount
 from throttler.core.throttle import Admitted, Caller, Decision, Rejected
 from throttler.core.windows import SlidingWindow
 
@@ -43,8 +44,9 @@ class SlidingRpm:
         """Return True, as Throttle specifies."""
         return True
 
-    def user_account(self, client: str) -> None:
+    def client_accounts(self, client: str) -> Sequence[QuotaAccount]:
         """See Throttle; nobody asks: in the simulator callers are not told their limits."""
+        return ()
 
     def refused(self, client: str, now: float) -> None:
         """See Throttle; only admitted calls count."""

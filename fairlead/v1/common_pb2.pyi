@@ -24,6 +24,7 @@ class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OUTCOME_DEADLINE_EXCEEDED: _ClassVar[Outcome]
     OUTCOME_UNAVAILABLE: _ClassVar[Outcome]
     OUTCOME_INTERNAL: _ClassVar[Outcome]
+    OUTCOME_THROTTLED_TENANT: _ClassVar[Outcome]
 
 class FinishReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -44,6 +45,7 @@ OUTCOME_CANCELLED: Outcome
 OUTCOME_DEADLINE_EXCEEDED: Outcome
 OUTCOME_UNAVAILABLE: Outcome
 OUTCOME_INTERNAL: Outcome
+OUTCOME_THROTTLED_TENANT: Outcome
 FINISH_REASON_UNSPECIFIED: FinishReason
 FINISH_REASON_STOP: FinishReason
 FINISH_REASON_LENGTH: FinishReason

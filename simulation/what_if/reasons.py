@@ -15,6 +15,7 @@ def reasons(run: SimulationRun, spec: ClusterSpec) -> list[str]:
         Outcome.REJECTED_QUEUE_FULL: f"max_waiting {spec.worker.max_waiting}",
         Outcome.THROTTLED_USER: f"user_per_minute {spec.limits.user_per_minute}",
         Outcome.THROTTLED_APP: f"app_per_minute {spec.limits.app_per_minute}",
+        Outcome.THROTTLED_TENANT: f"tenant_per_minute {spec.limits.tenant_per_minute}",
     }
     counts = Counter(record.outcome for record in run.records if not record.completed)
     return [

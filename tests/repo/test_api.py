@@ -34,6 +34,7 @@ PUBLIC = [
     "SyncInteraction",
     "SyncStream",
     "ThrottledApp",
+    "ThrottledTenant",
     "ThrottledUser",
     "Timings",
     "TokenLogprobs",

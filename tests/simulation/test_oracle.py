@@ -25,6 +25,8 @@ from serving.cost import charge
 from simulation import admission, encoding, rehearsal, shared_limits, worker
 from simulation.rehearsal import rehearse
 from simulation.spec import ADMISSIONS, GLOBAL_POLICIES, LOCAL_POLICIES, ClusterSpec
+from throttler.core import caller_limits
+from throttler.core.caller_limits import CallerLimit
 from throttler.core.leased_quota import LeasedQuota, LeaseReply, LeaseRequest
 from throttler.core.oit import Oit
 from throttler.core.profiles import Profiles
@@ -250,6 +252,16 @@ class Hasty(Oit):
         limits = profiles.limits
         half = replace(limits, user_per_minute=limits.user_per_minute // 2, kappa=2 * limits.kappa)
         super().__init__(Profiles(limits=half), quota, seconds)
+
+
+def test_a_tenants_limit_that_counts_for_each_of_its_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits_of = caller_limits.limits_of
+
+    def of_users(caller: Caller, user: int, app: int, tenant: int | None) -> list[CallerLimit]:
+        return limits_of(caller, user, app, None) + limits_of(caller._replace(tenant=caller.client), None, None, tenant)
+
+    monkeypatch.setattr(caller_limits, "limits_of", of_users)
+    complains(r"calls of tenant tenant admitted in a window, the limit is \d+")
 
 
 @pytest.mark.parametrize(("throttle", "who"), [(Unprotected, r"stage [1-3]"), (Hasty, "stage 0")])

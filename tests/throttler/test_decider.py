@@ -26,7 +26,9 @@ from throttler.core.throttle import Caller, LimitStatus, Rejected
 from throttler.core.token_limits import TokenLimits
 from throttler.core.unlimited import Unlimited
 
-LIMITS = RateLimits(user_per_minute=3, app_per_minute=5, kappa=2, max_calls=3, idle_ttl=20.0, max_age=50.0)
+LIMITS = RateLimits(
+    user_per_minute=3, app_per_minute=5, tenant_per_minute=4, kappa=2, max_calls=3, idle_ttl=20.0, max_age=50.0
+)
 PRIOR, REFERENCE = 100.0, 50.0
 PROFILES = Profiles(
     limits=LIMITS,
@@ -73,7 +75,7 @@ class NaiveDecider:
     """Keeps every arrival, every interaction that is not over and every call's tokens."""
 
     def __init__(self) -> None:
-        self.oit = NaiveOit()
+        self.oit = NaiveOit(of_tenant=4)
         self.interactions: dict[InteractionKey, NaiveInteraction] = {}
         self.closed: Counter[tuple[InteractionKey, int]] = Counter()
         self.weights: dict[ExpectationSubject, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -238,8 +240,12 @@ class DeciderMachine(RuleBasedStateMachine):
     def limits_are_told_as_they_are(self) -> None:
         for client in ("t/u", "t/v"):
             times = [when for name, when in self.model.oit.users if name == client and when > self.now - 60]
-            reset = times[-1] + 60 - self.now if times else 0
-            assert self.decider.limit_status(client, self.now) == LimitStatus(3, max(0, 3 - len(times)), reset)
+            of_tenant = [when for _, when in self.model.oit.tenants if when > self.now - 60]
+            left = [
+                LimitStatus(limit, max(0, limit - len(counted)), counted[-1] + 60 - self.now if counted else 0)
+                for limit, counted in ((3, times), (4, of_tenant))
+            ]
+            assert self.decider.limit_status(client, self.now) == min(left, key=lambda status: status.remaining)
 
     @invariant()
     def its_state_is_told_as_it_is(self) -> None:
@@ -316,7 +322,7 @@ def test_limits_of_each_minute_of_the_clock_are_told_as_they_are() -> None:
     for _ in range(5):
         d.decide(CALL, 70.0)
     assert d.limit_status("t/u", 71.0) == LimitStatus(limit=3, remaining=0, reset=49.0)
-    assert d.limit_status("t/v", 71.0) == LimitStatus(limit=3, remaining=3, reset=0.0)
+    assert d.limit_status("t/v", 71.0) == LimitStatus(limit=4, remaining=1, reset=49.0), "of the tenant"
     assert d.limit_status("t/u", 120.0) == LimitStatus(limit=3, remaining=3, reset=0.0)
 
 

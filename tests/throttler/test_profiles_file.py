@@ -43,12 +43,19 @@ def test_a_whole_file() -> None:
 
 def test_limits_in_tokens_and_cost_units() -> None:
     text = """
-limits: {user_tokens_per_minute: 9000, app_tokens_per_minute: 50000, user_cost_per_minute: 20000}
+limits:
+  {user_tokens_per_minute: 9000, app_tokens_per_minute: 50000, user_cost_per_minute: 20000, tenant_per_minute: 100,
+   tenant_tokens_per_minute: 90000, tenant_cost_per_minute: 200000}
 apps: {agent: {tokens_per_minute: 70000, cost_per_minute: 80000}}
 """
     profiles = parse(text, "p.yaml", DEFAULTS)
     limits, agent, unknown = profiles.limits, profiles.app("agent"), profiles.app("unknown")
     assert (limits.user_tokens_per_minute, limits.user_cost_per_minute) == (9000, 20000)
+    assert (limits.tenant_per_minute, limits.tenant_tokens_per_minute, limits.tenant_cost_per_minute) == (
+        100,
+        90000,
+        200000,
+    )
     assert (agent.tokens_per_minute, agent.cost_per_minute) == (70000, 80000)
     assert (unknown.tokens_per_minute, unknown.cost_per_minute) == (50000, None)
     for wrong in ("limits: {user_tokens_per_minute: 0}", "apps: {a: {cost_per_minute: -1}}"):

@@ -241,6 +241,19 @@ def test_a_call_that_another_descriptor_refuses_reserves_nothing(start_service: 
         assert client.book(0, 0, **ANN) == 1000
 
 
+def test_20_users_of_a_tenant_are_admitted_as_often_as_the_one_of_another(
+    start_service: StartService, tmp_path: Path
+) -> None:
+    (tmp_path / "profiles.yaml").write_text("limits: {user_per_minute: 6, tenant_per_minute: 6}")
+    with client_of(start_service("throttler", profiles=tmp_path / "profiles.yaml")) as client:
+        many = [client.admits(tenant="many", user=f"user {number % 20}") for number in range(40)]
+        one = [client.admits(tenant="one", user="ann") for _ in range(40)]
+        assert sum(many) == sum(one) == 6
+        refused = client.ask({"tenant": "many", "user": "user 1"})
+        assert "tenant 'many' is over tenant_per_minute=6" in response_headers(refused)["x-fairlead-reason"]
+        assert refused.statuses[0].current_limit.requests_per_unit == 6
+
+
 def shares_limits(service: Process) -> bool:
     with grpc.insecure_channel(service.address) as channel:
         request = health_pb2.HealthCheckRequest(service="shared-limits")

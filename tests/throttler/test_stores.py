@@ -162,6 +162,21 @@ async def test_leases_serve_a_tenant_as_if_there_were_no_other(calls: list[Call]
     assert await made(alone, [calls[number] for number in of_a]) == [admitted[number] for number in of_a]
 
 
+TENANT = Profiles(limits=RateLimits(user_per_minute=8, app_per_minute=1_000_000, tenant_per_minute=12, kappa=2))
+
+
+@pytest.mark.parametrize("protected", [False, True])
+async def test_the_users_of_a_tenant_share_its_limit_at_all_gateways(share: Share, protected: bool) -> None:
+    most = 24 if protected else 12
+    async with share(2, TENANT, LONG) as gateways:
+        flood = [
+            await gateways[number % 2].admits(f"a/{number % 20}", tenant="a", protected=protected)
+            for number in range(2 * most)
+        ]
+        assert sum(flood) == most
+        assert await gateways[0].admits("b/1", tenant="b", protected=protected)
+
+
 @settings(max_examples=10, deadline=None)
 @given(others=st.lists(st.tuples(st.sampled_from("bcd"), st.sampled_from("uvw"), st.just("x"), st.integers(0, 1))))
 async def test_on_redis_too_no_tenant_spends_anothers_part_of_an_app(redis: RedisServer, others: list[Call]) -> None:

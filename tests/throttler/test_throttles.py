@@ -16,7 +16,7 @@ from throttler.core.registry import THROTTLES
 from throttler.core.rpm import Rpm
 from throttler.core.throttle import WINDOW_SECONDS, Admitted, Caller, Decision, Rejected, Throttle
 
-LIMITS = RateLimits(user_per_minute=3, app_per_minute=5, kappa=2)
+LIMITS = RateLimits(user_per_minute=3, app_per_minute=5, tenant_per_minute=7, kappa=2)
 PROFILES = Profiles(limits=LIMITS)
 Name = TypeVar("Name")
 Call = tuple[Caller, bool, bool, int]  # protected, overloaded, seconds since the last
@@ -37,7 +37,10 @@ class NaiveOit:
 
     users: list[tuple[str, int]] = field(default_factory=list)
     apps: list[tuple[tuple[str, str], int]] = field(default_factory=list)
+    tenants: list[tuple[str, int]] = field(default_factory=list)
     protected: list[tuple[str, int]] = field(default_factory=list)
+    of_tenants: list[tuple[str, int]] = field(default_factory=list)  # protected calls
+    of_tenant: int = 7  # the limit of a tenant
 
     def refused(self, client: str, now: int) -> None:
         self.users.append((client, now))
@@ -49,12 +52,17 @@ class NaiveOit:
 
         user_over = count(self.users, caller.client) > 3
         app_over = not user_over and count(self.apps, (caller.tenant, caller.app)) > 5
+        is_counted = not (user_over or app_over)
+        tenant_over = is_counted and count(self.tenants, caller.tenant) > self.of_tenant
         protected = protected and count(self.protected, caller.client) <= 6
-        if overloaded and not protected and user_over:
+        protected = protected and count(self.of_tenants, caller.tenant) <= 2 * self.of_tenant
+        if protected or not overloaded:
+            return protected
+        if user_over:
             return Outcome.THROTTLED_USER
-        if overloaded and not protected and app_over:
+        if app_over:
             return Outcome.THROTTLED_APP
-        return protected
+        return Outcome.THROTTLED_TENANT if tenant_over else False
 
 
 @dataclass
@@ -63,6 +71,7 @@ class NaiveRpm:
 
     users: list[tuple[str, int]] = field(default_factory=list)
     apps: list[tuple[str, str, int]] = field(default_factory=list)
+    tenants: list[tuple[str, int]] = field(default_factory=list)
 
     def refused(self, client: str, now: int) -> None:
         self.users.append((client, now // 60))
@@ -73,7 +82,10 @@ class NaiveRpm:
         if self.users.count(user) > 3:
             return Outcome.THROTTLED_USER
         self.apps.append(app)
-        return Outcome.THROTTLED_APP if self.apps.count(app) > 5 else protected
+        if self.apps.count(app) > 5:
+            return Outcome.THROTTLED_APP
+        self.tenants.append((caller.tenant, now // 60))
+        return Outcome.THROTTLED_TENANT if self.tenants.count(self.tenants[-1]) > 7 else protected
 
 
 def summary(decision: Decision) -> Outcome | bool:
@@ -122,9 +134,12 @@ def test_conformance(name: str, calls: list[Call]) -> None:
             continue
         assert isinstance(decision, Rejected)
         assert 0 < decision.retry_after <= 60
-        user = decision.outcome is Outcome.THROTTLED_USER
-        assert ("user_per_minute=3" if user else "app_per_minute=5") in decision.message
-        assert repr(caller.client if user else caller.app) in decision.message
+        who, limit = {
+            Outcome.THROTTLED_USER: (caller.client, "user_per_minute=3"),
+            Outcome.THROTTLED_APP: (caller.app, "app_per_minute=5"),
+            Outcome.THROTTLED_TENANT: (caller.tenant, "tenant_per_minute=7"),
+        }[decision.outcome]
+        assert f"{who!r} is over {limit}" in decision.message or f"of tenant 't' is over {limit}" in decision.message
 
 
 @given(CALLS)
@@ -197,6 +212,47 @@ def test_calls_that_were_refused_before_count_and_new_limits_apply(kind: type[Oi
     assert outcomes == [False, Outcome.THROTTLED_USER]
 
 
+TENANT = Profiles(limits=RateLimits(user_per_minute=3, app_per_minute=100, tenant_per_minute=4, kappa=2))
+
+
+@pytest.mark.parametrize("kind", [Oit, Rpm])
+def test_a_tenant_of_20_users_gets_no_more_than_its_limit(kind: type[Oit] | type[Rpm]) -> None:
+    throttle = kind(TENANT, LocalQuota())
+    many = [throttle.admit(caller(f"u{n % 20}"), False, True, 0.0) for n in range(60)]
+    assert sum(isinstance(decision, Admitted) for decision in many) == 4
+    last = many[19]
+    assert isinstance(last, Rejected)
+    assert (last.outcome, last.limit, last.retry_after) == (Outcome.THROTTLED_TENANT, 4, 60.0)
+    assert "tenant 't' is over tenant_per_minute=4; retry in 60.0 s" in last.message
+    assert isinstance(throttle.admit(caller("u", tenant="s"), False, True, 0.0), Admitted)
+
+
+def test_what_is_beyond_a_users_or_an_apps_limit_does_not_count_towards_the_tenant() -> None:
+    limits = RateLimits(user_per_minute=3, app_per_minute=4, tenant_per_minute=6)
+    for throttle in (Oit(Profiles(limits=limits), LocalQuota()), Rpm(Profiles(limits=limits), LocalQuota())):
+        for user in ("abuser", "other"):
+            for _ in range(10):
+                throttle.admit(caller(user), False, True, 0.0)
+        assert throttle.window.used("tenant:t", 0.0) == 4
+        admitted = [isinstance(throttle.admit(caller("honest", "y"), False, True, 1.0), Admitted) for _ in range(3)]
+        assert admitted == [True, True, False]
+
+
+def test_protection_of_20_users_is_capped_for_their_tenant() -> None:
+    oit = Oit(TENANT, LocalQuota())
+    decisions = [oit.admit(caller(f"u{n % 20}"), True, True, 0.0) for n in range(60)]
+    assert [summary(decision) for decision in decisions[:8]] == [True] * 8
+    assert sum(isinstance(decision, Admitted) for decision in decisions) == 8, "kappa times the tenant's limit"
+    assert summary(decisions[8]) is Outcome.THROTTLED_TENANT
+    assert isinstance(oit.admit(caller("u", tenant="s"), True, True, 0.0), Admitted)
+
+
+def test_what_is_left_is_told_of_the_limit_of_which_less_is_left() -> None:
+    oit = Oit(TENANT, LocalQuota())
+    assert oit.client_accounts("t/u") == [QuotaAccount("user:t/u", 3), QuotaAccount("tenant:t", 4)]
+    assert Oit(Profiles(), LocalQuota()).client_accounts("t") == [QuotaAccount("user:t", 60)]
+
+
 def test_protection_is_capped_per_client_and_window() -> None:
     oit = Oit(PROFILES, LocalQuota())
     admitted = [isinstance(oit.admit(caller("u"), True, True, 0.0), Admitted) for _ in range(20)]
@@ -204,7 +260,9 @@ def test_protection_is_capped_per_client_and_window() -> None:
     assert isinstance(oit.admit(caller("u"), True, True, 60.0), Admitted)
 
 
-@pytest.mark.parametrize("name", ["user_per_minute", "app_per_minute", "max_calls", "idle_ttl", "max_age", "kappa"])
+@pytest.mark.parametrize(
+    "name", ["user_per_minute", "app_per_minute", "tenant_per_minute", "max_calls", "idle_ttl", "max_age", "kappa"]
+)
 def test_limits_must_be_positive(name: str) -> None:
     with pytest.raises(ValueError, match=name):
         RateLimits(**{name: 0})

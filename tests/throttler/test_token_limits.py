@@ -32,11 +32,13 @@ LIMITS = RateLimits(
     app_per_minute=MANY,
     kappa=2,
     user_tokens_per_minute=100,
-    app_tokens_per_minute=250,
+    app_tokens_per_minute=200,
+    tenant_tokens_per_minute=250,
     user_cost_per_minute=170,
+    tenant_cost_per_minute=330,
 )
 PROFILES = Profiles(limits=LIMITS, reference_tokens=10)
-CALLERS = st.sampled_from([Caller("t", f"t/{user}", "a") for user in "uvw"])
+CALLERS = st.sampled_from([Caller("t", f"t/{user}", app) for user in "uvw" for app in "aab"])
 AMOUNTS = st.integers(1, 120)
 
 
@@ -89,25 +91,41 @@ class NaiveLimits:
 
     def outcome(self, caller: Caller, use: TokenUse, protected: bool, now: float) -> Outcome | None:
         user, app = caller.client, caller.app
-        for unit, amount, of_user, of_app in (("tokens", use.tokens, 100, 250), ("cost", use.cost, 170, MANY)):
-            if protected and self.used(f"{unit} protected {user}", now) + amount <= 2 * of_user:
+        for unit, amount, of_user, of_app, of_tenant in (
+            ("tokens", use.tokens, 100, 200, 250),
+            ("cost", use.cost, 170, MANY, 330),
+        ):
+            if protected and all(
+                self.used(cap, now) + amount <= 2 * limit
+                for cap, limit in ((f"{unit} protected {user}", of_user), (f"{unit} protected t", of_tenant))
+            ):
                 continue
             if self.used(f"{unit} of {user}", now) + amount > of_user:
                 return Outcome.THROTTLED_USER
             if self.used(f"{unit} of app {app}", now) + amount > of_app:
                 return Outcome.THROTTLED_APP
+            if self.used(f"{unit} of t", now) + amount > of_tenant:
+                return Outcome.THROTTLED_TENANT
         return None
 
     def reserve(self, caller: Caller, use: TokenUse, protected: bool, now: float) -> list[tuple[str, int]]:
         """Book, and return each account with the place of its unit in a TokenUse."""
         accounts = []
-        for place, (unit, limit) in enumerate((("tokens", 100), ("cost", 170))):
-            names = [f"{unit} of {caller.client}"]
-            if self.used(names[0], now) + use[place] <= limit:
-                names.append(f"{unit} of app {caller.app}")
-            cap = f"{unit} protected {caller.client}"
-            if protected and self.used(cap, now) + use[place] <= 2 * limit:
-                names.append(cap)
+        for place, (unit, of_user, of_app, of_tenant) in enumerate(
+            (("tokens", 100, 200, 250), ("cost", 170, MANY, 330))
+        ):
+            amount, user, app = use[place], f"{unit} of {caller.client}", f"{unit} of app {caller.app}"
+            names = [user]
+            if self.used(user, now) + amount <= of_user:
+                names.append(app)
+                if self.used(app, now) + amount <= of_app:
+                    names.append(f"{unit} of t")
+            mine, tenants = f"{unit} protected {caller.client}", f"{unit} protected t"
+            is_within = (
+                self.used(mine, now) + amount <= 2 * of_user and self.used(tenants, now) + amount <= 2 * of_tenant
+            )
+            if protected and is_within:
+                names += [mine, tenants]
             accounts += [(name, place) for name in names]
         for name, place in accounts:
             self.booked[name].append((now, use[place]))
@@ -120,7 +138,7 @@ class NaiveLimits:
 
 
 class TokenMachine(RuleBasedStateMachine):
-    """Random calls of three users of one app, with and without overload, settled in any order or never."""
+    """Random calls of three users of two apps, with and without overload, settled in any order or never."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -156,7 +174,7 @@ class TokenMachine(RuleBasedStateMachine):
         assert expected is None
         assert decision.reservation.use == use
         accounts = self.model.reserve(caller, use, continues, self.now)
-        within_caps = sum("protected" in name for name, _ in accounts) == 2
+        within_caps = sum("protected" in name for name, _ in accounts) == 4
         assert decision.protected == (continues and within_caps)
         self.open.append((decision, accounts, self.now))
 
@@ -180,7 +198,8 @@ class TokenMachine(RuleBasedStateMachine):
         for client in ("t/u", "t/v"):
             status = self.decider.token_status(client, self.now)
             assert status is not None
-            assert status.remaining == max(0, 100 - self.model.used(f"tokens of {client}", self.now))
+            of_user = 100 - self.model.used(f"tokens of {client}", self.now)
+            assert status.remaining == max(0, min(of_user, 250 - self.model.used("tokens of t", self.now)))
         self.decider.check_invariants()
 
 
@@ -248,6 +267,23 @@ def test_a_wall_clock_that_is_set_frees_no_reservation_and_keeps_none_longer(ste
     d.settle(permit.reservation, TokenUse(10, 10), 2.0)
     left = [d.token_status(client, now) for now in (2.0, 59.0, 61.0)]
     assert [status.remaining for status in left if status is not None] == [90, 90, 100]
+
+
+def test_a_tenant_of_20_users_gets_no_more_tokens_than_its_limit() -> None:
+    d = decider(tokens_only(user_tokens_per_minute=100, tenant_tokens_per_minute=200, tenant_cost_per_minute=1000))
+    decisions = [d.decide(CALL._replace(caller=Caller("t", f"t/{number}", "a")), 0.0) for number in range(20)]
+    assert sum(isinstance(decision, Permit) for decision in decisions) == 2
+    refused = decisions[2]
+    assert isinstance(refused, Rejected)
+    assert (refused.outcome, refused.limit) == (Outcome.THROTTLED_TENANT, 200)
+    assert "tenant 't' is over tenant_tokens_per_minute=200: the call is expected to need 80 tokens" in refused.message
+    status = d.token_status("t/new", 0.0)
+    assert status is not None
+    assert status[:2] == (200, 40), "less than the new user's own limit"
+    assert isinstance(d.decide(CALL._replace(caller=Caller("s", "s/u", "a")), 0.0), Permit)
+    cost = decider(tokens_only(tenant_cost_per_minute=99)).decide(CALL, 0.0)
+    assert isinstance(cost, Rejected)
+    assert "tenant 't' is over tenant_cost_per_minute=99: the call is expected to need 100 cost" in cost.message
 
 
 def test_a_call_that_is_refused_for_its_tokens_counts_as_a_call() -> None:

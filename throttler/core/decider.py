@@ -12,7 +12,7 @@ from throttler.core.interaction_tokens import InteractionKey
 from throttler.core.interactions import FinishedInteraction, Interactions
 from throttler.core.profiles import Expectation, Profiles
 from throttler.core.quota import QuotaAccount, QuotaDemand
-from throttler.core.throttle import Caller, LimitStatus, Rejected, Throttle
+from throttler.core.throttle import Caller, LimitStatus, Rejected, Throttle, tightest
 from throttler.core.token_limits import Reservation, TokenLimits, TokenUse
 
 
@@ -105,16 +105,18 @@ class Decider:
         return Permit(arrival, key, subject, protected, stage, token, self._expectations.norm(subject), reservation)
 
     def limit_status(self, client: str, now: float) -> LimitStatus | None:
-        """Return how much of its limit a client has; None where nothing limits it. Nothing is counted."""
-        account = self._throttle.user_account(client)
-        if account is None:
-            return None
+        """Return what is left of the client's limit or of its tenant's, whichever is less; None where there is none.
+
+        Nothing is counted.
+        """
         window = self._throttle.window
-        remaining = max(0, account.limit - window.used(account.key, now))
-        return LimitStatus(account.limit, remaining, window.reset(account.key, now))
+        return tightest(
+            LimitStatus(limit, max(0, limit - window.used(key, now)), window.reset(key, now))
+            for key, limit in self._throttle.client_accounts(client)
+        )
 
     def token_status(self, client: str, now: float) -> LimitStatus | None:
-        """Return how much of its limit in tokens a client has; None where there is none. Nothing is booked."""
+        """Return the same of limits in tokens. Nothing is booked."""
         return self._token_limits.status(client, now) if self._throttle.enforces(overloaded=True) else None
 
     def state(self, now: float) -> ThrottleState:

@@ -3,14 +3,17 @@
 The paper leaves three points open. The limit of an app is counted separately for each tenant, so that no tenant uses up
 another's part. An arrival beyond its user's limit does not count towards the app, so that one abuser cannot throttle
 the app's other users of the same tenant. Interactions protect at most kappa * T_user calls per client and window, so
-that endless, replayed or shared interactions gain nothing beyond that.
+that endless, replayed or shared interactions gain nothing beyond that. The paper has no tenants: where a limit T_tenant
+is set, it holds for all calls of a tenant's users and apps together, and kappa * T_tenant for its protected calls.
 """
 
-from fairlead.outcomes import Outcome
+from collections.abc import Sequence
+
+from throttler.core.caller_limits import CallerLimit, call_caps, call_limits, client_accounts
 from throttler.core.profiles import Profiles
 from throttler.core.quota import Quota, QuotaAccount
 from throttler.core.throttle import WINDOW_SECONDS, Admitted, Caller, Decision, Rejected
-from throttler.core.windows import SlidingWindow
+from throttler.core.windows import SlidingWindow, growable
 
 
 class Oit:
@@ -24,38 +27,35 @@ class Oit:
 
     def admit(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Decision:
         """See Throttle."""
-        user, app = limits = self.user_account(caller.client), self._app(caller)
-        if overloaded and (lacking := self._lacking(caller, limits, protected, now)):
+        limits = call_limits(self._profiles, caller)
+        caps = call_caps(self._profiles, caller) if protected else []
+        if overloaded and (lacking := self._lacking(limits, caps, now)):
             return lacking
-        within_limit = self.window.used(user.key, now) < user.limit
-        user_wait = self.window.arrived(user, now)
-        if protected:
-            protected = not self.window.arrived(self._protected(caller.client), now)
+        protected = protected and not any(self.window.arrived(cap, now) for cap in caps)
         goes_on = protected or not overloaded
-        # A call that goes on though this gateway holds too little of its user's limit is one of the app's all the same.
-        is_counted = within_limit if goes_on else not user_wait
-        app_wait = self.window.arrived(app, now) if is_counted else 0.0
-        if goes_on:
-            return Admitted(protected)
-        if user_wait:
-            what = f"user {caller.client!r} is over user_per_minute={user.limit}"
-            return _rejected(Outcome.THROTTLED_USER, what, user_wait, user.limit)
-        if app_wait:
-            what = f"app {caller.app!r} of tenant {caller.tenant!r} is over app_per_minute={app.limit}"
-            return _rejected(Outcome.THROTTLED_APP, what, app_wait, app.limit)
+        for limit in limits:
+            account = limit.account
+            is_within_limit = self.window.used(account.key, now) < account.limit
+            wait = self.window.arrived(account, now)
+            if wait and not goes_on:
+                message = f"overloaded, and {limit.excess(caller)}; retry in {wait:.1f} s"
+                return Rejected(limit.outcome, wait, message, account.limit)
+            # A call that goes on though this gateway holds too little of a limit counts towards the next one as well.
+            if not is_within_limit:
+                break
         return Admitted(protected)
 
     def enforces(self, overloaded: bool) -> bool:
         """See Throttle."""
         return overloaded
 
-    def user_account(self, client: str) -> QuotaAccount:
+    def client_accounts(self, client: str) -> Sequence[QuotaAccount]:
         """See Throttle."""
-        return QuotaAccount("user:" + client, self._profiles.limits.user_per_minute)
+        return client_accounts(self._profiles, client)
 
     def refused(self, client: str, now: float) -> None:
         """See Throttle."""
-        self.window.arrived(self.user_account(client), now)
+        self.window.arrived(self.client_accounts(client)[0], now)
 
     def configure(self, profiles: Profiles) -> None:
         """See Throttle."""
@@ -65,27 +65,11 @@ class Oit:
         """See Throttle."""
         self.window.check_invariants()
 
-    def _lacking(
-        self, caller: Caller, limits: tuple[QuotaAccount, QuotaAccount], protected: bool, now: float
-    ) -> QuotaAccount | None:
-        """Return the account whose limit would refuse the call now, if more of the limit can be requested."""
-        if protected:
-            cap = self._protected(caller.client)
-            if self.window.fits(cap, now):
-                return None
-            if self.window.may_grow(cap, now):
-                return cap
-        for account in limits:
-            if not self.window.fits(account, now):
-                return account if self.window.may_grow(account, now) else None
-        return None
+    def _lacking(self, limits: Sequence[CallerLimit], caps: Sequence[QuotaAccount], now: float) -> QuotaAccount | None:
+        """Return the account whose limit would refuse the call now, if more of the limit can be requested.
 
-    def _app(self, caller: Caller) -> QuotaAccount:
-        return QuotaAccount(f"app:{caller.tenant}/{caller.app}", self._profiles.app(caller.app).per_minute)
-
-    def _protected(self, client: str) -> QuotaAccount:
-        return QuotaAccount("protected:" + client, self._profiles.limits.protected_per_minute)
-
-
-def _rejected(outcome: Outcome, what: str, wait: float, limit: int) -> Rejected:
-    return Rejected(outcome, wait, f"overloaded, and {what}; retry in {wait:.1f} s", limit)
+        `caps` are those on protected calls, none for a call that is not protected.
+        """
+        if caps and all(self.window.fits(cap, now) for cap in caps):
+            return None
+        return growable(self.window, caps, now) or growable(self.window, [limit.account for limit in limits], now)

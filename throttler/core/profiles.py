@@ -1,4 +1,4 @@
-"""Limits of users, apps and interactions, and the tokens that apps' calls are expected to need."""
+"""Limits of users, apps, tenants and interactions, and the tokens that apps' calls are expected to need."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ DEFAULT_APP = "default"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimits:
-    """Limits of users, apps and interactions; raises ValueError unless every limit is positive."""
+    """Limits of users, apps, tenants and interactions; raises ValueError unless every limit is positive."""
 
     user_per_minute: int = 60  # T_user (T_g in FairServe Alg. 1 line 5)
     app_per_minute: int = 600  # T_app per tenant (T_a in FairServe Alg. 1 line 6), for apps without their own limit
@@ -17,11 +17,14 @@ class RateLimits:
     max_age: float = 3600.0  # seconds after which an interaction closes; time with a call in flight does not count
     kappa: int = 5  # protected calls per client and minute, as a multiple of T_user
     max_interactions: int = 256  # open interactions per client; one more closes the client's longest idle one
+    tenant_per_minute: int | None = None  # T_tenant, of all users and apps of a tenant together; None: no such limit
     # Of tokens, and of cost units, per minute; None: there is no such limit. Those of apps count per tenant.
     user_tokens_per_minute: int | None = None
     app_tokens_per_minute: int | None = None
+    tenant_tokens_per_minute: int | None = None
     user_cost_per_minute: int | None = None
     app_cost_per_minute: int | None = None
+    tenant_cost_per_minute: int | None = None
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

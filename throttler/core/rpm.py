@@ -4,15 +4,17 @@ It uses fixed windows, is always enforced, and ignores load and interactions. As
 towards its user's limit.
 """
 
-from fairlead.outcomes import Outcome
+from collections.abc import Sequence
+
+from throttler.core.caller_limits import call_limits, client_accounts
 from throttler.core.profiles import Profiles
 from throttler.core.quota import Quota, QuotaAccount
 from throttler.core.throttle import WINDOW_SECONDS, Admitted, Caller, Decision, Rejected
-from throttler.core.windows import FixedWindow
+from throttler.core.windows import FixedWindow, growable
 
 
 class Rpm:
-    """A throttle that limits the calls of each user and of each app in every minute of the clock."""
+    """A throttle that limits the calls of each user, app and tenant in every minute of the clock."""
 
     protects = False
 
@@ -22,32 +24,26 @@ class Rpm:
 
     def admit(self, caller: Caller, protected: bool, overloaded: bool, now: float) -> Decision:
         """See Throttle; `overloaded` and `protected` change nothing."""
-        user, app = accounts = self._accounts(caller)
-        for account in accounts:
-            if not self.window.fits(account, now):
-                if self.window.may_grow(account, now):
-                    return account
-                break
-        if wait := self.window.arrived(user, now):
-            message = f"user {caller.client!r} is over user_per_minute={user.limit}; retry in {wait:.1f} s"
-            return Rejected(Outcome.THROTTLED_USER, wait, message, user.limit)
-        if wait := self.window.arrived(app, now):
-            what = f"app {caller.app!r} of tenant {caller.tenant!r}"
-            message = f"{what} is over app_per_minute={app.limit}; retry in {wait:.1f} s"
-            return Rejected(Outcome.THROTTLED_APP, wait, message, app.limit)
+        limits = call_limits(self._profiles, caller)
+        if lacking := growable(self.window, [limit.account for limit in limits], now):
+            return lacking
+        for limit in limits:
+            if wait := self.window.arrived(limit.account, now):
+                message = f"{limit.excess(caller)}; retry in {wait:.1f} s"
+                return Rejected(limit.outcome, wait, message, limit.account.limit)
         return Admitted(protected)
 
     def enforces(self, overloaded: bool) -> bool:
         """See Throttle."""
         return True
 
-    def user_account(self, client: str) -> QuotaAccount:
+    def client_accounts(self, client: str) -> Sequence[QuotaAccount]:
         """See Throttle."""
-        return QuotaAccount("user:" + client, self._profiles.limits.user_per_minute)
+        return client_accounts(self._profiles, client)
 
     def refused(self, client: str, now: float) -> None:
         """See Throttle."""
-        self.window.arrived(self.user_account(client), now)
+        self.window.arrived(self.client_accounts(client)[0], now)
 
     def configure(self, profiles: Profiles) -> None:
         """See Throttle."""
@@ -56,7 +52,3 @@ class Rpm:
     def check_invariants(self) -> None:
         """See Throttle."""
         self.window.check_invariants()
-
-    def _accounts(self, caller: Caller) -> tuple[QuotaAccount, QuotaAccount]:
-        app = QuotaAccount(f"app:{caller.tenant}/{caller.app}", self._profiles.app(caller.app).per_minute)
-        return self.user_account(caller.client), app

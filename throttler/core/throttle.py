@@ -1,5 +1,6 @@
 """The interface of throttles: the caller, the decision, and the methods."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -40,14 +41,19 @@ class Rejected:
 
 
 class LimitStatus(NamedTuple):
-    """What a client has of its limit: of `limit` calls or tokens in a window it has `remaining` at this gateway.
+    """What is left of a limit: of `limit` calls or tokens in a window `remaining` at this gateway.
 
-    `reset` are the seconds until it has all of them again, unless it calls before.
+    `reset` are the seconds until all of them remain again, unless calls arrive before.
     """
 
     limit: int
     remaining: int
     reset: float
+
+
+def tightest(statuses: Iterable[LimitStatus]) -> LimitStatus | None:
+    """Return the status of the limit of which least remains, the first of several; None if there is no limit."""
+    return min(statuses, key=lambda status: status.remaining, default=None)
 
 
 # A QuotaAccount means that the call is neither decided nor counted yet. This limit would refuse it, but the other
@@ -76,8 +82,8 @@ class Throttle(Protocol):
     def protects(self) -> bool:
         """Whether calls of interactions in progress go on beyond limits that are enforced."""
 
-    def user_account(self, client: str) -> QuotaAccount | None:
-        """Return what the client's calls are counted in; None where nothing limits them."""
+    def client_accounts(self, client: str) -> Sequence[QuotaAccount]:
+        """Return the accounts in which all calls of the client count, its own first; none where nothing limits them."""
 
     def refused(self, client: str, now: float) -> None:
         """Count the arrival of a call that was refused before `admit`; it counts only towards its user's limit."""

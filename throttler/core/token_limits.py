@@ -1,4 +1,4 @@
-"""Limits in tokens per minute and in cost units per minute, of users and of apps.
+"""Limits in tokens per minute and in cost units per minute, of users, apps and tenants.
 
 A call reserves what it is expected to need when it is decided. When its use is known, what it did not need is given
 back, and what it needed beyond is booked. The calls admitted in any minute therefore use at most the limit, and what
@@ -7,14 +7,15 @@ rule as for calls: under `oit` calls of interactions go on, up to kappa times th
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from fairlead.outcomes import Outcome
 from serving.cost import MICRO, Cost
+from serving.names import tenant_of
+from throttler.core.caller_limits import CallerLimit, caps_of, limits_of
 from throttler.core.profiles import Profiles
 from throttler.core.quota import Quota, QuotaAccount, QuotaDemand
-from throttler.core.throttle import WINDOW_SECONDS, Caller, LimitStatus, Rejected
+from throttler.core.throttle import WINDOW_SECONDS, Caller, LimitStatus, Rejected, tightest
 from throttler.core.token_window import TokenWindow
 
 
@@ -38,13 +39,12 @@ UNRESERVED = Reservation(TokenUse(0, 0), 0, ((), ()), is_protected=False)
 
 
 class _Measure(NamedTuple):
-    """The limits of a caller in one unit; None where there is none."""
+    """The limits of a caller in one unit, and the caps on its protected calls."""
 
-    name: str  # in the names of options and accounts
+    name: str  # in the names of limits
     unit: str
-    user: QuotaAccount | None
-    app: QuotaAccount | None
-    cap: QuotaAccount | None  # on protected calls
+    limits: list[CallerLimit]
+    caps: list[QuotaAccount]
 
 
 class TokenLimits:
@@ -60,7 +60,9 @@ class TokenLimits:
         self._profiles = profiles
         limits, apps = profiles.limits, (profiles.default, *profiles.apps.values())
         of_users = limits.user_tokens_per_minute or limits.user_cost_per_minute
-        self._are_set = bool(of_users or any(app.tokens_per_minute or app.cost_per_minute for app in apps))
+        of_tenants = limits.tenant_tokens_per_minute or limits.tenant_cost_per_minute
+        of_apps = any(app.tokens_per_minute or app.cost_per_minute for app in apps)
+        self._are_set = bool(of_users or of_tenants or of_apps)
 
     def measured(self, prompt_tokens: int, output_tokens: int, system_tokens: int = 0) -> TokenUse:
         """Return the use of a call with these tokens; `system_tokens` are among the prompt's."""
@@ -91,36 +93,32 @@ class TokenLimits:
             return None
         for measure, amount in zip(self._measures(caller), use, strict=True):
             if protected:
-                if measure.cap is None or self.window.fits(measure.cap, amount, now):
+                cap = next((cap for cap in measure.caps if not self.window.fits(cap, amount, now)), None)
+                if cap is None:
                     continue
-                if self.window.may_grow(measure.cap, amount, now):
-                    return QuotaDemand(measure.cap, amount)
-            for account in (measure.user, measure.app):
-                if account is None or self.window.fits(account, amount, now):
+                if self.window.may_grow(cap, amount, now):
+                    return QuotaDemand(cap, amount)
+            for limit in measure.limits:
+                if self.window.fits(limit.account, amount, now):
                     continue
-                if self.window.may_grow(account, amount, now):
-                    return QuotaDemand(account, amount)
-                return self._rejected(caller, measure, account, amount, now)
+                if self.window.may_grow(limit.account, amount, now):
+                    return QuotaDemand(limit.account, amount)
+                return self._rejected(caller, measure, limit, amount, now)
         return None
 
     def reserve(self, caller: Caller, use: TokenUse, protected: bool, now: float) -> Reservation:
-        """Book what an admitted call is expected to use.
-
-        As for calls, what a call uses beyond its user's limit does not count towards its app.
-        """
+        """Book what an admitted call is expected to use; as for calls, see `throttler.core.caller_limits`."""
         if not self._are_set:
             return UNRESERVED._replace(is_protected=protected)
         accounts, is_protected, number = [], protected, 0
         for measure, amount in zip(self._measures(caller), use, strict=True):
-            cap = measure.cap if protected else None
-            if cap is not None and not self.window.fits(cap, amount, now):
-                cap, is_protected = None, False
-            user = measure.user
-            is_within = user is None or self.window.used(user.key, now) + amount <= user.limit
-            booked = (user, measure.app if is_within else None, cap)
-            accounts.append(tuple(account for account in booked if account is not None))
-            for account in accounts[-1]:
+            booked = measure.caps if protected else []
+            if not all(self.window.fits(cap, amount, now) for cap in booked):
+                booked, is_protected = [], False
+            booked = booked + self._counting(measure.limits, amount, now)
+            for account in booked:
                 number = self.window.book(account, amount, now)
+            accounts.append(tuple(booked))
         return Reservation(use, number, tuple(accounts), is_protected)
 
     def settle(self, reservation: Reservation, used: TokenUse, now: float) -> None:
@@ -133,12 +131,15 @@ class TokenLimits:
                     self.window.book(account, amount - reserved, now)
 
     def status(self, client: str, now: float) -> LimitStatus | None:
-        """Return how much of its limit in tokens a client has; None where there is none. Nothing is booked."""
-        limit = self._profiles.limits.user_tokens_per_minute
-        if limit is None:
-            return None
-        key = f"tokens:user:{client}"
-        return LimitStatus(limit, max(0, limit - self.window.used(key, now)), self.window.reset(key, now))
+        """Return what is left of the client's limit in tokens or its tenant's, whichever is less; None without any."""
+        limits = self._profiles.limits
+        caller = Caller(tenant_of(client), client, "")
+        return tightest(
+            LimitStatus(limit, max(0, limit - self.window.used(key, now)), self.window.reset(key, now))
+            for _, (key, limit) in limits_of(
+                caller, limits.user_tokens_per_minute, None, limits.tenant_tokens_per_minute, "tokens:"
+            )
+        )
 
     def check_invariants(self) -> None:
         """Raise AssertionError with detail when the state is impossible."""
@@ -146,32 +147,39 @@ class TokenLimits:
 
     def _measures(self, caller: Caller) -> Iterator[_Measure]:
         limits, app = self._profiles.limits, self._profiles.app(caller.app)
-        for name, unit, of_user, of_app in (
-            ("tokens", "tokens", limits.user_tokens_per_minute, app.tokens_per_minute),
-            ("cost", "cost units", limits.user_cost_per_minute, app.cost_per_minute),
+        for name, unit, of_user, of_app, of_tenant in (
+            (
+                "tokens",
+                "tokens",
+                limits.user_tokens_per_minute,
+                app.tokens_per_minute,
+                limits.tenant_tokens_per_minute,
+            ),
+            ("cost", "cost units", limits.user_cost_per_minute, app.cost_per_minute, limits.tenant_cost_per_minute),
         ):
             yield _Measure(
                 name,
                 unit,
-                _account(f"{name}:user:{caller.client}", of_user),
-                _account(f"{name}:app:{caller.tenant}/{caller.app}", of_app),
-                _account(f"{name}:protected:{caller.client}", of_user and of_user * limits.kappa),
+                limits_of(caller, of_user, of_app, of_tenant, f"{name}:"),
+                caps_of(caller, of_user, of_tenant, limits.kappa, f"{name}:"),
             )
 
-    def _rejected(self, caller: Caller, measure: _Measure, account: QuotaAccount, amount: int, now: float) -> Rejected:
-        if account is measure.user:
-            outcome, who = Outcome.THROTTLED_USER, f"user {caller.client!r} is over user"
-        else:
-            outcome, who = Outcome.THROTTLED_APP, f"app {caller.app!r} of tenant {caller.tenant!r} is over app"
+    def _counting(self, limits: Sequence[CallerLimit], amount: int, now: float) -> list[QuotaAccount]:
+        """Return the accounts in which `amount` counts: up to the first limit that it exceeds."""
+        counting = []
+        for _, account in limits:
+            counting.append(account)
+            if self.window.used(account.key, now) + amount > account.limit:
+                break
+        return counting
+
+    def _rejected(self, caller: Caller, measure: _Measure, limit: CallerLimit, amount: int, now: float) -> Rejected:
+        account = limit.account
         wait = self.window.wait(account, amount, now)
         left = self.window.left(account, now)
         advice = f"retry in {wait:.1f} s" if amount <= account.limit else "ask for fewer tokens"
         message = (
-            f"{who}_{measure.name}_per_minute={account.limit}: the call is expected to need {amount} {measure.unit}, "
+            f"{limit.excess(caller, f'_{measure.name}')}: the call is expected to need {amount} {measure.unit}, "
             f"and {left} are left; {advice}"
         )
-        return Rejected(outcome, wait, message, account.limit)
-
-
-def _account(key: str, limit: int | None) -> QuotaAccount | None:
-    return None if limit is None else QuotaAccount(key, limit)
+        return Rejected(limit.outcome, wait, message, account.limit)

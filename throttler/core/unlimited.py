@@ -1,7 +1,9 @@
 """No throttle: the baseline `none`."""
 
+from collections.abc import Sequence
+
 from throttler.core.profiles import Profiles
-from throttler.core.quota import LocalQuota
+from throttler.core.quota import LocalQuota, QuotaAccount
 from throttler.core.throttle import WINDOW_SECONDS, Admitted, Caller, Decision
 from throttler.core.windows import SlidingWindow
 
@@ -22,8 +24,9 @@ class Unlimited:
         """See Throttle."""
         return False
 
-    def user_account(self, client: str) -> None:
+    def client_accounts(self, client: str) -> Sequence[QuotaAccount]:
         """See Throttle; there are no limits."""
+        return ()
 
     def refused(self, client: str, now: float) -> None:
         """See Throttle; nothing is counted."""

@@ -6,6 +6,7 @@ in order of their last arrival; an account whose last arrival has left the windo
 """
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Protocol
 
 from throttler.core.quota import Quota, QuotaAccount
@@ -64,6 +65,14 @@ class Window(Counts, Protocol):
 
     def check_invariants(self) -> None:
         """Raise AssertionError with detail when the state is impossible."""
+
+
+def growable(window: Window, accounts: Iterable[QuotaAccount], now: float) -> QuotaAccount | None:
+    """Return the first of `accounts` in which no arrival fits, if a request for more of its limit could succeed."""
+    for account in accounts:
+        if not window.fits(account, now):
+            return account if window.may_grow(account, now) else None
+    return None
 
 
 class SlidingWindow:

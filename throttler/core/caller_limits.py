@@ -1,0 +1,74 @@
+"""The limits under which a caller's calls fall, in calls or in another measure: its user's, app's and tenant's.
+
+They are in this order everywhere. What is beyond one of them does not count towards the following ones: a user who
+calls too often does not use up the limit of the app, nor an app that of its tenant.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fairlead.outcomes import Outcome
+from serving.names import tenant_of
+from throttler.core.profiles import Profiles
+from throttler.core.quota import QuotaAccount
+from throttler.core.throttle import Caller
+
+
+class CallerLimit(NamedTuple):
+    """A limit of a caller: the outcome of a call that it refuses, and the account that counts towards it."""
+
+    outcome: Outcome
+    account: QuotaAccount
+
+    def excess(self, caller: Caller, measure: str = "") -> str:
+        """Return whose limit is exceeded, its name and its value, as in "user 'ann' is over user_per_minute=60"."""
+        who, name = {
+            Outcome.THROTTLED_USER: (f"user {caller.client!r}", "user"),
+            Outcome.THROTTLED_APP: (f"app {caller.app!r} of tenant {caller.tenant!r}", "app"),
+            Outcome.THROTTLED_TENANT: (f"tenant {caller.tenant!r}", "tenant"),
+        }[self.outcome]
+        return f"{who} is over {name}{measure}_per_minute={self.account.limit}"
+
+
+def limits_of(
+    caller: Caller, user: int | None, app: int | None, tenant: int | None, prefix: str = ""
+) -> list[CallerLimit]:
+    """Return the limits of `caller` that are not None; `prefix` makes their accounts those of another measure."""
+    limits = []
+    if user is not None:
+        limits.append(CallerLimit(Outcome.THROTTLED_USER, QuotaAccount(f"{prefix}user:{caller.client}", user)))
+    if app is not None:
+        account = QuotaAccount(f"{prefix}app:{caller.tenant}/{caller.app}", app)
+        limits.append(CallerLimit(Outcome.THROTTLED_APP, account))
+    if tenant is not None:
+        limits.append(CallerLimit(Outcome.THROTTLED_TENANT, QuotaAccount(f"{prefix}tenant:{caller.tenant}", tenant)))
+    return limits
+
+
+def caps_of(caller: Caller, user: int | None, tenant: int | None, kappa: int, prefix: str = "") -> list[QuotaAccount]:
+    """Return the caps on protected calls of client and tenant: `kappa` times the limits that are not None."""
+    caps = []
+    if user is not None:
+        caps.append(QuotaAccount(f"{prefix}protected:{caller.client}", kappa * user))
+    if tenant is not None:
+        caps.append(QuotaAccount(f"{prefix}protected-tenant:{caller.tenant}", kappa * tenant))
+    return caps
+
+
+def call_limits(profiles: Profiles, caller: Caller) -> list[CallerLimit]:
+    """Return the limits of `caller` on calls."""
+    limits = profiles.limits
+    return limits_of(caller, limits.user_per_minute, profiles.app(caller.app).per_minute, limits.tenant_per_minute)
+
+
+def call_caps(profiles: Profiles, caller: Caller) -> list[QuotaAccount]:
+    """Return the caps on protected calls of the client of `caller` and of its tenant."""
+    limits = profiles.limits
+    return caps_of(caller, limits.user_per_minute, limits.tenant_per_minute, limits.kappa)
+
+
+def client_accounts(profiles: Profiles, client: str) -> Sequence[QuotaAccount]:
+    """Return the accounts in which the calls of `client` count whatever their app is: the client's comes first."""
+    limits = profiles.limits
+    caller = Caller(tenant_of(client), client, "")
+    return [limit.account for limit in limits_of(caller, limits.user_per_minute, None, limits.tenant_per_minute)]
