@@ -18,7 +18,7 @@ from local_worker.service import TokenizerService, WorkerService
 from local_worker.step_events import StepEvents
 from local_worker.worker_options import WorkerOptions
 from local_worker.worker_snapshot import WorkerSnapshot
-from serving.rpc.address import bracketed
+from serving.rpc.address import bracketed, is_loopback
 from serving.rpc.server import Server
 from serving.telemetry.metrics import Metrics
 from serving.telemetry.records import WORKER
@@ -38,7 +38,9 @@ class Worker:
         models: Sequence[scheduler_pb2.ModelInfo],
         policy: QueuePolicy,
         make_backend: BackendFactory,
+        engine: str = "",
     ) -> None:
+        """Create a worker whose `engine`, if it is another process, has this address, host:port."""
         self._options = options
         self._event_loop = asyncio.get_running_loop()
         self._backend_end: asyncio.Future[None] = self._event_loop.create_future()
@@ -61,6 +63,10 @@ class Worker:
             address=address,
             model=models[0],
             models=list(models),
+            # Beside the worker: at the worker's host, also for others.
+            engine_address=f"{address.rpartition(':')[0]}:{engine.rpartition(':')[2]}"
+            if is_loopback(engine)
+            else engine,
         )
         self._metrics = Metrics(WORKER, options.metrics, os.environ, hello.instance)
         self._measured = WorkerMetrics(self._metrics.meter, models, lambda: policy.balance_range_micro)

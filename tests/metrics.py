@@ -84,6 +84,7 @@ def declared() -> set[str]:
         EndpointNames(["127.0.0.1:1"]),
         SoleLeadership(),
         None,
+        None,
     )
     WorkerMetrics(meter, [scheduler_pb2.ModelInfo()], lambda: None)
     return meter.names

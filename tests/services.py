@@ -165,7 +165,9 @@ class Stack:
     def adapter(self, name: str, **settings: object) -> None:
         """Start an adapter beside an engine."""
         self._models[name] = 1
-        self.workers[name] = self.start("local_worker.adapter", name=name, scheduler=self.addresses, **settings)
+        self.workers[name] = self.start(
+            "local_worker.adapter", **{"name": name, "scheduler": self.addresses, **settings}
+        )
 
     def replace_worker(self, name: str, **settings: object) -> None:
         """Kill one, and start another of its name."""

@@ -97,7 +97,7 @@ class WorkerReport(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping[str, _Any]]] = ..., load: _Optional[_Union[Load, _Mapping[str, _Any]]] = ..., progress: _Optional[_Union[Progress, _Mapping[str, _Any]]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("worker", "instance", "address", "model", "cached", "requests", "models")
+    __slots__ = ("worker", "instance", "address", "model", "cached", "requests", "models", "engine_address")
     WORKER_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -105,6 +105,7 @@ class Hello(_message.Message):
     CACHED_FIELD_NUMBER: _ClassVar[int]
     REQUESTS_FIELD_NUMBER: _ClassVar[int]
     MODELS_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     worker: str
     instance: str
     address: str
@@ -112,7 +113,8 @@ class Hello(_message.Message):
     cached: _containers.RepeatedCompositeFieldContainer[BlockRun]
     requests: _containers.RepeatedCompositeFieldContainer[AcceptedRequest]
     models: _containers.RepeatedCompositeFieldContainer[ModelInfo]
-    def __init__(self, worker: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., model: _Optional[_Union[ModelInfo, _Mapping[str, _Any]]] = ..., cached: _Optional[_Iterable[_Union[BlockRun, _Mapping[str, _Any]]]] = ..., requests: _Optional[_Iterable[_Union[AcceptedRequest, _Mapping[str, _Any]]]] = ..., models: _Optional[_Iterable[_Union[ModelInfo, _Mapping[str, _Any]]]] = ...) -> None: ...
+    engine_address: str
+    def __init__(self, worker: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., model: _Optional[_Union[ModelInfo, _Mapping[str, _Any]]] = ..., cached: _Optional[_Iterable[_Union[BlockRun, _Mapping[str, _Any]]]] = ..., requests: _Optional[_Iterable[_Union[AcceptedRequest, _Mapping[str, _Any]]]] = ..., models: _Optional[_Iterable[_Union[ModelInfo, _Mapping[str, _Any]]]] = ..., engine_address: _Optional[str] = ...) -> None: ...
 
 class BlockRun(_message.Message):
     __slots__ = ("parent", "digests")

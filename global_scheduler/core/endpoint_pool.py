@@ -76,6 +76,7 @@ class EndpointPool:
         self._full: set[str] = set()  # endpoints that run as many requests as they can
         self._blocks: dict[str, RecentBlocks | ReportedBlocks] = {}  # of every endpoint
         self._resting: dict[str, float] = {}  # endpoints that a proxy passed over, and until when
+        self._beside: dict[str, int] = {}  # by endpoint: requests that it has and that wait outside of its engine
 
     @property
     def block_tokens(self) -> int:
@@ -93,6 +94,7 @@ class EndpointPool:
             self._dispatcher.lost(self._member(address))
             del self._blocks[address]
             self._resting.pop(address, None)
+            self._beside.pop(address, None)
             self._full.discard(address)
         for address in addresses:
             if address not in self._blocks:
@@ -108,7 +110,7 @@ class EndpointPool:
         if member is None:
             return
         # Requests come and go while an engine answers: what may be the pool's own is not another caller's.
-        others = report.running + report.waiting - max(placed, member.outstanding)
+        others = report.running + report.waiting - max(placed, self._computing(member))
         self._fleet.shared(member, max(0, others))
         used = round(report.kv_usage * self._size.kv_tokens)
         load = replace(member.load, running=report.running, waiting=report.waiting, kv_tokens_used=used)
@@ -190,6 +192,23 @@ class EndpointPool:
             fallbacks.append(self._fleet.at(slot).identity.address)
         return Pick(request, assignment.member, assignment.matched_tokens, fallbacks)
 
+    def entered(self, address: str, request: RouteRequest, cached_tokens: int, now: float) -> Pick | None:
+        """Record a request that another process gave an endpoint; it ends like one that was placed here."""
+        member = self._fleet.find(address)
+        if member is None:
+            return None
+        pick = Pick(replace(request, model=POOL, digests=b""), member, cached_tokens, ())
+        self._dispatcher.accepted(member, pick.request, now, cached_tokens)
+        self._held.charge(request.client, self._prompt_charge(request))
+        self._changed(member)
+        return pick
+
+    def waits_beside(self, address: str, requests: int) -> None:
+        """Record how many `requests` that have entered wait beside the engine: they take no room in it yet."""
+        if (member := self._fleet.find(address)) is not None:
+            self._beside[address] = requests
+            self._changed(member)
+
     def served(self, pick: Pick, address: str, now: float) -> None:
         """Record that an answer begins, from the endpoint `address`; an unknown one counts as the one that was chosen.
 
@@ -250,8 +269,11 @@ class EndpointPool:
             change = self._full.add if self._is_full(member) else self._full.discard
             change(member.identity.address)
 
+    def _computing(self, member: Member) -> int:
+        return max(0, member.outstanding - self._beside.get(member.identity.address, 0))
+
     def _is_full(self, member: Member) -> bool:
-        requests, load = member.outstanding + member.others, member.load
+        requests, load = self._computing(member) + member.others, member.load
         return requests >= self._size.running or (
             load.waiting > 0 and load.kv_tokens_used >= FULL_KV * self._size.kv_tokens
         )

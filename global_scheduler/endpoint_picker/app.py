@@ -7,9 +7,12 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from fairlead.v1 import scheduler_pb2_grpc
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.endpoint_pool import EndpointPool, EndpointSize
 from global_scheduler.core.policies import POLICIES, RoutePolicyConfig
+from global_scheduler.endpoint_picker import adapter_reports
+from global_scheduler.endpoint_picker.adapter_reports import AdapterReports
 from global_scheduler.endpoint_picker.config import PickerConfig
 from global_scheduler.endpoint_picker.endpoint_names import EndpointNames
 from global_scheduler.endpoint_picker.endpoint_source import EndpointSource
@@ -81,16 +84,20 @@ async def serving(
     leadership: Leadership,
     observers: Sequence[Observer] = (),
     leaving: float = 0.0,
+    adapters: AdapterReports | None = None,
 ) -> AsyncIterator[Server]:
     """Serve within the context; at its end the picker is not ready for `leaving` seconds before it is gone.
 
-    `observers` run meanwhile. A mistake in what runs in the background cancels the context and is raised from it, in an
-    ExceptionGroup.
+    `observers` run meanwhile, and `adapters` may attach. A mistake in what runs in the background cancels the context
+    and is raised from it, in an ExceptionGroup.
     """
     tls = config.mutual_tls
     server = Server(config.listen, credentials=tls.server() if tls else None, health_listen=config.health_listen)
     processor = ExternalProcessor(picker, config.weights, prompt_reader(config, picker))
     server.add(ext_proc_pb2_grpc.add_ExternalProcessorServicer_to_server, processor, NAME)
+    if adapters is not None:
+        secrets = config.secret, config.accepted_secret
+        server.add(scheduler_pb2_grpc.add_SchedulerServicer_to_server, adapters, adapter_reports.NAME, *secrets)
     changed = asyncio.Event()
 
     async def tell(endpoints: list[str]) -> None:
@@ -128,10 +135,11 @@ async def serve(config: PickerConfig, picker: Picker, source: EndpointSource, st
     metrics = Metrics(PICKER, config.metrics, os.environ)
     leadership = config.leadership
     poll = EnginePoll(picker, config.engine_metrics, config.engine_metrics_seconds) if config.engine_metrics else None
-    PickerMetrics(metrics.meter, picker, source, leadership, poll)
+    adapters = AdapterReports(picker) if config.secret else None
+    PickerMetrics(metrics.meter, picker, source, leadership, poll, adapters)
     await metrics.start()
     observers = [*([poll.run] if poll else []), *cache_observers(config, picker)]
-    async with serving(config, picker, source, leadership, observers, LEAVING_SECONDS) as server:
+    async with serving(config, picker, source, leadership, observers, LEAVING_SECONDS, adapters) as server:
         ports = {"port": server.port, "metrics_port": metrics.port}
         log.info("listening", extra={"service": "endpoint_picker", **ports})
         await stop.wait()

@@ -13,6 +13,7 @@ from serving.config import (
     addresses,
     check_listeners,
     check_positive,
+    check_secrets,
     cost_function,
     option,
     require,
@@ -160,6 +161,14 @@ class PickerConfig(InternalTlsOptions):
         unit="name=weight,...",
         change_when="Objectives deserve different shares.",
     )
+    secret: str = option(
+        "",
+        "Adapters beside the engines attach with this secret, the cluster's, and tell which requests of which clients "
+        "they have of Fairlead's gateways. Without it none attaches. It has at least 16 characters.",
+        unit="text",
+        change_when="Fairlead's gateways send requests to the same engines, through adapters.",
+    )
+    accepted_secret: str = shared("accepted_secret")
     redis: str = option(
         "",
         "The Redis at this URL decides which of several pickers of a pool leads. Only the leader is ready. Without it "
@@ -191,6 +200,8 @@ class PickerConfig(InternalTlsOptions):
             not self.kv_events_port or find_spec("zmq") is not None,
             "kv_events_port: needs pyzmq: pip install 'fairlead-serving[adapter]'",
         )
+        if self.secret:
+            check_secrets(self.secret, self.accepted_secret)
         _ = self.weights
 
     def _check_endpoints(self) -> None:

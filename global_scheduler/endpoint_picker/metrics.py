@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
+from global_scheduler.endpoint_picker.adapter_reports import AdapterReports
 from global_scheduler.endpoint_picker.endpoint_source import EndpointSource
 from global_scheduler.endpoint_picker.engine_poll import EnginePoll
 from global_scheduler.endpoint_picker.picker import Picker
@@ -14,12 +15,19 @@ class PickerMetrics:
     """Counts requests by what became of them, and shows what the picker has now."""
 
     def __init__(
-        self, meter: Meter, picker: Picker, source: EndpointSource, leadership: Leadership, poll: EnginePoll | None
+        self,
+        meter: Meter,
+        picker: Picker,
+        source: EndpointSource,
+        leadership: Leadership,
+        poll: EnginePoll | None,
+        adapters: AdapterReports | None,
     ) -> None:
         self._picker = picker
         self._source = source
         self._leadership = leadership
         self._poll = poll
+        self._adapters = adapters
         meter.create_observable_counter(
             "fairlead.picker.requests", [self._requests], description="Requests that were placed or refused, by outcome"
         )
@@ -34,6 +42,7 @@ class PickerMetrics:
             [self._queues],
             description="Endpoints by where their queue is known from: metrics, or what was placed there",
         )
+        gauge("fairlead.picker.adapters", [self._attached], description="Endpoints whose adapters are attached")
         gauge(
             "fairlead.picker.prefixes",
             [self._prefixes],
@@ -62,6 +71,9 @@ class PickerMetrics:
         answering = self._poll.answering if self._poll else 0
         counts = {"metrics": answering, "placed": len(self._picker.pool.endpoints) - answering}
         return [Observation(count, {"source": source}) for source, count in counts.items()]
+
+    def _attached(self, _: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(self._adapters.attached if self._adapters else 0)]
 
     def _prefixes(self, _: CallbackOptions) -> Iterable[Observation]:
         pool = self._picker.pool

@@ -104,6 +104,20 @@ class Picker:
         self.pool.refused(pick)
         self._release()
 
+    def entered(self, address: str, request: RouteRequest, cached_tokens: int) -> Pick | None:
+        """Record a request that another process gave to an endpoint; return None if that is unknown."""
+        return self.pool.entered(address, request, cached_tokens, time.monotonic())
+
+    def left(self, pick: Pick, output_tokens: int) -> None:
+        """Record the end of a request that has entered."""
+        self.pool.ended(pick, output_tokens)
+        self._release()
+
+    def waits_beside(self, address: str, requests: int) -> None:
+        """Record how many requests that have entered wait beside the engine."""
+        self.pool.waits_beside(address, requests)
+        self._release()
+
     def served(self, pick: Pick, address: str) -> float:
         """Record that an answer begins; return the time, in seconds of the clock."""
         now = time.monotonic()

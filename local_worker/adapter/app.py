@@ -88,7 +88,7 @@ def make_adapter(config: AdapterConfig, api: VllmApi, info: EngineInfo) -> Worke
     def make_backend(deliver: Callable[[StepEvents], None], died: Callable[[BaseException], None]) -> Backend:
         return AdapterBackend(api, info, prompts, binding, make_follower, deliver, died)
 
-    return Worker(config, [model], policy, make_backend)
+    return Worker(config, [model], policy, make_backend, config.engine)
 
 
 def _follower_factory(config: AdapterConfig) -> FollowerFactory | None:

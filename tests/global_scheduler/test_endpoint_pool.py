@@ -48,17 +48,19 @@ class PoolMachine(RuleBasedStateMachine):
         self.numbers = 0
         self.open: list[Pick] = []
         self.held: dict[str, RouteRequest] = {}
-        self.was_moved = False  # by the proxy, which knows of no limit
+        self.has_passed = False  # a limit, of which neither a proxy nor another process knows
         self.endpoints: set[str] = set()
         self.others: Counter[str] = Counter()  # requests of other callers, by endpoint
         self.without_memory: set[str] = set()
+        self.entered: list[Pick] = []  # a proxy does not answer these
+        self.beside: Counter[str] = Counter()  # requests that wait beside the engine, by endpoint
 
     @rule(endpoints=st.sets(st.sampled_from(ADDRESSES)))
     def changes(self, endpoints: set[str]) -> None:
         gone = self.endpoints - endpoints
         self.open = [each for each in self.open if each.endpoint not in gone]
         for address in gone:
-            del self.others[address]
+            del self.others[address], self.beside[address]
         self.without_memory -= gone
         self.endpoints = endpoints
         self.pool.set_endpoints(sorted(endpoints), self.now)
@@ -88,27 +90,48 @@ class PoolMachine(RuleBasedStateMachine):
         ended=st.integers(0, 2),
     )
     def reports(self, address: str, running: int, waiting: int, usage: float, ended: int) -> None:
-        own = sum(each.endpoint == address for each in self.open)
+        own = self.computing(address) if address in self.endpoints else 0
         self.pool.observed(address, EndpointReport(running, waiting, usage), own + ended, self.now)
         if address in self.endpoints:
             self.others[address] = max(0, running + waiting - own - ended)
             (self.without_memory.add if waiting and usage == 1.0 else self.without_memory.discard)(address)
 
+    @rule(address=st.sampled_from(ADDRESSES), prompt=st.binary(max_size=64))
+    def enters(self, address: str, prompt: bytes) -> None:
+        self.numbers += 1
+        pick = self.pool.entered(address, request(self.numbers, prompt), 0, self.now)
+        assert (pick is not None) == (address in self.endpoints)
+        if pick is not None:
+            assert pick.endpoint == address
+            self.open.append(pick)
+            self.entered.append(pick)
+            self.has_passed = True
+
+    @rule(address=st.sampled_from(ADDRESSES), requests=st.integers(0, 3))
+    def some_wait_beside(self, address: str, requests: int) -> None:
+        self.pool.waits_beside(address, requests)
+        self.beside[address] = requests if address in self.endpoints else 0
+
+    def computing(self, address: str) -> int:
+        """The requests of the pool that take room in the engine."""
+        return max(0, self.pool.outstanding(address) - self.beside[address])
+
     @precondition(lambda self: self.open)
     @rule(at=st.integers(0, 99), served=st.sampled_from(["", *ADDRESSES]), tokens=st.integers(0, 9))
     def is_answered(self, at: int, served: str, tokens: int) -> None:
         pick = self.open.pop(at % len(self.open))
-        expected = served if served in self.endpoints else pick.endpoint
-        self.was_moved |= expected != pick.endpoint
-        self.pool.served(pick, served, self.now)
-        assert pick.endpoint == expected
+        if pick not in self.entered:
+            expected = served if served in self.endpoints else pick.endpoint
+            self.has_passed |= expected != pick.endpoint
+            self.pool.served(pick, served, self.now)
+            assert pick.endpoint == expected
         self.pool.ended(pick, tokens)
 
     @precondition(lambda self: self.open)
     @rule(at=st.integers(0, 99), is_answered=st.booleans())
     def is_refused(self, at: int, is_answered: bool) -> None:
         pick = self.open.pop(at % len(self.open))
-        if is_answered:
+        if is_answered and pick not in self.entered:
             self.pool.served(pick, "", self.now)
         self.pool.refused(pick)
 
@@ -126,10 +149,10 @@ class PoolMachine(RuleBasedStateMachine):
             self.open.append(pick)
         for each in self.held.values():
             for address in self.endpoints - set(each.excluded) - self.without_memory:
-                assert self.pool.outstanding(address) + self.others[address] >= SIZE.running or self.was_moved
+                assert self.computing(address) + self.others[address] >= SIZE.running or self.has_passed
 
     def had_room(self, pick: Pick) -> None:
-        assert self.pool.outstanding(pick.endpoint) + self.others[pick.endpoint] <= SIZE.running
+        assert self.computing(pick.endpoint) + self.others[pick.endpoint] <= SIZE.running
         assert pick.endpoint not in self.without_memory
 
     @rule(seconds=st.floats(0, 2 * REST_SECONDS))
@@ -139,7 +162,7 @@ class PoolMachine(RuleBasedStateMachine):
     @invariant()
     def counts_agree(self) -> None:
         expected = Counter(each.endpoint for each in self.open)
-        assert max(expected.values(), default=0) <= SIZE.running or self.was_moved
+        assert max(map(self.computing, self.endpoints), default=0) <= SIZE.running or self.has_passed
         assert {each: self.pool.outstanding(each) for each in self.pool.endpoints} == {
             each: expected[each] for each in self.endpoints
         }
@@ -186,6 +209,28 @@ def test_a_refund_leaves_16_tokens_charged_and_an_end_charges_prompt_and_output(
             tried.served(pick, "", 0.0)
             tried.ended(pick, 30)
         assert policy.balance("ann", POOL, 0) == (1000 - charged) * MICRO
+
+
+def test_what_a_client_has_of_an_engine_by_another_way_counts() -> None:
+    policy = DoubleQ(RoutePolicyConfig(1000, WeightedTokens()))
+    tried = EndpointPool(policy, WeightedTokens(), BlockIndex(60), SIZE, 1)
+    tried.set_endpoints(ADDRESSES[:1], 0.0)
+    by_another = tried.entered(ADDRESSES[0], request(1, b"x" * 400), 0, 0.0)
+    assert by_another is not None
+    tried.ended(by_another, 30)
+    assert policy.balance("ann", POOL, 0) == (1000 - 100 - 2 * 30) * MICRO
+    assert tried.entered("10.9.9.9:80", request(2), 0, 0.0) is None
+
+
+def test_requests_that_wait_beside_an_engine_take_no_room_in_it() -> None:
+    tried = pool()
+    tried.set_endpoints(ADDRESSES[:1], 0.0)
+    for number in range(SIZE.running):
+        tried.entered(ADDRESSES[0], request(number), 0, 0.0)
+    assert tried.place(request(10), 0.0) is None
+    tried.waits_beside(ADDRESSES[0], 1)
+    assert tried.place(request(11), 0.0) is not None
+    assert tried.place(request(12), 0.0) is None
 
 
 @settings(max_examples=30)

@@ -28,6 +28,9 @@ class Served:
             name: EngineProcess(stack.directory / f"engine-{name}.log", step_seconds=0.004, drop=drop)
             for name, drop in (("a", 0), ("b", 3))
         }
+        self.picker = stack.start(
+            "global_scheduler.endpoint_picker", endpoints=",".join(each.address for each in self.engines.values())
+        )
         for name in self.engines:
             self.start_adapter(name)
         self.gateway = stack.gateway(throttle="none")
@@ -36,6 +39,7 @@ class Served:
         engine = self.engines[name]
         self.stack.adapter(
             name,
+            scheduler=f"{self.stack.addresses},{self.picker.address}",
             engine=engine.address,
             kv_events=engine.events,
             kv_replay=engine.replay,
@@ -82,6 +86,15 @@ def test_a_repeated_prompt_is_found_where_it_is_cached(served: Served) -> None:
     again = served.call(text, 3)
     assert output_of(again) == output_of(first)
     assert again[-1].finished.usage.service == len(text) - cached + 2 * 3
+
+
+def test_adapters_attach_to_a_picker_by_the_addresses_at_which_it_knows_their_engines(served: Served) -> None:
+    expected = {engine.address for engine in served.engines.values()}
+
+    def attached() -> bool:
+        return {each["endpoint"] for each in served.picker.logged("an adapter has attached")} == expected
+
+    eventually(attached, "both adapters have attached")
 
 
 def chat(**contents: str) -> common_pb2.Prompt:
