@@ -48,6 +48,13 @@ class WorkerConfig(WorkerOptions):
         unit="name, path or id",
         change_when="You serve a model of your choice; the built-in one is for trying.",
     )
+    lora: str = option(
+        "",
+        "Requests may also name these LoRA adapters of the model: each is NAME=FOLDER or NAME=HUB_ID, separated by "
+        "commas. Only the engine `vllm` computes with adapters.",
+        unit="name=path or name=id",
+        change_when="Callers need variants of the model, which were trained as adapters of it.",
+    )
     served_name: str = option(
         "",
         "Requests name the model like this. Without it they use the last part of the model's path or id.",
@@ -130,6 +137,10 @@ class WorkerConfig(WorkerOptions):
             f"vllm_args: must not be given with the engine {self.engine}, got {self.vllm_args!r}",
         )
         require(
+            self.engine == "vllm" or not self.lora,
+            f"lora: must not be given with the engine {self.engine}, got {self.lora!r}",
+        )
+        require(
             self.engine == "transformers" or not self.batch_invariant,
             f"batch_invariant: must not be given with the engine {self.engine}",
         )
@@ -146,7 +157,12 @@ class WorkerConfig(WorkerOptions):
         require(0 < self.memory_fraction < 1, f"memory_fraction: must be between 0 and 1, got {self.memory_fraction}")
 
     def _check_models(self) -> None:
-        names = self.model_names
+        adapters = [pair.partition("=") for pair in self.lora.split(",")] if self.lora else []
+        require(
+            all(name.strip() and place.strip() for name, _, place in adapters),
+            f"lora: expected NAME=FOLDER or NAME=HUB_ID, separated by commas, got {self.lora!r}",
+        )
+        names = [*self.model_names, *(name.strip() for name, *_ in adapters)]
         require(all(names), f"model: each model must have a name, got {self.model!r}")
         require(len(set(names)) == len(names), f"model: each must have a name of its own, got {','.join(names)}")
         require(
@@ -162,6 +178,12 @@ class WorkerConfig(WorkerOptions):
     def model_names(self) -> list[str]:
         """The names of the models in requests: one, or several with the fake engine."""
         return [self.served_name] if self.served_name else [_last_part(model) for model in self._models]
+
+    @property
+    def lora_adapters(self) -> dict[str, str]:
+        """The folder or hub id of each LoRA adapter, by its name in requests."""
+        pairs = (pair.partition("=") for pair in self.lora.split(",")) if self.lora else ()
+        return {name.strip(): place.strip() for name, _, place in pairs}
 
 
 def _last_part(model: str) -> str:

@@ -11,6 +11,7 @@ from local_worker.config import WorkerConfig
 from local_worker.core.batch import Engine
 from local_worker.core.device_sizes import BLOCK_TOKENS, SIZES
 from local_worker.engine.grammars import Grammars
+from local_worker.engine.lora_adapter import find_adapter
 from local_worker.engine.model_files import folder_of, log_once, resolve, revision
 from local_worker.engine.vllm.environment import prepare, read_arguments
 from local_worker.sizes import max_running, token_budget
@@ -133,6 +134,7 @@ def _transformers(config: WorkerConfig) -> ServedModel:
 def _vllm(config: WorkerConfig) -> ServedModel:
     path, arguments = _path(config), read_arguments(config.vllm_args)
     require(find_spec("vllm") is not None, "engine: vllm is not installed; docs/operations.md says how to install it")
+    adapters = tuple(find_adapter(name, place) for name, place in config.lora_adapters.items())
     log_step("importing the engine")
     prepare(config.threads)
     from local_worker.engine.attention import UnsupportedModel
@@ -157,6 +159,7 @@ def _vllm(config: WorkerConfig) -> ServedModel:
             memory_fraction=config.memory_fraction,
             dtype=config.dtype,
             eos_token_ids=tokenizer.eos_token_ids,
+            adapters=adapters,
         )
         log_step("starting vLLM's executor")
         if arguments.get("node_rank"):
@@ -164,7 +167,9 @@ def _vllm(config: WorkerConfig) -> ServedModel:
             raise SystemExit("the ranks of this node have ended")
         grammars = Grammars(tokenizer.vocabulary)
         engine = VllmEngine(str(path), options, arguments, grammars)
-        revisions = {name: f"{revision(folder_of(path))}.vllm" for name in config.model_names}
+        base = revision(folder_of(path))
+        revisions = dict.fromkeys(config.model_names, f"{base}.vllm")
+        revisions |= {adapter.name: f"{base}.{adapter.revision}.vllm" for adapter in options.adapters}
     except (UnsupportedModel, OSError) as error:
         raise ConfigError(f"model: {config.model}: {error}") from error
     return ServedModel(

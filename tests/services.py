@@ -157,7 +157,7 @@ class Stack:
 
     def worker(self, name: str, **settings: object) -> None:
         """Start a worker with the fake engine."""
-        self._models[name] = str(settings.get("model", "")).count(",") + 1
+        self._models[name] = 1 + str(settings.get("model", "")).count(",") + str(settings.get("lora", "")).count("=")
         self.workers[name] = self.start(
             "local_worker", **{"name": name, "engine": "fake", "scheduler": self.addresses, **settings}
         )

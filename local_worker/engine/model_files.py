@@ -67,12 +67,12 @@ def folder_of(model: Path | str) -> Path:
     return Path(cached_file(model, "config.json") or "").parent
 
 
-def revision(folder: Path) -> str:
-    """Return a fingerprint of the configuration and the weights; 16 hexadecimal digits.
+def revision(folder: Path, config: str = "config.json") -> str:
+    """Return a fingerprint of the file `config` and the weights; 16 hexadecimal digits.
 
     It reads the end and the size of each weights file, so a change only in the middle of a file goes unnoticed.
     """
-    digest = hashlib.sha256((folder / "config.json").read_bytes())
+    digest = hashlib.sha256((folder / config).read_bytes())
     for path in weights(folder):
         size = path.stat().st_size
         digest.update(f"{path.name} {size}\n".encode())

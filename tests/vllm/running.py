@@ -14,6 +14,7 @@ from local_worker.core.batch import Engine
 from local_worker.core.batcher import Batcher
 from local_worker.core.request import Request
 from local_worker.engine.grammars import Grammars
+from local_worker.engine.lora_adapter import LoraAdapter
 from local_worker.engine.runner import EngineOptions, TransformersEngine
 from local_worker.vocabulary import vocabulary_of
 from serving.sampling_params import SamplingParams
@@ -49,12 +50,19 @@ def saved(config: PreTrainedConfig, folder: Path) -> Path:
 
 def ours(config: PreTrainedConfig, eos: tuple[int, ...] = EOS) -> TransformersEngine:
     """Our engine, with the weights that `saved` writes."""
+    return engine_of(make_model(config), eos)
+
+
+def engine_of(model: Any, eos: tuple[int, ...] = EOS) -> TransformersEngine:
+    """Our engine, with the weights of `model`."""
     options = EngineOptions(kv_tokens=PAGES * BLOCK, block_tokens=BLOCK, eos_token_ids=eos, grammars=GRAMMARS)
-    return TransformersEngine(make_model(config), options)
+    return TransformersEngine(model, options)
 
 
 @contextmanager
-def vllm(folder: Path, *, pages: int = PAGES, **arguments: Any) -> Iterator["VllmEngine"]:
+def vllm(
+    folder: Path, *, pages: int = PAGES, adapters: tuple[LoraAdapter, ...] = (), **arguments: Any
+) -> Iterator["VllmEngine"]:
     """vLLM's executor behind our batcher; closed in the end."""
     from local_worker.engine.vllm.arguments import VllmOptions
     from local_worker.engine.vllm.executor import VllmEngine
@@ -67,6 +75,7 @@ def vllm(folder: Path, *, pages: int = PAGES, **arguments: Any) -> Iterator["Vll
         memory_fraction=0.2,
         dtype="float32",
         eos_token_ids=EOS,
+        adapters=adapters,
     )
     engine = VllmEngine(str(folder), options, {"enforce_eager": True, **arguments}, GRAMMARS)
     try:

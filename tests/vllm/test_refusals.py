@@ -16,7 +16,7 @@ from tests.vllm.running import resized, saved, vllm
     [
         ({"block_size": 64}, "block_size: is set by the option block_tokens"),
         ({"max_num_seqs": 4}, "max_num_seqs: is set by the option max_running"),
-        ({"enable_lora": True}, "enable_lora: is not supported"),
+        ({"enable_lora": True}, "enable_lora: is set by the option lora"),
         ({"speculative_config": {"method": "ngram"}}, "speculative_config: is not supported"),
         ({"tensor_parallel": 2}, "tensor_parallel: vLLM has no such argument"),
         ({"quantization": "nosuch"}, "nosuch"),

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from transformers import AutoModelForCausalLM
 
 from fairlead.v1 import inference_pb2
 from tests import services
@@ -15,6 +16,7 @@ from tests.engines import VLLM_DEADLINE, VLLM_SETTINGS
 from tests.faults.load import caller, output_of, request_for
 from tests.faults.small_model import save_small_model
 from tests.services import Process, Stack, eventually
+from tests.vllm.lora import save_adapter
 
 CALLS = 4
 TOKENS = 150
@@ -35,10 +37,10 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
     stack.close()
 
 
-def start(stack: Stack, name: str, model: Path, ranks: int) -> Process:
+def start(stack: Stack, name: str, model: Path, ranks: int, **settings: object) -> Process:
     """Start a worker, and wait until it serves."""
     arguments = f"{{enforce_eager: true, tensor_parallel_size: {ranks}}}"
-    stack.worker(name, **{**VLLM_SETTINGS, "model": model, "vllm_args": arguments})
+    stack.worker(name, **{**VLLM_SETTINGS, "model": model, "vllm_args": arguments, **settings})
     assert stack.workers[name].address
     return stack.workers[name]
 
@@ -89,6 +91,31 @@ def test_calls_go_on_elsewhere_when_a_rank_dies(stack: Stack, model: Path) -> No
     assert disturbed == [output_of(responses) for responses in first]
     assert stack.workers["a"].wait() != 0
     assert_gone(ranks)
+
+
+def test_calls_name_a_lora_adapter_like_a_model(stack: Stack, model: Path, tmp_path: Path) -> None:
+    folder = save_adapter(AutoModelForCausalLM.from_pretrained(model), tmp_path / "variant", rank=8)
+    worker = start(stack, "a", model, ranks=1, served_name="base", lora=f"variant={folder}")
+    [member] = stack.status().cluster.members
+    assert [served.name for served in member.models] == ["base", "variant"]
+    assert len({served.revision for served in member.models}) == 2
+    gateway = stack.gateway(throttle="none")
+    with caller(gateway.address) as stub:
+
+        def call(name: str) -> tuple[list[int], int]:
+            request = request_for("Once upon a time, " * 20, 8, temperature=0.0)
+            request.model = name
+            responses = list(stub.Generate(request, timeout=services.DEADLINE))
+            return output_of(responses)[1], responses[-1].finished.usage.cached_tokens
+
+        base, cached = call("base")
+        variant, cached_by_base = call("variant")
+        assert (cached, cached_by_base) == (0, 0), "the base's keys and values are not the adapter's"
+        assert base != variant
+        again, cached = call("variant")
+        assert again == variant
+        assert cached > 0
+    assert worker.terminate() == 0
 
 
 @pytest.mark.parametrize("how", ["terminate", "kill"])

@@ -1,12 +1,14 @@
 """The arguments with which vLLM's executor is built: those of the operator, and those that the worker decides."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, get_args
 
+from vllm.config.lora import MaxLoRARanks
 from vllm.engine.arg_utils import EngineArgs
 
 from local_worker.engine.attention import UnsupportedModel
+from local_worker.engine.lora_adapter import LoraAdapter
 from local_worker.engine.vllm.sampler import KEY, SeededSampler
 
 # Arguments that an option of the worker sets.
@@ -19,12 +21,15 @@ SET_BY_OPTION = {
     "max_num_seqs": "max_running",
     "max_num_batched_tokens": "token_budget",
     "gpu_memory_utilization": "memory_fraction",
+    "enable_lora": "lora",
+    "max_loras": "lora",
+    "max_cpu_loras": "lora",
+    "max_lora_rank": "lora",
 }
 # Arguments of vLLM's scheduler and frontends, which do not run, and of features that batches cannot describe.
 NOT_SUPPORTED = (
     "async_scheduling",
     "enable_chunked_prefill",
-    "enable_lora",
     "enable_prefix_caching",
     "enable_prompt_embeds",
     "kv_transfer_config",
@@ -48,6 +53,7 @@ class VllmOptions:
     memory_fraction: float = 0.5  # part of the device's memory for weights, activations and KV cache
     dtype: str = "auto"
     eos_token_ids: tuple[int, ...] = ()
+    adapters: tuple[LoraAdapter, ...] = ()
 
 
 def engine_args(model: str, options: VllmOptions, given: Mapping[str, Any]) -> EngineArgs:
@@ -75,5 +81,19 @@ def engine_args(model: str, options: VllmOptions, given: Mapping[str, Any]) -> E
         "disable_hybrid_kv_cache_manager": True,  # every layer keeps the pages of the whole context
         "logits_processors": [SeededSampler],
     }
+    if options.adapters:
+        # One place more than adapters: vLLM 0.32 on a CPU computes a request without one, whose index is -1, with the
+        # adapter in the last place if others in the batch have adapters. There are zeros in it now.
+        places = len(options.adapters) + 1
+        decided |= {"enable_lora": True, "max_loras": places, "max_lora_rank": _rank(options.adapters)}
     additional = {**given.get("additional_config", {}), KEY: list(options.eos_token_ids)}
     return EngineArgs(**(decided | dict(given) | {"additional_config": additional}))
+
+
+def _rank(adapters: Sequence[LoraAdapter]) -> int:
+    """Return the least rank that vLLM has buffers for and that none of the adapters exceeds."""
+    ranks: list[int] = sorted(get_args(MaxLoRARanks))
+    largest = max(adapters, key=lambda adapter: adapter.rank)
+    if largest.rank > ranks[-1]:
+        raise UnsupportedModel(f"lora: {largest.name}: its rank must be at most {ranks[-1]}, got {largest.rank}")
+    return next(rank for rank in ranks if rank >= largest.rank)

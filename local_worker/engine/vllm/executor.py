@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vllm.config import ModelConfig, ParallelConfig
+from vllm.lora.request import LoRARequest
 from vllm.platforms import current_platform
 from vllm.v1.core.sched.output import CachedRequestData, NewRequestData, SchedulerOutput
 from vllm.v1.engine.core import EngineCore
@@ -26,6 +27,7 @@ from local_worker.core.batch import Batch, EngineLost, Entry, SampledLogprobs, S
 from local_worker.engine.attention import UnsupportedModel
 from local_worker.engine.grammars import Grammars
 from local_worker.engine.load_errors import reading
+from local_worker.engine.lora_adapter import LoraAdapter
 from local_worker.engine.matchers import Matchers
 from local_worker.engine.vllm.arguments import VllmOptions, engine_args
 from local_worker.engine.vllm.sampler import allow, sampling_params
@@ -111,6 +113,7 @@ class VllmEngine:
             self._core = EngineCore(config, Executor.get_class(config), False, self._failed.set)
         self._executor: Executor = self._core.model_executor
         self._sent: dict[int, SentRequest] = {}  # requests that vLLM's processes keep
+        self._adapters: dict[str, LoRARequest] = {}  # by the name of the model in slices
         self._matchers = Matchers(grammars)
         self._step: ExecutorStep | None = None  # the last one
         try:
@@ -120,6 +123,7 @@ class VllmEngine:
                     # Later stages get their buffers from it: on a CPU vLLM runs none by itself unless it compiles.
                     self._executor.execute_dummy_batch()
                 self._probe()
+                self._load(options.adapters)
         except UnsupportedModel:
             self.close()
             raise
@@ -152,6 +156,12 @@ class VllmEngine:
         piece = Slice(0, (0,), 0, 1, (0,), samples=True, sampling=sampling, prompt_tokens=1)
         self._start(Batch((piece,), entered=(Entry(0, (0,)),))).result()
         self._executor.execute_model(self._scheduler_output(Batch((), left=(0,))))
+
+    def _load(self, adapters: Sequence[LoraAdapter]) -> None:
+        """Load the adapters now, so that one that vLLM cannot use fails no step."""
+        for number, adapter in enumerate(adapters, 1):
+            request = self._adapters[adapter.name] = LoRARequest(adapter.name, number, str(adapter.folder))
+            self._executor.add_lora(request)
 
     def launch(self, batch: Batch) -> ExecutorStep:
         """Start to compute the batch; see Engine. Raises EngineLost after any error: the state in vLLM's processes is
@@ -219,7 +229,7 @@ class VllmEngine:
             pooling_params=None,
             block_ids=(_blocks(piece.pages),),
             num_computed_tokens=piece.start,
-            lora_request=None,
+            lora_request=self._adapters.get(piece.model),
         )
 
     def _add_known(self, known: CachedRequestData, piece: Slice) -> None:
