@@ -1,16 +1,19 @@
-"""What gRPC alone costs an endpoint picker: CPU time of a request beside that of a service without any decision.
+"""What gRPC alone costs an endpoint picker: CPU time of a request beside those of a service without any decision, and
+of the picker's Python without gRPC.
 
     python -m bench.ext_proc [--requests 400] [--callers 8] [--prompt 8000]
 
 The caller speaks ext_proc as an Envoy with the configuration of deploy/envoy does: one stream places a request, another
-observes it. The bare service answers with the same messages, and neither reads them nor remembers anything.
+observes it. The bare service answers with the same messages, and neither reads them nor remembers anything. "Handlers"
+is the picker in this process: it parses the messages, decides, and serializes its answers, which nobody transports.
 """
 
 import argparse
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 import grpc
@@ -19,6 +22,12 @@ import uvloop
 from bench.control_plane.job import cpu_seconds
 from bench.machine import commit, processor
 from global_scheduler.endpoint_picker import answers
+from global_scheduler.endpoint_picker.app import make_picker
+from global_scheduler.endpoint_picker.config import PickerConfig
+from global_scheduler.endpoint_picker.following_stream import FollowingStream
+from global_scheduler.endpoint_picker.open_request import OpenRequest
+from global_scheduler.endpoint_picker.request_stream import RequestStream
+from global_scheduler.endpoint_picker.token_prompts import read_text
 from serving.envoy import ext_proc_pb2, ext_proc_pb2_grpc
 
 WARM_UP = 50  # requests before those that are measured
@@ -65,28 +74,79 @@ def header_map(**more: str) -> ext_proc_pb2.HttpHeaders:
     return ext_proc_pb2.HttpHeaders(headers=ext_proc_pb2.HeaderMap(headers=named))
 
 
+def placing_messages(body: bytes, user: str) -> list[Request]:
+    """Return what the filter sends that places a request."""
+    return [
+        Request(request_headers=header_map(**{"x-fairlead-user": user})),
+        Request(request_body=ext_proc_pb2.HttpBody(body=body, end_of_stream=True)),
+    ]
+
+
+def following_messages(placed: Iterable[ext_proc_pb2.HeaderValueOption]) -> list[Request]:
+    """Return what the filter sends that observes a request, which has the headers `placed` beside its own."""
+    named = {each.header.key: each.header.raw_value.decode() for each in placed}
+    status = ext_proc_pb2.HeaderMap(headers=[ext_proc_pb2.HeaderValue(key=":status", raw_value=b"200")])
+    messages = [
+        Request(request_headers=header_map(**named)),
+        Request(response_headers=ext_proc_pb2.HttpHeaders(headers=status)),
+        Request(response_trailers=ext_proc_pb2.HttpTrailers()),
+    ]
+    for message in messages:
+        message.observability_mode = True
+    return messages
+
+
 async def request(stub: ext_proc_pb2_grpc.ExternalProcessorStub, body: bytes, user: str) -> None:
     """Let one request be placed, and observe it to its end."""
     placing = stub.Process()
-    await placing.write(Request(request_headers=header_map(**{"x-fairlead-user": user})))
-    await placing.write(Request(request_body=ext_proc_pb2.HttpBody(body=body, end_of_stream=True)))
+    for message in placing_messages(body, user):
+        await placing.write(message)
     placed = (await placing.read()).request_headers.response.header_mutation.set_headers
     while not (await placing.read()).request_body.response.body_mutation.streamed_response.end_of_stream:
         pass
     await placing.done_writing()
     await placing.read()
-    named = {each.header.key: each.header.raw_value.decode() for each in placed}
     following = stub.Process()
-    status = ext_proc_pb2.HeaderMap(headers=[ext_proc_pb2.HeaderValue(key=":status", raw_value=b"200")])
-    for message in (
-        Request(request_headers=header_map(**named)),
-        Request(response_headers=ext_proc_pb2.HttpHeaders(headers=status)),
-        Request(response_trailers=ext_proc_pb2.HttpTrailers()),
-    ):
-        message.observability_mode = True
+    for message in following_messages(placed):
         await following.write(message)
     await following.done_writing()
     await following.read()
+
+
+def completion(number: int, user: str, prompt: int) -> bytes:
+    """Return a request with a prompt of `prompt` bytes, the first half of which is its user's."""
+    text = f"the beginning of {user}. " * (prompt // 40) + f"request {number}. " * (prompt // 24)
+    return json.dumps({"model": "m", "prompt": text, "max_tokens": 8}).encode()
+
+
+async def handle_alone(requests: int, callers: int, prompt: int) -> float:
+    """Return the CPU seconds that the handlers take for `requests` requests, from bytes that come to bytes that go."""
+    picker = make_picker(PickerConfig(endpoints=ENGINES))
+    picker.set_endpoints(ENGINES.split(","))
+    by_id: dict[str, OpenRequest] = {}
+    spent = 0.0
+
+    async def handled(stream: RequestStream | FollowingStream, messages: Iterable[Request]) -> list[bytes]:
+        nonlocal spent
+        data = [message.SerializeToString() for message in messages]
+        began = time.process_time()
+        said = [
+            response.SerializeToString() for each in data for response in await stream.handle(Request.FromString(each))
+        ]
+        spent += time.process_time() - began
+        return said
+
+    for number in range(requests):
+        user = f"user-{number % callers}"
+        placing, following = RequestStream(picker, {}, read_text, by_id), FollowingStream(by_id)
+        first, *_ = await handled(placing, placing_messages(completion(number, user, prompt), user))
+        placed = ext_proc_pb2.ProcessingResponse.FromString(first).request_headers.response.header_mutation
+        await handled(following, following_messages(placed.set_headers))
+        began = time.process_time()
+        following.close()
+        spent += time.process_time() - began
+        by_id.clear()
+    return spent
 
 
 async def drive(port: int, requests: int, callers: int, prompt: int) -> None:
@@ -97,8 +157,7 @@ async def drive(port: int, requests: int, callers: int, prompt: int) -> None:
 
         async def caller(user: str) -> None:
             for number in numbers:
-                text = f"the beginning of {user}. " * (prompt // 40) + f"request {number}. " * (prompt // 24)
-                await request(stub, json.dumps({"model": "m", "prompt": text, "max_tokens": 8}).encode(), user)
+                await request(stub, completion(number, user, prompt), user)
 
         async with asyncio.TaskGroup() as tasks:
             for number in range(callers):
@@ -130,6 +189,9 @@ async def measure(options: argparse.Namespace) -> None:
             await drive(port, options.requests, options.callers, options.prompt)
             spent = 1000 * (cpu_seconds(pid) - before) / options.requests
         print(f"| {name} | {options.prompt:,} B | {spent:.2f} |", flush=True)
+    for _ in range(2):
+        spent = 1000 * await handle_alone(options.requests, options.callers, options.prompt) / options.requests
+        print(f"| handlers | {options.prompt:,} B | {spent:.2f} |", flush=True)
 
 
 def main() -> None:
