@@ -1,5 +1,6 @@
 """Workers over vLLM, with one process and with two ranks: real processes that are stopped and killed."""
 
+import itertools
 import os
 import signal
 import threading
@@ -91,6 +92,22 @@ def test_calls_go_on_elsewhere_when_a_rank_dies(stack: Stack, model: Path) -> No
     assert disturbed == [output_of(responses) for responses in first]
     assert stack.workers["a"].wait() != 0
     assert_gone(ranks)
+
+
+def test_calls_go_on_elsewhere_when_a_rank_stands_still(stack: Stack, model: Path) -> None:
+    ranks = ranks_of(start(stack, "a", model, ranks=2).pid)
+    gateway = stack.gateway(throttle="none")
+    with caller(gateway.address) as stub:
+        expected = output_of(list(stub.Generate(request_for("Once upon a time", TOKENS), timeout=services.DEADLINE)))
+        call = stub.Generate(request_for("Once upon a time", TOKENS), timeout=services.DEADLINE)
+        begun = list(itertools.islice(call, MARK))
+        os.kill(ranks[1], signal.SIGSTOP)
+        start(stack, "b", model, ranks=1)
+        responses = [*begun, *call]
+    os.kill(ranks[1], signal.SIGCONT)
+    assert output_of(responses) == expected
+    ended = gateway.logged("call ended")[-1]
+    assert (ended["outcome"], ended["worker"], ended["attempts"]) == ("COMPLETED", "b", 2)
 
 
 def test_calls_name_a_lora_adapter_like_a_model(stack: Stack, model: Path, tmp_path: Path) -> None:
