@@ -11,9 +11,9 @@ from tests.faults.load import caller, output_of, request_for
 from tests.faults.small_model import save_small_model
 from tests.services import Stack
 
-CALLS = 6
-TOKENS = 100
-MARK = 10  # responses of the first call after which its worker dies
+CALLS = 4
+TOKENS = 60
+MARK = 6  # responses of the first call after which its worker dies
 
 
 @pytest.fixture

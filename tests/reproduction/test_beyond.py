@@ -91,7 +91,7 @@ def test_every_second_worker_is_slower_in_the_cell_of_unequal_workers() -> None:
 
 @pytest.mark.slow
 def test_a_trial_measures_a_run() -> None:
-    measures = Trial(Cell("S2, Tree of Thoughts", 1), OURS, 1).run()
+    measures = Trial(QA, OURS, 1).run()
     assert measures.service > 0
     assert 0 < measures.p50 <= measures.p99 < measures.seconds
     assert 0 < measures.hits < 1

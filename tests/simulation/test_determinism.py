@@ -28,12 +28,12 @@ def test_processes_with_different_hash_seeds_agree() -> None:
 
 
 def test_another_seed_is_another_run() -> None:
-    assert rehearse(1).digest() != rehearse(2).digest()
+    assert rehearse(0).digest() != rehearse(3).digest()
 
 
 @pytest.mark.parametrize("field", ["arrival", "worker", "received"])
 def test_the_digest_sees_each_field(field: str) -> None:
-    journal = rehearse(1)
+    journal = rehearse(0)
     before = journal.digest()
     setattr(journal.calls[0], field, 12345)
     assert journal.digest() != before

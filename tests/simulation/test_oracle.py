@@ -39,15 +39,14 @@ pytestmark = pytest.mark.slow
 SEEDS = 20
 
 
-def complains(about: str) -> None:
-    """Within the first seeds, all of which pass without the mutation (test_rehearsal)."""
+def complains(about: str, first: int = 0) -> None:
+    """Within the first seeds, all of which pass without the mutation (test_rehearsal).
+
+    Seeds before `first` are tried last: none of them told when the test was written.
+    """
     with pytest.raises((AssertionError, call.IllegalEvent), match=about):
-        rehearse_all(SEEDS)
-
-
-def rehearse_all(seeds: int) -> None:
-    for seed in range(seeds):
-        rehearse(seed)
+        for seed in (*range(first, SEEDS), *range(first)):
+            rehearse(seed)
 
 
 class FreeDlpm(Dlpm):
@@ -105,7 +104,7 @@ class FreeOutputVtc(Vtc):
 
 def test_a_counter_below_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(LOCAL_POLICIES, "vtc", FreeOutputVtc)
-    complains("charged less than the service")
+    complains("charged less than the service", 2)
 
 
 def ranked_without_regard_to_credit(group: DeficitGroup, account: DeficitAccount) -> None:
@@ -135,7 +134,7 @@ class Partial(Dlpm):
 
 def test_a_gap_above_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(LOCAL_POLICIES, "dlpm", Partial)
-    complains("above the bound")
+    complains("above the bound", 7)
 
 
 class Leaves(Dlpm):
@@ -168,7 +167,7 @@ def test_a_gap_above_the_bound_below_the_highest_level(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(rehearsal, "with_levels", with_tenants)
     monkeypatch.setitem(LOCAL_POLICIES, "dlpm", PartialBelow)
-    complains("above the bound")
+    complains("above the bound", 7)
 
 
 class FreeDoubleQ(DoubleQ):
@@ -235,7 +234,7 @@ def test_a_backlog_that_is_not_the_sum_of_what_is_placed(
     policy: type[LeastDelay], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(GLOBAL_POLICIES, "least-delay", policy)
-    complains("the backlogs are|is booked for")
+    complains("the backlogs are|is booked for", 2)
 
 
 class Unprotected(Oit):
@@ -269,7 +268,7 @@ def test_a_call_that_is_throttled_within_its_limits(
     throttle: type[Oit], who: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(ADMISSIONS, "oit", throttle)
-    complains(rf"{who} of .* refused at \d+ of")
+    complains(rf"{who} of .* refused at \d+ of", 5)
 
 
 class Narrow(OpenCallLimiter):
@@ -281,7 +280,7 @@ class Narrow(OpenCallLimiter):
 
 def test_a_call_that_is_refused_although_its_client_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "OpenCallLimiter", Narrow)
-    complains(r"refused at \d+ of 2 calls")
+    complains(r"refused at \d+ of 2 calls", 2)
 
 
 def test_tokens_that_are_gathered_and_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,12 +348,12 @@ class Lavish(QuotaLedger):
 
 def test_gateways_that_admit_more_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "LeasedQuota", Selfish)
-    complains(r"admitted in a window, the limit is")
+    complains(r"admitted in a window, the limit is", 4)
 
 
 def test_a_ledger_that_gives_a_limit_away_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_limits, "QuotaLedger", Lavish)
-    complains(r"admitted in a window, the limit is")
+    complains(r"admitted in a window, the limit is", 13)
 
 
 class Talkative(Hedge):
