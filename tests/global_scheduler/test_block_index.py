@@ -195,7 +195,7 @@ class SmallIndexMachine(RuleBasedStateMachine):
 
 
 TestIndex = IndexMachine.TestCase
-TestIndex.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestIndex.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 TestSmallIndex = SmallIndexMachine.TestCase
 TestSmallIndex.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
 

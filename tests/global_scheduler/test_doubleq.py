@@ -94,7 +94,7 @@ def micro(tokens: int, asked: RouteRequest) -> int:
 
 
 TestDispatch = DoubleQMachine.TestCase
-TestDispatch.settings = settings(max_examples=120, stateful_step_count=50, deadline=None)
+TestDispatch.settings = settings(max_examples=80, stateful_step_count=50, deadline=None)
 
 
 def test_a_prefix_sticks_to_its_worker_until_the_quantum_is_spent() -> None:

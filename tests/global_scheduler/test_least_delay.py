@@ -87,7 +87,7 @@ class LeastDelayMachine(DispatchMachine):
 
 
 TestDispatch = LeastDelayMachine.TestCase
-TestDispatch.settings = settings(max_examples=120, stateful_step_count=50, deadline=None)
+TestDispatch.settings = settings(max_examples=80, stateful_step_count=50, deadline=None)
 
 
 def test_a_prefix_is_kept_until_its_queue_costs_more_than_computing_it_again() -> None:

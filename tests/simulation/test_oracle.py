@@ -1,6 +1,7 @@
 """Systems that break one promise, drawn and watched as every rehearsal: the oracle says which within a few seeds."""
 
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -45,8 +46,12 @@ def complains(about: str, first: int = 0) -> None:
     Seeds before `first` are tried last: none of them told when the test was written.
     """
     with pytest.raises((AssertionError, call.IllegalEvent), match=about):
-        for seed in (*range(first, SEEDS), *range(first)):
-            rehearse(seed)
+        rehearse_all((*range(first, SEEDS), *range(first)))
+
+
+def rehearse_all(seeds: Iterable[int]) -> None:
+    for seed in seeds:
+        rehearse(seed)
 
 
 class FreeDlpm(Dlpm):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from fairlead.outcomes import Outcome
-from serving.cost import WeightedTokens
+from serving.cost import Normalized, Profiled, WeightedTokens
 from tests.redis_server import RedisServer
 from tests.throttler.shared import Gateway, in_memory, on_redis
 from throttler.core.decider import Arrival, Decider, Permit
@@ -78,6 +78,54 @@ def test_a_window_counts_what_was_booked_less_what_was_given_back(steps: list[tu
                 fits = [then for then in leaves if sum(int(n) for at, n in counted if int(at) + 65 > then) + 30 <= 100]
                 assert window.wait(account, 30, now) == fits[0] - now
         window.check_invariants()
+
+
+class Growing(LocalQuota):
+    """A limit of which this process may use all, and that may grow where fewer than 50 are used; it keeps records."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[str, int]] = []
+
+    def may_grow(self, account: QuotaAccount, used: int, now: float) -> bool:
+        return used < 50
+
+    def counted(self, account: QuotaAccount, used: int, now: float) -> None:
+        self.records.append((account.key, used))
+
+
+ACCOUNT = QuotaAccount("a", 100)
+
+
+def test_the_quota_is_told_of_every_booking_and_asked_with_the_amount_that_is_lacking() -> None:
+    quota = Growing()
+    window = TokenWindow(64.0, quota)
+    window.book(ACCOUNT, 30, 0.0)
+    window.book(ACCOUNT, 10, 1.0)
+    assert quota.records == [("a", 30), ("a", 40)]
+    assert window.may_grow(ACCOUNT, 10, 1.0), "49 are used before the last of ten"
+    assert not window.may_grow(ACCOUNT, 11, 1.0)
+
+
+def test_an_amount_fits_as_soon_as_enough_has_left_and_nothing_less_than_nothing_is_left() -> None:
+    window = TokenWindow(64.0, LocalQuota())
+    assert window.wait(ACCOUNT, 101, 0.0) == 4.0, "it never fits: ask again after a sixteenth of the window"
+    for now in (0.0, 1.0, 2.0):
+        window.book(ACCOUNT, 30, now)
+    assert window.left(ACCOUNT, 2.0) == 10
+    assert [window.wait(ACCOUNT, amount, 2.0) for amount in (40, 41, 70, 71)] == [63.0, 64.0, 64.0, 65.0]
+    window.book(ACCOUNT, 10, 2.0)
+    assert window.left(ACCOUNT, 2.0) == 0
+    window.book(ACCOUNT, 10, 2.0)
+    assert window.left(ACCOUNT, 2.0) == 0
+
+
+def test_an_account_is_forgotten_once_its_bookings_have_left_the_window() -> None:
+    window = TokenWindow(64.0, LocalQuota())
+    window.book(ACCOUNT, 30, 0.0)
+    window.book(QuotaAccount("b", 100), 1, 64.0)
+    assert [account.key for account in window.accounts()] == ["a", "b"]
+    window.book(QuotaAccount("b", 100), 1, 65.0)
+    assert [account.key for account in window.accounts()] == ["b"]
 
 
 class NaiveLimits:
@@ -398,3 +446,52 @@ async def test_concurrent_calls_at_instances_on_redis_never_overshoot(tmp_path: 
         again = await gateways[0].throttler.decide(large)
         assert isinstance(again, Permit), "what was not used is there again"
     redis.kill()
+
+
+def test_what_goes_beyond_a_users_limit_does_not_count_towards_the_app() -> None:
+    d = decider(tokens_only(user_tokens_per_minute=80, app_tokens_per_minute=150), "oit")
+    assert isinstance(d.decide(CALL, 0.0), Permit), "as much as the limit counts"
+    assert isinstance(d.decide(CALL, 0.0), Permit), "nothing is overloaded"
+    other = CALL._replace(caller=Caller("t", "t/v", "a"), overloaded=True)
+    assert isinstance(d.decide(other._replace(max_tokens=11), 0.0), Rejected), "80 + 71"
+    assert isinstance(d.decide(other._replace(max_tokens=10), 0.0), Permit), "80 + 70"
+
+
+def test_a_call_as_large_as_its_limit_is_told_to_come_back() -> None:
+    d = decider(tokens_only(user_tokens_per_minute=80))
+    assert isinstance(d.decide(CALL, 0.0), Permit)
+    refused = d.decide(CALL, 0.0)
+    assert isinstance(refused, Rejected)
+    assert refused.message.endswith("and 0 are left; retry in 60.9 s")
+
+
+def test_a_call_that_used_what_it_reserved_is_not_booked_again() -> None:
+    d = decider(tokens_only(user_tokens_per_minute=100))
+    permit = d.decide(CALL, 0.0)
+    assert isinstance(permit, Permit)
+    before = d.token_status("t/u", 30.0)
+    d.settle(permit.reservation, permit.reservation.use, 30.0)
+    assert d.token_status("t/u", 30.0) == before
+
+
+@pytest.mark.parametrize("limit", [{"tokens_per_minute": 70}, {"cost_per_minute": 90}], ids=str)
+def test_the_limit_of_one_app_holds_without_any_other(limit: dict[str, int]) -> None:
+    rates = RateLimits(user_per_minute=MANY, app_per_minute=MANY)
+    app = AppProfile(per_minute=MANY, max_calls=MANY, **limit)
+    d = decider(Profiles(limits=rates, apps={"a": app}, reference_tokens=10))
+    assert isinstance(d.decide(CALL, 0.0), Rejected)
+    assert isinstance(d.decide(CALL._replace(max_tokens=1), 0.0), Permit)
+
+
+def test_a_protected_call_is_within_the_caps_of_all_measures() -> None:
+    profiles = tokens_only(kappa=1, user_tokens_per_minute=1000, user_cost_per_minute=50)
+    limits = TokenLimits(profiles, LocalQuota(), WeightedTokens())
+    assert limits.refusal(CALL.caller, TokenUse(80, 50), True, 0.0) is None
+    assert isinstance(limits.refusal(CALL.caller, TokenUse(80, 51), True, 0.0), Rejected)
+
+
+def test_a_calls_cost_is_that_of_the_cost_function() -> None:
+    """2.1 * 10 + 11.46 for the prompt, and 100 + 0.04 * 10 * 100 + 0.032 * 100^2 for the output, rounded up."""
+    assert TokenLimits(PROFILES, LocalQuota(), Profiled()).measured(10, 100) == TokenUse(110, 493)
+    assert TokenLimits(PROFILES, LocalQuota(), Normalized()).measured(10, 5) == TokenUse(15, 15)
+    assert TokenLimits(PROFILES, LocalQuota(), Normalized()).measured(10, 5, 4) == TokenUse(15, 19)

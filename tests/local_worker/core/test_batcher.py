@@ -204,7 +204,7 @@ class BatcherMachine(RuleBasedStateMachine):
         assert ledger.cached_tokens == sum(request.cached for request in begun)
 
 
-SETTINGS = settings(max_examples=80, stateful_step_count=50, deadline=None)
+SETTINGS = settings(max_examples=50, stateful_step_count=50, deadline=None)
 TestDlpmBatcher = BatcherMachine.TestCase
 TestDlpmBatcher.settings = SETTINGS
 
@@ -428,7 +428,7 @@ def test_two_backlogged_clients_differ_by_at_most_the_bound(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["dlpm", "vtc"])
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(arrivals=REQUESTS, ahead=AHEAD, used=USED)
 def test_no_client_gains_more_than_the_bound_on_a_backlogged_client(
     name: str, arrivals: list[Arrival], ahead: int, used: list[int]
@@ -494,7 +494,7 @@ def unpaid(request: Request) -> int:
 
 
 @pytest.mark.slow
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(arrivals=REQUESTS, ahead=AHEAD, used=USED)
 def test_balances_stay_in_the_proved_range(arrivals: list[Arrival], ahead: int, used: list[int]) -> None:
     """DLPM Theorem A.1: -U < q <= Q^u at every step."""

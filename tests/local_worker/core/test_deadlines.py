@@ -1,5 +1,6 @@
 """Deadlines, compared with a list that is sorted at every call."""
 
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -46,3 +47,4 @@ class DeadlinesMachine(RuleBasedStateMachine):
 
 
 TestDeadlines = DeadlinesMachine.TestCase
+TestDeadlines.settings = settings(max_examples=40)

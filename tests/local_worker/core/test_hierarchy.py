@@ -70,7 +70,7 @@ def item_of(driver: Driver, request: Request, levels: FairnessLevels) -> Item:
 
 @pytest.mark.parametrize("charge", [OutputCharge.GENERATED, OutputCharge.RESERVED])
 @pytest.mark.parametrize("text", LEVELS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(history=HISTORY)
 def test_dlpm_is_algorithm_1_in_each_group_of_siblings(
     text: str, charge: OutputCharge, history: list[tuple[Any, ...]]

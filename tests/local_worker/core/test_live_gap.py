@@ -24,7 +24,7 @@ def exact(rows: list[dict[str, tuple[int, bool]]]) -> int:
 
 
 @pytest.mark.parametrize("name", ["dlpm", "lcf", "vtc"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(arrivals=REQUESTS)
 def test_the_gap_is_exact(name: str, arrivals: list[tuple[str, int, int, int, int]]) -> None:
     batcher = tight(name)

@@ -191,7 +191,7 @@ def play(driver: Driver, history: list[tuple[Any, ...]], heard: Callable[[str, A
 
 
 @pytest.mark.parametrize("name", LOCAL_POLICIES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(history=WITH_RETRACTION)
 def test_conformance_nothing_is_lost_and_the_withdrawn_are_not_served(
     name: str, history: list[tuple[Any, ...]]
@@ -363,7 +363,7 @@ A_ROUND_TO_ZERO: list[tuple[Any, ...]] = [
 ]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(history=WITH_EVICTION)
 @example(A_ROUND_TO_ZERO)
 @example(A_MISFIT_IN_CREDIT)
@@ -438,7 +438,7 @@ ROUNDS_FOR_DEBTORS: list[tuple[Any, ...]] = [
 
 
 @pytest.mark.parametrize("name", MODELS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(history=HISTORY)
 @example(ROUNDS_FOR_DEBTORS)
 def test_each_policy_is_its_pseudo_code(name: str, history: list[tuple[Any, ...]]) -> None:

@@ -159,7 +159,7 @@ class PrefixCacheMachine(RuleBasedStateMachine):
 
 
 TestPrefixCache = PrefixCacheMachine.TestCase
-TestPrefixCache.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestPrefixCache.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 
 
 def computed(cache: PrefixCache, request: Request) -> Request:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 CAPACITY = PAGES * BLOCK  # M
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(arrivals=REQUESTS)
 def test_counters_of_backlogged_clients_stay_within_u(arrivals: list[tuple[str, int, int, int, int]]) -> None:
     """VTC Lemma 4.3, at every step."""
