@@ -474,10 +474,10 @@ def test_a_call_that_used_what_it_reserved_is_not_booked_again() -> None:
     assert d.token_status("t/u", 30.0) == before
 
 
-@pytest.mark.parametrize("limit", [{"tokens_per_minute": 70}, {"cost_per_minute": 90}], ids=str)
-def test_the_limit_of_one_app_holds_without_any_other(limit: dict[str, int]) -> None:
+@pytest.mark.parametrize(("tokens", "cost"), [(70, None), (None, 90)])
+def test_the_limit_of_one_app_holds_without_any_other(tokens: int | None, cost: int | None) -> None:
     rates = RateLimits(user_per_minute=MANY, app_per_minute=MANY)
-    app = AppProfile(per_minute=MANY, max_calls=MANY, **limit)
+    app = AppProfile(per_minute=MANY, max_calls=MANY, tokens_per_minute=tokens, cost_per_minute=cost)
     d = decider(Profiles(limits=rates, apps={"a": app}, reference_tokens=10))
     assert isinstance(d.decide(CALL, 0.0), Rejected)
     assert isinstance(d.decide(CALL._replace(max_tokens=1), 0.0), Permit)

@@ -8,6 +8,7 @@ import heapq
 
 from local_worker.core.request import Request
 
+SPARE = 16  # entries of changed keys that are always kept, so that few requests rarely pay for a new heap
 Key = tuple[bool, int, int]  # not in an interaction, -matched tokens, arrival
 
 
@@ -36,7 +37,7 @@ class PrefixMatchQueue:
     def move(self, request: Request, key: Key) -> None:
         """Move `request` to the place of `key`."""
         self._keys[request] = key
-        if len(self._by_key) > 2 * len(self._keys) + 16:
+        if len(self._by_key) > 2 * len(self._keys) + SPARE:
             self._by_key = [(place, waiting) for waiting, place in self._keys.items()]
             heapq.heapify(self._by_key)
         else:

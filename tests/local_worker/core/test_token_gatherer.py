@@ -134,3 +134,18 @@ def test_output_of_an_attempt_that_has_not_begun_leaves_at_once() -> None:
     assert [each.tokens for _, each in gatherer.take(0.0)] == [(0,), (1,), (2,)]
     gatherer.end("unknown")
     assert not gatherer
+
+
+def test_as_many_tokens_as_a_message_carries_leave_before_the_tick() -> None:
+    gatherer: TokenGatherer[str] = TokenGatherer()
+    gatherer.begin("a", 4)
+    for token in (0, 1):
+        gatherer.add("a", output(token), 0.0)
+        gatherer.take(0.0)
+    for token in (2, 3, 4):
+        gatherer.add("a", output(token), 0.001)
+    assert gatherer.take(0.001) == []
+    assert gatherer.due == TICK_SECONDS
+    gatherer.add("a", output(5), 0.002)
+    [(_, together)] = gatherer.take(0.002)
+    assert list(together.tokens) == [2, 3, 4, 5]

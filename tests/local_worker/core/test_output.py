@@ -1,0 +1,45 @@
+"""What leaves the worker with tokens: bytes and log-probabilities, of the output and of the prompt."""
+
+import pytest
+
+from local_worker.core.batch import SampledLogprobs
+from local_worker.core.output import Output, SpelledLogprobs, TopLogprob, joined, spelled, spelled_prompt
+
+
+class Numerals:
+    """A text in which each token is its number."""
+
+    def push(self, tokens: object) -> tuple[str, str]:
+        raise NotImplementedError
+
+    def rest(self) -> str:
+        raise NotImplementedError
+
+    def token_bytes(self, token: int) -> bytes:
+        return str(token).encode()
+
+
+TEXT = Numerals()
+SEVEN, EIGHT = SampledLogprobs(-0.5, ((7, -0.5), (3, -1.0))), SampledLogprobs(-2.0, ())
+
+
+def test_a_token_and_its_rivals_are_spelled() -> None:
+    assert spelled(7, SEVEN, TEXT) == SpelledLogprobs(
+        b"7", -0.5, (TopLogprob(7, b"7", -0.5), TopLogprob(3, b"3", -1.0))
+    )
+
+
+def test_the_first_token_of_a_prompt_has_no_log_probability() -> None:
+    first, *others = spelled_prompt([5, 7, 8], [SEVEN, EIGHT], TEXT)
+    assert first == SpelledLogprobs(b"5", 0.0, ())
+    assert others == [spelled(7, SEVEN, TEXT), spelled(8, EIGHT, TEXT)]
+    with pytest.raises(ValueError, match="shorter"):
+        spelled_prompt([5, 7, 8], [SEVEN], TEXT)
+
+
+def test_outputs_of_one_attempt_are_one_in_their_order() -> None:
+    prompt = [SpelledLogprobs(b"5", 0.0, ())]
+    one = Output([7], "7", [spelled(7, SEVEN, TEXT)], 10, prompt)
+    two = Output([8, 9], "89", [spelled(8, EIGHT, TEXT)], 30)
+    assert joined([one]) == one
+    assert joined([one, two]) == Output([7, 8, 9], "789", [*one.logprobs, *two.logprobs], 30, prompt)
