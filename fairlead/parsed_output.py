@@ -1,5 +1,6 @@
 """The text of an output, put together of its chunks: what is answer, reasoning and tool calls."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,6 +12,12 @@ from fairlead.tools import ToolCall, ToolCallPiece
 from fairlead.v1 import common_pb2
 
 
+def output_parser(known: common_pb2.OutputFormat) -> OutputParser:
+    """Return a new parser for an output in a format that a worker has told."""
+    types = json.loads(known.argument_types) if known.argument_types else {}
+    return OutputParser(known.tool_calls, known.reasoning, known.in_reasoning, types, known.response_template)
+
+
 class ParsedOutput:
     """The parts of one output so far; the format is that of the worker which accepted the call."""
 
@@ -20,7 +27,7 @@ class ParsedOutput:
         self._request_id = request_id
         self._names: list[str] = []
         self._arguments: list[list[str]] = []
-        self._parser = OutputParser(output_format.tool_calls, output_format.reasoning, output_format.in_reasoning)
+        self._parser = output_parser(output_format)
 
     def add(self, chunk: Chunk) -> Chunk:
         """Return `chunk` with the parts that its text makes known."""

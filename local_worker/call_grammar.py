@@ -50,7 +50,8 @@ def call_grammar(chat: Chat, answer: OutputFormat, marker_token: int | None = No
         raise InvalidRequest("is not supported by this worker, which lacks llguidance", TOOL_CHOICE)
     syntax = SYNTAXES.get(answer.tool_calls)
     if syntax is None:
-        raise InvalidRequest(f"cannot be promised for calls in the format {answer.tool_calls}", TOOL_CHOICE)
+        form = answer.tool_calls or "of the model's response template"
+        raise InvalidRequest(f"cannot be promised for calls in the format {form}", TOOL_CHOICE)
     return "\n".join(("%llguidance {}", *_rules(chat, answer, syntax, marker_token)))
 
 

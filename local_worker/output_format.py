@@ -1,4 +1,4 @@
-"""The format of a model's tool calls and reasoning, as far as its chat template shows it."""
+"""The format of a model's tool calls and reasoning, as its response template says or its chat template shows it."""
 
 import json
 import logging
@@ -6,16 +6,19 @@ from collections.abc import Callable
 from itertools import takewhile
 
 from fairlead.errors import InvalidRequest
-from fairlead.output.events import Arguments, CallBegun
-from fairlead.output.parser import FORMATS, THINK, OutputParser
+from fairlead.output.events import Arguments, CallBegun, Reasoning
+from fairlead.output.parser import FORMATS, THINK, XML_FORMATS, OutputParser
+from fairlead.output.response_template import ResponseTemplate
 from fairlead.output.thinking import BEGIN, END
+from local_worker.argument_types import argument_types
 from local_worker.prompt import Chat, ChatMessage, EarlierCall, OutputFormat
 
 log = logging.getLogger(__name__)
 QUESTION = ChatMessage("user", "?")
 CALL = EarlierCall("call00000", "probe", {"x": 1})  # Mistral's templates accept ids of nine characters only
-TOOL = {"name": CALL.name, "description": "Probe.", "parameters": {"type": "object", "properties": {}}}
-LAST_TOKENS = 8  # of a prompt, in whose text reasoning is seen to begin
+PARAMETERS = {"type": "object", "properties": {"x": {"type": "integer"}}}
+TOOL = {"name": CALL.name, "description": "Probe.", "parameters": PARAMETERS}
+LAST_TOKENS = 32  # of a prompt, in whose text reasoning is seen to begin
 
 
 def format_of_calls(render: Callable[[Chat], str]) -> str:
@@ -41,23 +44,48 @@ def format_of_reasoning(template: str) -> str:
     return THINK if END in template else ""
 
 
-def output_format(chat: Chat, tool_calls: str, reasoning: str, last_text: str) -> OutputFormat:
+def response_template(shipped: object) -> str:
+    """Return the response template that a tokenizer ships, as JSON; empty if it ships none that can be followed."""
+    if shipped is None:
+        return ""
+    try:
+        text = json.dumps(shipped, ensure_ascii=False)
+        ResponseTemplate.parse(text)
+    except (ValueError, TypeError, AttributeError) as error:
+        log.warning("the model's response template is not followed", extra={"reason": str(error)})
+        return ""
+    return text
+
+
+def output_format(chat: Chat, tool_calls: str, reasoning: str, last_text: str, template: str = "") -> OutputFormat:
     """Return the format of the answer to a chat whose prompt ends with `last_text`.
 
-    Raise InvalidRequest if the chat needs tool calls and their format is unknown.
+    `template` is the model's response template. Raise InvalidRequest if the chat needs tool calls and their format is
+    unknown.
     """
-    if chat.needs_calls and not tool_calls:
+    if chat.needs_calls and not tool_calls and not template:
         known = ", ".join(FORMATS)
         raise InvalidRequest(
             f"tools are not supported for this model: its chat template writes calls in no format of {known}",
             "prompt.chat.tools",
         )
+    calls = tool_calls if chat.tools else ""
+    types = json.dumps(argument_types(chat.tools)) if chat.tools and (template or calls in XML_FORMATS) else ""
+    if template:
+        return OutputFormat(calls, reasoning, _is_in_reasoning(template, last_text), template, types)
     in_reasoning = bool(reasoning) and last_text.rstrip().endswith(BEGIN)
-    return OutputFormat(tool_calls if chat.tools else "", reasoning, in_reasoning)
+    return OutputFormat(calls, reasoning, in_reasoning, argument_types=types)
+
+
+def _is_in_reasoning(template: str, last_text: str) -> bool:
+    """Return whether the text of an answer that the prompt has begun goes on as reasoning."""
+    parser = OutputParser("", "", False, response_template=template)
+    parser.push(ResponseTemplate.parse(template).begun(last_text))
+    return any(isinstance(part, Reasoning) for part in (*parser.push("?"), *parser.end()))
 
 
 def _finds(name: str, text: str) -> bool:
-    parser = OutputParser(name, "", False)
+    parser = OutputParser(name, "", False, argument_types([TOOL]))
     parts = [*parser.push(text), *parser.end()]
     names = [part.name for part in parts if isinstance(part, CallBegun)]
     arguments = "".join(part.text for part in parts if isinstance(part, Arguments))

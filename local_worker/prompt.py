@@ -44,6 +44,8 @@ class OutputFormat(NamedTuple):
     tool_calls: str = ""
     reasoning: str = ""
     in_reasoning: bool = False
+    response_template: str = ""
+    argument_types: str = ""
 
 
 @dataclass(frozen=True, slots=True)

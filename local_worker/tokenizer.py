@@ -11,11 +11,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from fairlead.errors import InvalidRequest
 from fairlead.output.mistral import BEGIN as MISTRAL_CALLS
+from fairlead.output.response_template import ResponseTemplate
 from local_worker.byte_decoder import ByteDecoder
 from local_worker.call_grammar import call_grammar
 from local_worker.chat_turns import tools_of, turns_of
 from local_worker.core.output_text import Decoder
-from local_worker.output_format import LAST_TOKENS, format_of_calls, format_of_reasoning, output_format
+from local_worker.output_format import (
+    LAST_TOKENS,
+    format_of_calls,
+    format_of_reasoning,
+    output_format,
+    response_template,
+)
 from local_worker.prompt import Chat, ChatMessage, OutputFormat
 from local_worker.token_bytes import TokenBytes
 
@@ -151,6 +158,7 @@ class HuggingFaceTokenizer:
         # Measured on the vocabulary's entries, which are never shorter than their text.
         self.longest_token = max(map(len, tokenizer.get_vocab()))
         self._token_bytes = TokenBytes(tokenizer)
+        self._response_template = response_template(getattr(tokenizer, "response_template", None))
 
     @classmethod
     def load(cls, path: Path | str) -> "HuggingFaceTokenizer":
@@ -187,7 +195,8 @@ class HuggingFaceTokenizer:
             reason = str(error)[:LONGEST_REASON]
             raise InvalidRequest(f"the model's chat template rejects the messages: {reason}", "prompt.chat") from error
         calls = self._format_of_calls if chat.needs_calls else ""
-        answer = output_format(chat, calls, self._format_of_reasoning, self.decode(ids[-LAST_TOKENS:]))
+        last_text = self.decode(ids[-LAST_TOKENS:])
+        answer = output_format(chat, calls, self._format_of_reasoning, last_text, self._response_template)
         system = "".join(message.content for message in chat.messages if message.role == "system")
         with self._encoding:
             system_ids = self._tokenizer.encode(system, add_special_tokens=False) if system else []
@@ -239,10 +248,15 @@ class HuggingFaceTokenizer:
 
     @cached_property
     def _hidden(self) -> frozenset[int]:
-        """The special tokens, which are no part of an output's text, but for one that begins calls."""
+        """The special tokens, which are no part of an output's text, but for those by which its parts are told."""
         added = self._tokenizer.added_tokens_decoder
         special = {token for token, entry in added.items() if entry.special} | set(self._tokenizer.all_special_ids)
-        return frozenset(token for token in special if str(added.get(token)) != MISTRAL_CALLS)
+        shown = {token for token in special if token in added and self._tells_parts(str(added[token]))}
+        return frozenset(special - shown) | set(self.eos_token_ids)
+
+    def _tells_parts(self, mark: str) -> bool:
+        template = self._response_template
+        return mark == MISTRAL_CALLS or (template != "" and ResponseTemplate.parse(template).needs(mark))
 
     def vocabulary(self) -> "LLTokenizer":
         """See DecodingTokenizer; llguidance has a tokenizer of its own, made of the same files."""

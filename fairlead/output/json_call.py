@@ -7,9 +7,8 @@ They are therefore passed on as the model writes them, complete or not. Anything
 import re
 
 from fairlead.output.events import Arguments, CallBegun
-from fairlead.output.source import Grammar, Source, skip_space
+from fairlead.output.source import MOST_HEAD, Grammar, Source, skip_space
 
-MOST_HEAD = 512  # characters before the arguments, which bound what is held back
 STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _HEAD = re.compile(
     rf'\{{\s*(?:"(?:id|type)"\s*:\s*{STRING}\s*,\s*)*"name"\s*:\s*"([^"\\]+)"\s*,\s*"(?:arguments|parameters)"\s*:\s*',
@@ -33,7 +32,7 @@ def json_call(source: Source, number: int, lead: re.Pattern[str]) -> Grammar[boo
     name, size = head
     source.take(size)
     yield CallBegun(number, name)
-    yield from _object(source, number)
+    yield from json_object(source, number)
     following = yield from skip_space(source)
     if following == "}":
         source.take(1)
@@ -63,8 +62,8 @@ def _may_begin(fields: str) -> bool:
     return any(key.startswith(fields[: len(key)]) for key in _FIRST_KEYS)
 
 
-def _object(source: Source, number: int) -> Grammar[None]:
-    """Read the arguments: up to the bracket that closes the first one, or to what JSON does not allow."""
+def json_object(source: Source, number: int) -> Grammar[None]:
+    """Read arguments: up to the bracket that closes the first one, or to what JSON does not allow."""
     brackets = _Brackets()
     while True:
         size, is_over = brackets.read(source.held)

@@ -4,13 +4,16 @@ A grammar is a generator. It yields the parts that it has read, and None when it
 depends on the text alone, and not on how the text was cut when it arrived.
 """
 
-from collections.abc import Callable, Generator
+import re
+from collections.abc import Callable, Generator, Iterator
 from typing import TypeVar
 
 from fairlead.output.events import AnswerText, Part, Reasoning
+from fairlead.output.pattern import Pattern
 
 T = TypeVar("T")
 Grammar = Generator[Part | None, None, T]
+MOST_HEAD = 512  # characters before a call's arguments, which bound what is held back
 MOST_SPACE = 32  # characters of white space before a marker that belong to it, and are held back until it is known
 
 
@@ -25,6 +28,44 @@ class Source:
         """Remove and return the first `count` characters."""
         taken, self.held = self.held[:count], self.held[count:]
         return taken
+
+
+class Region:
+    """The text up to the first match of one of `ends`, read in pieces.
+
+    Once a match has been read, it is `ending`, and `which` is the number of its pattern. Of matches that begin together
+    the longest one counts, and of those the one of the first pattern.
+    """
+
+    def __init__(self, source: Source, *ends: Pattern) -> None:
+        self._source = source
+        self._ends = ends
+        self.ending: re.Match[str] | None = None
+        self.which = 0
+
+    def __iter__(self) -> Iterator[str | None]:
+        """Yield pieces of the text, and None for more; end after the match, or with the output."""
+        source = self._source
+        while True:
+            certain = len(source.held)
+            if not source.is_ended:
+                certain = min((end.undecided(source.held) for end in self._ends), default=certain)
+            if found := self._first(source.held, certain):
+                certain, _, self.which, self.ending = found
+            if certain:
+                yield source.take(certain)
+            if self.ending is not None:
+                source.take(len(self.ending[0]))
+                return
+            if source.is_ended:
+                return
+            yield None
+
+    def _first(self, text: str, certain: int) -> tuple[int, int, int, re.Match[str]] | None:
+        """Return the first match before `certain`, after its place, negative length and number of its pattern."""
+        matches = ((end.search(text), number) for number, end in enumerate(self._ends))
+        found = [(each.start(), -len(each[0]), number, each) for each, number in matches if each is not None]
+        return min((each for each in found if each[0] < certain), default=None, key=lambda each: each[:3])
 
 
 def plain_text(source: Source) -> Grammar[None]:
@@ -52,6 +93,16 @@ def text_before(
     if cut:
         yield kind(source.take(cut))
     return "" if found < 0 else source.take(found - cut + len(marker))
+
+
+def expect(source: Source, pattern: Pattern) -> Grammar[re.Match[str] | None]:
+    """Read what matches `pattern` and return the match; read nothing and return None if the text goes on otherwise."""
+    while not source.is_ended and len(source.held) < MOST_HEAD and pattern.may_begin(source.held):
+        yield None
+    matched = pattern.match(source.held[:MOST_HEAD])
+    if matched is not None:
+        source.take(matched.end())
+    return matched
 
 
 def skip(source: Source, marker: str) -> Grammar[bool]:

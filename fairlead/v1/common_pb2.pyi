@@ -95,14 +95,18 @@ class ToolCall(_message.Message):
     def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., arguments: _Optional[str] = ...) -> None: ...
 
 class OutputFormat(_message.Message):
-    __slots__ = ("tool_calls", "reasoning", "in_reasoning")
+    __slots__ = ("tool_calls", "reasoning", "in_reasoning", "response_template", "argument_types")
     TOOL_CALLS_FIELD_NUMBER: _ClassVar[int]
     REASONING_FIELD_NUMBER: _ClassVar[int]
     IN_REASONING_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_TEMPLATE_FIELD_NUMBER: _ClassVar[int]
+    ARGUMENT_TYPES_FIELD_NUMBER: _ClassVar[int]
     tool_calls: str
     reasoning: str
     in_reasoning: bool
-    def __init__(self, tool_calls: _Optional[str] = ..., reasoning: _Optional[str] = ..., in_reasoning: _Optional[bool] = ...) -> None: ...
+    response_template: str
+    argument_types: str
+    def __init__(self, tool_calls: _Optional[str] = ..., reasoning: _Optional[str] = ..., in_reasoning: _Optional[bool] = ..., response_template: _Optional[str] = ..., argument_types: _Optional[str] = ...) -> None: ...
 
 class Chat(_message.Message):
     __slots__ = ("messages", "add_generation_prompt", "continue_final_message", "chat_template_kwargs", "tools", "tool_choice")

@@ -74,7 +74,8 @@ class ChatCompletionRequest(Parameters, kw_only=True):
         echoed = [last.text("messages")] * choices if self.echo and last.role == "assistant" else []
         logprobs = of_chat if self.logprobs else None
         writer: Callable[..., ChoicesAnswer] = ChoicesAnswer
-        if call.output_format.tool_calls or call.output_format.reasoning:
+        known = call.output_format
+        if known.tool_calls or known.reasoning or known.response_template:
             writer = partial(PartsAnswer, most_calls=1 if self.parallel_tool_calls is False else None)
         return writer(FORM, call, choices=choices, includes_usage=self.includes_usage, echoed=echoed, logprobs=logprobs)
 

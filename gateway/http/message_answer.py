@@ -9,7 +9,7 @@ from fairlead.errors import FairleadError
 from fairlead.outcomes import FinishReason
 from fairlead.output.call_id import call_id
 from fairlead.output.events import AnswerText, Arguments, CallBegun, Part, Reasoning
-from fairlead.output.parser import OutputParser
+from fairlead.parsed_output import output_parser
 from gateway.call import Call
 from gateway.core.coalescer import OutputChunk
 from gateway.http.dialect import ANTHROPIC
@@ -29,8 +29,7 @@ class MessageAnswer:
         self._blocks = 0  # that have begun; the last one is open
         self._open = ""  # the type of the last block
         self._calls = 0
-        known = call.output_format
-        self._parser = OutputParser(known.tool_calls, known.reasoning, known.in_reasoning)
+        self._parser = output_parser(call.output_format)
 
     def chunk(self, index: int, chunk: OutputChunk) -> bytes:
         """See Answer. Text that is not decided yet is not written."""

@@ -12,6 +12,7 @@ from fairlead.outcomes import FinishReason
 from fairlead.output.call_id import call_id
 from fairlead.output.events import AnswerText, Arguments, CallBegun, Part, Reasoning
 from fairlead.output.parser import OutputParser
+from fairlead.parsed_output import output_parser
 from gateway.call import Call
 from gateway.core.coalescer import OutputChunk
 from gateway.http.choices import NOTHING, REASONS, ChoicesAnswer, Form
@@ -42,8 +43,7 @@ class PartsAnswer(ChoicesAnswer):
         most_calls: int | None = None,
     ) -> None:
         super().__init__(form, call, choices=choices, includes_usage=includes_usage, echoed=echoed, logprobs=logprobs)
-        known = call.output_format
-        self._new = partial(OutputParser, known.tool_calls, known.reasoning, known.in_reasoning)
+        self._new = partial(output_parser, call.output_format)
         self._most_calls = most_calls
         self._parsed: dict[int, _Choice] = {}
         self._ids = partial(call_id, call.request_id)

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from fairlead.output.call_id import call_id
 from fairlead.output.events import AnswerText, Arguments, CallBegun, Part, Reasoning
-from fairlead.output.parser import OutputParser
+from fairlead.parsed_output import output_parser
 from fairlead.v1 import common_pb2
 from gateway.call import Call
 
@@ -117,8 +117,7 @@ class ResponseItems:
         self._most_calls = most_calls
         self._items: list[Item] = []
         self._open: type[Part] | None = None
-        known = call.output_format
-        self._parser = OutputParser(known.tool_calls, known.reasoning, known.in_reasoning)
+        self._parser = output_parser(call.output_format)
 
     def push(self, text: str) -> Iterator[Event]:
         """Yield the events that the next text makes known."""

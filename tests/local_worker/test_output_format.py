@@ -1,5 +1,6 @@
 """The format of calls and of reasoning, as chat templates of the shapes that models ship show it."""
 
+import json
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from tokenizers import Tokenizer as Backend
 from transformers import PreTrainedTokenizerFast
 
 from fairlead.errors import InvalidRequest
+from local_worker.argument_types import argument_types
 from local_worker.prompt import Chat, ChatMessage, EarlierCall, OutputFormat
 from local_worker.tokenizer import ByteTokenizer, HuggingFaceTokenizer
 
@@ -41,12 +43,23 @@ MISTRAL = """
 {%- if call.id|length != 9 %}{{ raise_exception("ids have nine characters") }}{% endif %}
 {{- {"name": call.function.name, "arguments": call.function.arguments, "id": call.id} | tojson }}
 {%- if not loop.last %}, {% endif %}{% endfor %}]<end>{% endif %}{% endfor %}"""
-XML = HERMES.replace('{"name": "{{ call.function.name }}", "arguments": ', "<function={{ call.function.name }}>")
+CODER = HERMES.replace(
+    '{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}',
+    "<function={{ call.function.name }}>{% for name, value in call.function.arguments | items %}\n"
+    "<parameter={{ name }}>\n{{ value }}\n</parameter>{% endfor %}\n</function>",
+)
+GLM = HERMES.replace(
+    '\n{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}',
+    "{{ call.function.name }}\n{% for name, value in call.function.arguments | items %}<arg_key>{{ name }}</arg_key>\n"
+    "<arg_value>{{ value }}</arg_value>{% endfor %}",
+)
+TYPES = '{"weather": {}}'
+UNKNOWN = HERMES.replace('{"name": "{{ call.function.name }}", "arguments": ', "<call={{ call.function.name }}>")
 THINKING = HERMES.replace("<assistant>{% endif %}", "<assistant><think>\n{% endif %}") + "{# </think> #}"
 
 
-def tokenizer(template: str) -> HuggingFaceTokenizer:
-    """A tokenizer whose tokens are characters, and some special ones."""
+def tokenizer(template: str, shipped: object = None) -> HuggingFaceTokenizer:
+    """A tokenizer whose tokens are characters, and some special ones; `shipped` is its response template."""
     characters = [chr(code) for code in range(128)]
     backend = Backend(models.BPE({character: index for index, character in enumerate(characters)}, []))
     backend.decoder = decoders.Fuse()
@@ -54,6 +67,7 @@ def tokenizer(template: str) -> HuggingFaceTokenizer:
     backend.add_tokens([AddedToken("<tool_call>", normalized=False)])
     made: Any = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<end>")
     made.chat_template = template
+    made.response_template = shipped
     return HuggingFaceTokenizer(made, (128,))
 
 
@@ -63,6 +77,8 @@ def tokenizer(template: str) -> HuggingFaceTokenizer:
         (HERMES, OutputFormat("hermes")),
         (LLAMA, OutputFormat("llama")),
         (MISTRAL, OutputFormat("mistral")),
+        (CODER, OutputFormat("qwen_coder", argument_types=TYPES)),
+        (GLM, OutputFormat("glm", argument_types=TYPES)),
         (THINKING, OutputFormat("hermes", "think", in_reasoning=True)),
     ],
 )
@@ -70,13 +86,13 @@ def test_a_model_writes_calls_as_its_template_does(template: str, answer: Output
     made = tokenizer(template)
     assert made.encode_chat(ASKED).output_format == answer
     plain = made.encode_chat(Chat(ASKED.messages)).output_format
-    assert plain == answer._replace(tool_calls=""), "without tools no calls are looked for"
+    assert plain == answer._replace(tool_calls="", argument_types=""), "without tools no calls are looked for"
 
 
-@pytest.mark.parametrize("template", [XML, "{% for m in messages %}{{ m.content }}{% endfor %}"])
+@pytest.mark.parametrize("template", [UNKNOWN, "{% for m in messages %}{{ m.content }}{% endfor %}"])
 @pytest.mark.parametrize("chat", [ASKED, ANSWERED, Chat(ANSWERED.messages)])
 def test_tools_are_refused_where_the_format_of_calls_is_unknown(template: str, chat: Chat) -> None:
-    with pytest.raises(InvalidRequest, match="hermes, llama, mistral") as caught:
+    with pytest.raises(InvalidRequest, match="hermes, llama, mistral, qwen_coder, glm") as caught:
         tokenizer(template).encode_chat(chat)
     assert caught.value.field == "prompt.chat.tools"
 
@@ -105,3 +121,65 @@ def test_the_fake_engine_writes_calls_as_hermes() -> None:
     assert text.startswith('tool: {"name": "weather"')
     assert 'assistant: <tool_call>{"name": "weather", "arguments": {"city": "Paris"}}</tool_call>\n' in text
     assert "tool 123456789: rain\n" in text
+
+
+SHIPPED = {
+    "start_anchor": "<assistant>",
+    "fields": {
+        "reasoning_content": {"open": "<think>", "close": "</think>"},
+        "tool_calls": {"open_pattern": r"\[(?:TOOL_CALLS|NONE)\]|<end>", "close": "!", "content": "json"},
+        "content": {},
+    },
+}
+
+
+@pytest.mark.parametrize(("template", "in_reasoning"), [(HERMES, False), (THINKING, True), (UNKNOWN, False)])
+def test_a_response_template_that_a_tokenizer_ships_decides(template: str, in_reasoning: bool) -> None:
+    made = tokenizer(template, SHIPPED)
+    for chat, types in ((ASKED, TYPES), (Chat(ASKED.messages), "")):
+        answer = made.encode_chat(chat).output_format
+        assert json.loads(answer.response_template) == SHIPPED
+        assert (answer.in_reasoning, answer.argument_types) == (in_reasoning, types)
+
+
+def test_special_tokens_of_a_response_template_are_text_unless_they_end_the_output() -> None:
+    decoder = tokenizer(HERMES, SHIPPED).decoder()
+    assert "".join(map(decoder.push, [*b"ok", 129, 128])) == "ok[TOOL_CALLS]"
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"fields": {}}, {**SHIPPED, "fields": {"content": {"open_pattern": "a\\b"}}}, 7, b"x"]
+)
+def test_a_response_template_that_cannot_be_followed_is_left_out(wrong: object) -> None:
+    answer = tokenizer(HERMES, wrong).encode_chat(ASKED).output_format
+    assert answer == OutputFormat("hermes")
+
+
+@pytest.mark.parametrize(
+    ("schema", "types"),
+    [
+        ({"type": "integer"}, ["integer"]),
+        ({"type": ["string", "null"]}, ["string", "null"]),
+        ({"anyOf": [{"$ref": "#/$defs/day"}, {"type": "null"}]}, ["null", "integer"]),
+        ({"enum": [1, "a", None, 2.5, True]}, ["integer", "string", "null", "number", "boolean"]),
+        ({"const": [1]}, ["array"]),
+        ({"const": None}, ["null"]),
+        ({"type": "number", "nullable": True}, ["number", "null"]),
+        ({"allOf": [{"type": "object"}], "oneOf": []}, ["object"]),
+        ({"$ref": "#/$defs/self"}, []),
+        ({"$ref": "elsewhere"}, []),
+        ({"$ref": "#/a/b"}, []),
+        ({"type": 5, "anyOf": 7, "enum": 1, "$ref": 3}, []),
+        (True, []),
+        ({}, []),
+    ],
+)
+def test_the_types_of_an_argument(schema: object, types: list[str]) -> None:
+    known = {"day": {"type": "integer"}, "self": {"$ref": "#/$defs/self"}}
+    tool = {"name": "f", "parameters": {"properties": {"a": schema}, "$defs": known}}
+    assert argument_types([tool]) == {"f": {"a": types} if types else {}}
+
+
+@pytest.mark.parametrize("parameters", [{}, {"properties": 5}])
+def test_a_tool_without_properties_has_no_types(parameters: dict[str, Any]) -> None:
+    assert argument_types([{"name": "f", "parameters": parameters}]) == {"f": {}}

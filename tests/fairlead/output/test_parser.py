@@ -8,24 +8,69 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.output.events import AnswerText, Arguments, CallBegun, Part, Reasoning
-from fairlead.output.json_call import MOST_HEAD
 from fairlead.output.parser import FORMATS, OutputParser
+from fairlead.output.source import MOST_HEAD
 from tests.fairlead.output.whole_text import Parsed, joined, parse
 
 CALL = '{"name": "weather", "arguments": {"city": "Paris"}}'
 PARIS = ("call", "weather", '{"city": "Paris"}')
+XML_PARIS = ("call", "weather", '{"city": "Paris", "days": 2, "note": "\\"rain\\"\\n"}')
+SHORT = ("call", "weather", XML_PARIS[2].replace("\\n", ""))
+QWEN = """I look.
+<tool_call>
+<function=weather>
+<parameter=city>
+Paris
+</parameter>
+<parameter=days>
+2
+</parameter>
+<parameter=note>
+"rain"
+
+</parameter>
+</function>
+</tool_call>
+<tool_call>
+<function=clock>
+</function>
+</tool_call>
+Done"""
+GLM = """I look.
+<tool_call>weather
+<arg_key>city</arg_key>
+<arg_value>Paris</arg_value>
+<arg_key>days</arg_key><arg_value>2</arg_value>
+<arg_key>note</arg_key>
+<arg_value>"rain"
+</arg_value>
+</tool_call>
+<tool_call>clock</tool_call>
+Done"""
 FRAGMENTS = [
     *["<tool_call>", "</tool_call>", "[TOOL_CALLS]", "<think>", "</think>", "<tool_", "<", "[TOOL", "</"],
     *["{", "}", "[", "]", ",", ";", '"', "\\", ":", "\\u0041", '\\"', " ", "\n", "\n" * 40, "a", "1", "é", "{}"],
     *['{"name": "f", "arguments": ', '{"name":"f","parameters":{', '"name"', '{"type": "function", "name": "f", '],
+    *[
+        "<function=f>",
+        "<parameter=a>",
+        "<parameter=number>",
+        "</parameter>",
+        "</function>",
+        "f",
+        "<arg_key>",
+        "a</arg_key>",
+    ],
+    *["<arg_key>number</arg_key><arg_value>", "<arg_value>", "</arg_value>", "</arg_", "42"],
     *[CALL, f"<tool_call>{CALL}</tool_call>", f"[TOOL_CALLS][{CALL}, {CALL}]", '{"a": "}", "b": [1, {}]}', "x" * 500],
 ]
+TYPES = {"f": {"number": ["integer"]}, "weather": {"days": ["integer", "null"], "places": ["array"]}}
 TEXTS = st.lists(st.sampled_from(FRAGMENTS), max_size=12).map("".join)
 
 
 def parsed(pieces: Sequence[str], tool_calls: str, reasoning: str = "", in_reasoning: bool = False) -> Parsed:
     """What comes of pieces that arrive one after the other."""
-    parser = OutputParser(tool_calls, reasoning, in_reasoning)
+    parser = OutputParser(tool_calls, reasoning, in_reasoning, TYPES)
     parts: list[Part] = []
     for piece in pieces:
         parts += parser.push(piece)
@@ -83,6 +128,15 @@ def test_the_parts_do_not_depend_on_how_a_text_is_cut(
         ("mistral", f"[TOOL_CALLS] [{CALL}, {CALL}]", [PARIS, PARIS]),
         ("mistral", '[TOOL_CALLS][{"name": "f", "arguments": {}, "id": "123456789"}]', [("call", "f", "{}")]),
         ("mistral", "[TOOL_CALLS] [nothing]", [("text", "[TOOL_CALLS] [nothing]")]),
+        ("qwen_coder", QWEN, [("text", "I look."), XML_PARIS, ("call", "clock", "{}"), ("text", "Done")]),
+        ("qwen_coder", QWEN.replace("\n", ""), [("text", "I look."), SHORT, ("call", "clock", "{}"), ("text", "Done")]),
+        ("qwen_coder", QWEN[: QWEN.index("is\n")], [("text", "I look."), ("call", "weather", '{"city": "Par')]),
+        ("qwen_coder", QWEN.partition("\n<parameter=d")[0][8:], [(*XML_PARIS[:2], '{"city": "Paris"')]),
+        ("qwen_coder", "<tool_call><function=f> oh", [("call", "f", "{}"), ("text", "oh")]),
+        ("qwen_coder", "<tool_call>\nWhat?", [("text", "<tool_call>\nWhat?")]),
+        ("glm", GLM, [("text", "I look."), XML_PARIS, ("call", "clock", "{}"), ("text", "Done")]),
+        ("glm", "<tool_call>may be text", [("text", "<tool_call>may be text")]),
+        ("glm", f"<tool_call>{CALL}", [("text", f"<tool_call>{CALL}")]),
         ("of the future", f"<tool_call>{CALL}</tool_call>", [("text", f"<tool_call>{CALL}</tool_call>")]),
     ],
 )  # fmt: skip

@@ -1,5 +1,6 @@
 """A naive parser of whole outputs: it looks at one character after the other, and has all of them at hand."""
 
+import json
 import re
 from itertools import count
 from typing import NamedTuple
@@ -13,6 +14,13 @@ CALL = re.compile(
     re.DOTALL,
 )
 LEADS = {"hermes": r"\s*", "llama": r"[\s;]*", "mistral": r"[\s\[,]*"}
+XML_HEADS = {"qwen_coder": r"\s*<function=([^<>\s]+)>", "glm": r"\s*([\w.\-]+)\s*(?=<arg_key>|</tool_call>)"}
+XML_KEYS = {
+    "qwen_coder": r"\s*<parameter=([^<>\n]+)>\n?",
+    "glm": r"\s*<arg_key>\s*([^<>\s]+)\s*</arg_key>\s*<arg_value>",
+}
+XML_VALUE_ENDS = {"qwen_coder": r"\n?</parameter>", "glm": "</arg_value>"}
+XML_CLOSINGS = {"qwen_coder": "</function>", "glm": ""}
 MARKERS = {"hermes": ("<tool_call>", "</tool_call>"), "mistral": ("[TOOL_CALLS]", "]")}
 
 
@@ -36,6 +44,8 @@ def parse(text: str, tool_calls: str, reasoning: str, in_reasoning: bool) -> Par
     parts: list[tuple[str, ...]] = []
     if tool_calls == "llama":
         text = calls_at(text, tool_calls, parts)
+    elif tool_calls in XML_HEADS:
+        text = elements(text, tool_calls, parts)
     elif tool_calls:
         text = marked(text, tool_calls, parts)
     return Parsed(thought, joined([*parts, ("text", text)]))
@@ -54,6 +64,34 @@ def marked(text: str, kind: str, parts: list[tuple[str, ...]]) -> str:
             continue
         parts.insert(known, ("text", shortened(before)))
         text = rest.lstrip().removeprefix(end).lstrip()
+    return text
+
+
+def elements(text: str, kind: str, parts: list[tuple[str, ...]]) -> str:
+    """Take calls whose arguments are elements, and the text before each; return the text behind the last one."""
+    while "<tool_call>" in text:
+        before, marker, text = text.partition("<tool_call>")
+        head = re.match(XML_HEADS[kind], text[:HEAD])
+        if head is None:
+            parts.append(("text", before + marker))
+            continue
+        text = text[head.end() :]
+        written: list[str] = []
+        is_whole = True
+        while is_whole and (key := re.match(XML_KEYS[kind], text[:HEAD])):
+            value = text[key.end() :]
+            end = re.search(XML_VALUE_ENDS[kind], value)
+            is_whole = end is not None
+            value, text = (value[: end.start()], value[end.end() :]) if end else (value, "")
+            written.append(f"{json.dumps(key[1], ensure_ascii=False)}: ")
+            if key[1] != "number":
+                written[-1] += json.dumps(value, ensure_ascii=False)[: None if is_whole else -1]
+            elif is_whole:
+                written[-1] += value if re.fullmatch("[0-9]+", value) else json.dumps(value, ensure_ascii=False)
+        closed = bool(text.strip()) and is_whole
+        opened = "{" if written or closed else ""
+        parts += [("text", shortened(before)), ("call", head[1], opened + ", ".join(written) + ("}" if closed else ""))]
+        text = text.lstrip().removeprefix(XML_CLOSINGS[kind]).lstrip().removeprefix("</tool_call>").lstrip()
     return text
 
 

@@ -4,7 +4,8 @@ Each of its tokens follows from the one before it, so no piece of a script occur
 Llama of one layer whose attention and MLP add nothing, and whose head has the order of the pieces.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,10 +18,23 @@ SHORTEST = 3  # characters of a piece
 UNKNOWN, END = "<unk>", "<end>"
 
 
-def save_scripted_model(folder: Path, template: str, scripts: Mapping[str, str]) -> None:
-    """Write the model and its tokenizer to `folder`; `scripts` are texts by the words that name them."""
-    used = [UNKNOWN, END, *scripts]
-    chains = [[word, *_pieces(text, used), END] for word, text in scripts.items()]
+def save_scripted_model(
+    folder: Path,
+    template: str,
+    scripts: Mapping[str, str],
+    response_template: Mapping[str, object] | None = None,
+    special: Sequence[str] = (),
+) -> None:
+    """Write the model and its tokenizer to `folder`; `scripts` are texts by the words that name them.
+
+    Special tokens are pieces of their own, each of which occurs once in all scripts.
+    """
+    used = [UNKNOWN, END, *special, *scripts]
+    marks = f"({'|'.join(map(re.escape, special))})" if special else "$^"
+    chains = [
+        [word, *(piece for part in re.split(marks, text) for piece in _pieces(part, used, special)), END]
+        for word, text in scripts.items()
+    ]
     ids = {piece: index for index, piece in enumerate(used)}
     size = -(-len(used) // 64) * 64
     config = LlamaConfig(
@@ -46,15 +60,18 @@ def save_scripted_model(folder: Path, template: str, scripts: Mapping[str, str])
     model.save_pretrained(folder)
     backend = Backend(models.WordLevel({UNKNOWN: 0}, unk_token=UNKNOWN))
     backend.decoder = decoders.Fuse()
-    backend.add_special_tokens([END])
-    backend.add_tokens([AddedToken(piece, normalized=False) for piece in used[2:]])
+    backend.add_special_tokens([END, *special])
+    backend.add_tokens([AddedToken(piece, normalized=False) for piece in used[2 + len(special) :]])
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token=END, unk_token=UNKNOWN)
     tokenizer.chat_template = template
+    tokenizer.response_template = response_template
     tokenizer.save_pretrained(folder)
 
 
-def _pieces(text: str, used: list[str]) -> list[str]:
-    """Cut `text` into short pieces, none of which is used already."""
+def _pieces(text: str, used: list[str], special: Sequence[str]) -> list[str]:
+    """Cut `text` into short pieces, none of which is used already; a special token is a piece."""
+    if text in special:
+        return [text]
     pieces: list[str] = []
     while text:
         length = next((n for n in range(SHORTEST, len(text) + 1) if text[:n] not in used), None)

@@ -1,0 +1,248 @@
+"""Outputs read by a response template: what comes of them is what transformers makes of the whole text."""
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers.utils.chat_parsing import ResponseParser
+
+from fairlead.output.events import AnswerText, Arguments, CallBegun, Part, Reasoning
+from fairlead.output.parser import OutputParser
+from fairlead.output.response_template import ResponseTemplate
+
+ANSWER = {"close": "<end>", "content": "text"}
+THOUGHT = {"open": "<think>", "close": "</think>"}
+FUNCTION = {"type": "function", "function": {"name": "{name}", "arguments": "{content}"}}
+
+
+def template(calls: dict[str, Any] | None = None, **fields: dict[str, Any]) -> str:
+    """A template with a start that all have."""
+    known = {"content": ANSWER, "thinking": THOUGHT, **fields, **({"tool_calls": calls} if calls else {})}
+    return json.dumps({"start_anchor": "<model>", "defaults": {"role": "assistant"}, "fields": known})
+
+
+TEMPLATES = {
+    "json": template(
+        {
+            "open_pattern": r"\s*<call>",
+            "close": "</call>",
+            "repeats": True,
+            "content": "json",
+            "transform": {"type": "function", "function": "{content}"},
+        }
+    ),
+    "named json": template(
+        {
+            "open_pattern": r"<call (?P<name>\w+)>",
+            "close": ["</call>", "</call>!"],
+            "repeats": True,
+            "content": "json",
+            "transform": FUNCTION,
+        }
+    ),
+    "elements": template(
+        {
+            "open_pattern": r"\s*<call (?P<name>[a-z]+|[0-9]{1,3})>(?:\n)?",
+            "close_pattern": r"\s*</call>",
+            "repeats": True,
+            "content": "xml-inline",
+            "content_args": {"tag_pattern": r"<(?P<key>\w+)=(?P<value>.*?)/>", "merge_duplicates": True},
+            "transform": FUNCTION,
+        }
+    ),
+    "lax json": template(
+        {
+            "open_pattern": r"<call (?P<name>\w+)>",
+            "close": "</call>",
+            "repeats": True,
+            "content": "json",
+            "content_args": {"unquoted_keys": True, "string_delims": [["'", "'"]]},
+            "transform": FUNCTION,
+        },
+        content={"content": "text", "content_args": {"strip": False}},
+    ),
+    "lines": template(
+        {
+            "open_pattern": r"<call (?P<name>\w+)>",
+            "close": "</call>",
+            "repeats": True,
+            "content": "kv-lines",
+            "content_args": {"kv_sep": "=", "value_parser": {"name": "json", "args": {"allow_non_json": True}}},
+            "transform": FUNCTION,
+        }
+    ),
+    "list": template(
+        {
+            "open": "[CALLS]",
+            "close": "[/CALLS]",
+            "content": "json",
+            "transform_each": True,
+            "transform": {"function": {"name": "{tool}", "arguments": "{given.arguments}"}},
+        },
+        content={"open": "<say>", "close": "</say>"},
+        note={"open": "<note>", "close": "</note>"},
+    ),
+}
+TOOLS: list[dict[Any, Any] | Callable[..., Any]] = [
+    {
+        "name": "f",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "a": {"type": "integer"},
+                "b": {"type": ["boolean", "null"]},
+                "c": {"type": "number"},
+                "d": {"type": "object"},
+            },
+        },
+    }
+]
+TYPES = {"f": {"a": ["integer"], "b": ["boolean", "null"], "c": ["number"], "d": ["object"]}}
+PIECES = {
+    "json": ["<call>", '<call>\n{"name": "f", "arguments": {"x": "é"}}\n</call>', '{"name": "g", "arguments": {}}'],
+    "named json": ["<call f>", '<call f> {"a": [1, "}"]} </call>', "</call>!", "{}", "<call f>[1]</call>", "!"],
+    "elements": [
+        "<call f>",
+        "<a=1.0/>",
+        "<a=1/><a=2/>",
+        "<b=None/>",
+        "<c=x/>",
+        "\n  ",
+        "<b=TRUE/>",
+        "<call 12>",
+        "<d={}/>",
+    ],
+    "lax json": ["<call f>", "<call f>{a:'x, {y: 1',b:[2]}</call>", "{a:1}", "'", "<call f>{a:5,c:'2.50'}</call>"],
+    "lines": ["<call f>", "x=1\n", "y = two\n", "none\n", "<call g>x=[1]</call>"],
+    "list": ["[CALLS]", "[/CALLS]", '[CALLS][{"tool": "f", "given": {"arguments": {"a": "7"}}}][/CALLS]', "[", "<say>"],
+}
+COMMON = ["<think>", "</think>", "<end>", "</call>", "</say>", "<note>", "</note>", " ", "\n\n", "Hm", "<", "</", "é"]
+
+
+def texts(name: str) -> st.SearchStrategy[tuple[str, str]]:
+    """Outputs of a model with the template `name`."""
+    joined = st.lists(st.sampled_from([*PIECES[name], *COMMON]), max_size=10).map("".join)
+    return joined.map(lambda text: (name, text))
+
+
+def read(pieces: Sequence[str], text: str, in_reasoning: bool = False) -> tuple[str, str, list[tuple[str, Any]]]:
+    """The answer, the reasoning and the calls."""
+    parser = OutputParser("", "", in_reasoning, TYPES, text)
+    parts: list[Part] = []
+    for piece in pieces:
+        parts += parser.push(piece)
+        parser.check_invariants()
+    parts += parser.end()
+    parser.check_invariants()
+    names = [part.name for part in parts if isinstance(part, CallBegun)]
+    arguments = [
+        "".join(part.text for part in parts if isinstance(part, Arguments) and part.number == number)
+        for number in range(len(names))
+    ]
+    return (
+        "".join(part.text for part in parts if isinstance(part, AnswerText)),
+        "".join(part.text for part in parts if isinstance(part, Reasoning)),
+        [(name, json.loads(each)) for name, each in zip(names, arguments, strict=True)],
+    )
+
+
+def expected(text: str, spec: str, prompt: str) -> tuple[str, str, list[tuple[str, Any]]]:
+    """What transformers makes of an output; ValueError or TypeError where it makes nothing of it."""
+    parser = ResponseParser(json.loads(spec), prefix=prompt, tools=TOOLS)
+    events = [*parser.feed(text), *parser.finalize()[1]]
+    closed = [(event["field"], event["value"]) for event in events if event["type"] == "region_close"]
+    calls = [value for field, value in closed if field == "tool_calls"]
+    functions = [each["function"] for value in calls for each in (value if isinstance(value, list) else [value])]
+    return (
+        "".join(value for field, value in closed if field == "content"),
+        "".join(value for field, value in closed if field == "thinking"),
+        [(function["name"], function["arguments"]) for function in functions],
+    )
+
+
+@given(st.sampled_from(sorted(TEMPLATES)).flatmap(texts), st.lists(st.integers(0, 200), max_size=8), st.booleans())
+def test_an_output_is_what_transformers_makes_of_it_however_it_is_cut(
+    given_text: tuple[str, str], cuts: list[int], in_reasoning: bool
+) -> None:
+    name, text = given_text
+    places = sorted({min(cut, len(text)) for cut in cuts} | {0, len(text)})
+    pieces = [text[begin:end] for begin, end in pairwise(places)]
+    try:
+        whole = expected(text, TEMPLATES[name], "<model><think>" if in_reasoning else "<model>")
+    except (ValueError, KeyError, TypeError):  # it gives up where a call is none
+        return
+    for cut in ([text], list(text), pieces):
+        assert read(cut, TEMPLATES[name], in_reasoning) == whole
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("named json", "<call f>[1]</call>, he said"),
+        ("json", '<call>{"arguments": {}}</call>'),
+        ("list", '[CALLS][{"given": 1}][/CALLS]'),
+        ("list", "[CALLS][1][/CALLS]"),
+        ("lax json", "<call f>{a: 'b</call>"),
+    ],
+)
+def test_what_is_no_call_is_text(name: str, text: str) -> None:
+    answer, _, calls = read([text], TEMPLATES[name])
+    if calls:
+        assert (name, calls, answer) == ("named json", [("f", [1])], ", he said")
+    else:
+        assert answer == text.lstrip()
+
+
+def test_parts_are_told_as_soon_as_they_are_certain() -> None:
+    parser = OutputParser("", "", True, {}, TEMPLATES["json"])
+    assert parser.push(" Hm") == [Reasoning("Hm")]
+    assert parser.push(" so.\n</thi") == [Reasoning(" so.")]
+    assert parser.push("nk>\nWell") == [AnswerText("Well")]
+    assert parser.push("\n <cal") == []
+    assert parser.push('l>{"name": "f", "arguments": {"x": 1') == [CallBegun(0, "f"), Arguments(0, '{"x": 1')]
+    assert parser.push("}}</call>") == [Arguments(0, "}")]
+    assert parser.push("<call> no") == []
+    assert parser.end() == [AnswerText("<call> no")]
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ("[]", "must be an object"),
+        ('{"fields": {"content": {}}}', "start_anchor"),
+        ('{"start_anchor": "a", "version": 2, "fields": {"content": {}}}', "version 1"),
+        (template(other={"close": "x"}), r"\['content', 'other'\]"),
+        (template(other={"open": []}), "open must be"),
+        (template(other={"open": ["", "x"]}), "open must be"),
+        (template(other={"open": "a", "content": "yaml"}), "yaml"),
+        (template(other={"open": "a", "content": "xml-inline"}), "tag_pattern"),
+        (template(other={"open": "a", "content": "kv-lines", "content_args": {"value_parser": {"name": "x"}}}), "'x'"),
+        (template(other={"open_pattern": "a|$"}), "matches the empty"),
+        (template(other={"open_pattern": "a$"}), r"'\$'"),
+        (template(other={"open_pattern": r"(?<!a)b"}), "cannot be looked for"),
+        (template(other={"open_pattern": r"a\b"}), "cannot be looked for"),
+        (template(other={"open_pattern": "a("}), "is wrong"),
+        (template(other={"open_pattern": "a*"}), "matches the empty text"),
+    ],
+)
+def test_a_template_that_cannot_be_followed_is_refused(spec: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        ResponseTemplate.parse(spec)
+
+
+def test_the_message_begins_after_the_last_anchor() -> None:
+    known = ResponseTemplate.parse(TEMPLATES["json"])
+    assert known.begun("<model>a<end><model><think>") == "<think>"
+    assert known.begun("nowhere") == ""
+
+
+def test_the_texts_that_a_template_needs() -> None:
+    known = ResponseTemplate.parse(TEMPLATES["elements"])
+    for mark in ("<think>", "</think>", "<end>", "<call 12>", "<call", "call", "</call>"):
+        assert known.needs(mark)
+    for mark in ("<s>", "<tool>", "<call 1234>", "end of text"):
+        assert not known.needs(mark)
