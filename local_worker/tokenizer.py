@@ -3,7 +3,7 @@
 import json
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ from local_worker.byte_decoder import ByteDecoder
 from local_worker.call_grammar import call_grammar
 from local_worker.chat_turns import tools_of, turns_of
 from local_worker.core.output_text import Decoder
+from local_worker.hugging_face_decoder import HuggingFaceDecoder
 from local_worker.output_format import (
     LAST_TOKENS,
     format_of_calls,
@@ -30,9 +31,6 @@ if TYPE_CHECKING:  # a worker without it refuses constraints
     from llguidance import LLTokenizer
 
 log = logging.getLogger(__name__)
-REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-# More tokens than any character consists of: text that is still incomplete after these is invalid.
-LONGEST_CHARACTER = 16
 LONGEST_REASON = 300  # characters of what a chat template complains of
 
 
@@ -264,41 +262,3 @@ class HuggingFaceTokenizer:
 
         with self._encoding:
             return from_tokenizer(self._tokenizer, eos_token=list(self.eos_token_ids))
-
-
-class HuggingFaceDecoder:
-    """A decoder that decodes a short window of the latest tokens and returns the new text in it.
-
-    The window starts one complete piece of text earlier, since the text of a token can depend on the tokens before it
-    (leading spaces).
-    """
-
-    def __init__(self, tokenizer: Any, token_bytes: Callable[[int], bytes], hidden: frozenset[int]) -> None:
-        self._tokenizer = tokenizer
-        self.token_bytes = token_bytes
-        self._hidden = hidden  # tokens without a text
-        self._tokens: list[int] = []
-        self._start = 0  # index of the window's first token
-        self._read = 0  # number of tokens whose text was returned
-
-    def push(self, token: int) -> str:
-        """See Decoder."""
-        if token in self._hidden:
-            return ""
-        self._tokens.append(token)
-        before, now = self._text(self._read), self._text(len(self._tokens))
-        is_whole = not now.endswith(REPLACEMENT) or len(self._tokens) - self._read > LONGEST_CHARACTER
-        if len(now) <= len(before) or not is_whole:
-            return ""
-        self._start, self._read = self._read, len(self._tokens)
-        return now[len(before) :]
-
-    def flush(self) -> str:
-        """See Decoder."""
-        before, now = self._text(self._read), self._text(len(self._tokens))
-        self._read = len(self._tokens)
-        return now[len(before) :]
-
-    def _text(self, stop: int) -> str:
-        text: str = self._tokenizer.decode(self._tokens[self._start : stop])
-        return text

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from local_worker.adapter.vllm_api import OutputPiece, VllmApi
 from local_worker.core.engine_text import EngineText
 from local_worker.core.request import Request
-from local_worker.tokenizer import LONGEST_CHARACTER, REPLACEMENT
+from local_worker.hugging_face_decoder import LONGEST_CHARACTER, REPLACEMENT
 
 
 class OutputStream:

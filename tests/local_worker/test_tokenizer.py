@@ -12,12 +12,11 @@ from transformers.utils.chat_template_utils import render_jinja_template
 
 from fairlead.errors import InvalidRequest
 from gateway.chat_template import RESERVED
+from local_worker.hugging_face_decoder import REPLACEMENT, HuggingFaceDecoder
 from local_worker.prompt import Chat, ChatMessage
 from local_worker.tokenizer import (
-    REPLACEMENT,
     ByteTokenizer,
     DecodingTokenizer,
-    HuggingFaceDecoder,
     HuggingFaceTokenizer,
 )
 

@@ -25,7 +25,7 @@ from local_worker.adapter.output_stream import OutputStream
 from local_worker.adapter.vllm_api import VllmApi
 from local_worker.core.engine_text import EngineText
 from local_worker.core.request import Request as CoreRequest
-from local_worker.tokenizer import REPLACEMENT
+from local_worker.hugging_face_decoder import REPLACEMENT
 from serving.http_client import HttpClient
 from serving.kv_events.messages import KvEvent, StoredBlocks
 from serving.sampling_params import SamplingParams
