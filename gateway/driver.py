@@ -19,7 +19,7 @@ from gateway.core import call_events as events
 from gateway.core.call import CallMachine
 from gateway.core.coalescer import OutputChunk
 from gateway.prepared_request import AdmittedRequest, PreparedRequest
-from gateway.upstream import workers
+from gateway.upstream.attempt import Attempt, Event, LastTokens, WorkerLost
 from gateway.upstream.cluster import Cluster, Placement
 from serving.wire import sampling_to_proto
 
@@ -64,7 +64,7 @@ class CallDriver:
         self._prepared: PreparedRequest | None = None
         self._has_logprobs = False  # otherwise they are not looked for: an empty list costs as much as the tokens
         self._placement: Placement | None = None
-        self._attempt: workers.Attempt | None = None
+        self._attempt: Attempt | None = None
         self._message: commands.Message | None = None  # the next message that `messages` yields
         self._has_written = False  # whether the front has written a message during the current step
         self._waiting: asyncio.Future[None] | None = None  # for a message, or for the call's end
@@ -100,7 +100,7 @@ class CallDriver:
         except Exception:
             self._step(self._defect())
 
-    def _receive(self, message: workers.Event) -> None:
+    def _receive(self, message: Event) -> None:
         """Handle an event from the worker at once."""
         try:
             self._step(self._event(message))
@@ -238,7 +238,7 @@ class CallDriver:
         )
         self._attempt = self._placement.link.submit(submission, self._receive)
 
-    def _event(self, message: workers.Event) -> events.Event:
+    def _event(self, message: Event) -> events.Event:
         """Convert a worker's message to an event, and record its arrival in the call's timings."""
         match message:
             case worker_pb2.Tokens() as new:
@@ -249,11 +249,11 @@ class CallDriver:
             case worker_pb2.Started():
                 self._call.timings.scheduled = self._call.timings.scheduled or time.time_ns()
                 return events.Started(message.cached_tokens, message.service)
-            case workers.WorkerLost():
+            case WorkerLost():
                 return events.Lost(self._cluster.was_away())
             case worker_pb2.Ended():
                 return self._ended(message, None)
-            case workers.LastTokens():
+            case LastTokens():
                 self._note_first_token()
                 return self._ended(message.ended, message.tokens)
 

@@ -1,8 +1,8 @@
 """Hedged calls on the event loop; `gateway.core.hedge` decides which peers are called."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from fairlead.errors import Unavailable
 from gateway.core.hedge import Hedge
@@ -11,7 +11,7 @@ P = TypeVar("P")
 T = TypeVar("T")
 
 
-async def hedged(peers: Sequence[P], ask: Callable[[P], Coroutine[Any, Any, T]], patience: float, end: float) -> T:
+async def hedged(peers: Sequence[P], ask: Callable[[P], Awaitable[T]], patience: float, end: float) -> T:
     """Return the first result of `ask` for one of `peers`, in their order; at most two calls run at a time.
 
     The next call begins when one raises Unavailable, or when the only running call has taken `patience` seconds. Raise
@@ -19,12 +19,12 @@ async def hedged(peers: Sequence[P], ask: Callable[[P], Coroutine[Any, Any, T]],
     loop time.
     """
     failure = Unavailable("there is no worker to ask")
-    clock, hedge, running = asyncio.get_running_loop().time, Hedge(len(peers), patience), list[asyncio.Task[T]]()
+    clock, hedge, running = asyncio.get_running_loop().time, Hedge(len(peers), patience), list[asyncio.Future[T]]()
     peer = hedge.begin(clock())
     try:
         while not hedge.exhausted:
             if peer is not None:
-                running.append(asyncio.create_task(ask(peers[peer])))
+                running.append(asyncio.ensure_future(ask(peers[peer])))
             due = hedge.next_deadline()
             done = await _first_done(running, end if due is None else min(due, end))
             if done is None:
@@ -40,13 +40,13 @@ async def hedged(peers: Sequence[P], ask: Callable[[P], Coroutine[Any, Any, T]],
         raise failure
     finally:
         if running:
-            for task in running:
-                task.cancel()
+            for future in running:
+                future.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
 
-async def _first_done(tasks: Sequence[asyncio.Task[T]], due: float) -> asyncio.Task[T] | None:
-    """Return a task that is done as soon as there is one, or None at `due`; it costs a third of asyncio.wait."""
+async def _first_done(futures: Sequence[asyncio.Future[T]], due: float) -> asyncio.Future[T] | None:
+    """Return a future that is done as soon as there is one, or None at `due`; it costs a third of asyncio.wait."""
     loop = asyncio.get_running_loop()
     woken: asyncio.Future[None] = loop.create_future()
 
@@ -55,12 +55,12 @@ async def _first_done(tasks: Sequence[asyncio.Task[T]], due: float) -> asyncio.T
             woken.set_result(None)
 
     timer = loop.call_at(due, wake)
-    for task in tasks:
-        task.add_done_callback(wake)
+    for future in futures:
+        future.add_done_callback(wake)
     try:
         await woken
     finally:
         timer.cancel()
-        for task in tasks:
-            task.remove_done_callback(wake)
-    return next((task for task in tasks if task.done()), None)
+        for future in futures:
+            future.remove_done_callback(wake)
+    return next((future for future in futures if future.done()), None)

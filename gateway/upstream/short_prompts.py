@@ -29,22 +29,24 @@ class ShortPrompts:
         self._reader: asyncio.Task[None] | None = None
         self._is_implemented = True  # by the worker, as far as is known
 
-    async def encode(self, request: worker_pb2.EncodeRequest) -> worker_pb2.EncodeResponse | None:
-        """Return the tokenized prompt, or None if the stream cannot answer; Encode then answers or tells the reason."""
-        if not self._is_implemented or request.ByteSize() > SHORT_PROMPT:
-            return None
+    def encode(self, request: worker_pb2.EncodeRequest) -> Answer:
+        """Tokenize a prompt; the result is None if the stream cannot answer: Encode then answers or tells the reason.
+
+        Whoever no longer wants the answer cancels it.
+        """
+        answer: Answer = asyncio.get_running_loop().create_future()
+        if not self._is_implemented:
+            answer.set_result(None)
+            return answer
         if self._writer is None:
             self._writer = CoalescingWriter(worker_pb2.ShortPrompts)
             self._reader = asyncio.create_task(self._read(self._writer, self._answers))
         number, answers = next(self._numbers), self._answers
-        answer: Answer = asyncio.get_running_loop().create_future()
         answers[number] = answer
+        answer.add_done_callback(lambda _: answers.pop(number, None))
         self._writer.pending.prompts.add(number=number, request=request)
         self._writer.flush()
-        try:
-            return await answer
-        finally:
-            answers.pop(number, None)
+        return answer
 
     async def close(self) -> None:
         """Close the stream; what it has not answered is not answered."""

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -13,10 +12,11 @@ from fairlead.errors import DeadlineExceeded, TooLong, Unavailable
 from fairlead.rpc.cancellation import reraise_cancellation
 from fairlead.rpc.channel import MAX_MESSAGE_BYTES
 from fairlead.rpc.status import from_call
-from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2, worker_pb2_grpc
+from fairlead.v1 import scheduler_pb2, worker_pb2, worker_pb2_grpc
 from gateway.core.hedge import HEDGE_SECONDS
+from gateway.upstream.attempt import Attempt, AttemptKey, Event, WorkerLost, is_joined, route
 from gateway.upstream.hedge import hedged
-from gateway.upstream.short_prompts import ShortPrompts
+from gateway.upstream.short_prompts import SHORT_PROMPT, Answer, ShortPrompts
 from serving.rpc.channel import open_channel, secret_metadata
 from serving.rpc.coalescing_writer import CoalescingWriter
 from serving.rpc.mutual_tls import MutualTls
@@ -33,41 +33,12 @@ Reply = TypeVar("Reply")
 Key = tuple[str, str]  # address and instance of a worker
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerLost:
-    """The worker, or the connection to it, is lost; no further events of this attempt follow."""
-
-
-@dataclass(frozen=True, slots=True)
-class LastTokens:
-    """The last tokens of a completed attempt, which came in one message with its end."""
-
-    tokens: worker_pb2.Tokens
-    ended: worker_pb2.Ended
-
-
-Event = worker_pb2.Started | worker_pb2.Tokens | LastTokens | worker_pb2.Ended | WorkerLost
-
-
-@dataclass(slots=True, eq=False)
-class Attempt:
-    """One submission to one worker; `receive` is called with the worker's events about it, in order."""
-
-    key: tuple[str, int]
-    link: "WorkerLink"
-    receive: Callable[[Event], None]
-
-    def abort(self) -> None:
-        """Abort the attempt: its worker frees it within a step, and no event follows. Do nothing after its end."""
-        self.link.abort(self)
-
-
 class WorkerLink:
     """The link to one worker process. A submission opens its Session stream if there is none."""
 
     def __init__(self, address: str, secret: str, mutual_tls: MutualTls | None = None) -> None:
         self.address = address
-        self.attempts: dict[tuple[str, int], Attempt] = {}
+        self.attempts: dict[AttemptKey, Attempt] = {}
         self.encoding = 0  # number of prompts that the worker now tokenizes
         self.received = 0  # number of received messages
         self._metadata = secret_metadata(secret)
@@ -89,7 +60,7 @@ class WorkerLink:
         if self._writer is None:
             self._writer = CoalescingWriter(worker_pb2.SessionCommands)
             self._reader = asyncio.create_task(self._session(self._writer))
-        attempt = Attempt((submit.request_id, submit.attempt), self, receive)
+        attempt = Attempt((submit.request_id, submit.attempt), is_joined(submit), receive, self.abort)
         self.attempts[attempt.key] = attempt
         self._writer.pending.submits.append(submit)
         self._writer.flush()
@@ -101,18 +72,18 @@ class WorkerLink:
             self._writer.pending.aborts.add(request_id=attempt.key[0], attempt=attempt.key[1])
             self._writer.flush()
 
-    async def encode(self, request: worker_pb2.EncodeRequest, timeout: float) -> worker_pb2.EncodeResponse:
-        """Return the prompt as token ids and digests; raise the worker's FairleadError.
-
-        `timeout`, in seconds, holds for a long prompt alone; who asks cancels the tokenization of a short one.
-        """
+    def encode_short(self, request: worker_pb2.EncodeRequest) -> Answer:
+        """Tokenize a short prompt; see ShortPrompts."""
         self.encoding += 1
-        try:
-            encoded = await self._short_prompts.encode(request)
-        finally:
-            self.encoding -= 1
-        if encoded is not None:
-            return encoded
+        answer = self._short_prompts.encode(request)
+        answer.add_done_callback(self._encoded)
+        return answer
+
+    def _encoded(self, _: object) -> None:
+        self.encoding -= 1
+
+    async def encode(self, request: worker_pb2.EncodeRequest, timeout: float) -> worker_pb2.EncodeResponse:
+        """Return the prompt as token ids and digests within `timeout` seconds; raise the worker's FairleadError."""
         return await self._tokenizer(worker_pb2_grpc.TokenizerStub(self._channel).Encode, request, timeout)
 
     async def decode(self, request: worker_pb2.DecodeRequest, timeout: float) -> worker_pb2.DecodeResponse:
@@ -147,7 +118,8 @@ class WorkerLink:
         reason = "the worker ended the session"
         try:
             async for events in call:
-                self._route(events)
+                self.received += 1
+                route(events, self.attempts)
         except grpc.aio.AioRpcError as error:
             reraise_cancellation()
             reason = f"{error.code().name}: {error.details()}"
@@ -163,27 +135,6 @@ class WorkerLink:
             log.log(level, "worker session ended", extra={"worker": self.address, "reason": reason, "lost": len(lost)})
             for attempt in lost.values():
                 attempt.receive(WorkerLost())
-
-    def _route(self, events: worker_pb2.StepEvents) -> None:
-        """Pass events to their attempts; ignore those of attempts that were aborted or superseded."""
-        self.received += 1
-        for started in events.started:
-            if attempt := self.attempts.get((started.request_id, started.attempt)):
-                attempt.receive(started)
-        completed = [ended for ended in events.ended if ended.outcome == common_pb2.OUTCOME_COMPLETED]
-        last = dict[tuple[str, int], worker_pb2.Tokens | None].fromkeys((e.request_id, e.attempt) for e in completed)
-        for tokens in events.tokens:
-            key = tokens.request_id, tokens.attempt
-            ready: worker_pb2.Tokens | None = tokens
-            if key in last:  # these may be its last ones: those before them are not
-                last[key], ready = tokens, last[key]
-            if ready is not None and (attempt := self.attempts.get(key)):
-                attempt.receive(ready)
-        for ended in events.ended:
-            key = ended.request_id, ended.attempt
-            if attempt := self.attempts.pop(key, None):
-                before = last.get(key)
-                attempt.receive(ended if before is None else LastTokens(before, ended))
 
 
 class WorkerLinks:
@@ -229,6 +180,10 @@ class WorkerLinks:
 
         `deadline` is the caller's, in loop time. Raise Unavailable after `encode_seconds` without an answer.
         """
+        if request.ByteSize() <= SHORT_PROMPT:
+            encoded = await self._any(members, lambda link, _: link.encode_short(request), deadline)
+            if encoded is not None:
+                return encoded
         return await self._any(members, lambda link, timeout: link.encode(request, timeout), deadline)
 
     async def decode(
@@ -259,10 +214,10 @@ class WorkerLinks:
         rotated = [*members[begin:], *members[:begin]]
         return sorted(rotated[:COMPARED], key=self.load) + rotated[COMPARED:]
 
-    async def _ask(
+    def _ask(
         self, ask: Callable[[WorkerLink, float], Awaitable[Reply]], end: float, member: scheduler_pb2.Member
-    ) -> Reply:
-        return await ask(self.link(member.address, member.instance), end - asyncio.get_running_loop().time())
+    ) -> Awaitable[Reply]:
+        return ask(self.link(member.address, member.instance), end - asyncio.get_running_loop().time())
 
     def keep(self, members: Collection[scheduler_pb2.Member]) -> None:
         """Close the links to workers that are no longer members: idle ones at once, others when they become silent."""

@@ -7,7 +7,8 @@ import pytest
 
 from fairlead.errors import DeadlineExceeded, InvalidRequest, Unavailable
 from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
-from gateway.upstream.workers import COMPARED, Event, LastTokens, WorkerLinks, WorkerLost
+from gateway.upstream.attempt import Event, LastTokens, WorkerLost
+from gateway.upstream.workers import COMPARED, WorkerLinks
 from tests.gateway.scripted_worker import SECRET, ScriptedWorker
 
 
@@ -21,15 +22,14 @@ async def workers() -> AsyncIterator[WorkerLinks]:
 class Submitted:
     """An attempt, and what was said about it."""
 
-    def __init__(self, workers: WorkerLinks, worker: ScriptedWorker, request_id: str, attempt: int) -> None:
+    def __init__(self, workers: WorkerLinks, worker: ScriptedWorker, submit: worker_pb2.Submit) -> None:
         self.events: asyncio.Queue[Event] = asyncio.Queue()
-        submit = worker_pb2.Submit(request_id=request_id, attempt=attempt)
         self._attempt = workers.link(worker.address, "").submit(submit, self.events.put_nowait)
         self.abort = self._attempt.abort
 
 
 def submit(workers: WorkerLinks, worker: ScriptedWorker, request_id: str, attempt: int = 1) -> Submitted:
-    return Submitted(workers, worker, request_id, attempt)
+    return Submitted(workers, worker, worker_pb2.Submit(request_id=request_id, attempt=attempt))
 
 
 def tokens(request_id: str, attempt: int, text: str) -> worker_pb2.Tokens:
@@ -90,6 +90,56 @@ async def test_the_last_tokens_of_a_completed_attempt_come_with_its_end(
     came = [await completed.events.get() for _ in range(3)]
     assert came == [tokens("c", 1, "1"), tokens("c", 1, "2"), LastTokens(tokens("c", 1, "3"), ends[0])]
     assert [await failed.events.get() for _ in range(3)] == [tokens("f", 1, "1"), tokens("f", 1, "2"), ends[1]]
+
+
+@pytest.mark.parametrize(
+    ("per_message", "sampling", "texts"),
+    [
+        (4, common_pb2.SamplingParams(), ["abc"]),
+        (1, common_pb2.SamplingParams(), ["a", "b", "c"]),
+        (4, common_pb2.SamplingParams(logprobs=0), ["a", "b", "c"]),
+        (4, common_pb2.SamplingParams(prompt_logprobs=0), ["a", "b", "c"]),
+    ],
+)
+async def test_tokens_of_one_message_are_joined_unless_the_caller_wants_each_or_their_log_probabilities(
+    workers: WorkerLinks,
+    worker: ScriptedWorker,
+    per_message: int,
+    sampling: common_pb2.SamplingParams,
+    texts: list[str],
+) -> None:
+    submission = worker_pb2.Submit(request_id="r", attempt=1, tokens_per_message=per_message, sampling=sampling)
+    submitted, other = Submitted(workers, worker, submission), submit(workers, worker, "s")
+    steps = [
+        worker_pb2.Tokens(request_id="r", attempt=1, text=text, token_ids=text.encode() * 4, service=service)
+        for service, text in enumerate("abc")
+    ]
+    worker.events.put_nowait(worker_pb2.StepEvents(tokens=[steps[0], tokens("s", 1, "other"), *steps[1:]]))
+    worker.events.put_nowait(worker_pb2.StepEvents(ended=[worker_pb2.Ended(request_id="r", attempt=1)]))
+    came = [await submitted.events.get() for _ in texts]
+    assert [(each.text, each.token_ids) for each in came if isinstance(each, worker_pb2.Tokens)] == [
+        (text, b"".join(letter.encode() * 4 for letter in text)) for text in texts
+    ]
+    assert isinstance(came[-1], worker_pb2.Tokens)
+    assert came[-1].service == 2
+    assert isinstance(await submitted.events.get(), worker_pb2.Ended)
+    assert await other.events.get() == tokens("s", 1, "other")
+
+
+async def test_a_receiver_may_abort_in_the_middle_of_a_message(workers: WorkerLinks, worker: ScriptedWorker) -> None:
+    came: list[Event] = []
+
+    def receive(event: Event) -> None:
+        came.append(event)
+        aborted.abort()
+
+    aborted = workers.link(worker.address, "").submit(worker_pb2.Submit(request_id="r", attempt=1), receive)
+    other = submit(workers, worker, "s")
+    end = worker_pb2.Ended(request_id="r", attempt=1, outcome=common_pb2.OUTCOME_COMPLETED)
+    said = [tokens("r", 1, "1"), tokens("r", 1, "2"), tokens("s", 1, "other")]
+    worker.events.put_nowait(worker_pb2.StepEvents(tokens=said, ended=[end]))
+    assert await other.events.get() == tokens("s", 1, "other")
+    assert came == [tokens("r", 1, "1")]
 
 
 async def test_a_broken_stream_is_told_to_each_of_its_requests_and_then_replaced(
