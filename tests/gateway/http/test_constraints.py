@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.http.http_client import RESPONSES, HttpClient
+from tests.gateway.http.http_client import MESSAGES, RESPONSES, HttpClient
+from tests.local_worker.engine.test_json_schemas import REFUSED, Schema
 
 SCHEMA = {
     "type": "object",
@@ -119,6 +120,24 @@ def test_what_cannot_be_obeyed_is_refused_by_name_and_reason(
     assert answer.status == 400
     assert answer.error["param"] == param
     assert words in answer.error["message"]
+
+
+@pytest.mark.parametrize(("schema", "reason"), REFUSED, ids=lambda value: json.dumps(value)[:50])
+def test_a_schema_that_cannot_be_compiled_is_refused_with_the_reason(
+    http: HttpClient, schema: Schema, reason: str
+) -> None:
+    chat = http.chat(**formed(schema))
+    assert (chat.status, chat.error["param"]) == (400, "response_format")
+    assert reason in chat.error["message"]
+    form = {"type": "json_schema", "name": "none", "schema": schema}
+    response = http.post(RESPONSES, {"input": "hello", "text": {"format": form}})
+    assert (response.status, response.error["param"]) == (400, "text.format")
+    assert reason in response.error["message"]
+    asked = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 5}
+    message = http.post(MESSAGES, asked | {"output_config": {"format": {"type": "json_schema", "schema": schema}}})
+    assert message.status == 400
+    assert message.json["error"]["message"].startswith("output_config.format: ")
+    assert reason in message.json["error"]["message"]
 
 
 def test_a_response_names_its_own_parameter(http: HttpClient) -> None:
