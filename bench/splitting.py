@@ -1,10 +1,11 @@
-"""Shares of callers that split themselves: many users of a tenant, many sub-agents of an agent. One simulated worker.
+"""Shares of callers that split themselves: many users of a tenant, many sub-agents of an agent. Simulated.
 
     python -m bench.splitting [--seconds 30] [--levels user] [--levels tenant,user,interaction]
+    python -m bench.splitting --workers 4 --route least-delay --levels tenant,user
 
-In each scene two parties keep calls open all the time; all calls of a party begin with the same 128 tokens. A row shows
-the part of the worker's service that the second party received, the part to which it is entitled, and its P99 time to
-the first token.
+In each scene two parties keep calls open all the time, so many for each worker; all calls of a party begin with the
+same tokens, 128 unless the scene says otherwise. A row shows the part of the workers' service that the second party
+received, the part to which it is entitled while it waits at every worker, and its P99 time to the first token.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from simulation.run import CallResult, Scenario
 from simulation.spec import ClusterSpec, WorkerSpec
 from simulation.workload import ClosedLoop
 
-PREFIX_TOKENS, NEW_TOKENS, OUTPUT_TOKENS = 128, 64, 48
+NEW_TOKENS, OUTPUT_TOKENS = 64, 48
 WARM_UP_SECONDS = 5.0
 COLUMNS = ("first party", "second party", "second's part of the service", "its fair part", "its P99 to first token, s")
 
@@ -34,11 +35,12 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Party:
-    """One of two parties, which keeps `parallel` calls open."""
+    """One of two parties, which keeps `parallel` calls for each worker open."""
 
     name: str
     parallel: int
     caller: Callable[[int, int], Caller]  # of the number of the open call, and of the calls so far
+    prefix_tokens: int = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,10 @@ SCENES = (
         ),
         Party("another user of the tenant with one, 40 calls", 40, lambda slot, made: Caller("a/other", "one")),
     ),
+    Scene(
+        Party("a tenant with 20 users, 20 calls", 20, _users("a", 20)),
+        Party("1 user, 8 calls with 3,000 tokens in common", 8, _users("b", 1), prefix_tokens=3000),
+    ),
 )
 
 
@@ -88,6 +94,7 @@ class SplittingLoad:
 
     scene: Scene
     seconds: float
+    workers: int
 
     def make(self) -> ClosedLoop:
         """Make the workload; see WorkloadSpec."""
@@ -103,8 +110,8 @@ class _Loop:
 
     def __post_init__(self) -> None:
         for party in (self.load.scene.first, self.load.scene.second):
-            made, prefix = count(), self.segments.fresh(PREFIX_TOKENS)
-            for slot in range(party.parallel):
+            made, prefix = count(), self.segments.fresh(party.prefix_tokens)
+            for slot in range(party.parallel * self.load.workers):
                 call = self._call(party, slot, next(made), prefix, 0.0)
                 self.loop.start(call, self._then(party, slot, made, prefix))
 
@@ -132,10 +139,11 @@ class _Loop:
         )
 
 
-def measure(scene: Scene, seconds: float, levels: str) -> tuple[float, float]:
+def measure(scene: Scene, seconds: float, levels: str, workers: int, route: str) -> tuple[float, float]:
     """Return the second party's part of the service, and the P99 of its seconds to the first token."""
     worker = WorkerSpec(fairness_levels=levels, kv_tokens=8192, max_running=16, token_budget=512)
-    run = Scenario(ClusterSpec(worker=worker), SplittingLoad(scene, seconds)).run()
+    spec = ClusterSpec(workers=workers, worker=worker, route=route)
+    run = Scenario(spec, SplittingLoad(scene, seconds, workers)).run()
     records = [each for each in run.records if WARM_UP_SECONDS <= each.ended < seconds]
     second = [each for each in records if each.app == scene.second.name]
     waits = sorted(each.first - each.arrival for each in second if each.first is not None)
@@ -151,11 +159,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.splitting", description=__doc__)
     parser.add_argument("--seconds", type=float, default=30.0, help="simulated seconds (default: %(default)s)")
     parser.add_argument("--levels", default="user", help="of fairness (default: %(default)s)")
+    parser.add_argument("--workers", type=int, default=1, help="in the pool (default: %(default)s)")
+    parser.add_argument("--route", default="doubleq", help="of the scheduler (default: %(default)s)")
     args = parser.parse_args()
-    print(f"simulated; commit {commit()}; levels {args.levels}, {args.seconds:g} s each\n")
+    pool = f"{args.workers} workers, {args.route}" if args.workers > 1 else "1 worker"
+    print(f"simulated; commit {commit()}; {pool}; levels {args.levels}, {args.seconds:g} s each\n")
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
     for scene in SCENES:
-        part, wait = measure(scene, args.seconds, args.levels)
+        part, wait = measure(scene, args.seconds, args.levels, args.workers, args.route)
         print(f"| {scene.first.name} | {scene.second.name} | {part:.2f} | 0.50 | {wait:.1f} |", flush=True)
 
 

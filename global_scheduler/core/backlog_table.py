@@ -1,27 +1,23 @@
-"""Outstanding work of each client at each worker: what is booked there and has not ended."""
+"""Outstanding work at each worker, of each client and of each tenant: what is booked there and has not ended."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from global_scheduler.core.outstanding_table import slots
 from serving.bounded_client_map import MOST_IDLE, BoundedClientMap
+from serving.names import tenant_of
 
 
-class ClientBacklog:
-    """One client's outstanding requests at one worker: how many, their work in micro-units, the latest one's weight."""
+class RoutedBacklog:
+    """Outstanding requests of one account at one worker: of a client, of a tenant, or all of the worker.
 
-    __slots__ = ("requests", "weight", "work")
+    How many they are, their work in micro-units, the weight of the latest one, and the sum of the weights of those
+    accounts directly below, clients or tenants, that have requests there.
+    """
 
-    def __init__(self) -> None:
-        self.requests = self.weight = self.work = 0
-
-
-class WorkerBacklog:
-    """All outstanding requests at one worker: their work in micro-units, and the sum of the weights of the clients."""
-
-    __slots__ = ("weight", "work")
+    __slots__ = ("members", "requests", "weight", "work")
 
     def __init__(self) -> None:
-        self.weight = self.work = 0
+        self.members = self.requests = self.weight = self.work = 0
 
 
 class RoutedClient:
@@ -33,17 +29,18 @@ class RoutedClient:
     __slots__ = ("backlogs", "output", "workers")
 
     def __init__(self) -> None:
-        self.backlogs: dict[int, ClientBacklog] = {}
+        self.backlogs: dict[int, RoutedBacklog] = {}
         self.workers = 0
         self.output: int | None = None
 
 
 class BacklogTable:
-    """The backlogs of all clients and workers. Booking and releasing take O(1)."""
+    """The backlogs of all clients, tenants and workers. Booking and releasing take O(1)."""
 
     def __init__(self, most_idle: int = MOST_IDLE) -> None:
         self._clients: BoundedClientMap[str, RoutedClient] = BoundedClientMap(most_idle)
-        self._workers: dict[int, WorkerBacklog] = {}
+        self._tenants: dict[str, dict[int, RoutedBacklog]] = {}  # by slot; without empty ones
+        self._workers: dict[int, RoutedBacklog] = {}
 
     def client(self, name: str) -> RoutedClient:
         """Return the client's record, new if the client is new or was idle longer than all that are remembered."""
@@ -53,39 +50,45 @@ class BacklogTable:
             self._clients.rest(name)
         return client
 
-    def worker(self, slot: int) -> WorkerBacklog | None:
+    def tenant(self, client: str) -> Mapping[int, RoutedBacklog]:
+        """Return the backlogs, by slot, of the tenant to which `client` belongs."""
+        return self._tenants.get(tenant_of(client), {})
+
+    def worker(self, slot: int) -> RoutedBacklog | None:
         """Return the backlog at `slot`; None when it has none."""
         return self._workers.get(slot)
 
     def book(self, name: str, slot: int, work: int, weight: int) -> None:
-        """Add a request of `work` micro-units; from now on the client counts at `slot` with the weight `weight`."""
+        """Add a request of `work` micro-units; client and tenant count at `slot` with `weight` from now on."""
         client = self.client(name)
-        backlog = client.backlogs.get(slot)
-        if backlog is None:
-            backlog = client.backlogs[slot] = ClientBacklog()
+        if slot not in client.backlogs:
             client.workers |= 1 << slot
             self._clients.activate(name)
-        worker = self._workers.get(slot)
-        if worker is None:
-            worker = self._workers[slot] = WorkerBacklog()
-        worker.work += work
-        worker.weight += weight - backlog.weight
-        backlog.work += work
-        backlog.weight = weight
-        backlog.requests += 1
+        below = 0  # by how much the sum of the weights below grows
+        for backlogs in (client.backlogs, self._tenants.setdefault(tenant_of(name), {}), self._workers):
+            backlog = backlogs.get(slot)
+            if backlog is None:
+                backlog = backlogs[slot] = RoutedBacklog()
+            backlog.requests += 1
+            backlog.work += work
+            backlog.members += below
+            below = weight - backlog.weight
+            backlog.weight = weight
 
     def release(self, name: str, slot: int, work: int) -> RoutedClient:
         """Remove a booked request and return its client's record."""
-        client, worker = self._clients[name], self._workers[slot]
-        backlog = client.backlogs[slot]
-        worker.work -= work
-        backlog.work -= work
-        backlog.requests -= 1
-        if not backlog.requests:
-            worker.weight -= backlog.weight
-            if not worker.weight:
-                del self._workers[slot]
-            self._leave(name, client, slot)
+        client, tenant = self._clients[name], self._tenants[tenant_of(name)]
+        below = 0
+        for backlogs in (client.backlogs, tenant, self._workers):
+            backlog = backlogs[slot]
+            backlog.requests -= 1
+            backlog.work -= work
+            backlog.members -= below
+            below = 0
+            if not backlog.requests:
+                below = backlog.weight
+                del backlogs[slot]
+        self._left(name, client, slot)
         return client
 
     def forget(self, slot: int) -> None:
@@ -93,17 +96,23 @@ class BacklogTable:
         if self._workers.pop(slot, None) is None:
             return
         for name, client in list(self._clients.items()):
-            if slot in client.backlogs:
-                self._leave(name, client, slot)
+            if client.backlogs.pop(slot, None) is not None:
+                self._tenants.get(tenant_of(name), {}).pop(slot, None)
+                self._left(name, client, slot)
 
-    def _leave(self, name: str, client: RoutedClient, slot: int) -> None:
-        del client.backlogs[slot]
+    def _left(self, name: str, client: RoutedClient, slot: int) -> None:
+        """Forget what nobody needs, if the client has nothing at `slot` any more."""
+        if slot in client.backlogs:
+            return
         client.workers &= ~(1 << slot)
         if not client.workers:
             self._clients.rest(name)
+        tenant = tenant_of(name)
+        if tenant in self._tenants and not self._tenants[tenant]:
+            del self._tenants[tenant]
 
-    def outstanding(self) -> Iterator[tuple[str, int, ClientBacklog]]:
-        """Yield every backlog with its client and slot."""
+    def outstanding(self) -> Iterator[tuple[str, int, RoutedBacklog]]:
+        """Yield every client's backlog with the client and the slot."""
         for name, client in self._clients.items():
             for slot, backlog in client.backlogs.items():
                 yield name, slot, backlog
@@ -111,14 +120,27 @@ class BacklogTable:
     def check_invariants(self) -> None:
         """Raise AssertionError with detail when the state is impossible."""
         self._clients.check_invariants()
-        sums: dict[int, tuple[int, int]] = {}
         for name, client in self._clients.items():
             assert slots(client.workers) == sorted(client.backlogs), f"{name}: workers {client.workers:b}"
             assert self._clients.is_idle(name) == (not client.workers), f"{name} is idle, with {client.workers:b}"
+        tenants: dict[tuple[str, int], list[RoutedBacklog]] = {}
         for name, slot, backlog in self.outstanding():
             assert backlog.requests > 0, f"{name} has nothing at {slot}"
             assert backlog.work >= 0, f"{name} has {backlog.work} at {slot}"
-            work, weight = sums.get(slot, (0, 0))
-            sums[slot] = work + backlog.work, weight + backlog.weight
-        workers = {slot: (worker.work, worker.weight) for slot, worker in self._workers.items()}
-        assert workers == sums, f"workers {workers}, their clients {sums}"
+            tenants.setdefault((tenant_of(name), slot), []).append(backlog)
+        assert tenants.keys() == {(name, slot) for name, at in self._tenants.items() for slot in at}, "idle tenants"
+        workers: dict[int, list[RoutedBacklog]] = {}
+        for (name, slot), backlogs in tenants.items():
+            assert _sums(backlogs) == _figures(self._tenants[name][slot]), f"{name} differs from its clients at {slot}"
+            workers.setdefault(slot, []).append(self._tenants[name][slot])
+        sums = {slot: _sums(backlogs) for slot, backlogs in workers.items()}
+        figures = {slot: _figures(worker) for slot, worker in self._workers.items()}
+        assert figures == sums, f"workers {figures}, their tenants {sums}"
+
+
+def _figures(backlog: RoutedBacklog) -> tuple[int, int, int]:
+    return backlog.requests, backlog.work, backlog.members
+
+
+def _sums(backlogs: list[RoutedBacklog]) -> tuple[int, int, int]:
+    return sum(b.requests for b in backlogs), sum(b.work for b in backlogs), sum(b.weight for b in backlogs)

@@ -13,7 +13,7 @@ from global_scheduler.core.policies import RoutePolicy, RouteRequest
 from serving.blocks import pack_digests, runs
 from tests.global_scheduler.driving import identity, placed, request
 
-CLIENTS, WORKERS = "xyz", "abcd"
+CLIENTS, WORKERS = ("x", "t/y", "t/z"), "abcd"
 CAPACITY = {"a": 10, "b": 10, "c": 20, "d": 10}
 MODELS = "mn"
 SERVED = {"a": "m", "b": "mn", "c": "m", "d": "n"}  # at first

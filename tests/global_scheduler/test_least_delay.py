@@ -16,6 +16,7 @@ from global_scheduler.core.policies import RoutePolicy, RoutePolicyConfig, Route
 from global_scheduler.core.policies.least_delay import FIRST_OUTPUT, SCALE, LeastDelay
 from serving.blocks import pack_digests, runs
 from serving.cost import MICRO, Cost, Normalized, Profiled, WeightedTokens
+from serving.names import tenant_of
 from tests.global_scheduler.dispatch_machine import Chain, DispatchMachine, NaiveWorker, Running
 from tests.global_scheduler.driving import CONFIG, dispatcher, identity, placed, request
 
@@ -30,12 +31,12 @@ class Outstanding:
 
 
 class LeastDelayMachine(DispatchMachine):
-    """Outstanding requests, the weight with which a client came last to a worker, and average outputs in 1 / SCALE
-    tokens."""
+    """Outstanding requests, the weight with which a client or tenant came last to a worker, and average outputs in
+    1 / SCALE tokens."""
 
     def __init__(self) -> None:
         self.outstanding: dict[str, Outstanding] = {}
-        self.weights: dict[tuple[str, str], int] = {}  # by worker and client
+        self.weights: dict[tuple[str, str], int] = {}  # by worker, and client or tenant
         self.outputs: dict[str, int] = {}
         self.output = FIRST_OUTPUT
         super().__init__()
@@ -53,17 +54,22 @@ class LeastDelayMachine(DispatchMachine):
 
     def delay(self, asked: RouteRequest, name: str, uncached: int) -> int:
         there = [each for each in self.outstanding.values() if each.at == name]
-        own = [each for each in there if each.client == asked.client]
-        weights = {each.client: self.weights[name, each.client] for each in there} | {asked.client: asked.weight}
+        tenants = [each for each in there if tenant_of(each.client) == tenant_of(asked.client)]
+        own = [each for each in tenants if each.client == asked.client]
+        weights = {each.client: self.weights[name, each.client] for each in tenants} | {asked.client: asked.weight}
         n = Fraction(sum(weights.values()), asked.weight)
-        ahead = min(sum(each.work for each in there), floor(n * sum(each.work for each in own)))
-        return ahead + 2 * MICRO * uncached * (1 + min(len(there), floor(n * (len(own) + 1))))
+        ahead = min(sum(each.work for each in tenants), floor(n * sum(each.work for each in own)))
+        delayed = min(len(tenants) + 1, floor(n * (len(own) + 1)))
+        weights = {tenant_of(each.client): self.weights[name, tenant_of(each.client)] for each in there}
+        m = Fraction(sum((weights | {tenant_of(asked.client): asked.weight}).values()), asked.weight)
+        ahead = min(sum(each.work for each in there), floor(m * ahead))
+        return ahead + 2 * MICRO * uncached * (1 + min(len(there), floor(m * delayed)))
 
     def booked(self, asked: RouteRequest, at: str, candidates: dict[str, NaiveWorker], matched: int) -> None:
         output = self.outputs.get(asked.client, self.output) // SCALE
         work = MICRO * (max(0, asked.prompt_tokens - matched) + 2 * output)
         self.outstanding[asked.request_id] = Outstanding(asked.client, work, at)
-        self.weights[at, asked.client] = asked.weight
+        self.weights[at, asked.client] = self.weights[at, tenant_of(asked.client)] = asked.weight
 
     def settled(self, running: Running, output: int) -> None:
         client = running.request.client
@@ -110,6 +116,34 @@ def test_a_flood_of_others_does_not_move_a_client_away_from_its_prefix() -> None
     for number in range(50):
         made.dispatch(request(str(number), client="flood", excluded=("b",)), 0)
     assert placed(made.dispatch(request("mine", digests=pack_digests([1, 2]), prompt_tokens=33), 0)) == "a"
+
+
+@pytest.mark.parametrize("users", [1, 20])
+def test_how_many_users_another_tenant_names_moves_nobody(users: int) -> None:
+    """Worker a holds the prefix. At b wait 20 requests of another tenant: of one user, or of 20 users. A worker that is
+    fair among tenants serves as much of them before the client's request."""
+    made, (a, _) = dispatcher("least-delay")
+    made.progressed(a, runs([(1, 0), (2, 1)]), b"")
+    for number in range(20):
+        made.dispatch(request(f"flood {number}", client=f"many/{number % users}", excluded=("a",)), 0)
+    asked = [
+        request(str(n), client="one/ann", digests=pack_digests([1, 2]), prompt_tokens=33, weight=1000) for n in range(8)
+    ]
+    assert [placed(made.dispatch(each, 0)) for each in asked].index("b") == 2
+
+
+def test_users_of_a_tenant_count_apart_as_clients_do() -> None:
+    """The client has its prefix where 8 others have one request each: it waits for one request of each tenant, or of
+    each user of its own tenant."""
+    chosen = {}
+    for others in ("other {}/user", "own/other {}"):
+        made, (a, _) = dispatcher("least-delay")
+        made.progressed(a, runs([(1, 0), (2, 1), (3, 2), (4, 3)]), b"")
+        for number in range(8):
+            made.dispatch(request(f"{number}", client=others.format(number), excluded=("b",)), 0)
+        asked = request("own", client="own/ann", digests=pack_digests([1, 2, 3, 4]), prompt_tokens=94)
+        chosen[others] = placed(made.dispatch(asked, 0))
+    assert set(chosen.values()) == {"b"}
 
 
 def test_a_heavier_client_waits_for_less_of_the_others() -> None:
@@ -195,7 +229,7 @@ def test_of_many_workers_those_with_own_work_are_compared_apart() -> None:
 
 
 class Burst(NamedTuple):
-    """Requests of one client, one after the other, which may go to one worker `only`."""
+    """Requests of one client, one after the other, which may go to one worker `only`; of `many`, each of a new user."""
 
     client: str
     requests: int
@@ -207,7 +241,7 @@ class Burst(NamedTuple):
 
 BURSTS = st.builds(
     Burst,
-    client=st.sampled_from("fgh"),
+    client=st.sampled_from(["f", "g", "many"]),
     requests=st.integers(1, 12),
     tokens=st.integers(1, 120),
     blocks=st.integers(0, 4),
@@ -218,6 +252,7 @@ BURSTS = st.builds(
 
 @settings(max_examples=50, deadline=None)
 @example(bursts=[Burst("f", 30, only=1), Burst("g", 12)], workers=2, weights=(1000, 1000))
+@example(bursts=[Burst("many", 30, only=1), Burst("f", 12), Burst("f", 12)], workers=2, weights=(1000, 1000))
 @given(
     bursts=st.lists(BURSTS, min_size=1, max_size=12),
     workers=st.sampled_from([2, 3, 20]),
@@ -226,7 +261,8 @@ BURSTS = st.builds(
 def test_work_at_one_worker_is_bounded_while_another_has_none_of_the_client(
     bursts: list[Burst], workers: int, weights: tuple[int, int]
 ) -> None:
-    """The presence lemma (docs/fairness.md). Its bound counts clients and not what they send."""
+    """The presence lemma (docs/fairness.md). Its bound counts the other tenants, neither their users nor what they
+    send."""
     made, members = dispatcher("least-delay", tuple(f"w{number}" for number in range(workers)))
     policy = made.policy
     assert isinstance(policy, LeastDelay)
@@ -236,9 +272,10 @@ def test_work_at_one_worker_is_bounded_while_another_has_none_of_the_client(
         others = tuple(m.identity.instance for m in members if m not in candidates)
         for repeat in range(burst.requests):
             before = policy.outstanding()
+            client = f"many/{number}.{repeat}" if burst.client == "many" else burst.client
             asked = request(
                 f"{number}.{repeat}",
-                client=burst.client,
+                client=client,
                 prompt_tokens=burst.tokens,
                 weight=weight,
                 digests=pack_digests(range(1, min(burst.blocks, burst.tokens // 16) + 1)),
@@ -246,10 +283,11 @@ def test_work_at_one_worker_is_bounded_while_another_has_none_of_the_client(
             )
             assignment = made.dispatch(asked, 0)
             assert assignment is not None
-            _, work = policy.outstanding()[burst.client, assignment.member.slot]
-            clients = 1 + 2 * max(weights) / weight  # both others, with the largest weight
-            if any((burst.client, member.slot) not in before for member in candidates):
-                assert work <= 2 * burst.tokens * MICRO * (1 + clients) + assignment.booked
+            _, work = policy.outstanding()[client, assignment.member.slot]
+            tenants = 1 + 2 * max(weights) / weight  # both others, with the largest weight
+            is_absent = any((client, member.slot) not in before for member in candidates)
+            if is_absent and burst.client != "many":
+                assert work <= 2 * burst.tokens * MICRO * (1 + tenants) + assignment.booked
             if number % 3 == 2:
                 made.ended(assignment.member, asked.request_id, 1, True, 5 * repeat)
 

@@ -94,16 +94,34 @@ class Observer:
     def backlogged(self, client: str) -> bool:
         return all(worker.batcher.ledger.waiting(client) for worker in self.cluster.workers.values())
 
+    def served(self, client: str) -> int:
+        return self.cluster.run_log._totals.get(client, 0)
+
     def observe(self) -> None:
         """`gap[f, g]`: the most that g got more than f in any interval in which f was backlogged."""
-        served = self.cluster.run_log._totals
         for f, g in self.gap:
             if not self.backlogged(f):
                 self._lowest.pop((f, g), None)
                 continue
-            ahead = served.get(g, 0) - served.get(f, 0)
+            ahead = self.served(g) - self.served(f)
             lowest = self._lowest[f, g] = min(ahead, self._lowest.get((f, g), ahead))
             self.gap[f, g] = max(self.gap[f, g], ahead - lowest)
+
+
+class TenantObserver(Observer):
+    """Sees tenants as clients: their users' service together, and a tenant as backlogged while any of its users is."""
+
+    def _users(self, tenant: str) -> list[str]:
+        return [f"{tenant}/{number}" for number in range(10)]
+
+    def backlogged(self, client: str) -> bool:
+        return all(
+            any(worker.batcher.ledger.waiting(user) for user in self._users(client))
+            for worker in self.cluster.workers.values()
+        )
+
+    def served(self, client: str) -> int:
+        return sum(self.cluster.run_log._totals.get(user, 0) for user in self._users(client))
 
 
 def check_balances(worker: SimulatedWorker) -> None:
@@ -138,6 +156,24 @@ def test_nobody_who_is_backlogged_falls_further_behind_than_the_bound(
     observer = Observer(cluster)
     for worker in cluster.workers.values():
         worker.checked = check_balances
+    cluster.run()
+    assert max(observer.gap.values()) <= bound(cluster)
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    asks=st.lists(st.tuples(ASKS, st.integers(0, 9)), min_size=10, max_size=100),
+    workers=st.integers(1, 3),
+    route=st.sampled_from(["doubleq", "least-delay"]),
+)
+def test_tenants_differ_by_no_more_than_the_bound_whatever_users_they_name(
+    asks: list[tuple[Ask, int]], workers: int, route: str
+) -> None:
+    """Theorems 5.1 and 5.2 for tenants; each of them may have ten users."""
+    calls = calls_of([replace(ask, client=f"{ask.client}/{user}") for ask, user in asks])
+    spec = ClusterSpec(workers=workers, worker=WORKER, route=route, route_quantum_tokens=256)
+    cluster = SimulatedCluster(spec, OpenLoop(calls))
+    observer = TenantObserver(cluster)
     cluster.run()
     assert max(observer.gap.values()) <= bound(cluster)
 

@@ -8,7 +8,7 @@ client's work waits at one worker while another has none of it does not depend o
 
 from collections.abc import Iterator, Sequence
 
-from global_scheduler.core.backlog_table import BacklogTable, RoutedClient
+from global_scheduler.core.backlog_table import BacklogTable, RoutedBacklog
 from global_scheduler.core.outstanding_table import OutstandingTable, slots
 from global_scheduler.core.policies.base import Candidates, RoutePolicyConfig, RouteRequest
 
@@ -25,18 +25,20 @@ FIRST_OUTPUT = 64 * SCALE
 
 
 class LeastDelay:
-    """Least delay, with one account per client for all models, because all models of a worker share its queue.
+    """Least delay, with accounts per client and per tenant for all models, because a worker's models share its queue.
 
-    At a worker with n clients, this one included, a fair worker serves before the client's next request the client's
-    own work there, b, and as much of every other client, or all that is there, B, if that is less. The request
-    then costs e, the part of its prompt that the worker does not cache, to itself and to every request behind it: to
-    all there, N, or to as many of each client as the client has itself, k + 1. The least of
+    Let n clients of the request's tenant have work at a worker, this one included, and m tenants, this one included.
+    Before the client's next request a fair worker serves the client's own work there, b, and as much of every other
+    client of the tenant, or all of the tenant's, T, if that is less; and as much as that of every other tenant, or
+    all that is there, B. The request then costs e, the part of its prompt that the worker does not cache, to itself and
+    to those behind it: to as many of each client as the client has itself, k + 1, at most all of the tenant's, K + 1,
+    and to as many of each tenant, at most to all there, N. The least of
 
-        min(B, n b) + RECOMPUTE e (1 + min(N, n (k + 1)))
+        min(B, m min(T, n b)) + RECOMPUTE e (1 + min(N, m min(K + 1, n (k + 1))))
 
     is chosen; among equals the shortest queue, then the lowest slot. Work is what prompts cost that no cache holds,
-    and what the client's outputs cost on average. With weights, n is the sum of the weights of the clients there over
-    that of the request. There is no quantum and no threshold.
+    and what the client's outputs cost on average. With weights, n and m are sums of weights over that of the request.
+    There is no quantum and no threshold.
     """
 
     def __init__(self, config: RoutePolicyConfig) -> None:
@@ -46,7 +48,8 @@ class LeastDelay:
 
     def select(self, request: RouteRequest, choice: Candidates) -> int:
         """Return the slot with the least delay; see the class."""
-        client, queues = self._backlogs.client(request.client), choice.queues
+        client, tenant = self._backlogs.client(request.client), self._backlogs.tenant(request.client)
+        queues = choice.queues
         room = MOST_COMPARED
         delays: dict[int, int] = {}  # compared workers by delay
         for workers, tokens in _apart(choice.matches):
@@ -57,20 +60,34 @@ class LeastDelay:
             else:
                 compared = _shortest(workers, client.workers, queues)
             for slot in compared:
-                delay = self._delay(client, slot, recompute, request.weight, queues.length(slot))
+                own, all_own = client.backlogs.get(slot), tenant.get(slot)
+                delay = self._delay(slot, own, all_own, recompute, request.weight, queues.length(slot))
                 delays[delay] = delays.get(delay, 0) | 1 << slot
         return queues.least(delays[min(delays)])
 
-    def _delay(self, client: RoutedClient, slot: int, recompute: int, weight: int, length: int) -> int:
+    def _delay(
+        self,
+        slot: int,
+        client: RoutedBacklog | None,
+        tenant: RoutedBacklog | None,
+        recompute: int,
+        weight: int,
+        length: int,
+    ) -> int:
         worker = self._backlogs.worker(slot)
         if worker is None:
             return recompute
-        own = client.backlogs.get(slot)
-        if own is None:
-            return recompute * (1 + min(length, (weight + worker.weight) // weight))
-        others = worker.weight - own.weight
-        ahead = min(worker.work, own.work + own.work * others // weight)
-        return ahead + recompute * (1 + min(length, (own.requests + 1) * (weight + others) // weight))
+        ahead, delayed = 0, 1
+        if tenant is not None:
+            members = weight + tenant.members
+            if client is not None:
+                members -= client.weight
+                ahead = min(tenant.work, client.work * members // weight)
+                delayed += client.requests
+            delayed = min(tenant.requests + 1, delayed * members // weight)
+        members = weight + worker.members - (0 if tenant is None else tenant.weight)
+        ahead = min(worker.work, ahead * members // weight)
+        return ahead + recompute * (1 + min(length, delayed * members // weight))
 
     def placed(self, request: RouteRequest, slot: int, candidates: int, matched_tokens: int) -> int:
         """Book the work of the request: the prompt that is not cached, and the expected output."""
