@@ -1,26 +1,36 @@
 """What a fleet costs the control plane while no call arrives: CPU time per second of scheduler and gateway.
 
-    python -m bench.standing [--workers 1000] [--seconds 20]
+    python -m bench.standing [--workers 1000] [--seconds 20] [--rounds 1] [--beside FOLDER]
 
 The workers are fake and share this process; each has the reports of a real worker, and a connection of its own over
-loopback. They are idle at first, then all of them make steps, and at last requests wait at each.
+loopback. They are idle at first. Then all of them compute a full batch, at last with requests that wait, and then they
+also begin and end calls and cache blocks, which is the cost of calls and no standing cost. With `--beside` another
+checkout, its workers included, is measured in alternating rounds; the median of the rounds counts.
 """
 
 import argparse
 import asyncio
+import json
 import os
 import resource
+import statistics
+import subprocess
+import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.control_plane.job import cpu_seconds
 from bench.machine import commit, processor
 from cli.service_process import ServiceProcess
+from fairlead.outcomes import Outcome
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from local_worker.attachment import SchedulerAttachment
-from local_worker.step_events import EngineLoad, StepEvents
+from local_worker.attempt import AttemptAccepted, AttemptEnded, AttemptEvents
+from local_worker.step_events import ClientAccountReport, EngineLoad, LevelGapReport, StepEvents
 from local_worker.worker_snapshot import WorkerSnapshot
 from serving.rpc.channel import open_channel, secret_metadata
 
@@ -30,6 +40,13 @@ DEADLINE_SECONDS = 120.0
 SETTLE_SECONDS = 3.0
 STEP_SECONDS = 0.2  # between two steps of a worker whose load changes; a real one makes more
 GROUPS = 20  # of workers that make their steps together
+RUNNING = 8  # requests of a worker's batch; each is of another client
+CLIENTS = 2_000  # of all workers
+# Of 8 requests at 20 tokens a second, two fill a block of 16 tokens in each step, and one of 10 seconds ends every 6.
+STEP_BLOCKS = 2
+STEPS_PER_CALL = 6
+KEPT_BLOCKS = 200  # of a worker, of which the oldest are evicted
+Figures = dict[str, tuple[float, float]]  # state -> CPU ms per second of scheduler and gateway
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,36 +75,87 @@ class FakeWorker:
             drain=lambda: None,
             flush=lambda: None,
         )
+        self._number = number
+        self._clients = [f"user-{(number * RUNNING + place) % CLIENTS}" for place in range(RUNNING)]
         self._steps = 0
+        self._blocks = 0
+        self._cached: deque[int] = deque()
 
     async def run(self) -> None:
         """Report until cancelled."""
+        self._deliver(StepEvents(load=self._load(0, 0)))
         await self._attachment.run()
 
     def step(self, waiting: int) -> None:
         """Make an engine step, after which so many requests wait."""
+        self._deliver(self._events(waiting))
+
+    def serve(self) -> None:
+        """Make an engine step that fills blocks, and sometimes ends a call and begins another."""
+        links = []
+        for _ in range(STEP_BLOCKS):
+            parent = self._cached[-1] if self._cached else 0
+            self._blocks += 1
+            self._cached.append(self._number << 32 | self._blocks)
+            links.append((self._cached[-1], parent))
+        evicted = [self._cached.popleft() for _ in range(len(self._cached) - KEPT_BLOCKS)]
+        out = self._events(waiting=0)
+        out = replace(out, cached=tuple(links), evicted=tuple(evicted))
+        call, rest = divmod(self._steps, STEPS_PER_CALL)
+        if not rest:
+            client = self._clients[call % RUNNING]
+            out.accepted.append(AttemptAccepted(self._request(call), 1, client, MODEL.name, 500, 1.0, 0))
+            out.events[self] = AttemptEvents(ended=[AttemptEnded(self._request(call - RUNNING), 1, Outcome.COMPLETED)])
+        self._deliver(out)
+
+    def _request(self, call: int) -> str:
+        return f"{self._number}-{call}"
+
+    def _events(self, waiting: int) -> StepEvents:
         self._steps += 1
-        out = StepEvents(load=EngineLoad(running=8, waiting=waiting, kv_tokens_used=self._steps))
+        service = float(self._steps)
+        accounts = [ClientAccountReport(client, service, service, -service, 0, 1) for client in self._clients]
+        oldest = time.monotonic() - STEP_SECONDS if waiting else None
+        return StepEvents(load=self._load(RUNNING, waiting), services=accounts, oldest_queued_at=oldest)
+
+    def _load(self, running: int, waiting: int) -> EngineLoad:
+        return EngineLoad(
+            running=running,
+            waiting=waiting,
+            kv_tokens_used=running * 500 + self._steps,
+            step_seconds=0.021,
+            fairness_gap=321.5,
+            fairness_bound=4321.5,
+            service_rate=987.5,
+            prompt_tokens=1_234_567 + self._steps,
+            cached_tokens=765_432,
+            levels=(LevelGapReport("tenant", 0.0), LevelGapReport("user", 321.5)),
+        )
+
+    def _deliver(self, out: StepEvents) -> None:
         self._snapshot.deliver(out)
         self._attachment.deliver(out)
 
 
-async def measure(plane: ControlPlane, workers: int, seconds: float) -> None:
-    """Attach the workers, and print what they cost in each state."""
+async def measure(plane: ControlPlane, workers: int, seconds: float) -> Figures:
+    """Attach the workers, and return what they cost in each state."""
     fleet = [FakeWorker(number, plane.port) for number in range(workers)]
-    began = time.monotonic()
+    states: dict[str, Callable[[FakeWorker], None]] = {
+        "busy": lambda worker: worker.step(waiting=0),
+        "busy, with queues": lambda worker: worker.step(waiting=3),
+        "busy, with calls": FakeWorker.serve,
+    }
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(worker.run()) for worker in fleet]
         await _all_attached(plane.port, workers)
-        print(f"attached within {time.monotonic() - began:.1f} s")
-        print("\n| workers | scheduler, CPU ms per s | gateway, CPU ms per s |\n|---|---|---|")
-        await _window(plane, "idle", seconds)
-        for state, waiting in (("busy", 0), ("busy, with queues", 3)):
-            steps = tasks.create_task(_steps(fleet, waiting))
-            await _window(plane, state, seconds)
+        figures = {"idle": await _window(plane, seconds)}
+        for state, step in states.items():
+            steps = tasks.create_task(_steps(fleet, step))
+            figures[state] = await _window(plane, seconds)
             steps.cancel()
         for task in running:
             task.cancel()
+    return figures
 
 
 async def _all_attached(port: int, workers: int) -> None:
@@ -100,38 +168,25 @@ async def _all_attached(port: int, workers: int) -> None:
             await asyncio.sleep(1.0)
 
 
-async def _steps(fleet: list[FakeWorker], waiting: int) -> None:
+async def _steps(fleet: list[FakeWorker], step: Callable[[FakeWorker], None]) -> None:
     while True:
         for group in range(GROUPS):
             for worker in fleet[group::GROUPS]:
-                worker.step(waiting)
+                step(worker)
             await asyncio.sleep(STEP_SECONDS / GROUPS)
 
 
-async def _window(plane: ControlPlane, state: str, seconds: float) -> None:
+async def _window(plane: ControlPlane, seconds: float) -> tuple[float, float]:
     await asyncio.sleep(SETTLE_SECONDS)
     before, began = plane.cpu(), time.monotonic()
     await asyncio.sleep(seconds)
-    spent = [
-        (after - earlier) / (time.monotonic() - began) * 1e3 for earlier, after in zip(before, plane.cpu(), strict=True)
-    ]
-    print(f"| {state} | {spent[0]:.1f} | {spent[1]:.1f} |", flush=True)
+    passed = time.monotonic() - began
+    scheduler, gateway = ((now - then) / passed * 1e3 for now, then in zip(plane.cpu(), before, strict=True))
+    return scheduler, gateway
 
 
-def _start(name: str, logs: Path, *args: str) -> ServiceProcess:
-    return ServiceProcess(name, name, list(args), {"FAIRLEAD_SECRET": SECRET}, logs / f"{name}.log")
-
-
-def main() -> None:
-    """Run the benchmark; see the module's docstring."""
-    parser = argparse.ArgumentParser(prog="python -m bench.standing", description=__doc__)
-    parser.add_argument("--workers", type=int, default=1000)
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
-    args = parser.parse_args()
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection is a file; the services inherit the limit
-    load = f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
-    print(f"{processor()}; commit {commit()}; {args.workers} workers; {load}")
+def run(workers: int, seconds: float) -> Figures:
+    """Start scheduler and gateway, and return what `workers` workers cost them in each state."""
     with tempfile.TemporaryDirectory() as folder:
         logs, until = Path(folder), time.monotonic() + DEADLINE_SECONDS
         processes = [scheduler := _start("global_scheduler", logs, "--listen", "0.0.0.0:0")]
@@ -140,12 +195,58 @@ def main() -> None:
             gateway = _start("gateway", logs, "--listen", "127.0.0.1:0", "--scheduler", f"127.0.0.1:{port}")
             processes.append(gateway)
             gateway.wait_for("listening", until)
-            asyncio.run(measure(ControlPlane(scheduler, gateway, port), args.workers, args.seconds))
+            return asyncio.run(measure(ControlPlane(scheduler, gateway, port), workers, seconds))
         finally:
             for process in processes:
                 process.terminate()
             for process in processes:
                 process.end(time.monotonic() + DEADLINE_SECONDS)
+
+
+def _start(name: str, logs: Path, *args: str) -> ServiceProcess:
+    return ServiceProcess(name, name, list(args), {"FAIRLEAD_SECRET": SECRET}, logs / f"{name}.log")
+
+
+def _run_in(folder: Path, workers: int, seconds: float) -> Figures:
+    """Run this file over the packages of the checkout in `folder`."""
+    command = [sys.executable, "-P", str(Path(__file__).resolve()), f"--workers={workers}", f"--seconds={seconds}"]
+    environment = {**os.environ, "PYTHONPATH": str(folder.resolve())}
+    done = subprocess.run([*command, "--json"], cwd=folder, env=environment, stdout=subprocess.PIPE, check=True)
+    figures: Figures = json.loads(done.stdout)
+    return figures
+
+
+def _table(checkouts: dict[str, list[Figures]]) -> None:
+    print("\n| checkout | state | scheduler, CPU ms per s | gateway, CPU ms per s |\n|---|---|---|---|")
+    for name, rounds in checkouts.items():
+        for state in rounds[0]:
+            medians = [statistics.median(figures[state][service] for figures in rounds) for service in (0, 1)]
+            spread = "..".join(f"{pick(figures[state][0] for figures in rounds):.1f}" for pick in (min, max))
+            print(f"| {name} | {state} | {medians[0]:.1f} ({spread}) | {medians[1]:.1f} |")
+
+
+def main() -> None:
+    """Run the benchmark; see the module's docstring."""
+    parser = argparse.ArgumentParser(prog="python -m bench.standing", description=__doc__)
+    parser.add_argument("--workers", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--beside", type=Path, help="a checkout to measure in the same rounds")
+    parser.add_argument("--json", action="store_true", help="print the figures of one round as JSON only")
+    args = parser.parse_args()
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection is a file; the services inherit the limit
+    if args.json:
+        print(json.dumps(run(args.workers, args.seconds)))
+        return
+    load = f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    print(f"{processor()}; commit {commit()}; {args.workers} workers; {load}", flush=True)
+    folders = {"this": Path.cwd()} | ({"beside": args.beside} if args.beside else {})
+    checkouts: dict[str, list[Figures]] = {name: [] for name in folders}
+    for number in range(args.rounds):
+        for name in sorted(folders, reverse=number % 2 == 0):
+            checkouts[name].append(_run_in(folders[name], args.workers, args.seconds))
+    _table(checkouts)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from serving.telemetry.records import SCHEDULER
 log = logging.getLogger(__name__)
 # Every stream here is endless: waiting longer for their ends would only delay the exit.
 STOP_SECONDS = 0.2
-# Workers report at least once a second. ADR 12 says why silence and a missing step have bounds of their own.
+# Workers report every 1.5 s at least. ADR 12 says why silence and a missing step have bounds of their own.
 STALL_TIMEOUT = 5.0
 
 

@@ -11,6 +11,7 @@ import grpc
 from fairlead.rpc.cancellation import reraise_cancellation
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from local_worker.attempt import AttemptAccepted, AttemptEnded
+from local_worker.core.report_pacing import ReportPacing
 from local_worker.messages import to_accepted, to_request_end
 from local_worker.step_events import ClientAccountReport, StepEvents
 from local_worker.worker_snapshot import WorkerSnapshot, to_proto
@@ -19,12 +20,10 @@ from serving.rpc.channel import open_channel, secret_metadata
 from serving.rpc.mutual_tls import MutualTls
 
 log = logging.getLogger(__name__)
-# Between two reports of the load. While requests wait, overload depends on it; whether they wait, scheduling does, too.
-REPORT_SECONDS = 0.9
-QUEUE_REPORT_SECONDS = 0.5
-QUEUE_CHANGE_SECONDS = 0.25
-GATHER_SECONDS = 0.05  # events of this long are sent as one message
 RECONNECT_SECONDS = 0.2
+# A ping costs a scheduler half as much as a report. It is needed only to detect a scheduler that is stopped, of which
+# nothing is lost: where the path breaks, a report that is not acknowledged within 3 s ends the connection.
+OPTIONS = [("grpc.keepalive_time_ms", 10_000)]
 # Largest number of accounts in one report; later reports carry the rest. All accounts in one message could exceed its
 # size limit, and would delay the scheduler's decisions while it reads them.
 MOST_SERVICES = 1_000
@@ -55,8 +54,7 @@ class SchedulerAttachment:
         self._accepted: list[AttemptAccepted] = []
         self._ended: list[AttemptEnded] = []
         self._told = scheduler_pb2.Load()  # the load of the last report
-        self._told_at = 0.0
-        self.load_due = 0.0  # loop time of the next report of the load
+        self.pacing = ReportPacing()
         self._wake = asyncio.Event()  # set where the next report may be due earlier than was known
         self._attached = False
 
@@ -66,6 +64,7 @@ class SchedulerAttachment:
             self._queue_events(out)
 
     def _queue_events(self, out: StepEvents) -> None:
+        due = self.pacing.due
         self._services.update((service.client, service) for service in out.services)
         # Removed before they are inserted: the order is that of the latest changes.
         for digest in out.evicted:
@@ -76,31 +75,26 @@ class SchedulerAttachment:
             self._blocks[digest] = parent
         self._accepted.extend(out.accepted)
         self._ended.extend(out.ended)
-        if self._has_progress:
-            self._wake.set()
+        if self._accepted or self._ended:
+            self.pacing.requests_changed()
+        if self._blocks:
+            self.pacing.blocks_changed()
+        self.pacing.queue_is(out.load.waiting)
         if self._told.draining != self._snapshot.is_draining:
-            self.report_at_once()
-        elif bool(self._told.waiting) != bool(out.load.waiting):
-            self._expect_load(self._told_at + QUEUE_CHANGE_SECONDS)
-
-    @property
-    def _has_progress(self) -> bool:
-        return bool(self._blocks or self._accepted or self._ended)
+            self.pacing.load_is_urgent()
+        if self.pacing.due < due:
+            self._wake.set()
 
     def report_at_once(self) -> None:
         """Report the load now, because the worker begins to drain."""
-        self._expect_load(0.0)
-
-    def _expect_load(self, due: float) -> None:
-        if due < self.load_due:
-            self.load_due = due
-            self._wake.set()
+        self.pacing.load_is_urgent()
+        self._wake.set()
 
     async def run(self) -> None:
         """Attach and report until cancelled; after a failure attach again."""
         while True:
             try:
-                async with open_channel(self._scheduler, self._mutual_tls) as channel:
+                async with open_channel(self._scheduler, self._mutual_tls, OPTIONS) as channel:
                     # A call with wait_for_ready would take its snapshot now and collect events until it is connected.
                     await channel.channel_ready()
                     await self._attach(scheduler_pb2_grpc.SchedulerStub(channel))
@@ -128,34 +122,31 @@ class SchedulerAttachment:
         """Yield the messages of one stream, of which it is the only writer."""
         self._blocks, self._accepted, self._ended = {}, [], []
         self._services = dict(self._snapshot.services.items())
+        self.pacing = ReportPacing()
         self._attached = True
         yield scheduler_pb2.WorkerReport(hello=self._snapshot.hello())
-        self.load_due = 0.0
         loop = asyncio.get_running_loop()
         while True:
-            if loop.time() >= self.load_due:
-                yield scheduler_pb2.WorkerReport(load=self._take_load(loop.time()))
-            if self._has_progress:
-                yield scheduler_pb2.WorkerReport(progress=self._take_progress())
-            await asyncio.sleep(GATHER_SECONDS)
-            while not self._has_progress and loop.time() < self.load_due:
+            if (now := loop.time()) >= self.pacing.load_due:
+                yield scheduler_pb2.WorkerReport(load=self._take_load(now))
+            if (now := loop.time()) >= self.pacing.progress_due:
+                yield scheduler_pb2.WorkerReport(progress=self._take_progress(now))
+            while loop.time() < self.pacing.due:
                 self._wake.clear()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout_at(self.load_due):
+                    async with asyncio.timeout_at(self.pacing.due):
                         await self._wake.wait()
 
     def _take_load(self, now: float) -> scheduler_pb2.Load:
         load = self._told = self._snapshot.load()
-        self._told_at = now
         for client in list(islice(self._services, MOST_SERVICES)):
             load.services.append(_to_proto(self._services.pop(client)))
+        self.pacing.load_told(load.waiting, now)
         if self._services:
-            self.load_due = now + GATHER_SECONDS
-        else:
-            self.load_due = now + (QUEUE_REPORT_SECONDS if load.waiting else REPORT_SECONDS)
+            self.pacing.load_is_urgent()
         return load
 
-    def _take_progress(self) -> scheduler_pb2.Progress:
+    def _take_progress(self, now: float) -> scheduler_pb2.Progress:
         progress = scheduler_pb2.Progress(
             accepted=map(to_accepted, self._accepted),
             ended=map(to_request_end, self._ended),
@@ -163,6 +154,7 @@ class SchedulerAttachment:
             cached=to_proto((digest, parent) for digest, parent in self._blocks.items() if parent is not None),
         )
         self._blocks, self._accepted, self._ended = {}, [], []
+        self.pacing.progress_told(now)
         return progress
 
 

@@ -1,6 +1,7 @@
 """Channels to a gateway, and the options that they share with channels between services."""
 
 import json
+from collections.abc import Sequence
 
 import grpc
 
@@ -53,15 +54,16 @@ CHANNEL_OPTIONS: list[tuple[str, int | str]] = [
 ]
 
 
-def open_channel(address: str) -> grpc.aio.Channel:
+def open_channel(address: str, options: Sequence[tuple[str, int]] = ()) -> grpc.aio.Channel:
     """Open a channel to `address`: host:port in plain text, https://host:port with TLS.
 
+    `options` of gRPC are used in place of those that all channels have.
     Certificates are checked against gRPC's own roots, or those in the file GRPC_DEFAULT_SSL_ROOTS_FILE_PATH.
     """
     if address.startswith(TLS_SCHEME):
         target, credentials = address.removeprefix(TLS_SCHEME), grpc.ssl_channel_credentials()
-        return grpc.aio.secure_channel(target, credentials, options=CHANNEL_OPTIONS)
-    return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        return grpc.aio.secure_channel(target, credentials, options=[*options, *CHANNEL_OPTIONS])
+    return grpc.aio.insecure_channel(address, options=[*options, *CHANNEL_OPTIONS])
 
 
 def open_sync_channel(address: str) -> grpc.Channel:

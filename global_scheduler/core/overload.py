@@ -6,7 +6,7 @@ from global_scheduler.core.fleet import Member
 
 ENTER = 0.9
 LEAVE = 0.8
-FRESH_SECONDS = 3.0  # three reports of a worker for which nobody waits
+FRESH_SECONDS = 4.0  # two reports, and a second for each in which it may be late
 QUEUE_SECONDS = 1.0
 
 

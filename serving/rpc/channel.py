@@ -1,5 +1,7 @@
 """Channels between services: mutual TLS between members, and the metadata with the cluster secret."""
 
+from collections.abc import Sequence
+
 import grpc
 
 from fairlead.rpc import channel
@@ -27,11 +29,16 @@ SERVER_OPTIONS: list[tuple[str, int]] = [
 MEMBER_OPTIONS: list[tuple[str, int | str]] = [*CHANNEL_OPTIONS, ("grpc.ssl_target_name_override", MEMBER)]
 
 
-def open_channel(address: str, mutual_tls: MutualTls | None = None) -> grpc.aio.Channel:
-    """Open a channel to a service: with `mutual_tls` between members, otherwise as applications do to a gateway."""
+def open_channel(
+    address: str, mutual_tls: MutualTls | None = None, options: Sequence[tuple[str, int]] = ()
+) -> grpc.aio.Channel:
+    """Open a channel to a service: with `mutual_tls` between members, otherwise as applications do to a gateway.
+
+    `options` of gRPC are used in place of those that all channels have.
+    """
     if mutual_tls is None:
-        return channel.open_channel(address)
-    return grpc.aio.secure_channel(address, mutual_tls.channel(), options=MEMBER_OPTIONS)
+        return channel.open_channel(address, options)
+    return grpc.aio.secure_channel(address, mutual_tls.channel(), options=[*options, *MEMBER_OPTIONS])
 
 
 def open_sync_channel(address: str, mutual_tls: MutualTls | None = None) -> grpc.Channel:

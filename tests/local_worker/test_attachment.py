@@ -7,8 +7,9 @@ import pytest
 
 from fairlead.outcomes import Outcome
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
-from local_worker.attachment import MOST_SERVICES, REPORT_SECONDS, SchedulerAttachment
+from local_worker.attachment import MOST_SERVICES, SchedulerAttachment
 from local_worker.attempt import AttemptAccepted, AttemptEnded, AttemptEvents
+from local_worker.core.report_pacing import REPORT_SECONDS
 from local_worker.messages import to_accepted
 from local_worker.step_events import ClientAccountReport, EngineLoad, StepEvents
 from local_worker.worker_snapshot import WorkerSnapshot
@@ -93,7 +94,7 @@ async def test_a_worker_whose_steps_fail_reports_draining_until_one_succeeds(
     await listener.load(lambda load: not load.draining)
 
 
-async def test_the_load_is_reported_once_a_second_but_a_queue_or_a_drain_before_that(
+async def test_the_load_is_reported_now_and_then_but_a_queue_or_a_drain_before_that(
     attached: tuple[Listener, AttachedWorker],
 ) -> None:
     listener, worker = attached
@@ -103,13 +104,14 @@ async def test_the_load_is_reported_once_a_second_but_a_queue_or_a_drain_before_
     worker.deliver(StepEvents(load=EngineLoad(running=1)))
     assert (await listener.load(lambda load: True)).running == 1
     assert clock.time() - first > REPORT_SECONDS / 2
-    before = worker.attachment.load_due
+    before = worker.attachment.pacing.load_due
     worker.deliver(StepEvents(load=EngineLoad(waiting=1, running=1)))
-    assert worker.attachment.load_due < before
+    assert worker.attachment.pacing.load_due < before
     assert (await listener.load(lambda load: True)).waiting == 1
     worker.snapshot.draining = True
+    before = worker.attachment.pacing.load_due
     worker.attachment.report_at_once()
-    assert worker.attachment.load_due < clock.time()
+    assert worker.attachment.pacing.load_due < before
     assert (await listener.load(lambda load: True)).draining
 
 
@@ -142,6 +144,25 @@ async def test_events_are_reported_as_they_happen_and_the_latest_change_counts(
     assert (run.parent, run.digests) == (0, pack_digests([1, 2, 3]))
     assert report.progress.evicted == pack_digests([5])
     assert list(report.progress.accepted) == [to_accepted(key)]
+
+
+async def test_changed_blocks_wait_for_the_next_request_that_begins_or_ends(
+    attached: tuple[Listener, AttachedWorker],
+) -> None:
+    listener, worker = attached
+    async with asyncio.timeout(WAIT):
+        await listener.load(lambda load: True)
+        worker.deliver(StepEvents(cached=((1, 0),)))
+        while not (await listener.reports.get()).HasField("progress"):
+            pass
+        worker.deliver(StepEvents(cached=((2, 1),)))
+        of_blocks = worker.attachment.pacing.progress_due
+        worker.deliver(StepEvents(accepted=[accepted("r")]))
+        assert worker.attachment.pacing.progress_due < of_blocks
+        while not (report := await listener.reports.get()).HasField("progress"):
+            pass
+    assert list(report.progress.accepted) == [to_accepted(accepted("r"))]
+    assert [run.digests for run in report.progress.cached] == [pack_digests([2])]
 
 
 async def test_a_new_stream_begins_with_what_is_cached_and_running(
