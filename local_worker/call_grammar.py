@@ -6,7 +6,6 @@ writes calls. Reasoning before them is free.
 
 import json
 from collections.abc import Iterator, Mapping
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from fairlead.errors import InvalidRequest
@@ -46,8 +45,6 @@ def call_grammar(chat: Chat, answer: OutputFormat, marker_token: int | None = No
     choice = chat.choice
     if not choice.needs_call and not any(chat.strict.values()):
         return ""
-    if find_spec("llguidance") is None:
-        raise InvalidRequest("is not supported by this worker, which lacks llguidance", TOOL_CHOICE)
     syntax = SYNTAXES.get(answer.tool_calls)
     if syntax is None:
         form = answer.tool_calls or "of the model's response template"

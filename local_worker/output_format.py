@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from itertools import takewhile
 
-from fairlead.errors import InvalidRequest
+from fairlead.errors import InvalidRequest, Unavailable
 from fairlead.output.events import Arguments, CallBegun, Reasoning
 from fairlead.output.parser import FORMATS, THINK, XML_FORMATS, OutputParser
 from fairlead.output.response_template import ResponseTemplate
@@ -31,6 +31,8 @@ def format_of_calls(render: Callable[[Chat], str]) -> str:
     called = Chat((QUESTION, ChatMessage("assistant", "", (CALL,))), add_generation_prompt=False, tools=(TOOL,))
     try:
         prompt, whole = render(asked).rstrip().removesuffix(BEGIN), render(called)
+    except Unavailable:
+        raise
     except Exception as error:  # templates are programs and may raise anything; many know no tools
         log.info("the chat template renders no tool calls", extra={"reason": str(error)})
         return ""
@@ -42,6 +44,21 @@ def format_of_calls(render: Callable[[Chat], str]) -> str:
 def format_of_reasoning(template: str) -> str:
     """Return the name of the format of reasoning, empty if the template knows none."""
     return THINK if END in template else ""
+
+
+def rendered_reasoning(render: Callable[[Chat], str]) -> str:
+    """Return the name of the format of reasoning, where the template itself is not known.
+
+    Templates that know reasoning leave out that of earlier answers.
+    """
+    thought, said = "A thought.", "An answer."
+    earlier = ChatMessage("assistant", f"{BEGIN}\n{thought}\n{END}\n\n{said}")
+    try:
+        text = render(Chat((QUESTION, earlier, QUESTION)))
+    except InvalidRequest as error:
+        log.info("the chat template renders no conversation", extra={"reason": str(error)})
+        return ""
+    return THINK if said in text and thought not in text else ""
 
 
 def response_template(shipped: object) -> str:

@@ -111,13 +111,17 @@ class AdapterBackend:
         return self._prompts.decode(token_ids, model)
 
     def compile(self, constraint: Constraint) -> object:
-        """See Backend. An engine would begin the constraint anew where an output goes on, so it is given none."""
-        raise InvalidRequest("is not supported by a worker beside an engine", constraint.field)
+        """See Backend. The engine compiles the constraint, and refuses the request if it cannot."""
+        if not self._info.obeys_constraints:
+            raise InvalidRequest(f"is not supported by the engine, vLLM {self._info.version}", constraint.field)
+        return constraint
 
     def submit(self, sink: Sink, submission: Submission) -> None:
         """See Backend."""
         if not self._is_here:
             raise Unavailable("the engine is away")
+        if submission.sampling.constraint is not None and submission.generated_tokens:
+            raise Unavailable("a constrained output cannot go on here: the engine would begin the constraint anew")
         if submission.sampling.prompt_logprobs is not None:
             raise InvalidRequest("is not supported by a worker beside an engine", "sampling.prompt_logprobs")
         now = time.monotonic()

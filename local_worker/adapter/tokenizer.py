@@ -1,13 +1,16 @@
 """The engine's tokenizer and chat template, over its HTTP interface."""
 
 import asyncio
+import json
 from collections.abc import Coroutine, Sequence
+from functools import cached_property
 from typing import Any, TypeVar
 
 from fairlead.errors import InvalidRequest, Unavailable
 from local_worker.adapter.vllm_api import EngineAway, EngineRefused, VllmApi
-from local_worker.chat_turns import turns_of
-from local_worker.output_format import output_format
+from local_worker.call_grammar import call_grammar
+from local_worker.chat_turns import tools_of, turns_of
+from local_worker.output_format import LAST_TOKENS, format_of_calls, output_format, rendered_reasoning
 from local_worker.prompt import Chat
 from local_worker.tokenizer import EncodedChat
 
@@ -15,6 +18,7 @@ T = TypeVar("T")
 # A guess that no vocabulary exceeds by much: the longest entries are runs of spaces. Texts that are longer than so many
 # characters for each token of the context are refused before they are sent to the engine.
 LONGEST_TOKEN = 256
+HIDDEN = "mistral"  # the format whose calls begin with a special token, which is not in the text that an engine sends
 
 
 class EngineTokenizer:
@@ -41,22 +45,44 @@ class EngineTokenizer:
 
     def encode_chat(self, chat: Chat) -> EncodedChat:
         """See Tokenizer. System tokens are those of the system messages' contents."""
-        answer = output_format(chat, "", "", "")
-        call = self._api.tokenize(
-            model=self._model,
-            messages=turns_of(chat),
-            add_generation_prompt=chat.add_generation_prompt,
-            continue_final_message=chat.continue_final_message,
-            chat_template_kwargs=dict(chat.variables),
-        )
-        ids = self._result(call, "prompt.chat")
+        calls, reasoning = self._format_of_calls if chat.needs_calls else "", self._format_of_reasoning
+        if calls == HIDDEN:
+            raise InvalidRequest(
+                f"an engine hides the token that begins calls in the format {calls}", "prompt.chat.tools"
+            )
+        ids = self._rendered(chat)
+        answer = output_format(chat, calls, reasoning, self.decode(ids[-LAST_TOKENS:]) if reasoning else "")
         system = "".join(message.content for message in chat.messages if message.role == "system")
         system_ids = self.encode(system, with_special_tokens=False) if system else []
-        return EncodedChat(ids, min(len(system_ids), len(ids)), answer)
+        return EncodedChat(ids, min(len(system_ids), len(ids)), answer, call_grammar(chat, answer))
 
     def encode_system(self, content: str) -> list[int]:
         """Return no tokens: an engine keeps the blocks of each cache scope apart, so that no prefix is public."""
         return []
+
+    def _rendered(self, chat: Chat) -> list[int]:
+        """Return the token ids of a chat. In OpenAI's messages the arguments of calls are texts."""
+        messages = turns_of(chat)
+        for function in (call["function"] for turn in messages for call in turn.get("tool_calls", ())):
+            function["arguments"] = json.dumps(function["arguments"], ensure_ascii=False)
+        offered = {} if (tools := tools_of(chat)) is None else {"tools": tools}
+        call = self._api.tokenize(
+            model=self._model,
+            messages=messages,
+            add_generation_prompt=chat.add_generation_prompt,
+            continue_final_message=chat.continue_final_message,
+            chat_template_kwargs=dict(chat.variables),
+            **offered,
+        )
+        return self._result(call, "prompt.chat")
+
+    @cached_property
+    def _format_of_calls(self) -> str:
+        return format_of_calls(lambda chat: self.decode(self._rendered(chat)))
+
+    @cached_property
+    def _format_of_reasoning(self) -> str:
+        return rendered_reasoning(lambda chat: self.decode(self._rendered(chat)))
 
     def _result(self, call: Coroutine[Any, Any, T], field: str) -> T:
         try:

@@ -28,6 +28,7 @@ DONE = b"[DONE]"
 _SAMPLE = re.compile(r"^(vllm:\w+)(?:\{(.*)\})? ([-+.\deE]+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 REFUSALS = (400, 413, 422)  # the statuses of requests that are wrong wherever they go
+KNOWS_CONSTRAINTS = (0, 12)  # the first version in which `structured_outputs` has replaced older names
 LONGEST_MESSAGE = 500  # characters of an engine's error that are passed on
 
 
@@ -49,6 +50,12 @@ class EngineInfo:
     max_model_tokens: int
     block_tokens: int
     pages: int
+
+    @property
+    def obeys_constraints(self) -> bool:
+        """Return whether the engine knows `structured_outputs`."""
+        version = re.match(r"(\d+)\.(\d+)", self.version)
+        return version is not None and (int(version[1]), int(version[2])) >= KNOWS_CONSTRAINTS
 
 
 class EngineCounts(NamedTuple):

@@ -4,6 +4,7 @@ import msgspec
 
 from local_worker.core.batch import SampledLogprobs
 from local_worker.core.request import Request
+from serving.constraint import Constraint
 
 LEAST_WRONG_SEED = 2**63  # ours have 64 bits, vLLM's are below this
 
@@ -110,9 +111,26 @@ def completion_body(request: Request, model: str, cache_scope: str) -> bytes:
         body |= {"logprobs": sampling.logprobs, "return_tokens_as_token_ids": True}
     if sampling.logit_bias:
         body["logit_bias"] = dict(sampling.logit_bias)
+    if sampling.constraint is not None:
+        body["structured_outputs"] = structured_outputs(sampling.constraint)
     if cache_scope:
         body["cache_salt"] = cache_scope
     return msgspec.json.encode(body)
+
+
+def structured_outputs(constraint: Constraint) -> dict[str, object]:
+    """Return a constraint by the name that vLLM has for its kind."""
+    match constraint.kind:
+        case "json_object":
+            return {"json_object": True}
+        case "json_schema":
+            return {"json": constraint.texts[0]}
+        case "choice":
+            return {"choice": constraint.texts}
+        case "regex":
+            return {"regex": constraint.texts[0]}
+        case _:
+            return {"grammar": constraint.texts[0]}
 
 
 def sampled_logprobs(given: ChoiceLogprobs | None, tokens: list[int], wanted: int | None) -> list[SampledLogprobs]:

@@ -46,7 +46,8 @@ class Http:
             case "/metrics":
                 return 200, self.engine.metrics().encode()
             case "/tokenize" if "messages" in given:
-                lines = [f"{message['role']}: {message['content']}\n" for message in given["messages"]]
+                lines = [f"tool: {json.dumps(tool['function'])}\n" for tool in given.get("tools", ())]
+                lines += [f"{message['role']}: {_content(message)}\n" for message in given["messages"]]
                 if any(message["role"] == "tool" for message in given["messages"]):
                     return 400, {"error": {"message": "the template knows no such role", "code": 400}}
                 text = "".join(lines) + ("assistant: " if given["add_generation_prompt"] else "")
@@ -63,9 +64,10 @@ class Http:
 
     async def complete(self, given: dict[str, Any], receive: Receive, send: Send) -> None:
         text = text_of(given["prompt"])
-        if text.startswith(("refuse", "fail")):
-            status = 400 if text.startswith("refuse") else 500
-            await respond(send, status, json.dumps({"error": {"message": "as you asked", "code": status}}).encode())
+        if "refuse" in text or text.startswith("fail"):
+            status = 400 if "refuse" in text else 500
+            message = f"as you asked: {json.dumps(given.get('structured_outputs'))}"
+            await respond(send, status, json.dumps({"error": {"message": message, "code": status}}).encode())
             return
         if given.get("seed", 0) >= 2**63:
             await respond(send, 400, b'{"error": {"message": "the seed is too large", "code": 400}}')
@@ -101,6 +103,14 @@ class Http:
         finally:
             gone.cancel()
             self.engine.leave(request)
+
+
+def _content(message: dict[str, Any]) -> str:
+    """A message's text, without the reasoning of earlier answers, and its calls as Hermes has them."""
+    called = [call["function"] for call in message.get("tool_calls", ())]
+    calls = [{"name": call["name"], "arguments": json.loads(call["arguments"])} for call in called]
+    text: str = message["content"].rpartition("</think>\n\n")[2]
+    return text + "".join(f"<tool_call>{json.dumps(call)}</tool_call>" for call in calls)
 
 
 def body_of(data: bytes, more: bool) -> dict[str, Any]:

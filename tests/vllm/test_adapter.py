@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,9 +14,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
+import grpc
 import pytest
 
 from fairlead import Client
@@ -23,9 +26,11 @@ from fairlead.prompt import as_prompt
 from fairlead.v1 import common_pb2, inference_pb2
 from local_worker.adapter.output_stream import OutputStream
 from local_worker.adapter.vllm_api import VllmApi
+from local_worker.call_grammar import call_grammar
 from local_worker.core.engine_text import EngineText
 from local_worker.core.request import Request as CoreRequest
 from local_worker.hugging_face_decoder import REPLACEMENT
+from local_worker.prompt import CallChoice, Chat, ChatMessage, OutputFormat
 from serving.http_client import HttpClient
 from serving.kv_events.messages import KvEvent, StoredBlocks
 from serving.sampling_params import SamplingParams
@@ -169,6 +174,38 @@ def test_outputs_are_those_that_the_engine_gives_directly(fleet: Fleet) -> None:
     with ThreadPoolExecutor(len(texts)) as callers:
         found = list(callers.map(lambda text: output_of(call(fleet, text))[0], texts))
     assert found == expected
+
+
+def test_constraints_are_obeyed(fleet: Fleet) -> None:
+    """Also those that a worker makes for required calls: of a grammar in the engine's own library."""
+    chat = Chat(
+        (ChatMessage("user", "?"),),
+        tools=(
+            {"name": "f", "description": "", "parameters": {"type": "object", "properties": {"a": {"enum": [1, 2]}}}},
+        ),
+        choice=CallChoice(is_required=True, is_single=True),
+        strict={"f": True},
+    )
+    constraints: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"regex": "[ab]{3}c"}, "[ab]{3}c"),
+        ({"choice": common_pb2.Choices(texts=["yes it is", "no it is not"])}, "yes it is|no it is not"),
+        ({"json_schema": '{"type": "integer", "minimum": 10, "maximum": 99}'}, "[1-9][0-9]"),
+        (
+            {"grammar": call_grammar(chat, OutputFormat("hermes"))},
+            r"<tool_call>\n\{\"name\": \"f\", (.|\n)*</tool_call>",
+        ),
+    )
+    for constraint, pattern in constraints:
+        sampling = common_pb2.SamplingParams(max_tokens=100, temperature=1.0, **constraint)
+        request = inference_pb2.GenerateRequest(prompt=as_prompt("A word:"), sampling=sampling)
+        with caller(fleet.gateway.address) as stub:
+            text, _ = output_of(list(stub.Generate(request, timeout=services.DEADLINE)))
+        assert re.fullmatch(pattern, text), (constraint, text)
+    unknown = common_pb2.SamplingParams(max_tokens=9, json_schema='{"type": "thing"}')
+    request = inference_pb2.GenerateRequest(prompt=as_prompt("A word:"), sampling=unknown)
+    with caller(fleet.gateway.address) as stub, pytest.raises(grpc.RpcError) as refused:
+        list(stub.Generate(request, timeout=services.DEADLINE))
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 def test_the_engines_events_tell_what_is_cached(fleet: Fleet) -> None:

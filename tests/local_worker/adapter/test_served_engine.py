@@ -1,8 +1,10 @@
 """Adapters beside engines that are not ours: real processes of everything, over gRPC, HTTP and ZeroMQ."""
 
+import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import grpc
 import pytest
@@ -132,14 +134,62 @@ def test_errors_of_the_engine_are_errors_of_the_call(served: Served) -> None:
     eventually(lambda: served.serving() == {"a", "b"}, "both serve again")
 
 
-def test_constraints_are_refused_by_name(served: Served) -> None:
-    request = request_for("Once upon a time", 4)
-    request.sampling.ignore_eos = False
-    request.sampling.regex = "a+"
-    with caller(served.gateway.address) as stub, pytest.raises(grpc.RpcError) as refused:
+def refused(served: Served, request: inference_pb2.GenerateRequest) -> grpc.RpcError:
+    with caller(served.gateway.address) as stub, pytest.raises(grpc.RpcError) as raised:
         list(stub.Generate(request, timeout=services.DEADLINE))
-    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert "sampling.regex: is not supported by a worker beside an engine" in refused.value.details()
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    ("constraint", "told"),
+    [
+        ({"json_object": True}, {"json_object": True}),
+        ({"json_schema": '{"type": "integer"}'}, {"json": '{"type": "integer"}'}),
+        ({"regex": "a+"}, {"regex": "a+"}),
+        ({"choice": common_pb2.Choices(texts=["a", "b"])}, {"choice": ["a", "b"]}),
+        ({"grammar": 'start: "a"'}, {"grammar": 'start: "a"'}),
+    ],
+)
+def test_constraints_are_the_engines(served: Served, constraint: dict[str, Any], told: dict[str, Any]) -> None:
+    sampling = common_pb2.SamplingParams(max_tokens=4, **constraint)
+    error = refused(
+        served, inference_pb2.GenerateRequest(prompt=common_pb2.Prompt(text="refuse it"), sampling=sampling)
+    )
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert f"as you asked: {json.dumps(told)}" in error.details()
+
+
+def test_a_constrained_output_does_not_go_on_at_another_engine(served: Served) -> None:
+    """An engine would begin the constraint anew, so the call ends with an error rather than break it."""
+    sampling = common_pb2.SamplingParams(max_tokens=5, regex="a+")
+    error = refused(served, inference_pb2.GenerateRequest(prompt=common_pb2.Prompt(text="break it"), sampling=sampling))
+    assert error.code() is grpc.StatusCode.UNAVAILABLE
+    eventually(lambda: served.serving() == {"a", "b"}, "both serve again")
+
+
+def test_tools_are_rendered_by_the_engine_and_calls_are_read_as_its_template_writes_them(served: Served) -> None:
+    tool = common_pb2.Tool(name="weather", description="Tell it.", parameters='{"type": "object", "properties": {}}')
+    earlier = common_pb2.ChatMessage(
+        role="assistant", tool_calls=[common_pb2.ToolCall(id="a", name="weather", arguments='{"city": "Paris"}')]
+    )
+    messages = [common_pb2.ChatMessage(role="user", content="hello"), earlier]
+    request = inference_pb2.GenerateRequest(
+        prompt=common_pb2.Prompt(chat=common_pb2.Chat(messages=messages, tools=[tool])),
+        sampling=common_pb2.SamplingParams(max_tokens=3, ignore_eos=True),
+    )
+    with caller(served.gateway.address) as stub:
+        responses = list(stub.Generate(request, timeout=services.DEADLINE))
+    offered = {"name": "weather", "description": "Tell it.", "parameters": {"type": "object", "properties": {}}}
+    called = {"name": "weather", "arguments": {"city": "Paris"}}
+    lines = [f"tool: {json.dumps(offered)}", "user: hello", f"assistant: <tool_call>{json.dumps(called)}</tool_call>"]
+    prompt = "\n".join((*lines, "assistant: "))
+    known = responses[0].accepted
+    assert (known.prompt_tokens, output_of(responses)) == (len(prompt), output_after(prompt, 3))
+    assert (known.output_format.tool_calls, known.output_format.reasoning) == ("hermes", "think")
+    messages[0].content = "refuse this"
+    chat = common_pb2.Chat(messages=messages, tools=[tool], tool_choice=common_pb2.ToolChoice(required=True))
+    required = inference_pb2.GenerateRequest(prompt=common_pb2.Prompt(chat=chat))
+    assert r'as you asked: {"grammar": "%llguidance {}\nstart: ' in refused(served, required).details()
 
 
 def test_a_call_whose_connection_breaks_goes_on_elsewhere(served: Served) -> None:
