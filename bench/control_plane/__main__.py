@@ -7,8 +7,9 @@ Every call sends a prompt and receives a stream of 64 tokens. Fake workers answe
 Each caller has a connection of its own. The fake tokenizer makes a token of every four bytes of a prompt, as models'
 tokenizers do of English text. Fairlead runs over gRPC and over HTTP, with four tokens per message and with one, and
 with --tls also behind TLS. It is compared with one stream per call straight to the workers, with bare servers on the
-same libraries that send the same chunks without any logic, and with public HTTP routers over HTTP workers, installed
-into `.cache/routers`. All systems are up at once and run the job in turns, in alternating order; figures are medians
+same libraries that send the same chunks without any logic, with a bare gateway that makes the same exchanges with
+workers and scheduler and decides nothing, and with public HTTP routers over HTTP workers, installed into
+`.cache/routers`. All systems are up at once and run the job in turns, in alternating order; figures are medians
 over the rounds. The ratio is that of the CPU time to the first router's, round by round. With --beside another checkout
 of this project is one of the systems, and the ratios to it are printed too.
 
@@ -28,11 +29,12 @@ from pathlib import Path
 
 from bench.control_plane import table
 from bench.control_plane.bare import bare_server
+from bench.control_plane.bare_gateway import bare_gateway
 from bench.control_plane.beside import other_checkout
 from bench.control_plane.dispatching import Rate, latencies
 from bench.control_plane.job import TOKENS, Job
 from bench.control_plane.routers import environment
-from bench.control_plane.stack import Gateway, plain, start, with_tls
+from bench.control_plane.stack import Gateway, plain, processes, start, with_tls
 from bench.control_plane.starting import median, starts
 from bench.control_plane.straight import straight_to_a_worker
 from bench.control_plane.system import Rounds, System, alternate
@@ -49,6 +51,7 @@ RATE = Rate(per_second=500, seconds=10.0, prompt_tokens=2048)
 OTHER = " of the other checkout"
 STRAIGHT = "gRPC, straight to the workers"
 HTTP_STRAIGHT = "HTTP, straight to one worker"
+FORWARDED = "HTTP, coalesced"
 
 
 def main() -> None:
@@ -96,7 +99,7 @@ def _compare(job: Job, args: argparse.Namespace) -> None:
             gateways[OTHER] = up.enter_context(other_checkout(args.beside, *sizes))
         fronts = _fronts(gateways)
         systems = [System(STRAIGHT, lambda job: asyncio.run(straight_to_a_worker(stack, job))), *fronts]
-        systems += [*_bare(up, job), *_routers(up, job, args)]
+        systems += [*_bare(up, stack, job), *_routers(up, job, args)]
         single = alternate(fronts, replace(job, tokens=1), 1)
         measured = alternate(systems, job, args.rounds)
     reference = args.routers[0] if args.routers else ""
@@ -121,12 +124,15 @@ def _fronts(gateways: dict[str, Gateway]) -> list[System]:
     ]
 
 
-def _bare(up: ExitStack, job: Job) -> list[System]:
-    """Start the bare servers."""
+def _bare(up: ExitStack, stack: Stack, job: Job) -> list[System]:
+    """Start the bare servers, and a bare gateway before the workers of the stack."""
+    address, pid = up.enter_context(bare_gateway(stack))
+    forwarding = ways(Gateway("", address, {**processes(stack), "gateway": pid}))[FORWARDED]
+    systems = [System(f"bare gateway, {FORWARDED}", forwarding, ("gateway", "scheduler"), STRAIGHT)]
     over_grpc, grpc_pid = up.enter_context(bare_server("grpc", job.step_seconds))
     over_http, http_pid = up.enter_context(bare_server("http", job.step_seconds))
     gateway = Gateway(over_grpc, over_http, {"grpc": grpc_pid, "http": http_pid})
-    return [
+    return systems + [
         System(f"bare server, {front}", run, ("grpc" if front.startswith("gRPC") else "http",))
         for front, run in ways(gateway).items()
     ]
