@@ -80,4 +80,5 @@ class HeldRequests:
         self._counters.check_invariants()
         for client, queue in self._waiting.items():
             assert 0 < len(queue) <= self._most, f"{client}: {len(queue)} requests wait"
-            assert not self._counters.is_idle(client), f"{client} waits and counts as idle"
+        for client in self._counters:
+            assert self._counters.is_idle(client) == (client not in self._waiting), f"{client} is not idle, or waits"

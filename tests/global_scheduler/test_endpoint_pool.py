@@ -1,7 +1,9 @@
 """The pool of a picker against a naive count of who has which request."""
 
 from collections import Counter
+from dataclasses import dataclass
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -19,11 +21,13 @@ from global_scheduler.core.held_requests import HeldRequests
 from global_scheduler.core.policies import POLICIES, RoutePolicyConfig, RouteRequest
 from global_scheduler.core.policies.doubleq import DoubleQ
 from global_scheduler.core.recent_blocks import RecentBlocks
+from global_scheduler.core.reported_blocks import ReportedBlocks
 from serving.blocks import Link, chain, pack_digests, unpack_digests
 from serving.cost import MICRO, WEIGHT_ONE, WeightedTokens
 
 ADDRESSES = [f"10.0.0.{n}:80" for n in range(4)]
 SIZE = EndpointSize(running=4, kv_tokens=40, block_tokens=2)
+SMALL = EndpointSize(running=2, kv_tokens=40, block_tokens=2)
 
 
 def request(
@@ -33,9 +37,9 @@ def request(
     return RouteRequest(str(number), 0, client, POOL, digests, len(prompt) // 4, WEIGHT_ONE, excluded)
 
 
-def pool(policy: str = "doubleq", most_held: int = 3) -> EndpointPool:
+def pool(policy: str = "doubleq", most_held: int = 3, size: EndpointSize = SIZE) -> EndpointPool:
     cost = WeightedTokens()
-    return EndpointPool(POLICIES[policy](RoutePolicyConfig(100, cost)), cost, BlockIndex(60), SIZE, most_held)
+    return EndpointPool(POLICIES[policy](RoutePolicyConfig(100, cost)), cost, BlockIndex(60), size, most_held)
 
 
 class PoolMachine(RuleBasedStateMachine):
@@ -43,7 +47,7 @@ class PoolMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.pool = pool()
+        self.pool = pool(size=SMALL)
         self.now = 0.0
         self.numbers = 0
         self.open: list[Pick] = []
@@ -117,23 +121,24 @@ class PoolMachine(RuleBasedStateMachine):
         return max(0, self.pool.outstanding(address) - self.beside[address])
 
     @precondition(lambda self: self.open)
-    @rule(at=st.integers(0, 99), served=st.sampled_from(["", *ADDRESSES]), tokens=st.integers(0, 9))
-    def is_answered(self, at: int, served: str, tokens: int) -> None:
-        pick = self.open.pop(at % len(self.open))
+    @rule(at=st.integers(0, 99), served=st.sampled_from(["", *ADDRESSES]))
+    def begins(self, at: int, served: str) -> None:
+        pick = self.open[at % len(self.open)]
         if pick not in self.entered:
             expected = served if served in self.endpoints else pick.endpoint
             self.has_passed |= expected != pick.endpoint
             self.pool.served(pick, served, self.now)
             assert pick.endpoint == expected
-        self.pool.ended(pick, tokens)
 
     @precondition(lambda self: self.open)
-    @rule(at=st.integers(0, 99), is_answered=st.booleans())
-    def is_refused(self, at: int, is_answered: bool) -> None:
-        pick = self.open.pop(at % len(self.open))
-        if is_answered and pick not in self.entered:
-            self.pool.served(pick, "", self.now)
-        self.pool.refused(pick)
+    @rule(at=st.integers(0, 99), tokens=st.integers(0, 9))
+    def is_answered(self, at: int, tokens: int) -> None:
+        self.pool.ended(self.open.pop(at % len(self.open)), tokens)
+
+    @precondition(lambda self: self.open)
+    @rule(at=st.integers(0, 99))
+    def is_refused(self, at: int) -> None:
+        self.pool.refused(self.open.pop(at % len(self.open)))
 
     @precondition(lambda self: self.held)
     @rule(at=st.integers(0, 99))
@@ -149,10 +154,10 @@ class PoolMachine(RuleBasedStateMachine):
             self.open.append(pick)
         for each in self.held.values():
             for address in self.endpoints - set(each.excluded) - self.without_memory:
-                assert self.computing(address) + self.others[address] >= SIZE.running or self.has_passed
+                assert self.computing(address) + self.others[address] >= SMALL.running or self.has_passed
 
     def had_room(self, pick: Pick) -> None:
-        assert self.computing(pick.endpoint) + self.others[pick.endpoint] <= SIZE.running
+        assert self.computing(pick.endpoint) + self.others[pick.endpoint] <= SMALL.running
         assert pick.endpoint not in self.without_memory
 
     @rule(seconds=st.floats(0, 2 * REST_SECONDS))
@@ -162,14 +167,14 @@ class PoolMachine(RuleBasedStateMachine):
     @invariant()
     def counts_agree(self) -> None:
         expected = Counter(each.endpoint for each in self.open)
-        assert max(map(self.computing, self.endpoints), default=0) <= SIZE.running or self.has_passed
+        assert max(map(self.computing, self.endpoints), default=0) <= SMALL.running or self.has_passed
         assert {each: self.pool.outstanding(each) for each in self.pool.endpoints} == {
             each: expected[each] for each in self.endpoints
         }
         self.pool.check_invariants()
 
 
-PoolMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=25)
+PoolMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=40)
 TestPool = PoolMachine.TestCase
 
 
@@ -209,6 +214,125 @@ def test_a_refund_leaves_16_tokens_charged_and_an_end_charges_prompt_and_output(
             tried.served(pick, "", 0.0)
             tried.ended(pick, 30)
         assert policy.balance("ann", POOL, 0) == (1000 - charged) * MICRO
+
+
+def placed(tried: EndpointPool, number: int, prompt: bytes = b"", client: str = "ann", now: float = 0.0) -> Pick:
+    """The pick of a request that has room."""
+    pick = tried.place(request(number, prompt, client=client), now)
+    assert pick is not None
+    return pick
+
+
+def test_an_answer_of_few_tokens_is_charged_as_it_is_and_its_prompt_counts_as_computed() -> None:
+    policy = DoubleQ(RoutePolicyConfig(1000, WeightedTokens()))
+    tried = EndpointPool(policy, WeightedTokens(), BlockIndex(60), SIZE, 1)
+    tried.set_endpoints(ADDRESSES[:1], 0.0)
+    tried.ended(placed(tried, 0, b"x" * 40), 1)
+    assert policy.balance("ann", POOL, 0) == (1000 - 10 - 2) * MICRO
+    tried.ended(placed(tried, 1, b"y" * 40), 0)
+    assert placed(tried, 2, b"y" * 40).matched_tokens == 10, "an answer without tokens has a computed prompt, too"
+
+
+def test_the_endpoints_to_try_next_are_two_with_the_fewest_requests() -> None:
+    tried = pool("least-loaded")
+    tried.set_endpoints(ADDRESSES, 0.0)
+    for address, running in zip(ADDRESSES, (0, 3, 1, 2), strict=True):
+        tried.observed(address, EndpointReport(running), 0, 0.0)
+    pick = placed(tried, 0)
+    assert [pick.endpoint, *pick.fallbacks] == [ADDRESSES[0], ADDRESSES[2], ADDRESSES[3]]
+    assert tried.others(ADDRESSES[:2]) == {*ADDRESSES[2:]}
+
+
+@dataclass(frozen=True)
+class Offset:
+    """A cost that counts system tokens and earlier output tokens once more."""
+
+    def extend(self, tokens: int, system_tokens: int) -> int:
+        return (tokens + system_tokens) * MICRO
+
+    def decode(self, tokens: int, prompt_tokens: int, output_tokens: int) -> int:
+        return (tokens + output_tokens) * MICRO
+
+
+@pytest.mark.parametrize("clients", [("ann", "bob"), ("bob", "ann")])
+def test_equal_service_in_different_portions_is_equal(clients: tuple[str, str]) -> None:
+    policy = POLICIES["least-loaded"](RoutePolicyConfig(100, Offset()))
+    tried = EndpointPool(policy, Offset(), BlockIndex(60), SIZE, 3)
+    tried.set_endpoints(ADDRESSES[:1], 0.0)
+    before = [placed(tried, number, client="carol") for number in range(SIZE.running)]
+    for number, client in enumerate(clients, 10):
+        assert tried.hold(request(number, client=client))
+    portions = [("ann", 8, 10), ("bob", 4, 5), ("bob", 4, 5)]
+    for number, (client, prompt, output) in enumerate(portions, 20):
+        pick = tried.entered(ADDRESSES[0], request(number, b"x" * 4 * prompt, client=client), 0, 0.0)
+        assert pick is not None
+        tried.ended(pick, output)
+    for pick in before:
+        tried.ended(pick, 1)
+    released = tried.release(0.0)
+    assert released is not None
+    assert released.request.client == clients[0], "of equals the one that waits longer"
+
+
+def test_prompts_are_charged_when_they_are_placed_and_refunded_when_they_are_refused() -> None:
+    tried = pool("least-loaded")
+    tried.set_endpoints(ADDRESSES[:1], 0.0)
+    first = placed(tried, 0, b"x" * 80, "ann")
+    before = [placed(tried, number, client="carol") for number in range(1, SIZE.running)]
+    for number, (client, prompt) in enumerate([("ann", 10), ("ann", 10), ("bob", 4), ("bob", 4)], 10):
+        assert tried.hold(request(number, b"x" * 4 * prompt, client=client))
+    for pick in before:
+        tried.refused(pick)
+    order = [tried.release(0.0) for _ in before]
+    assert [pick.request.client for pick in order if pick] == ["ann", "bob", "bob"]
+    tried.hold(request(20, b"x" * 40, client="bob"))
+    tried.refused(first)
+    last = tried.release(0.0)
+    assert last is not None
+    assert last.request.client == "ann", "the refund of 20 tokens outweighs the 10 that it was given"
+    tried.check_invariants()
+
+
+def test_a_request_that_moved_leaves_its_blocks_where_it_was_served() -> None:
+    tried = pool("least-loaded")
+    tried.set_endpoints(ADDRESSES[:2], 0.0)
+    pick = placed(tried, 0, b"a" * 48)
+    tried.served(pick, ADDRESSES[1], 0.0)
+    assert [tried.outstanding(address) for address in ADDRESSES[:2]] == [0, 1]
+    tried.ended(pick, 1)
+    assert placed(tried, 1, b"a" * 48).matched_tokens == 12
+
+
+def test_what_rested_and_went_does_not_rest_when_it_comes_back() -> None:
+    tried = pool("least-loaded")
+    tried.set_endpoints(ADDRESSES[:2], 0.0)
+    pick = placed(tried, 0)
+    tried.served(pick, ADDRESSES[1], 0.0)
+    tried.set_endpoints(ADDRESSES[1:2], 1.0)
+    assert placed(tried, 1, now=REST_SECONDS).endpoint == ADDRESSES[1]
+
+
+def test_a_request_that_goes_while_it_waits_holds_up_nobody() -> None:
+    tried = pool("least-loaded")
+    tried.set_endpoints(ADDRESSES[:1], 0.0)
+    before = [placed(tried, number) for number in range(SIZE.running)]
+    waits = request(10)
+    tried.hold(waits)
+    tried.ended(before[0], 1)
+    assert tried.place(request(11), 0.0) is None, "another waits"
+    tried.drop(waits)
+    placed(tried, 12)
+
+
+def test_what_others_have_of_an_engine_is_at_least_nothing_and_waits_too() -> None:
+    tried = pool("least-loaded")
+    tried.set_endpoints(ADDRESSES[:1], 0.0)
+    for report, own, room in ((EndpointReport(), 3, 4), (EndpointReport(1, 2), 0, 1), (EndpointReport(), 0, 4)):
+        tried.observed(ADDRESSES[0], report, own, 0.0)
+        picks = [pick for number in range(6) if (pick := tried.place(request(number), 0.0))]
+        assert len(picks) == room
+        for pick in picks:
+            tried.refused(pick)
 
 
 def test_what_a_client_has_of_an_engine_by_another_way_counts() -> None:
@@ -274,6 +398,76 @@ def test_a_client_that_did_not_wait_has_no_credit() -> None:
     held.check_invariants()
 
 
+def test_a_client_that_comes_when_nobody_waits_begins_where_the_last_one_was_served() -> None:
+    held = HeldRequests(10)
+    held.charge("busy", 100)
+    held.add(request(0, client="busy"))
+    assert held.next(lambda _: True) is not None
+    held.add(request(1, client="late"))
+    held.add(request(2, client="busy"))
+    held.charge("late", 1)
+    taken = held.next(lambda _: True)
+    assert taken is not None
+    assert taken.client == "busy"
+    held.check_invariants()
+
+
+@pytest.mark.parametrize(
+    ("charges", "first"),
+    [
+        ([("ann", 1)], "bob"),  # both begin at 0
+        ([("bob", 1)], "ann"),
+        ([], "ann"),
+        ([("bob", -1), ("ann", 0)], "bob"),
+    ],
+)
+def test_clients_that_were_given_nothing_begin_at_nothing(charges: list[tuple[str, int]], first: str) -> None:
+    held = HeldRequests(10)
+    held.charge("bob", 1)
+    held.charge("bob", -1)
+    held.charge("ann", -1)
+    for number, client in enumerate(("ann", "bob")):
+        held.add(request(number, client=client))
+    for client, micro in charges:
+        held.charge(client, micro)
+    taken = held.next(lambda _: True)
+    assert taken is not None
+    assert taken.client == first
+
+
+def test_a_first_client_with_service_is_not_lifted_by_one_that_has_less() -> None:
+    held = HeldRequests(10)
+    held.charge("ann", 1)
+    for number, client in enumerate(("bob", "ann")):
+        held.add(request(number, client=client))
+    held.charge("bob", 1)
+    taken = held.next(lambda _: True)
+    assert taken is not None
+    assert taken.client == "bob", "of equals the one that waits longer"
+
+
+def test_what_does_not_wait_is_not_removed() -> None:
+    held = HeldRequests(10)
+    held.remove(request(0))
+    held.add(request(1))
+    held.remove(request(2))
+    assert len(held) == 1
+    held.remove(request(1))
+    assert not held
+    assert held.next(lambda _: True) is None
+    held.check_invariants()
+
+
+def test_blocks_that_were_evicted_are_not_reported_any_more_and_forgotten_ones_are_not_held() -> None:
+    reported, recent = ReportedBlocks(), RecentBlocks(4)
+    reported.changed([(1, 0), (2, 1)], [])
+    reported.changed([], [2])
+    assert unpack_digests(reported.used(pack_digests([1, 2]))) == (2,)
+    recent.used(pack_digests([1, 2]))
+    assert unpack_digests(recent.forgotten()) == (2, 1)
+    assert len(recent) == 0
+
+
 def test_a_client_may_have_so_many_waiting_and_no_more() -> None:
     held = HeldRequests(2)
     assert [held.add(request(number, client="ann")) for number in range(3)] == [True, True, False]
@@ -321,7 +515,7 @@ def test_a_queue_of_other_callers_counts() -> None:
 def test_an_engine_that_waits_for_memory_gets_no_more_and_one_that_has_some_does() -> None:
     tried = pool("least-loaded")
     tried.set_endpoints(ADDRESSES[:1], 0.0)
-    for usage, waiting, is_placed in ((0.95, 1, False), (0.95, 0, True), (0.8, 1, True)):
+    for usage, waiting, is_placed in ((0.9, 1, False), (0.95, 0, True), (0.8, 1, True)):
         tried.observed(ADDRESSES[0], EndpointReport(0, waiting, usage), waiting, 0.0)
         assert (tried.place(request(round(100 * usage) + waiting), 0.0) is not None) == is_placed
 
