@@ -48,6 +48,7 @@ async def exchange_for_ever(redis: Redis, name: str, expectations: Expectations)
     while True:
         await asyncio.sleep(EXCHANGE_SECONDS)
         try:
-            await exchange(redis, name, expectations)
-        except (RedisError, OSError) as error:
+            async with asyncio.timeout(EXCHANGE_SECONDS):
+                await exchange(redis, name, expectations)
+        except (RedisError, OSError, TimeoutError) as error:
             log.warning("expectations are not exchanged", extra={"error": repr(error)})

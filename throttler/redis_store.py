@@ -174,10 +174,10 @@ class RedisStore:
         while True:
             try:
                 async with self._redis.pubsub(ignore_subscribe_messages=True) as pubsub:
-                    await pubsub.subscribe(script.RECALLS)
+                    await self._in_time(pubsub.subscribe(script.RECALLS))
                     async for message in pubsub.listen():
                         self._recall(message["data"].decode(errors="replace"))
-            except (RedisError, OSError):
+            except (RedisError, OSError, TimeoutError):
                 await asyncio.sleep(self._beat_seconds)
 
     def _recall(self, message: str) -> None:

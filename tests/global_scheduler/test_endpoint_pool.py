@@ -57,6 +57,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.others: Counter[str] = Counter()  # requests of other callers, by endpoint
         self.without_memory: set[str] = set()
         self.entered: list[Pick] = []  # a proxy does not answer these
+        self.begun: list[Pick] = []  # their answers
         self.beside: Counter[str] = Counter()  # requests that wait beside the engine, by endpoint
 
     @rule(endpoints=st.sets(st.sampled_from(ADDRESSES)))
@@ -124,7 +125,8 @@ class PoolMachine(RuleBasedStateMachine):
     @rule(at=st.integers(0, 99), served=st.sampled_from(["", *ADDRESSES]))
     def begins(self, at: int, served: str) -> None:
         pick = self.open[at % len(self.open)]
-        if pick not in self.entered:
+        if pick not in self.entered and pick not in self.begun:
+            self.begun.append(pick)
             expected = served if served in self.endpoints else pick.endpoint
             self.has_passed |= expected != pick.endpoint
             self.pool.served(pick, served, self.now)

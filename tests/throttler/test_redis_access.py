@@ -1,5 +1,6 @@
 """A Redis that wants a password, and one that speaks TLS only."""
 
+import asyncio
 import contextlib
 import subprocess
 from collections.abc import Iterator
@@ -73,3 +74,20 @@ async def test_password_and_tls(secured: tuple[RedisServer, int], authority: Pat
 def test_a_url_that_is_none() -> None:
     with pytest.raises(ValueError, match="scheme"):
         open_redis("somewhere", "", "")
+
+
+async def test_a_command_that_is_cancelled_never_ends_as_if_it_were_not(tmp_path: Path) -> None:
+    """Wherever it is: else a service that ends would wait for a loop that goes on."""
+    server = RedisServer(tmp_path)
+    try:
+        async with open_redis(server.url, "", "") as link:
+            for steps in range(40):
+                command = asyncio.ensure_future(link.set("key", "value"))
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                if command.cancel():
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await command
+                    assert command.cancelled(), f"cancelled after {steps} steps"
+    finally:
+        server.kill()
