@@ -44,7 +44,7 @@ class AttachedAdapter:
             if pick is None:
                 continue
             if end.started:
-                self._picker.left(pick, end.output_tokens)
+                self._picker.measured(pick, end.output_tokens)
             else:
                 self._picker.refused(pick)
 

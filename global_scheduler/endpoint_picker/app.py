@@ -11,7 +11,7 @@ from fairlead.v1 import scheduler_pb2_grpc
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.endpoint_pool import EndpointPool, EndpointSize
 from global_scheduler.core.policies import POLICIES, RoutePolicyConfig
-from global_scheduler.endpoint_picker import adapter_reports
+from global_scheduler.endpoint_picker import adapter_reports, usage_reports
 from global_scheduler.endpoint_picker.adapter_reports import AdapterReports
 from global_scheduler.endpoint_picker.config import PickerConfig
 from global_scheduler.endpoint_picker.endpoint_names import EndpointNames
@@ -26,7 +26,7 @@ from global_scheduler.endpoint_picker.token_prompts import PromptReader, TokenPr
 from global_scheduler.leadership import STANDBY, Leadership
 from serving.config import addresses, cost_function, load
 from serving.environment import ServiceName
-from serving.envoy import ext_proc_pb2_grpc
+from serving.envoy import ext_proc_pb2_grpc, ratelimit_pb2_grpc
 from serving.process import Serving, configure_logging, run
 from serving.rpc.server import Server
 from serving.telemetry.metrics import Metrics
@@ -95,6 +95,8 @@ async def serving(
     server = Server(config.listen, credentials=tls.server() if tls else None, health_listen=config.health_listen)
     processor = ExternalProcessor(picker, config.weights, prompt_reader(config, picker))
     server.add(ext_proc_pb2_grpc.add_ExternalProcessorServicer_to_server, processor, NAME)
+    usage = usage_reports.UsageReports(processor.placed)
+    server.add(ratelimit_pb2_grpc.add_RateLimitServiceServicer_to_server, usage, usage_reports.NAME)
     if adapters is not None:
         secrets = config.secret, config.accepted_secret
         server.add(scheduler_pb2_grpc.add_SchedulerServicer_to_server, adapters, adapter_reports.NAME, *secrets)

@@ -31,6 +31,9 @@ class PickerMetrics:
         meter.create_observable_counter(
             "fairlead.picker.requests", [self._requests], description="Requests that were placed or refused, by outcome"
         )
+        meter.create_observable_counter(
+            "fairlead.picker.outputs", [self._outputs], description="Outputs whose tokens were told, or estimated"
+        )
         gauge = meter.create_observable_gauge
         gauge("fairlead.picker.waiting", [self._waiting], description="Requests that wait for room at an endpoint")
         gauge("fairlead.picker.endpoints", [self._endpoints], description="Endpoints of the pool")
@@ -57,6 +60,9 @@ class PickerMetrics:
     def _requests(self, _: CallbackOptions) -> Iterable[Observation]:
         # A copy: the exporter's thread may run this.
         return [Observation(count, {"outcome": outcome}) for outcome, count in list(self._picker.outcomes.items())]
+
+    def _outputs(self, _: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(count, {"source": source}) for source, count in list(self._picker.outputs.items())]
 
     def _waiting(self, _: CallbackOptions) -> Iterable[Observation]:
         return [Observation(self._picker.waiting)]

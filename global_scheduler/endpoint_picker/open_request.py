@@ -18,6 +18,8 @@ class OpenRequest:
         self._most_output = most_output
         self._began: float | None = None  # when the answer began
         self._announced: int | None = None  # its length in bytes
+        self._is_done = False  # whether the proxy has said that it is over
+        self._told: int | None = None  # its tokens
         self._has_ended = False
 
     @property
@@ -36,6 +38,18 @@ class OpenRequest:
             return
         self._began = began
         self._announced = int(headers["content-length"]) if "content-length" in headers else None
+        if self._is_done:
+            self.end()
+
+    def done(self, output_tokens: int) -> None:
+        """Record that the answer is over, and how many tokens it has, where that is known: else 0.
+
+        Its headers may come later, on another stream, or never, if there was none: then that stream's end is the end.
+        """
+        self._is_done = True
+        self._told = output_tokens or None
+        if self.is_answered:
+            self.end()
 
     def end(self) -> None:
         """End the request: with a charge for its output if an answer began, else with a refund."""
@@ -44,5 +58,7 @@ class OpenRequest:
         self._has_ended = True
         if self._began is None:
             self._picker.refused(self.pick)
+        elif self._told is not None:
+            self._picker.measured(self.pick, self._told)
         else:
             self._picker.ended(self.pick, self._began, self._announced, self._most_output)

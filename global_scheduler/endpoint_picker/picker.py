@@ -18,13 +18,15 @@ PLACED = "placed"
 class Picker:
     """Places requests in `pool`; the only part of the process that reads a clock.
 
-    Tokens of an answer are not seen. An answer whose length is announced counts four bytes for a token, and a streamed
-    one `output_rate` tokens for each second that it lasts; none counts more than its request allowed.
+    Tokens of an answer are not seen. Where nobody tells them, an answer whose length is announced counts four bytes for
+    a token, and a streamed one `output_rate` tokens for each second that it lasts; none counts more than its request
+    allowed.
     """
 
     def __init__(self, pool: EndpointPool, output_rate: float) -> None:
         self.pool = pool
         self.outcomes: Counter[str] = Counter()  # requests that were placed, or refused, by reason
+        self.outputs: Counter[str] = Counter()  # outputs whose tokens were told, or estimated
         self._output_rate = output_rate
         self._instance = uuid.uuid4().hex[:16]
         self._numbers = itertools.count(1)
@@ -108,8 +110,9 @@ class Picker:
         """Record a request that another process gave to an endpoint; return None if that is unknown."""
         return self.pool.entered(address, request, cached_tokens, time.monotonic())
 
-    def left(self, pick: Pick, output_tokens: int) -> None:
-        """Record the end of a request that has entered."""
+    def measured(self, pick: Pick, output_tokens: int) -> None:
+        """Record the end of a request of whose output the tokens are known."""
+        self.outputs["told"] += 1
         self.pool.ended(pick, output_tokens)
         self._release()
 
@@ -127,6 +130,7 @@ class Picker:
 
     def ended(self, pick: Pick, began: float, announced: int | None, most_output: int | None) -> None:
         """Record the end of an answer that `began` then, announced so many bytes, and might have so many tokens."""
+        self.outputs["estimated"] += 1
         tokens = (time.monotonic() - began) * self._output_rate if announced is None else announced / 4
         self.pool.ended(pick, round(tokens if most_output is None else min(tokens, most_output)))
         self._release()

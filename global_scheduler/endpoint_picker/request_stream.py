@@ -15,7 +15,7 @@ from serving.envoy.ext_proc_pb2 import HttpBody, HttpHeaders, Metadata, Processi
 # A longer body is placed by its beginning, and its rest is passed on as it comes.
 MOST_HELD = 4 * 1024 * 1024
 # The stream that follows a request begins while the one that places it ends.
-FOLLOWING_SECONDS = 0.2
+FOLLOWING_SECONDS = 2.0
 
 
 class RequestStream:

@@ -26,7 +26,7 @@ class ExternalProcessor(ext_proc_pb2_grpc.ExternalProcessorServicer):
         self._read = read
         self._objectives = objectives
         self._streams: dict[asyncio.Task[Any], RequestStream | FollowingStream] = {}
-        self._placed: WeakValueDictionary[str, OpenRequest] = WeakValueDictionary()
+        self.placed: WeakValueDictionary[str, OpenRequest] = WeakValueDictionary()  # by the picker's id
         self._is_leaving = False
 
     def leave(self) -> None:
@@ -39,13 +39,11 @@ class ExternalProcessor(ext_proc_pb2_grpc.ExternalProcessorServicer):
         """Choose the endpoint of one request, and follow the request to its end."""
         task = asyncio.current_task()
         assert task is not None
-        stream: RequestStream | FollowingStream = RequestStream(
-            self._picker, self._objectives, self._read, self._placed
-        )
+        stream: RequestStream | FollowingStream = RequestStream(self._picker, self._objectives, self._read, self.placed)
         try:
             async for message in request_iterator:
                 if message.observability_mode and isinstance(stream, RequestStream):
-                    stream = FollowingStream(self._placed)
+                    stream = FollowingStream(self.placed)
                 self._streams[task] = stream
                 for response in await stream.handle(message):
                     await context.write(response)

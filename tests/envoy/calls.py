@@ -3,7 +3,8 @@
 import http.client
 import json
 import time
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from tests.services import DEADLINE
 
@@ -11,10 +12,12 @@ from tests.services import DEADLINE
 class Call:
     """One streamed completion; its answer has begun when it exists."""
 
+    fields: ClassVar[Mapping[str, Any]] = {}  # more of the request's body
+
     def __init__(self, port: int, prompt: list[int], max_tokens: int = 4, **headers: str) -> None:
         self._began = time.monotonic()
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE)
-        given = {"prompt": prompt, "max_tokens": max_tokens, "ignore_eos": True, "stream": True}
+        given = {"prompt": prompt, "max_tokens": max_tokens, "ignore_eos": True, "stream": True, **self.fields}
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         self._connection.request("POST", "/v1/completions", json.dumps(given), named)
         self.answer = self._connection.getresponse()
@@ -54,3 +57,9 @@ class Call:
         """Close the connection, whatever has come."""
         self.answer.close()
         self._connection.close()
+
+
+class CallForUsage(Call):
+    """A completion whose last event says how many tokens the output has."""
+
+    fields: ClassVar[Mapping[str, Any]] = {"stream_options": {"include_usage": True}}

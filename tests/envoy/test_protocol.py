@@ -9,17 +9,23 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from global_scheduler.endpoint_picker import request_stream
 from global_scheduler.endpoint_picker.app import ALIVE, READY, endpoint_source, make_picker, serving
 from global_scheduler.endpoint_picker.config import PickerConfig
 from global_scheduler.endpoint_picker.picker import Picker
-from global_scheduler.endpoint_picker.request_stream import FOLLOWING_SECONDS
 from global_scheduler.endpoint_picker.service import NAME
 from global_scheduler.leadership import STANDBY, SoleLeadership
-from serving.envoy import ext_proc_pb2, ext_proc_pb2_grpc
+from serving.envoy import ext_proc_pb2, ext_proc_pb2_grpc, ratelimit_pb2, ratelimit_pb2_grpc
 
 DESTINATION = "x-gateway-destination-endpoint"
 A, B, C = "10.0.0.1:8000", "10.0.0.2:8000", "[2001:db8::3]:8000"
 Response = ext_proc_pb2.ProcessingResponse
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that nobody follows ends soon."""
+    monkeypatch.setattr(request_stream, "FOLLOWING_SECONDS", 0.2)
 
 
 class Stream:
@@ -321,6 +327,37 @@ async def test_a_picker_that_stands_by_is_healthy_and_not_ready() -> None:
         ]
 
 
+async def tell(served: Served, pick: str, output_tokens: int) -> None:
+    """Say how many tokens an output has, as Envoy does at the end of a stream."""
+    request = ratelimit_pb2.RateLimitRequest(domain="fairlead")
+    described = request.descriptors.add()
+    described.entries.add(key="pick", value=pick)
+    described.hits_addend.value = output_tokens
+    answer = await ratelimit_pb2_grpc.RateLimitServiceStub(served.channel).ShouldRateLimit(request)
+    assert answer.overall_code == ratelimit_pb2.RateLimitResponse.OK
+
+
+@pytest.mark.parametrize("served", [{"endpoints": f"{A},{B}", "quantum_tokens": 100}], indirect=True)
+@pytest.mark.parametrize(("told", "then"), [(400, B), (0, A)])
+@pytest.mark.parametrize("is_told_first", [True, False])
+async def test_a_request_ends_when_envoy_says_so_and_is_charged_the_tokens_that_it_tells(
+    served: Served, told: int, then: str, is_told_first: bool
+) -> None:
+    """DoubleQ: 400 tokens use up the quantum at A, and what is estimated of this short answer does not."""
+    stream = served.stream()
+    assert await stream.place(chat("x"), x_fairlead_user="ann") == A
+    if is_told_first:  # on another stream than the answer's headers
+        await tell(served, stream.request_id, told)
+        assert sum(served.outstanding()) == 1
+    await stream.answered(content_length="8")
+    await tell(served, stream.request_id, told)
+    assert sum(served.outstanding()) == 0
+    await tell(served, "never placed", 9)
+    await stream.end()
+    assert served.picker.outputs == {"told" if told else "estimated": 1}
+    assert await served.stream().place(chat("y"), x_fairlead_user="ann") == then
+
+
 @pytest.mark.parametrize("served", [{"endpoints": A, "endpoint_requests": 1, "client_requests": 2}], indirect=True)
 async def test_requests_wait_for_room_fairly_and_too_many_of_a_client_are_answered_with_429(served: Served) -> None:
     first = served.stream()
@@ -356,7 +393,9 @@ async def test_a_stream_that_only_observes_follows_a_request_to_its_end(served: 
     answer = ext_proc_pb2.ProcessingRequest(observability_mode=True)
     answer.response_headers.headers.headers.add(key=":status", raw_value=b"200")
     await following.call.write(answer)
-    await asyncio.sleep(2 * FOLLOWING_SECONDS)  # after which a request that nobody follows would have ended
+    await asyncio.sleep(
+        2 * request_stream.FOLLOWING_SECONDS
+    )  # after which a request that nobody follows would have ended
     assert served.picker.pool.outstanding(endpoint) == 1
     await following.end()
     assert sum(served.outstanding()) == 0

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.envoy.calls import Call
+from tests.envoy.calls import Call, CallForUsage
 from tests.envoy.example import LISTENER, example, http_manager
 from tests.metrics import samples, scrape
 from tests.redis_server import RedisServer
@@ -56,6 +56,9 @@ class Front:
 
     def call(self, prompt: list[int], max_tokens: int = 4, **headers: str) -> Call:
         return Call(self._port, prompt, max_tokens, **headers)
+
+    def call_for_usage(self, prompt: list[int]) -> Call:
+        return CallForUsage(self._port, prompt)
 
     def stop(self) -> None:
         self.envoy.close()
@@ -121,6 +124,17 @@ def answering(port: int) -> float:
     """The endpoints whose queues are known from their metrics."""
     found = samples(scrape(port)[1])["fairlead_picker_queues"]
     return {labels["source"]: count for labels, count in found}["metrics"]
+
+
+def test_outputs_are_charged_with_the_tokens_that_the_engine_tells_where_callers_ask_for_them(front: Front) -> None:
+    """Where the end of the stream comes before what is told, which nothing excludes, the output is estimated."""
+
+    def told() -> float:
+        front.call_for_usage([8] * 20).rest()
+        return value(front.picker, "fairlead_picker_outputs_total", source="told")
+
+    assert value(front.picker, "fairlead_picker_outputs_total", source="told") == 0
+    eventually(told, "tokens are told")
 
 
 def test_the_subset_of_a_data_plane_is_kept(front: Front) -> None:
@@ -247,7 +261,8 @@ def placed(picker: Process) -> float:
     return value(picker, "fairlead_picker_requests_total")
 
 
-def value(picker: Process, metric: str) -> float:
-    """The sum of a metric's samples."""
+def value(picker: Process, metric: str, **labels: str) -> float:
+    """The sum of a metric's samples that have these labels."""
     port = picker.wait_for("listening")["metrics_port"]
-    return sum(count for _, count in samples(scrape(port)[1]).get(metric, ()))
+    found = samples(scrape(port)[1]).get(metric, ())
+    return sum(count for given, count in found if labels.items() <= given.items())

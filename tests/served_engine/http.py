@@ -83,7 +83,8 @@ class Http:
         self.engine.work.set()
         gone: asyncio.Future[dict[str, Any]] = asyncio.ensure_future(receive())
         try:
-            headers = [(b"x-served-by", str(self.engine.options.port).encode())]
+            port = str(self.engine.options.port).encode()
+            headers = [(b"content-type", b"text/event-stream"), (b"x-served-by", port)]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             sent = 0
             while not gone.done():
@@ -98,6 +99,9 @@ class Http:
                 chunk = json.dumps({"id": "cmpl", "choices": [choice.result()]})
                 await send(body_of(f"data: {chunk}\n\n".encode(), more=True))
                 if choice.result()["finish_reason"]:
+                    if given.get("stream_options", {}).get("include_usage"):
+                        chunk = json.dumps({"id": "cmpl", "choices": [], "usage": {"completion_tokens": sent}})
+                        await send(body_of(f"data: {chunk}\n\n".encode(), more=True))
                     await send(body_of(b"data: [DONE]\n\n", more=False))
                     return
         finally:
