@@ -24,8 +24,13 @@ def _of_tool(parameters: Mapping[str, Any]) -> dict[str, Sequence[str]]:
     properties = parameters.get("properties")
     if not isinstance(properties, Mapping):
         return {}
-    known = {name: list(dict.fromkeys(_types(schema, parameters))) for name, schema in properties.items()}
+    known = {name: types_of(schema, parameters) for name, schema in properties.items()}
     return {name: types for name, types in known.items() if types}
+
+
+def types_of(schema: Any, root: Mapping[str, Any]) -> list[str]:
+    """Return the names of the types that `schema`, a part of the schema `root`, names or implies."""
+    return list(dict.fromkeys(_types(schema, root)))
 
 
 def _types(schema: Any, root: Mapping[str, Any]) -> Iterator[str]:
@@ -39,23 +44,23 @@ def _types(schema: Any, root: Mapping[str, Any]) -> Iterator[str]:
             continue
         if "type" in known:
             declared = known["type"]
-            yield from (each for each in _list(declared) or [declared] if isinstance(each, str))
+            yield from (each for each in listed(declared) or [declared] if isinstance(each, str))
         else:
-            yield from (OF_VALUES[type(value)] for value in _list(known.get("enum")))
+            yield from (OF_VALUES[type(value)] for value in listed(known.get("enum")))
             yield from (OF_VALUES[type(value)] for key, value in known.items() if key == "const")
         if known.get("nullable"):
             yield "null"
         for key in ("anyOf", "oneOf", "allOf"):
-            waiting += _list(known.get(key))
-        waiting.append(_referred(str(known.get("$ref", "")), root))
+            waiting += listed(known.get(key))
+        waiting.append(referred(str(known.get("$ref", "")), root))
 
 
-def _list(value: Any) -> list[Any]:
+def listed(value: Any) -> list[Any]:
     """Return `value`, or nothing where a schema is wrong."""
     return value if isinstance(value, list) else []
 
 
-def _referred(place: str, root: Any) -> Any:
+def referred(place: str, root: Any) -> Any:
     """Return the schema at a place of this document, such as `#/$defs/city`; None if there is none."""
     if not place.startswith("#/"):
         return None

@@ -6,17 +6,20 @@ writes calls. Reasoning before them is free.
 
 import json
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from fairlead.errors import InvalidRequest
 from local_worker.json_options import json_options
 from local_worker.prompt import Chat, OutputFormat
+from local_worker.xml_call_grammar import XML_SYNTAXES, xml_call
 
 
 class CallSyntax(NamedTuple):
     """How a format writes calls: expressions of Lark around the name and the arguments of each.
 
-    `marker` is the text after which calls begin. If it is empty, calls stand in place of a text.
+    `marker` is the text after which calls begin. If it is empty, calls stand in place of a text. Where
+    `arguments` is empty, calls are those of xml_call_grammar.
     """
 
     marker: str
@@ -29,6 +32,8 @@ class CallSyntax(NamedTuple):
 SYNTAXES: Mapping[str, CallSyntax] = {
     "hermes": CallSyntax("<tool_call>", r'"\n"', "arguments", r'"\n</tool_call>\n<tool_call>\n"', r'"\n</tool_call>"'),
     "llama": CallSyntax("", "", "parameters", '"; "', ""),
+    "qwen_coder": CallSyntax("<tool_call>", r'"\n"', "", r'"\n</tool_call>\n<tool_call>\n"', r'"\n</tool_call>"'),
+    "glm": CallSyntax("<tool_call>", "", "", r'"</tool_call>\n<tool_call>"', r'"</tool_call>"'),
     "mistral": CallSyntax("[TOOL_CALLS]", '" "? "["', "arguments", '", "', '"]"'),
 }
 TOOL_CHOICE = "prompt.chat.tool_choice"
@@ -45,6 +50,8 @@ def call_grammar(chat: Chat, answer: OutputFormat, marker_token: int | None = No
     choice = chat.choice
     if not choice.needs_call and not any(chat.strict.values()):
         return ""
+    if find_spec("llguidance") is None:
+        raise InvalidRequest("is not supported by this worker, which lacks llguidance", TOOL_CHOICE)
     syntax = SYNTAXES.get(answer.tool_calls)
     if syntax is None:
         form = answer.tool_calls or "of the model's response template"
@@ -71,7 +78,11 @@ def _rules(chat: Chat, answer: OutputFormat, syntax: CallSyntax, marker_token: i
     yield f"call: {' | '.join(f'call_{number}' for number in range(len(tools)))}"
     for number, tool in enumerate(tools):
         head = f'{{"name": {json.dumps(tool["name"], ensure_ascii=False)}, "{syntax.arguments}": '
-        schema = _arguments(tool["parameters"], chat.strict.get(tool["name"], choice.needs_call))
+        is_strict = chat.strict.get(tool["name"], choice.needs_call)
+        if (elements := XML_SYNTAXES.get(answer.tool_calls)) is not None:
+            yield from xml_call(f"call_{number}", tool, is_strict, elements)
+            continue
+        schema = _arguments(tool["parameters"], is_strict)
         arguments = json.dumps({**schema, "x-guidance": dict(json_options())})
         yield f'call_{number}: {json.dumps(head)} %json {arguments} "}}"'
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any
 
 # Between the tokens of JSON there is at most a space, or a line break with its indentation: white space always ends.
@@ -29,9 +29,6 @@ COMPACT: Mapping[str, Any] = {
 
 @cache
 def json_options() -> Mapping[str, Any]:
-    """Return the options for the installed version of the library, or for any version if none is installed."""
-    try:
-        major, minor = version("llguidance").split(".")[:2]
-    except PackageNotFoundError:  # an engine behind an adapter has its own
-        return COMPACT
+    """Return the options for the installed version of the library; raise PackageNotFoundError if there is none."""
+    major, minor = version("llguidance").split(".")[:2]
     return OPTIONS if (int(major), int(minor)) >= ENDING_SPACE else COMPACT

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from fairlead.errors import InvalidRequest, Unavailable
 from local_worker.adapter.vllm_api import EngineAway, EngineRefused, VllmApi
-from local_worker.call_grammar import call_grammar
+from local_worker.call_grammar import TOOL_CHOICE
 from local_worker.chat_turns import tools_of, turns_of
 from local_worker.output_format import LAST_TOKENS, format_of_calls, output_format, rendered_reasoning
 from local_worker.prompt import Chat
@@ -45,6 +45,8 @@ class EngineTokenizer:
 
     def encode_chat(self, chat: Chat) -> EncodedChat:
         """See Tokenizer. System tokens are those of the system messages' contents."""
+        if chat.choice.needs_call or any(chat.strict.values()):
+            raise InvalidRequest("calls cannot be promised by a worker beside an engine", TOOL_CHOICE)
         calls, reasoning = self._format_of_calls if chat.needs_calls else "", self._format_of_reasoning
         if calls == HIDDEN:
             raise InvalidRequest(
@@ -54,7 +56,7 @@ class EngineTokenizer:
         answer = output_format(chat, calls, reasoning, self.decode(ids[-LAST_TOKENS:]) if reasoning else "")
         system = "".join(message.content for message in chat.messages if message.role == "system")
         system_ids = self.encode(system, with_special_tokens=False) if system else []
-        return EncodedChat(ids, min(len(system_ids), len(ids)), answer, call_grammar(chat, answer))
+        return EncodedChat(ids, min(len(system_ids), len(ids)), answer)
 
     def encode_system(self, content: str) -> list[int]:
         """Return no tokens: an engine keeps the blocks of each cache scope apart, so that no prefix is public."""

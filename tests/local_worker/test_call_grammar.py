@@ -11,10 +11,12 @@ from llguidance import LLTokenizer, TokenizerWrapper
 from fairlead.errors import InvalidRequest
 from fairlead.output.events import AnswerText, Arguments, CallBegun, Reasoning
 from fairlead.output.parser import OutputParser
+from local_worker.argument_types import argument_types
 from local_worker.call_grammar import SYNTAXES, call_grammar
 from local_worker.engine.grammars import ConstraintBroken, Grammars
 from local_worker.prompt import ANY_CHOICE, CallChoice, Chat, ChatMessage, OutputFormat
 from local_worker.vocabulary import ByteVocabulary
+from local_worker.xml_call_grammar import XML_SYNTAXES
 from serving.constraint import CALLS, Constraint
 
 EOS, MARKER = 256, 257  # the latter stands for Mistral's marker
@@ -85,8 +87,21 @@ def is_allowed(grammars: Grammars, constraint: Constraint | None, text: str, nam
         return False
 
 
+def element(name: str, called: str, arguments: dict[str, Any]) -> str:
+    """A call whose arguments are elements."""
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in arguments.items()}
+    if name == "glm":
+        pairs = (f"<arg_key>{key}</arg_key>\n<arg_value>{text}</arg_value>\n" for key, text in texts.items())
+        return f"{called}\n{''.join(pairs)}"
+    pairs = (f"<parameter={key}>\n{text}\n</parameter>\n" for key, text in texts.items())
+    return f"\n<function={called}>\n{''.join(pairs)}</function>\n"
+
+
 def rendered(name: str, *calls: tuple[str, dict[str, Any]], before: str = "") -> str:
     """Calls as models of the format write them."""
+    if name in XML_SYNTAXES:
+        elements = "\n".join(f"<tool_call>{element(name, *call)}</tool_call>" for call in calls)
+        return before + elements
     key = "parameters" if name == "llama" else "arguments"
     written = [json.dumps({"name": called, key: arguments}) for called, arguments in calls]
     match name:
@@ -98,9 +113,11 @@ def rendered(name: str, *calls: tuple[str, dict[str, Any]], before: str = "") ->
             return f"{before}[TOOL_CALLS] [{', '.join(written)}]"
 
 
-def parsed(text: str, name: str, reasoning: str = "", in_reasoning: bool = False) -> tuple[str, list[tuple[str, Any]]]:
+def parsed(
+    text: str, name: str, reasoning: str = "", in_reasoning: bool = False, tools: Sequence[dict[str, Any]] = TOOLS
+) -> tuple[str, list[tuple[str, Any]]]:
     """The answer's text, and the calls; their arguments have to be JSON."""
-    parser = OutputParser(name, reasoning, in_reasoning)
+    parser = OutputParser(name, reasoning, in_reasoning, argument_types(tools))
     parts = [*parser.push(text), *parser.end()]
     names = [part.name for part in parts if isinstance(part, CallBegun)]
     arguments = [
@@ -212,3 +229,86 @@ def test_what_cannot_be_promised_is_refused_by_name(grammars: Grammars) -> None:
     assert constraint is not None
     with pytest.raises(InvalidRequest, match=r"prompt\.chat\.tools: .*uniqueItems"):
         grammars.compile(constraint)
+
+
+MANY = {
+    "name": "plan",
+    "description": "",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "note": {"type": "string", "description": "Any text."},
+            "kind": {"enum": ["dry", "näss", 3, None]},
+            "fixed": {"const": True},
+            "days": {"type": "integer", "minimum": 1, "maximum": 20},
+            "share": {"anyOf": [{"$ref": "#/$defs/share"}, {"type": "null"}]},
+            "tags": {"type": "array", "items": {"$ref": "#/$defs/tag"}, "maxItems": 2},
+            "place": {"type": "object", "properties": {"x": {"type": "integer"}}, "additionalProperties": False},
+            "either": {"anyOf": [{"type": "string"}, {"type": "boolean"}]},
+            "anything": True,
+        },
+        "required": ["note", "kind", "fixed", "days", "share"],
+        "additionalProperties": False,
+        "$defs": {"share": {"enum": [1, 2.5]}, "tag": {"type": "string", "maxLength": 2}},
+    },
+}
+
+
+LEAST: dict[str, Any] = {"note": "", "kind": "dry", "fixed": True, "days": 5, "share": None}
+FULL = {
+    "note": "5 < 6\n</tool_call>",
+    "kind": "näss",
+    "fixed": True,
+    "days": 20,
+    "share": 2.5,
+    "tags": ["a", "</"],
+    "place": {"x": -1},
+    "either": False,
+    "anything": '"quoted"',
+}
+
+
+@pytest.mark.parametrize("name", XML_SYNTAXES)
+def test_bare_texts_are_allowed_where_they_are_read_as_valid_arguments(grammars: Grammars, name: str) -> None:
+    constraint = grammar(name, REQUIRED, tools=[MANY])
+    for arguments in (LEAST, FULL, {**LEAST, "kind": 3}, {**LEAST, "kind": None}, {**LEAST, "either": "2 words"}):
+        text = rendered(name, ("plan", arguments))
+        assert is_allowed(grammars, constraint, text, name), text
+        assert parsed(text, name, tools=[MANY]) == ("", [("plan", arguments)])
+    wrong: list[dict[str, Any]] = [
+        {"kind": "wet"},
+        {"fixed": False},
+        {"days": 21},
+        {"days": "five"},
+        {"share": 2},
+        {"tags": ["abc"]},
+        {"place": {"y": 1}},
+        {"other": 1},
+    ]
+    for change in wrong:
+        assert not is_allowed(grammars, constraint, rendered(name, ("plan", {**LEAST, **change})), name), change
+    assert not is_allowed(grammars, constraint, rendered(name, ("plan", {"note": ""})), name)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "reason"),
+    [
+        ({"anyOf": [{}]}, "anyOf"),
+        ({"properties": {"a": {"type": "string", "maxLength": 3}}}, "calls of f.a .*maxLength"),
+        ({"properties": {"a": {"anyOf": [{"type": "string", "pattern": "x"}]}}}, "pattern"),
+        ({"properties": {"a": {"anyOf": ["x"]}}}, "'x'"),
+        ({"properties": {"a": {"enum": ["1", 1]}}}, "told apart"),
+        ({"properties": {"a": {"enum": ["</parameter></arg_value>"]}}}, "told apart"),
+        ({"properties": {"a": {"enum": []}}}, "told apart"),
+        ({"properties": {"a": False}}, "not"),
+        ({"properties": {"a b": {}}}, "a space"),
+        ({"properties": {}, "required": ["a"]}, "required"),
+        ({"properties": 5}, "required"),
+    ],
+)
+@pytest.mark.parametrize("name", XML_SYNTAXES)
+def test_bare_texts_that_cannot_be_promised_are_refused(name: str, parameters: dict[str, Any], reason: str) -> None:
+    with pytest.raises(InvalidRequest, match=rf"prompt\.chat\.tools: .*{reason}"):
+        grammar(name, REQUIRED, tools=[{"name": "f", "description": "", "parameters": parameters}])
+    free = grammar(name, REQUIRED, tools=[{"name": "f", "description": "", "parameters": parameters}], f=False)
+    assert free is not None, "they need not be valid if the tool is not strict"

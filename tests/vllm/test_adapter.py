@@ -26,11 +26,9 @@ from fairlead.prompt import as_prompt
 from fairlead.v1 import common_pb2, inference_pb2
 from local_worker.adapter.output_stream import OutputStream
 from local_worker.adapter.vllm_api import VllmApi
-from local_worker.call_grammar import call_grammar
 from local_worker.core.engine_text import EngineText
 from local_worker.core.request import Request as CoreRequest
 from local_worker.hugging_face_decoder import REPLACEMENT
-from local_worker.prompt import CallChoice, Chat, ChatMessage, OutputFormat
 from serving.http_client import HttpClient
 from serving.kv_events.messages import KvEvent, StoredBlocks
 from serving.sampling_params import SamplingParams
@@ -177,23 +175,11 @@ def test_outputs_are_those_that_the_engine_gives_directly(fleet: Fleet) -> None:
 
 
 def test_constraints_are_obeyed(fleet: Fleet) -> None:
-    """Also those that a worker makes for required calls: of a grammar in the engine's own library."""
-    chat = Chat(
-        (ChatMessage("user", "?"),),
-        tools=(
-            {"name": "f", "description": "", "parameters": {"type": "object", "properties": {"a": {"enum": [1, 2]}}}},
-        ),
-        choice=CallChoice(is_required=True, is_single=True),
-        strict={"f": True},
-    )
     constraints: tuple[tuple[dict[str, Any], str], ...] = (
         ({"regex": "[ab]{3}c"}, "[ab]{3}c"),
         ({"choice": common_pb2.Choices(texts=["yes it is", "no it is not"])}, "yes it is|no it is not"),
         ({"json_schema": '{"type": "integer", "minimum": 10, "maximum": 99}'}, "[1-9][0-9]"),
-        (
-            {"grammar": call_grammar(chat, OutputFormat("hermes"))},
-            r"<tool_call>\n\{\"name\": \"f\", (.|\n)*</tool_call>",
-        ),
+        ({"grammar": 'start: "a" "b"+ "c"'}, "ab+c"),
     )
     for constraint, pattern in constraints:
         sampling = common_pb2.SamplingParams(max_tokens=100, temperature=1.0, **constraint)

@@ -186,10 +186,9 @@ def test_tools_are_rendered_by_the_engine_and_calls_are_read_as_its_template_wri
     known = responses[0].accepted
     assert (known.prompt_tokens, output_of(responses)) == (len(prompt), output_after(prompt, 3))
     assert (known.output_format.tool_calls, known.output_format.reasoning) == ("hermes", "think")
-    messages[0].content = "refuse this"
     chat = common_pb2.Chat(messages=messages, tools=[tool], tool_choice=common_pb2.ToolChoice(required=True))
     required = inference_pb2.GenerateRequest(prompt=common_pb2.Prompt(chat=chat))
-    assert r'as you asked: {"grammar": "%llguidance {}\nstart: ' in refused(served, required).details()
+    assert "tool_choice: calls cannot be promised" in refused(served, required).details()
 
 
 def test_a_call_whose_connection_breaks_goes_on_elsewhere(served: Served) -> None:
