@@ -194,6 +194,48 @@ TestLateBinding = LateBindingMachine.TestCase
 TestLateBinding.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
 
 
+def submitted(binding: LateBinding, *prompts: list[int]) -> list[Request]:
+    """Return requests of one client with these prompts, which wait."""
+    requests = [make_request("a", tokens, 1, arrival) for arrival, tokens in enumerate(prompts)]
+    for request in requests:
+        assert binding.submit(request, 0.0) is None
+    return requests
+
+
+def test_requests_of_others_take_places() -> None:
+    binding = make_binding(max_running=2)
+    one, two, three, four = submitted(binding, [1], [2], [3], [4])
+    binding.observe_others(1, 0)
+    assert binding.hand_over(0.0) == [one]
+    binding.observe_others(0, 0)
+    assert binding.hand_over(0.0) == [two]
+    for request in (one, two):
+        binding.received(request, [9], FinishReason.LENGTH)
+    assert binding.hand_over(0.0) == [three, four], "as many as run at once"
+    alone = make_binding(max_running=2)
+    requests = submitted(alone, [1], [2], [3])
+    assert alone.hand_over(0.0) == requests[:2], "nothing is known of others"
+
+
+def test_pages_of_others_are_given_to_nobody() -> None:
+    binding = make_binding(pages=4)
+    requests = submitted(binding, [*range(8)])
+    binding.observe_others(1, 2)
+    assert binding.hand_over(0.0) == [], "three pages for nine tokens"
+    binding.observe_others(1, 1)
+    assert binding.hand_over(0.0) == requests
+
+
+def test_a_request_whose_prefix_is_cached_meanwhile_goes_first() -> None:
+    binding = make_binding(max_running=1)
+    _, second = submitted(binding, [*range(9)], [*range(10, 19)])
+    binding.cache.cached(list(zip(second.digests, (0, *second.digests), strict=False)))
+    assert binding.hand_over(0.0) == [second]
+    assert binding.uncomputed == 1, "eight of nine tokens are cached"
+    binding.received(second, [9], None)
+    assert binding.uncomputed == 0
+
+
 class OwnLoop:
     """An engine with a loop of its own: each step computes at most `token_budget` tokens, prompts in the order given.
 

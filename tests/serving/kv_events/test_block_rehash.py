@@ -69,3 +69,10 @@ def test_what_cannot_be_named_is_left_out() -> None:
     assert rehash.stored([2], 1, text, "") == []
     assert rehash.stored([1], None, text[:2], "") == []
     assert rehash.removed([1, 2]) == []
+
+
+def test_a_block_is_gone_with_its_last_copy() -> None:
+    rehash, text = BlockRehash(BLOCK, root), list(range(BLOCK))
+    assert rehash.stored([1], None, text, "") == [(digests(text)[0], 0)]
+    assert rehash.stored([1], None, text, "") == [], "a second copy"
+    assert [rehash.removed([1]) for _ in range(3)] == [[], [digests(text)[0]], []]
