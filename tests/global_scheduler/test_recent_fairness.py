@@ -36,6 +36,11 @@ def test_it_compares_who_waited_all_the_window(seconds: list[tuple[tuple[int, bo
             assert fairness.index == (jain_index(gains) if len(gains) > 1 else None)
 
 
+def test_before_the_first_window_nobody_is_compared() -> None:
+    fairness = RecentFairness(WINDOW)
+    assert (fairness.index, fairness.clients) == (None, 0)
+
+
 def test_a_worker_that_was_replaced_took_nothing_back() -> None:
     fairness = RecentFairness(1.0)
     fairness.observe("ab", {"a": 100.0, "b": 0.0}.__getitem__, one_group, 0.0)

@@ -2,7 +2,10 @@
 
 import pytest
 
+from fairlead.errors import TooLong
+from local_worker.core.batch import Batch
 from local_worker.core.device_sizes import check_sizes
+from local_worker.core.limits import BatchLimits
 from local_worker.core.slicing import SCORED_TOKENS, shares, slice_of
 from serving.sampling_params import SamplingParams
 from tests.local_worker.engine.driving import make_request
@@ -51,3 +54,27 @@ def test_sizes_that_do_not_fit_are_refused(token_budget: int | None, kv_tokens: 
             check()
     else:
         check()
+
+
+def test_a_device_that_runs_one_request_needs_a_token_for_prompts() -> None:
+    with pytest.raises(ValueError, match=r"above max_running \(1\).*; got 1"):
+        check_sizes(max_running=None, token_budget=1, kv_tokens=None, block_tokens=16)
+    check_sizes(max_running=None, token_budget=2, kv_tokens=1, block_tokens=1)
+
+
+def test_a_slice_counts_the_tokens_that_it_computes_and_the_output_before_it() -> None:
+    request = make_request([1, 2, 3])
+    request.computed = 2
+    request.tokens.extend([4, 5])
+    piece = slice_of(request, 3, None)
+    assert (piece.output_tokens, Batch((piece, piece)).tokens) == (2, 6)
+
+
+def test_a_request_fits_that_fills_the_cache_and_output_of_earlier_attempts_is_no_prompt() -> None:
+    limits = BatchLimits(max_running=1, token_budget=2, max_prompt_tokens=6, max_waiting=1, max_waiting_per_client=1)
+    request = make_request([1] * 10, sampling=SamplingParams(max_tokens=5), seed_position=4)
+    limits.check_size(request, 15)
+    with pytest.raises(TooLong, match="make 15; the KV cache holds 14"):
+        limits.check_size(request, 14)
+    with pytest.raises(TooLong, match="at most 6 prompt tokens, got 7"):
+        limits.check_size(make_request([1] * 7), 100)
