@@ -1,4 +1,4 @@
-"""What it costs to charge for output when it is generated, reserved or expected: DLPM on one simulated worker.
+"""What it costs to charge for output when it is generated or reserved: DLPM on one simulated worker.
 
     python -m bench.charging [--seconds 60] [--quantum-tokens 512]
 

@@ -86,11 +86,11 @@ class WorkerOptions(InternalTlsOptions):
     )
     charge: str = option(
         "generated",
-        "`dlpm` charges for output when it is `generated`; or at admission for what is `reserved` (`max_tokens`) or "
-        "`expected` (the mean of the client's last five outputs), and gives back what was not used.",
+        "`dlpm` charges for output when it is `generated`; or at admission for what is `reserved` (`max_tokens`), and "
+        "gives back what was not used.",
         choices=tuple(OutputCharge),
         change_when="A client that waits should see no other client fill the whole batch on one turn, at the price of "
-        "some locality (`reserved`; `expected` if callers ask for far more `max_tokens` than they use).",
+        "some locality (`reserved`).",
     )
     cost: str = shared("cost")
     internal_certificate: str = shared("internal_certificate")

@@ -130,7 +130,7 @@ def with_levels(spec: ClusterSpec, rng: random.Random) -> ClusterSpec:
 
 def with_charge(spec: ClusterSpec, rng: random.Random) -> ClusterSpec:
     """Draw the time at which the workers charge for output."""
-    return replace(spec, worker=replace(spec.worker, charge=rng.choice(["generated", "generated", *OutputCharge])))
+    return replace(spec, worker=replace(spec.worker, charge=rng.choice(["generated", *OutputCharge])))
 
 
 def with_tenant_limit(spec: ClusterSpec, rng: random.Random) -> ClusterSpec:

@@ -10,13 +10,11 @@ class OutputCharge(StrEnum):
     """The time at which DLPM charges for output.
 
     GENERATED charges for each token when it is generated. RESERVED charges for `max_tokens` at admission and gives back
-    at the end what was not used. EXPECTED does the same with the mean length of the client's last outputs, and charges
-    for what goes beyond it when it is generated.
+    at the end what was not used.
     """
 
     GENERATED = "generated"
     RESERVED = "reserved"
-    EXPECTED = "expected"
 
 
 class Charging:

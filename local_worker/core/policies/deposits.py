@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from local_worker.core.charging import Charging, OutputCharge
 from local_worker.core.policies.deficit_accounts import DeficitAccount, weight_at
-from local_worker.core.policies.output_lengths import OutputLengths
 from local_worker.core.policies.protocol import QueuePolicyConfig
 from local_worker.core.request import Request
 from serving.cost import charge
@@ -28,29 +27,22 @@ class Deposits:
     def __init__(self, config: QueuePolicyConfig) -> None:
         self._mode = config.charge
         self._charging = Charging(config.cost)
-        self._lengths = OutputLengths(config.most_idle)
         self._left: dict[Request, Deposit] = {}
 
     def make(self, request: Request, path: Sequence[DeficitAccount]) -> None:
-        """Charge the accounts on the path of `request` for the output that it is admitted for, unless it has paid.
+        """Charge the accounts on the path of `request` for the output that it may generate, unless it has paid.
 
-        This is the output that it may generate (`reserved`), or is expected to (`expected`), without what is generated
-        or charged as room.
+        What is generated already or charged as room is not charged again.
         """
         if self._mode is OutputCharge.GENERATED or request in self._left:
             return
-        start, stop = max(request.reserved, request.output_tokens), self._most(request)
+        start, stop = max(request.reserved, request.output_tokens), request.sampling.max_tokens
         if stop <= start:
             return
         micro = self._charging.output(request, start, stop)
         self._left[request] = {account: charge(micro, weight_at(request, account)) for account in path}
         for account, amount in self._left[request].items():
             account.charge(amount)
-
-    def _most(self, request: Request) -> int:
-        expected = self._lengths.expected(request.client) if self._mode is OutputCharge.EXPECTED else None
-        most = request.sampling.max_tokens
-        return most if expected is None else min(most, expected)
 
     def of(self, request: Request) -> Deposit | None:
         """Return what is left of the deposit of `request`; None if it has made none."""
@@ -68,11 +60,6 @@ class Deposits:
         names = list(path)
         deposits = (entry for deposit in self._left.values() for entry in deposit.items())
         return sum(left for account, left in deposits if [each.name for each in account.path[::-1]] == names)
-
-    def ended(self, request: Request) -> None:
-        """Learn the length of the output of `request`."""
-        if self._mode is OutputCharge.EXPECTED:
-            self._lengths.ended(request.client, request.output_tokens)
 
     def check_invariants(self) -> None:
         """Raise AssertionError when a deposit is negative."""

@@ -260,7 +260,6 @@ class Dlpm:
 
         The client's deficit stays until refills have paid it.
         """
-        self._deposits.ended(request)
         if self._deposits.give_back(request):
             self._leaves[request].rank()
         for account in self._leaves[request].path:

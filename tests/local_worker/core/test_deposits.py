@@ -1,6 +1,4 @@
-"""What the accounts of a request pay for its output in advance, in the three modes."""
-
-import pytest
+"""What the accounts of a request pay for its output in advance, in both modes."""
 
 from local_worker.core.charging import OutputCharge
 from local_worker.core.policies.deficit_accounts import DeficitAccount, DeficitAccounts
@@ -73,20 +71,6 @@ def test_nothing_is_paid_in_advance_for_output_that_is_charged_as_it_is_generate
     made, request = deposits(OutputCharge.GENERATED), asking_for(8)
     made.make(request, path)
     assert (balances(path), made.of(request), made.give_back(request)) == ([0, 0], None, False)
-
-
-@pytest.mark.parametrize(("most", "paid"), [(8, 5), (5, 5), (3, 3)])
-def test_the_mean_of_the_last_outputs_is_paid_but_no_more_than_may_be_generated(most: int, paid: int) -> None:
-    [path] = of_two_levels(("s", "s/u"))
-    made = deposits(OutputCharge.EXPECTED)
-    for tokens in (4, 6):
-        earlier = asking_for(8)
-        made.make(earlier, path)
-        earlier.tokens += [1] * tokens
-        assert made.give_back(earlier), "while no length is known, all that may be generated is paid"
-        made.ended(earlier)
-    made.make(asking_for(most), path)
-    assert balances(path) == [-paid * TOKEN] * 2
 
 
 def test_room_and_output_that_are_charged_already_are_not_paid_again() -> None:
