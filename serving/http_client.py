@@ -105,4 +105,4 @@ class HttpClient:
             await response.read_head()
             yield response
         finally:
-            writer.close()
+            writer.transport.abort()  # over TLS `close` waits for the other side, maybe longer than the loop runs

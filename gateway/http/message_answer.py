@@ -114,6 +114,7 @@ class MessageAnswer:
             return b""
         self._has_begun = True
         message = self._message([], {"stop_reason": None, "stop_sequence": None})
+        message["usage"]["output_tokens"] = 0  # some clients add what `message_delta` tells, which counts them all
         return _event({"type": "message_start", "message": message}) + ANTHROPIC.ping
 
     def _call_block(self, call: CallBegun) -> dict[str, Any]:
