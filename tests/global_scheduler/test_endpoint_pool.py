@@ -281,18 +281,62 @@ def test_prompts_are_charged_when_they_are_placed_and_refunded_when_they_are_ref
     tried.set_endpoints(ADDRESSES[:1], 0.0)
     first = placed(tried, 0, b"x" * 80, "ann")
     before = [placed(tried, number, client="carol") for number in range(1, SIZE.running)]
-    for number, (client, prompt) in enumerate([("ann", 10), ("ann", 10), ("bob", 4), ("bob", 4)], 10):
+    for number, (client, prompt) in enumerate([("ann", 10), ("ann", 10), ("bob", 4), ("bob", 4), ("bob", 4)], 10):
         assert tried.hold(request(number, b"x" * 4 * prompt, client=client))
     for pick in before:
         tried.refused(pick)
     order = [tried.release(0.0) for _ in before]
     assert [pick.request.client for pick in order if pick] == ["ann", "bob", "bob"]
-    tried.hold(request(20, b"x" * 40, client="bob"))
     tried.refused(first)
     last = tried.release(0.0)
     assert last is not None
     assert last.request.client == "ann", "the refund of 20 tokens outweighs the 10 that it was given"
     tried.check_invariants()
+
+
+@pytest.mark.parametrize(("prompt", "output"), [(1, 0), (0, 1)])
+def test_who_is_served_by_another_way_has_less_of_the_pool(prompt: int, output: int) -> None:
+    tried = pool("least-loaded")
+    tried.set_endpoints(ADDRESSES[:1], 0.0)
+    before = [placed(tried, number, client="carol") for number in range(SIZE.running)]
+    for number, client in enumerate(("ann", "bob"), 10):
+        tried.hold(request(number, client=client))
+    pick = tried.entered(ADDRESSES[0], request(20, b"x" * 4 * prompt), 0, 0.0)
+    assert pick is not None
+    tried.ended(pick, output)
+    tried.ended(before[0], 1)
+    released = tried.release(0.0)
+    assert released is not None
+    assert released.request.client == "bob", "ann waits longer and was given a token"
+
+
+def test_a_full_endpoint_gets_nothing_even_if_it_caches_the_prompt() -> None:
+    tried = pool("doubleq", size=SMALL)
+    tried.set_endpoints(ADDRESSES[:2], 0.0)
+    tried.ended(placed(tried, 0, b"a" * 48), 1)
+    picks = [placed(tried, number, b"a" * 48) for number in (1, 2, 3)]
+    assert [pick.matched_tokens for pick in picks] == [12, 12, 0]
+    assert picks[0].endpoint == picks[1].endpoint != picks[2].endpoint
+
+
+def test_a_request_that_moves_takes_room_where_it_goes_and_leaves_it_where_it_was() -> None:
+    for requests in (3, 4):
+        tried = pool("least-loaded", size=SMALL)
+        tried.set_endpoints(ADDRESSES[:2], 0.0)
+        first, *_ = [placed(tried, number) for number in range(requests)]
+        tried.served(first, next(address for address in ADDRESSES[:2] if address != first.endpoint), 0.0)
+        tried.check_invariants()
+
+
+def test_what_waits_beside_an_endpoint_is_no_room_for_others_and_goes_with_it() -> None:
+    tried = pool("least-loaded")
+    tried.set_endpoints(ADDRESSES[:1], 0.0)
+    tried.waits_beside(ADDRESSES[0], 2)
+    tried.observed(ADDRESSES[0], EndpointReport(SIZE.running), 0, 0.0)
+    assert tried.place(request(0), 0.0) is None
+    for addresses in ([], ADDRESSES[:1]):
+        tried.set_endpoints(addresses, 1.0)
+    assert sum(tried.place(request(number), 1.0) is not None for number in range(9)) == SIZE.running
 
 
 def test_a_request_that_moved_leaves_its_blocks_where_it_was_served() -> None:
