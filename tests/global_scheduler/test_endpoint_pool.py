@@ -319,6 +319,14 @@ def test_a_full_endpoint_gets_nothing_even_if_it_caches_the_prompt() -> None:
     assert picks[0].endpoint == picks[1].endpoint != picks[2].endpoint
 
 
+def test_an_engine_without_memory_gets_nothing_even_if_it_has_the_fewest_requests() -> None:
+    tried = pool("least-loaded")
+    tried.set_endpoints(ADDRESSES[:2], 0.0)
+    tried.observed(ADDRESSES[0], EndpointReport(0, 1, 0.95), 1, 0.0)
+    assert [placed(tried, number).endpoint for number in range(SIZE.running)] == [ADDRESSES[1]] * SIZE.running
+    assert tried.place(request(9), 0.0) is None
+
+
 def test_a_request_that_moves_takes_room_where_it_goes_and_leaves_it_where_it_was() -> None:
     for requests in (3, 4):
         tried = pool("least-loaded", size=SMALL)
