@@ -47,7 +47,7 @@ class OpenRequest:
         Its headers may come later, on another stream, or never, if there was none: then that stream's end is the end.
         """
         self._is_done = True
-        self._told = output_tokens or None
+        self._told = output_tokens or self._told
         if self.is_answered:
             self.end()
 

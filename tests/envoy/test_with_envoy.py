@@ -21,6 +21,7 @@ from tests.throttler.envoy_proxy import EnvoyProxy
 
 pytestmark = pytest.mark.e2e
 STREAMS = "cluster.picker.upstream_rq_active"
+REQUESTS = "cluster.picker.upstream_rq_total"
 HEALTHY = "cluster.picker.membership_healthy"
 
 
@@ -135,6 +136,17 @@ def test_outputs_are_charged_with_the_tokens_that_the_engine_tells_where_callers
 
     assert value(front.picker, "fairlead_picker_outputs_total", source="told") == 0
     eventually(told, "tokens are told")
+
+
+def test_the_picker_is_told_of_ends_whatever_is_known_of_the_output(front: Front) -> None:
+    """A call has two streams to the picker, and a third message when it has ended."""
+
+    def has_told() -> bool:
+        before = front.envoy.statistic(REQUESTS)
+        front.call([9] * 20).rest()
+        return front.envoy.statistic(REQUESTS) - before >= 3
+
+    eventually(has_told, "the end is told")
 
 
 def test_the_subset_of_a_data_plane_is_kept(front: Front) -> None:
