@@ -239,7 +239,7 @@ def test_who_cannot_be_served_now_is_told_so(stack: Stack) -> None:
 def test_an_error_in_a_stream_is_an_event(stack: Stack) -> None:
     stack.worker("a", served_name="tiny", fake_step_seconds=0.05)
     _, http = serving(stack)
-    cut = http.post(MESSAGES, {**BODY, "max_tokens": 200, "stream": True}, x_fairlead_timeout="0.5")
+    cut = http.post(MESSAGES, {**BODY, "max_tokens": 200, "stream": True}, x_fairlead_timeout="2")
     *_, last = cut.named_events
     assert last["type"] == "error"
     assert last["error"]["type"] == "timeout_error"
