@@ -1,11 +1,12 @@
 """What a fleet costs the control plane while no call arrives: CPU time per second of scheduler and gateway.
 
-    python -m bench.standing [--workers 1000] [--seconds 20] [--rounds 1] [--beside FOLDER]
+    python -m bench.standing [--workers 1000] [--seconds 20] [--rounds 1] [--beside FOLDER] [--bare]
 
 The workers are fake and share this process; each has the reports of a real worker, and a connection of its own over
 loopback. They are idle at first. Then all of them compute a full batch, at last with requests that wait, and then they
 also begin and end calls and cache blocks, which is the cost of calls and no standing cost. With `--beside` another
-checkout, its workers included, is measured in alternating rounds; the median of the rounds counts.
+checkout, its workers included, is measured in alternating rounds, and with `--bare` a scheduler that only reads what
+this checkout's workers send; the median of the rounds counts.
 """
 
 import argparse
@@ -20,6 +21,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,6 +36,9 @@ from local_worker.step_events import ClientAccountReport, EngineLoad, LevelGapRe
 from local_worker.worker_snapshot import WorkerSnapshot
 from serving.rpc.channel import open_channel, secret_metadata
 
+SCHEDULER, GATEWAY, BARE = "global_scheduler", "gateway", "bench.bare_scheduler"
+REPORTS = "reports"  # the name of their number in figures
+COUNT = "/bare/Count"  # the method of a bare scheduler that returns the number of reports so far, in decimal digits
 SECRET = "a secret for this benchmark"
 MODEL = scheduler_pb2.ModelInfo(name="fake", block_tokens=16, kv_tokens=1 << 20, max_running=64, max_model_tokens=8192)
 DEADLINE_SECONDS = 120.0
@@ -46,20 +51,19 @@ CLIENTS = 2_000  # of all workers
 STEP_BLOCKS = 2
 STEPS_PER_CALL = 6
 KEPT_BLOCKS = 200  # of a worker, of which the oldest are evicted
-Figures = dict[str, tuple[float, float]]  # state -> CPU ms per second of scheduler and gateway
+Figures = dict[str, dict[str, float]]  # by state and column: CPU ms per second of each process, reports per second
 
 
 @dataclass(frozen=True, slots=True)
 class ControlPlane:
-    """Hold the processes whose CPU time is measured."""
+    """Hold the processes whose CPU time is measured, and the port of the first, the scheduler."""
 
-    scheduler: ServiceProcess
-    gateway: ServiceProcess
+    processes: list[ServiceProcess]
     port: int
 
-    def cpu(self) -> tuple[float, float]:
-        """Return the CPU seconds so far of scheduler and gateway."""
-        return cpu_seconds(self.scheduler.pid), cpu_seconds(self.gateway.pid)
+    def cpu(self) -> dict[str, float]:
+        """Return the CPU seconds so far of each process by name."""
+        return {process.name: cpu_seconds(process.pid) for process in self.processes}
 
 
 class FakeWorker:
@@ -145,7 +149,8 @@ async def measure(plane: ControlPlane, workers: int, seconds: float) -> Figures:
         "busy, with queues": lambda worker: worker.step(waiting=3),
         "busy, with calls": FakeWorker.serve,
     }
-    async with asyncio.TaskGroup() as tasks:
+    most = DEADLINE_SECONDS + (1 + len(states)) * (SETTLE_SECONDS + 2 * seconds)  # what a starved machine may need
+    async with asyncio.timeout(most), asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(worker.run()) for worker in fleet]
         await _all_attached(plane.port, workers)
         figures = {"idle": await _window(plane, seconds)}
@@ -176,53 +181,70 @@ async def _steps(fleet: list[FakeWorker], step: Callable[[FakeWorker], None]) ->
             await asyncio.sleep(STEP_SECONDS / GROUPS)
 
 
-async def _window(plane: ControlPlane, seconds: float) -> tuple[float, float]:
+async def _window(plane: ControlPlane, seconds: float) -> dict[str, float]:
     await asyncio.sleep(SETTLE_SECONDS)
-    before, began = plane.cpu(), time.monotonic()
+    before, reports, began = plane.cpu(), await _reports(plane), time.monotonic()
     await asyncio.sleep(seconds)
     passed = time.monotonic() - began
-    scheduler, gateway = ((now - then) / passed * 1e3 for now, then in zip(plane.cpu(), before, strict=True))
-    return scheduler, gateway
+    spent = {name: (now - before[name]) / passed * 1e3 for name, now in plane.cpu().items()}
+    if plane.processes[0].name == BARE:
+        spent[REPORTS] = (await _reports(plane) - reports) / passed
+    return spent
 
 
-def run(workers: int, seconds: float) -> Figures:
-    """Start scheduler and gateway, and return what `workers` workers cost them in each state."""
-    with tempfile.TemporaryDirectory() as folder:
+async def _reports(plane: ControlPlane) -> int:
+    """Return the number of reports that a bare scheduler has read; others do not count them."""
+    if plane.processes[0].name != BARE:
+        return 0
+    async with open_channel(f"127.0.0.1:{plane.port}") as channel:
+        return int(await channel.unary_unary(COUNT)(b""))
+
+
+def run(workers: int, seconds: float, bare: bool) -> Figures:
+    """Start scheduler and gateway, or a bare scheduler, and return what `workers` workers cost them in each state."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as processes:
         logs, until = Path(folder), time.monotonic() + DEADLINE_SECONDS
-        processes = [scheduler := _start("global_scheduler", logs, "--listen", "0.0.0.0:0")]
-        try:
-            port = scheduler.wait_for("listening", until)["port"]
-            gateway = _start("gateway", logs, "--listen", "127.0.0.1:0", "--scheduler", f"127.0.0.1:{port}")
-            processes.append(gateway)
-            gateway.wait_for("listening", until)
-            return asyncio.run(measure(ControlPlane(scheduler, gateway, port), workers, seconds))
-        finally:
-            for process in processes:
-                process.terminate()
-            for process in processes:
-                process.end(time.monotonic() + DEADLINE_SECONDS)
+        scheduler = [BARE] if bare else [SCHEDULER, "--listen", "0.0.0.0:0"]
+        started = [_start(processes, logs, *scheduler)]
+        port = started[0].wait_for("listening", until)["port"]
+        if not bare:
+            gateway = (GATEWAY, "--listen", "127.0.0.1:0", "--scheduler", f"127.0.0.1:{port}")
+            started.append(_start(processes, logs, *gateway))
+            started[-1].wait_for("listening", until)
+        return asyncio.run(measure(ControlPlane(started, port), workers, seconds))
 
 
-def _start(name: str, logs: Path, *args: str) -> ServiceProcess:
-    return ServiceProcess(name, name, list(args), {"FAIRLEAD_SECRET": SECRET}, logs / f"{name}.log")
+def _start(processes: ExitStack, logs: Path, module: str, *args: str) -> ServiceProcess:
+    process = ServiceProcess(module, module, list(args), {"FAIRLEAD_SECRET": SECRET}, logs / f"{module}.log")
+    processes.callback(lambda: process.end(time.monotonic() + DEADLINE_SECONDS))
+    processes.callback(process.terminate)
+    return process
 
 
-def _run_in(folder: Path, workers: int, seconds: float) -> Figures:
+def _run_in(folder: Path, *options: str) -> Figures:
     """Run this file over the packages of the checkout in `folder`."""
-    command = [sys.executable, "-P", str(Path(__file__).resolve()), f"--workers={workers}", f"--seconds={seconds}"]
+    command = [sys.executable, "-P", str(Path(__file__).resolve()), "--json", *options]
     environment = {**os.environ, "PYTHONPATH": str(folder.resolve())}
-    done = subprocess.run([*command, "--json"], cwd=folder, env=environment, stdout=subprocess.PIPE, check=True)
+    done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, check=True)
     figures: Figures = json.loads(done.stdout)
     return figures
 
 
-def _table(checkouts: dict[str, list[Figures]]) -> None:
-    print("\n| checkout | state | scheduler, CPU ms per s | gateway, CPU ms per s |\n|---|---|---|---|")
-    for name, rounds in checkouts.items():
+def _table(measured: dict[str, list[Figures]]) -> None:
+    print("\n| | state | scheduler, CPU ms per s | gateway, CPU ms per s | reports per s |\n|---|---|---|---|---|")
+    for name, rounds in measured.items():
         for state in rounds[0]:
-            medians = [statistics.median(figures[state][service] for figures in rounds) for service in (0, 1)]
-            spread = "..".join(f"{pick(figures[state][0] for figures in rounds):.1f}" for pick in (min, max))
-            print(f"| {name} | {state} | {medians[0]:.1f} ({spread}) | {medians[1]:.1f} |")
+            columns: dict[str, list[float]] = {}
+            for figures in rounds:
+                for column, value in figures[state].items():
+                    columns.setdefault(column, []).append(value)
+            scheduler = columns.get(SCHEDULER) or columns[BARE]
+            spread = f"{statistics.median(scheduler):.1f} ({min(scheduler):.1f}..{max(scheduler):.1f})"
+            others = [
+                f"{statistics.median(columns[column]):.1f}" if column in columns else "-"
+                for column in (GATEWAY, REPORTS)
+            ]
+            print(f"| {name} | {state} | {spread} | {' | '.join(others)} |")
 
 
 def main() -> None:
@@ -232,21 +254,29 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--beside", type=Path, help="a checkout to measure in the same rounds")
+    parser.add_argument("--bare", action="store_true", help="measure a scheduler that only reads, too")
     parser.add_argument("--json", action="store_true", help="print the figures of one round as JSON only")
     args = parser.parse_args()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection is a file; the services inherit the limit
     if args.json:
-        print(json.dumps(run(args.workers, args.seconds)))
+        print(json.dumps(run(args.workers, args.seconds, args.bare)))
         return
     load = f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     print(f"{processor()}; commit {commit()}; {args.workers} workers; {load}", flush=True)
-    folders = {"this": Path.cwd()} | ({"beside": args.beside} if args.beside else {})
-    checkouts: dict[str, list[Figures]] = {name: [] for name in folders}
+    one = (f"--workers={args.workers}", f"--seconds={args.seconds}")
+    systems: dict[str, tuple[Path, tuple[str, ...]]] = {"this checkout": (Path.cwd(), one)}
+    if args.beside:
+        systems["beside"] = (args.beside, one)
+    if args.bare:
+        systems["bare"] = (Path.cwd(), (*one, "--bare"))
+    measured: dict[str, list[Figures]] = {name: [] for name in systems}
     for number in range(args.rounds):
-        for name in sorted(folders, reverse=number % 2 == 0):
-            checkouts[name].append(_run_in(folders[name], args.workers, args.seconds))
-    _table(checkouts)
+        for name in list(systems)[:: 1 if number % 2 else -1]:
+            folder, options = systems[name]
+            measured[name].append(_run_in(folder, *options))
+    _table(measured)
+    print(f"load {os.getloadavg()[0]:.1f} at the end")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from serving.rpc.mutual_tls import MutualTls
 
 log = logging.getLogger(__name__)
 RECONNECT_SECONDS = 0.2
-# A ping costs a scheduler half as much as a report. It is needed only to detect a scheduler that is stopped, of which
+# A ping wakes a scheduler's threads as a report does. It is needed only to detect a scheduler that is stopped, of which
 # nothing is lost: where the path breaks, a report that is not acknowledged within 3 s ends the connection.
 OPTIONS = [("grpc.keepalive_time_ms", 10_000)]
 # Largest number of accounts in one report; later reports carry the rest. All accounts in one message could exceed its

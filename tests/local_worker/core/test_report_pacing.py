@@ -29,6 +29,10 @@ def test_a_new_stream_begins_with_the_load() -> None:
     assert pacing.due == pacing.load_due == -math.inf
     assert pacing.progress_due == math.inf
     pacing.check_invariants()
+    pacing.requests_changed()
+    assert pacing.progress_due == -math.inf
+    pacing.load_told(3, now=100.0)
+    assert pacing.load_due == 100 + NEW_QUEUE_SECONDS, "a scheduler to which the queue is new"
 
 
 def test_the_load_is_reported_after_its_time_and_progress_only_where_there_is_some() -> None:
