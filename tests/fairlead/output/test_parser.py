@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fairlead.output.events import AnswerText, Arguments, CallBegun, Part, Reasoning
 from fairlead.output.parser import FORMATS, OutputParser
-from fairlead.output.source import MOST_HEAD
+from fairlead.output.source import MOST_HEAD, MOST_SPACE
 from tests.fairlead.output.whole_text import Parsed, joined, parse
 
 CALL = '{"name": "weather", "arguments": {"city": "Paris"}}'
@@ -158,6 +158,17 @@ def test_what_a_text_is_made_of(tool_calls: str, text: str, parts: list[tuple[st
 )
 def test_reasoning_comes_before_the_answer(text: str, in_reasoning: bool, expected: Parsed) -> None:
     assert parsed([text], "hermes", "think", in_reasoning) == expected
+
+
+def test_reasoning_begins_after_no_more_white_space_than_is_held_back() -> None:
+    for spaces, parts in ((MOST_SPACE, [Reasoning("Hm")]), (MOST_SPACE + 1, [AnswerText("<think>Hm")])):
+        parser = OutputParser("", "think", False)
+        first = parser.push(" " * spaces)
+        assert first == ([] if spaces == MOST_SPACE else [AnswerText(" " * spaces)])
+        assert parser.push("<think>Hm") == parts
+    other = OutputParser("", "think", False)
+    assert other.push("<thi") == []
+    assert other.push("s") == [AnswerText("<this")]
 
 
 def test_parts_are_told_as_soon_as_they_are_certain() -> None:
