@@ -183,3 +183,13 @@ def test_a_withdrawn_request_waits_no_longer_at_any_level() -> None:
     calls.arrives("s/u")
     calls.ledger.withdrawn(calls.arrives("s/u"))
     assert [[each.waiting for each in calls.ledger.shares.accounts(level)] for level in range(3)] == [[1]] * 3
+
+
+def test_accounts_that_changed_are_told_once_in_order_of_their_first_change() -> None:
+    calls = Calls()
+    first, second = calls.served("s/u", 4), calls.served("s/v", 4)
+    calls.generates(first, 1)
+    assert [account.client for account in calls.ledger.take_changed()] == ["s/u", "s/v"]
+    calls.generates(second, 1)
+    assert [account.client for account in calls.ledger.take_changed()] == ["s/v"]
+    assert list(calls.ledger.take_changed()) == []
