@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlead.output.argument_types import typed
 from fairlead.output.events import AnswerText, Arguments, CallBegun, Part, Reasoning
 from fairlead.output.parser import FORMATS, OutputParser
 from fairlead.output.source import MOST_HEAD, MOST_SPACE
@@ -142,6 +143,7 @@ def test_the_parts_do_not_depend_on_how_a_text_is_cut(
 )  # fmt: skip
 def test_what_a_text_is_made_of(tool_calls: str, text: str, parts: list[tuple[str, ...]]) -> None:
     assert parsed([text], tool_calls).parts == parts
+    assert parsed(list(text), tool_calls).parts == parts
 
 
 @pytest.mark.parametrize(
@@ -158,6 +160,50 @@ def test_what_a_text_is_made_of(tool_calls: str, text: str, parts: list[tuple[st
 )
 def test_reasoning_comes_before_the_answer(text: str, in_reasoning: bool, expected: Parsed) -> None:
     assert parsed([text], "hermes", "think", in_reasoning) == expected
+
+
+@pytest.mark.parametrize("spare", [0, 1])
+def test_the_name_of_a_call_with_elements_may_need_as_much(spare: int) -> None:
+    head = f"<function={'n' * (MOST_HEAD + 1 - spare - len('<function=>'))}>"
+    parts = (
+        [("call", head[10:-1], "{}"), ("text", "Done")] if spare else [("text", f"<tool_call>{head}</function>Done")]
+    )
+    for cut in ([f"<tool_call>{head}</function>Done"], list(f"<tool_call>{head}</function>Done")):
+        assert parsed(cut, "qwen_coder").parts == parts
+    parser = OutputParser("qwen_coder", "", False)
+    assert parser.push("<tool_call>" + head[: MOST_HEAD - 1]) == []
+    assert parser.push("nn") == [AnswerText("<tool_call>"), AnswerText(head[: MOST_HEAD - 1] + "nn")]
+
+
+@pytest.mark.parametrize(
+    ("text", "types", "value"),
+    [
+        ("5", ["integer"], 5),
+        ("3.0", ["integer"], 3),
+        ("3.5", ["integer"], "3.5"),
+        ("x", ["integer", "number", "boolean", "null", "object"], "x"),
+        ("true", ["integer", "boolean"], True),
+        ("TRUE", ["boolean"], True),
+        (" 0", ["boolean"], False),
+        ("2", ["boolean"], "2"),
+        ("2", ["number"], 2),
+        ("2.0", ["number"], 2.0),
+        ("2.5", ["number"], 2.5),
+        ("1e3", ["number"], 1000),
+        ("inf", ["number"], "inf"),
+        ("nan", ["number"], "nan"),
+        ("null", ["integer", "null"], None),
+        (" None ", ["null"], None),
+        ("{}", ["object"], {}),
+        ("[1]", ["object"], "[1]"),
+        ("[1]", ["object", "array"], [1]),
+        ("{}", ["array"], "{}"),
+        ("5", ["string", "integer"], 5),
+        ("5", [], "5"),
+    ],
+)
+def test_the_value_of_a_bare_text(text: str, types: list[str], value: object) -> None:
+    assert repr(typed(text, types)) == repr(value)
 
 
 def test_reasoning_begins_after_no_more_white_space_than_is_held_back() -> None:
