@@ -127,8 +127,10 @@ class BacklogTable:
         for name, slot, backlog in self.outstanding():
             assert backlog.requests > 0, f"{name} has nothing at {slot}"
             assert backlog.work >= 0, f"{name} has {backlog.work} at {slot}"
+            assert not backlog.members, f"{name} has {backlog.members} below it"
             tenants.setdefault((tenant_of(name), slot), []).append(backlog)
         assert tenants.keys() == {(name, slot) for name, at in self._tenants.items() for slot in at}, "idle tenants"
+        assert all(self._tenants.values()), "a tenant without outstanding requests"
         workers: dict[int, list[RoutedBacklog]] = {}
         for (name, slot), backlogs in tenants.items():
             assert _sums(backlogs) == _figures(self._tenants[name][slot]), f"{name} differs from its clients at {slot}"

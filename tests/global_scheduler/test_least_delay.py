@@ -146,6 +146,57 @@ def test_users_of_a_tenant_count_apart_as_clients_do() -> None:
     assert set(chosen.values()) == {"b"}
 
 
+def test_a_tenant_counts_once_where_it_has_work_already() -> None:
+    """At a 138 units of its own work wait beside another tenant: 276 come before the request, which computes 8 tokens
+    there, and 200 at b."""
+    made, (a, _) = dispatcher("least-delay", config=RoutePolicyConfig(1, WeightedTokens()))
+    made.progressed(a, runs((block, block - 1) for block in range(1, 13)), b"")
+    made.dispatch(request("own", client="own/ann", excluded=("b",)), 0)
+    for number in range(20):
+        made.dispatch(request(f"flood {number}", client="many/bob", excluded=("b",)), 0)
+    asked = request("asked", client="own/ann", digests=pack_digests(range(1, 13)), prompt_tokens=200)
+    assert placed(made.dispatch(asked, 0)) == "a"
+
+
+def test_a_prompt_that_all_cache_goes_where_nobody_waits() -> None:
+    made, members = dispatcher("least-delay")
+    for member in members:
+        made.progressed(member, runs([(1, 0)]), b"")
+    made.dispatch(request("other", client="other/bob", excluded=("b",)), 0)
+    assert placed(made.dispatch(request("1", client="own/ann", digests=pack_digests([1]), prompt_tokens=16), 0)) == "b"
+
+
+class Crowd(NamedTuple):
+    """Requests of a client that wait at a worker."""
+
+    client: str
+    requests: int
+    weight: int
+    excluded: str
+
+
+@pytest.mark.parametrize(
+    ("crowds", "expected"),
+    [
+        # At a the request delays a heavy user's one request and itself, and as many of another tenant; at b five.
+        ([Crowd("own/bob", 1, 8000, "b"), Crowd("x", 10, 1000, "b"), Crowd("y", 5, 4000, "a")], "a"),
+        # At a it delays two of four requests, as 2,999 thousandths round down; at b three.
+        ([Crowd("x", 4, 1999, "b"), Crowd("y", 3, 3000, "a")], "a"),
+    ],
+)
+def test_as_many_requests_are_delayed_as_weights_say_and_no_more_than_wait(crowds: list[Crowd], expected: str) -> None:
+    made, _ = dispatcher("least-delay")
+    for crowd in crowds:
+        for number in range(crowd.requests):
+            made.dispatch(
+                request(
+                    f"{crowd.client} {number}", client=crowd.client, weight=crowd.weight, excluded=(crowd.excluded,)
+                ),
+                0,
+            )
+    assert placed(made.dispatch(request("asked", client="own/ann", prompt_tokens=100), 0)) == expected
+
+
 def test_a_heavier_client_waits_for_less_of_the_others() -> None:
     """It has its prefix where eight others wait; the other worker is idle. It would wait for one request of each, or,
     with eight times the weight, for one of theirs in all."""
