@@ -105,14 +105,13 @@ def expect(source: Source, pattern: Pattern) -> Grammar[re.Match[str] | None]:
     return matched
 
 
-def skip(source: Source, marker: str) -> Grammar[bool]:
-    """Skip `marker` if the text goes on with it, and return whether it does."""
+def skip(source: Source, marker: str) -> Grammar[None]:
+    """Skip `marker` if the text goes on with it."""
     while not source.held.startswith(marker):
         if source.is_ended or not marker.startswith(source.held):
-            return False
+            return
         yield None
     source.take(len(marker))
-    return True
 
 
 def skip_space(source: Source) -> Grammar[str]:
