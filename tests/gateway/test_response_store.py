@@ -176,4 +176,4 @@ def test_its_memory_is_bounded(clients: int, size: int) -> None:
     tracemalloc.stop()
     assert len(store) > 0.9 * capacity / (OVERHEAD + size)
 
-    assert taken <= capacity
+    assert taken <= 1.01 * capacity, "but for what other threads of the tests' process allocate meanwhile"
