@@ -18,8 +18,8 @@ class Members:
     """Live workers by name, the workers and limits of each model, and the models whose pools are overloaded.
 
     A worker that serves several models is among the workers of each. The leader's report replaces all earlier data
-    about the workers in it. Workers that only an earlier leader reported are inherited: they may not have attached to
-    the present leader yet.
+    about the workers in it. Workers that only an earlier leader or a standby reported are inherited: they may not have
+    attached to the present leader yet.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Members:
         return len(self._inherited)
 
     def follow(self) -> None:
-        """Mark all members as inherited, because a scheduler takes the lead or reconnects."""
+        """Mark all members as inherited, because a scheduler takes the lead, reconnects or is lost."""
         self._inherited = {**self._inherited, **self._told}
         self._told = {}
 
@@ -54,6 +54,18 @@ class Members:
         if self._overloaded != report.overloaded:
             self._overloaded, has_changed = report.overloaded, True
         return has_changed
+
+    def hear(self, standby: WatchedCluster) -> bool:
+        """Inherit the workers that a standby reports and the leader does not; return whether this changes anything.
+
+        One that was started anew replaces what is known under its name.
+        """
+        heard = {name: member for name, member in standby.members.items() if name not in self._told}
+        if all(self._inherited.get(name) is member for name, member in heard.items()):
+            return False
+        self._inherited |= heard
+        self._pool()
+        return True
 
     def disinherit(self, alive: Callable[[scheduler_pb2.Member], bool]) -> None:
         """Remove the inherited members that are not `alive`: they had enough time to attach to the leader."""

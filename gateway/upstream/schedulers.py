@@ -27,7 +27,8 @@ class SchedulerLinks:
     worker.
 
     States with an epoch below the highest seen come from a deposed leader and are ignored. If two schedulers report the
-    same epoch (both started without Redis), the first is followed.
+    same epoch (both started without Redis), the first is followed. What standbys report counts while workers may not
+    have attached to the leader: one that was started anew may have reached a standby first.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class SchedulerLinks:
         self._changed = changed
         self._epoch = 0
         self._leader: SchedulerLink | None = None
+        self._reports: dict[SchedulerLink, WatchedCluster | None] = {}
         self._conflicting: SchedulerLink | None = None  # has the leader's epoch; its reports are ignored
         self._reattach_timer: asyncio.TimerHandle | None = None
         self._overload_expiry: asyncio.TimerHandle | None = None
@@ -74,9 +76,12 @@ class SchedulerLinks:
             self._leader.withdraw(request_id, attempt)
 
     def _on_report(self, link: SchedulerLink, report: WatchedCluster | None) -> None:
+        self._reports[link] = report
         if report is None or report.epoch == 0 or report.epoch < self._epoch:
             if link is self._leader:
                 self._lose()
+            if self._hear_standbys():
+                self._changed()
             return
         if self._leader is None or report.epoch > self._epoch:
             self._follow(link, report.epoch)
@@ -97,6 +102,16 @@ class SchedulerLinks:
         self._leader, self._epoch, self._conflicting = link, epoch, None
         self._members.follow()
         self._start_reattach_timer()
+        self._hear_standbys()
+
+    def _hear_standbys(self) -> bool:
+        """Inherit what standbys report, unless workers had the time to attach to a leader; return whether that changes
+        anything."""
+        if self._leader is not None and self._reattach_timer is None:
+            return False
+        standbys = [report for report in self._reports.values() if report is not None and report.epoch == 0]
+        changes = [self._members.hear(standby) for standby in standbys]
+        return any(changes)
 
     def _report_conflict(self, other: SchedulerLink) -> None:
         if self._conflicting is not other:
@@ -108,6 +123,7 @@ class SchedulerLinks:
 
     def _lose(self) -> None:
         self._leader = None
+        self._members.follow()
         self._cancel_reattach_timer()
         self._forget_overload()
 
@@ -121,6 +137,7 @@ class SchedulerLinks:
         self._reattach_timer = asyncio.get_running_loop().call_later(REATTACH_SECONDS, self._end_reattach)
 
     def _end_reattach(self) -> None:
+        self._reattach_timer = None
         self._members.disinherit(self._connected)
         if self._members.inherited:
             self._start_reattach_timer()

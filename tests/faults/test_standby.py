@@ -43,6 +43,19 @@ def test_a_leader_that_ends_in_order_hands_over(pair: Stack, gateway: Process) -
     assert_all_completed(load)
 
 
+def test_a_worker_that_only_the_standby_knows_serves(pair: Stack, gateway: Process, redis: RedisServer) -> None:
+    redis.kill()
+    pair.schedulers.pop(0).kill()
+    pair.worker("c", fake_step_seconds=STEP)
+    with caller(gateway.address) as stub:
+        pair.await_workers(stub)
+        for name in ("a", "b"):
+            pair.workers[name].kill()
+        responses = list(stub.Generate(request_for("Tell me", 10), timeout=60))
+    assert responses[0].accepted.worker == "c"
+    assert not epochs(gateway)[1:], "nobody leads"
+
+
 def test_a_leader_that_was_frozen_is_not_believed_when_it_wakes(pair: Stack, gateway: Process) -> None:
     with Load(gateway.address, threads=4, max_tokens=20) as load:
         load.more(8)

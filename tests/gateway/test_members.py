@@ -63,8 +63,23 @@ def test_a_new_leader_takes_nobody_away_that_it_never_knew() -> None:
     assert (names(members), members.inherited) == (["b"], 0)
 
 
+def test_what_only_a_standby_knows_is_a_member_until_the_leader_had_its_time() -> None:
+    members = Members()
+    members.update(state(member("a", draining=True), member("b")))
+    members.follow()
+    standby = state(member("a"), member("c"))
+    assert members.hear(standby)
+    assert not members.hear(standby), "nothing new"
+    assert [known.worker for known in members.serving("m")] == ["a", "b", "c"], "a was started anew"
+    members.update(state(member("a", draining=True)))
+    assert not members.hear(standby), "of a, what the leader says"
+    assert [known.worker for known in members.inherited_serving("m")] == ["b", "c"]
+    members.disinherit(alive("b"))
+    assert names(members) == ["a", "b"]
+
+
 class Model:
-    """A worker's load_mutual_tls, read off the whole history of what was said."""
+    """A worker's membership, read off the whole history of what was said."""
 
     def __init__(self) -> None:
         self.history: list[tuple[str, frozenset[str]]] = []
@@ -78,6 +93,8 @@ class Model:
                 case "hear":
                     is_member = worker in workers or (is_member and not listed)
                     listed = worker in workers
+                case "standby":
+                    is_member = is_member or worker in workers
                 case "disinherit":
                     is_member = listed or (is_member and worker in workers)
         return is_member
@@ -99,6 +116,11 @@ class Histories(RuleBasedStateMachine):
     def hear(self, workers: frozenset[str]) -> None:
         self.members.update(state(*map(member, sorted(workers))))
         self.model.history.append(("hear", workers))
+
+    @rule(workers=WORKERS)
+    def standby(self, workers: frozenset[str]) -> None:
+        self.members.hear(state(*map(member, sorted(workers))))
+        self.model.history.append(("standby", workers))
 
     @rule(workers=WORKERS)
     def disinherit(self, workers: frozenset[str]) -> None:
