@@ -34,7 +34,10 @@ def find_adapter(name: str, place: str) -> LoraAdapter:
         if missing:
             raise FileNotFoundError(f"no {' and no '.join(missing)} in {folder}")
         config = json.loads((folder / CONFIG).read_text())
-        rank = max([config["r"], *config.get("rank_pattern", {}).values()])
+        ranks = [config["r"], *(config.get("rank_pattern") or {}).values()]
+        if not all(type(rank) is int and rank > 0 for rank in ranks):
+            raise ValueError(f"ranks must be whole numbers above 0, got {ranks}")
+        rank = max(ranks)
         return LoraAdapter(name, folder, rank, revision(folder, CONFIG))
     except OSError as error:
         raise ConfigError(f"lora: {name}: {error}") from error

@@ -22,6 +22,7 @@ def test_the_largest_rank_of_its_layers_counts(tmp_path: Path) -> None:
     plain = find_adapter("sql", str(adapter(tmp_path / "a", {"r": 8})))
     assert (plain.name, plain.folder, plain.rank) == ("sql", tmp_path / "a", 8)
     assert find_adapter("sql", str(adapter(tmp_path / "b", {"r": 8, "rank_pattern": {"q_proj": 24}}))).rank == 24
+    assert find_adapter("sql", str(adapter(tmp_path / "c", {"r": 8, "rank_pattern": None}))).rank == 8
 
 
 def test_other_files_are_another_revision(tmp_path: Path) -> None:
@@ -33,7 +34,14 @@ def test_other_files_are_another_revision(tmp_path: Path) -> None:
     assert len({one, trained, changed}) == 3
 
 
-@pytest.mark.parametrize("config", [{}, {"r": "8", "rank_pattern": {"q_proj": 4}}, {"r": 8, "rank_pattern": [4]}, []])
+@pytest.mark.parametrize(
+    "config",
+    [
+        *({}, []),
+        *({"r": rank} for rank in ("8", 0, -8, 8.5, True, None)),
+        *({"r": 8, "rank_pattern": pattern} for pattern in ([4], {"q_proj": 0})),
+    ],
+)
 def test_a_configuration_without_a_rank_is_refused(tmp_path: Path, config: Any) -> None:
     with pytest.raises(ConfigError, match=rf"lora: sql: {CONFIG} tells no rank"):
         find_adapter("sql", str(adapter(tmp_path / "a", config)))
