@@ -9,7 +9,7 @@ import asyncio
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -75,8 +75,14 @@ class BareInference(inference_pb2_grpc.InferenceServicer):
 @contextmanager
 def bare_server(kind: str, step_seconds: float) -> Iterator[tuple[str, int]]:
     """Run a bare server of `kind`, http or grpc; yield its address and its process id."""
-    command = [sys.executable, "-m", "bench.control_plane.bare", kind, str(step_seconds)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    with running([sys.executable, "-m", "bench.control_plane.bare", kind, str(step_seconds)]) as started:
+        yield started
+
+
+@contextmanager
+def running(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Iterator[tuple[str, int]]:
+    """Run a command that prints its port on loopback; yield its address and its process id."""
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         yield f"127.0.0.1:{process.stdout.readline().strip()}", process.pid

@@ -9,7 +9,6 @@ keys, accounting, log lines, deadlines or second attempts: what it costs, a gate
 import asyncio
 import itertools
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from contextlib import contextmanager
 import msgspec
 import uvloop
 
-from bench.control_plane.bare import EVENT, HEADERS
+from bench.control_plane.bare import EVENT, HEADERS, running
 from cli.stack import Stack
 from fairlead.v1 import common_pb2, scheduler_pb2, worker_pb2
 from gateway.core.coalescer import TOKENS
@@ -113,14 +112,8 @@ async def _body(receive: Receive) -> bytes:
 def bare_gateway(stack: Stack) -> Iterator[tuple[str, int]]:
     """Run a bare gateway before the workers of the stack; yield its address and its process id."""
     command = [sys.executable, "-m", "bench.control_plane.bare_gateway", stack.scheduler]
-    environment = {**os.environ, "FAIRLEAD_SECRET": stack.secret}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        yield f"127.0.0.1:{process.stdout.readline().strip()}", process.pid
-    finally:
-        process.kill()
-        process.wait()
+    with running(command, {**os.environ, "FAIRLEAD_SECRET": stack.secret}) as started:
+        yield started
 
 
 async def _serve(scheduler: str, secret: str) -> None:
