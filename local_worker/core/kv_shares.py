@@ -94,7 +94,10 @@ class KVShares:
         running = list(running)
         counted = {request for requests in self._running.values() for request in requests}
         assert counted == set(running), "requests that run and requests that are counted differ"
-        here = Counter(path for request in (*waiting, *running) for path in self._paths(request))
+        here: Counter[Path] = Counter()
+        for path, requests in Counter(map(self._levels.path, (*waiting, *running))).items():
+            for end in range(1, len(path) + 1):
+                here[path[:end]] += requests
         assert self._requests == here, f"requests {self._requests}, here are {here}"
         assert self._weights.keys() == here.keys(), f"shares of {list(self._weights)}, here are {list(here)}"
         sums: Counter[Path] = Counter()

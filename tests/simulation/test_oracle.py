@@ -265,7 +265,7 @@ def test_a_tenants_limit_that_counts_for_each_of_its_users(monkeypatch: pytest.M
         return limits_of(caller, user, app, None) + limits_of(caller._replace(tenant=caller.client), None, None, tenant)
 
     monkeypatch.setattr(caller_limits, "limits_of", of_users)
-    complains(r"calls of tenant tenant admitted in a window, the limit is \d+")
+    complains(r"calls of tenant tenant admitted in a window, the limit is \d+", 17)
 
 
 @pytest.mark.parametrize(("throttle", "who"), [(Unprotected, r"stage [1-3]"), (Hasty, "stage 0")])
