@@ -1,13 +1,31 @@
-"""Responses that clients may read again or continue, bounded in their age and in the bytes of all clients together.
+"""What clients may read again or continue, bounded in its age and in the bytes of all clients together.
 
-A response that needs room displaces the oldest one of the client that holds most (longest queue drop). Clients are
-compared by powers of two of their bytes: a client loses a response only while none holds twice as much as it. What one
-client stores therefore displaces its own responses long before those of others who store little.
+The entries are responses (`StoredResponse`) and conversations (`StoredConversation`). An entry that needs room
+displaces the oldest one of the client that holds most (longest queue drop). Clients are compared by powers of two of
+their bytes: a client loses an entry only while none holds twice as much as it. What one client stores therefore
+displaces its own entries long before those of others who store little.
 """
 
 from dataclasses import dataclass
+from typing import Protocol
 
-OVERHEAD = 1024  # bytes that are counted for each response beside its texts: more than the records about it take
+OVERHEAD = 1024  # bytes that are counted for each entry beside its texts: more than the records about it take
+
+
+class StoredEntry(Protocol):
+    """An entry of the store, which never changes: a change is another entry of the same id and client."""
+
+    @property
+    def id(self) -> str:
+        """Name the entry among all entries."""
+
+    @property
+    def client(self) -> str:
+        """Name the client that it belongs to."""
+
+    @property
+    def size(self) -> int:
+        """Count the bytes that it takes, at least."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,74 +53,84 @@ class _Client:
 
 
 class ResponseStore:
-    """The stored responses: at most `capacity` bytes, each for `seconds`. Times are seconds of a monotonic clock."""
+    """The stored entries: at most `capacity` bytes, each for `seconds`. Times are seconds of a monotonic clock."""
 
     def __init__(self, capacity: int, seconds: float) -> None:
         self._capacity = capacity
         self._seconds = seconds
         self._size = 0
-        self._responses: dict[str, tuple[float, StoredResponse]] = {}  # with their arrival; the oldest comes first
+        self._entries: dict[str, tuple[float, StoredEntry]] = {}  # with their arrival; the oldest comes first
         self._clients: dict[str, _Client] = {}
         # Bits of a client's size -> the clients, in the order of reaching it. Until room is made, one may have up to
         # twice the capacity.
         self._levels: list[dict[str, None]] = [{} for _ in range(capacity.bit_length() + 2)]
 
     def __len__(self) -> int:
-        """Return the number of responses."""
-        return len(self._responses)
+        """Return the number of entries."""
+        return len(self._entries)
 
     @property
     def size(self) -> int:
-        """Return the bytes that all stored responses take."""
+        """Return the bytes that all entries take."""
         return self._size
 
-    def add(self, response: StoredResponse, now: float) -> bool:
-        """Store `response` and return True, or return False if it is so large that it would displace itself."""
+    @property
+    def capacity(self) -> int:
+        """Return the bytes that all entries may take."""
+        return self._capacity
+
+    def add(self, entry: StoredEntry, now: float) -> bool:
+        """Store `entry` in place of the one of its id, or return False if it is so large that it would displace itself.
+
+        An entry above the whole capacity changes nothing.
+        """
         self.forget(now)
-        if response.size > self._capacity:
+        if entry.size > self._capacity:
             return False
-        self._responses[response.id] = now, response
-        client = self._clients.setdefault(response.client, _Client())
-        client.ids[response.id] = None
-        self._resize(response.client, client, response.size)
+        if entry.id in self._entries:
+            self.remove(entry.id)
+        self._entries[entry.id] = now, entry
+        client = self._clients.setdefault(entry.client, _Client())
+        client.ids[entry.id] = None
+        self._resize(entry.client, client, entry.size)
         while self._size > self._capacity:
             largest = next(level for level in reversed(self._levels) if level)
             self.remove(next(iter(self._clients[next(iter(largest))].ids)))
-        return response.id in self._responses
+        return entry.id in self._entries
 
-    def find(self, response_id: str, now: float) -> StoredResponse | None:
-        """Return a response, None if it is not stored, or not any more."""
+    def find(self, entry_id: str, now: float) -> StoredEntry | None:
+        """Return an entry, None if it is not stored, or not any more."""
         self.forget(now)
-        found = self._responses.get(response_id)
+        found = self._entries.get(entry_id)
         return found[1] if found else None
 
-    def remove(self, response_id: str) -> None:
-        """Forget a response; raise KeyError if it is not stored."""
-        _, response = self._responses.pop(response_id)
-        client = self._clients[response.client]
-        del client.ids[response_id]
-        self._resize(response.client, client, -response.size)
+    def remove(self, entry_id: str) -> None:
+        """Forget an entry; raise KeyError if it is not stored."""
+        _, entry = self._entries.pop(entry_id)
+        client = self._clients[entry.client]
+        del client.ids[entry_id]
+        self._resize(entry.client, client, -entry.size)
         if not client.ids:
-            del self._clients[response.client]
+            del self._clients[entry.client]
 
     def forget(self, now: float) -> None:
-        """Forget the responses whose time is over; to be called every few seconds to free their memory."""
-        while self._responses:
-            arrived, oldest = next(iter(self._responses.values()))
+        """Forget the entries whose time is over; to be called every few seconds to free their memory."""
+        while self._entries:
+            arrived, oldest = next(iter(self._entries.values()))
             if now - arrived < self._seconds:
                 return
             self.remove(oldest.id)
 
     def check_invariants(self) -> None:
-        """Raise AssertionError with detail unless sizes and levels agree with the responses and their bound."""
+        """Raise AssertionError with detail unless sizes and levels agree with the entries and their bound."""
         assert self._size <= self._capacity, f"{self._size} bytes, at most {self._capacity}"
-        times = [arrived for arrived, _ in self._responses.values()]
-        assert times == sorted(times), "a response stands behind a younger one"
+        times = [arrived for arrived, _ in self._entries.values()]
+        assert times == sorted(times), "an entry stands behind a younger one"
         sizes = dict.fromkeys(self._clients, 0)
-        for _, response in self._responses.values():
-            assert response.id in self._clients[response.client].ids, f"{response.id}: unknown to its client"
-            sizes[response.client] += response.size
-        assert all(sizes.values()), f"clients without responses: {sizes}"
+        for _, entry in self._entries.values():
+            assert entry.id in self._clients[entry.client].ids, f"{entry.id}: unknown to its client"
+            sizes[entry.client] += entry.size
+        assert all(sizes.values()), f"clients without entries: {sizes}"
         assert sizes == {name: client.size for name, client in self._clients.items()}, f"expected {sizes}"
         assert self._size == sum(sizes.values()), f"{self._size} bytes, clients have {sizes}"
         levels = {name: bits for bits, level in enumerate(self._levels) for name in level}

@@ -14,6 +14,8 @@ from gateway.http.api import Api
 from gateway.http.asgi import Receive, Scope, Send
 from gateway.http.chat_completions import chat_completions
 from gateway.http.completions import completions
+from gateway.http.conversation_endpoints import ConversationEndpoints
+from gateway.http.conversations import Conversations
 from gateway.http.dialect import DETOKENIZE, MESSAGES, RESPONSES
 from gateway.http.errors import MethodNotAllowed, UnknownEndpoint
 from gateway.http.exchange import Drive, Exchange
@@ -34,6 +36,7 @@ GENERATING: dict[str, Api] = {
     MESSAGES: messages,
 }
 MODELS = "/v1/models"
+CONVERSATIONS = "/v1/conversations"
 
 
 class HttpApplication:
@@ -53,7 +56,9 @@ class HttpApplication:
         self._drive = drive
         self._bodies = bodies
         self._models = Models(members)
-        self._responses = ResponseEndpoints(responses, admission.identify_named)
+        conversations = Conversations(responses, admission.identify_named)
+        self._responses = ResponseEndpoints(responses, conversations)
+        self._conversations = ConversationEndpoints(conversations, bodies)
         tokens = TokenEndpoints(tokenization, bodies)
         self._counting: dict[str, Callable[[HttpRequest], Awaitable[bytes]]] = {
             "/tokenize": tokens.tokenize,
@@ -85,6 +90,10 @@ class HttpApplication:
         if count is not None:
             _check_method(request, "POST")
             body = await count(request)
+        elif f"{request.path}/".startswith(f"{CONVERSATIONS}/"):
+            methods = self._conversations.methods(request)
+            _check_method(request, *methods)
+            body = await methods[request.method]()
         else:
             body = self._look_up(request)
         await request.respond(200, body, request.dialect.naming(new_id()))
@@ -118,9 +127,9 @@ class HttpApplication:
         return b"{}"
 
 
-def _check_method(request: HttpRequest, method: str) -> None:
-    if request.method != method:
-        raise MethodNotAllowed(f"{request.path[:128]} is for {method}, got {request.method}")
+def _check_method(request: HttpRequest, *methods: str) -> None:
+    if request.method not in methods:
+        raise MethodNotAllowed(f"{request.path[:128]} is for {' and '.join(methods)}, got {request.method}")
 
 
 async def _refuse(request: HttpRequest, error: FairleadError, request_id: str) -> None:

@@ -20,14 +20,20 @@ class ResponseAnswer:
     """Write the response that one call generates; implements Answer.
 
     `keep` stores the body of a complete response, with its message, and returns whether there was room for it.
+    `extend` adds the output to the conversation of the response, and returns whether it has one that could be added to.
     """
 
     def __init__(
-        self, request: ResponsesRequest, call: Call, keep: Callable[[bytes, common_pb2.ChatMessage], bool]
+        self,
+        request: ResponsesRequest,
+        call: Call,
+        keep: Callable[[bytes, common_pb2.ChatMessage], bool],
+        extend: Callable[[Sequence[dict[str, Any]]], bool],
     ) -> None:
         self._request = request
         self._call = call
         self._keep = keep
+        self._extend = extend
         self._items = ResponseItems(call, most_calls=1 if request.parallel_tool_calls is False else None)
         self._events = 0
 
@@ -58,9 +64,12 @@ class ResponseAnswer:
         return self._complete()
 
     def _complete(self) -> bytes:
-        """Return the complete response, and store it if the request allows it and there is room."""
+        """Return the complete response, which joins its conversation, and is stored if allowed and if there is room."""
         status = _status(self._call)
-        response = self._response(status, self._items.described(status))
+        output = self._items.described(status)
+        response = self._response(status, output)
+        if not self._extend(output):
+            response["conversation"] = None
         body = msgspec.json.encode(response)
         if self._request.is_to_be_stored and not self._keep(body, self._items.message()):
             return msgspec.json.encode({**response, "store": False})
@@ -97,6 +106,7 @@ class ResponseAnswer:
             "created_at": call.timings.received // 1_000_000_000,
             "status": status,
             "background": False,
+            "conversation": None if asked.conversation is None else {"id": asked.conversation_id},
             "error": None,
             "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
             "instructions": asked.instructions,

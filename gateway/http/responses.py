@@ -1,8 +1,9 @@
 """OpenAI's Responses: POST /v1/responses, and GET and DELETE of those that are stored."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -10,33 +11,47 @@ from fairlead.v1 import common_pb2
 from gateway.call import Call
 from gateway.core.response_store import ResponseStore, StoredResponse
 from gateway.core.session_tree import Session
+from gateway.core.stored_conversation import StoredConversation
 from gateway.credentials import Credentials
 from gateway.http.api import Api, Generation
+from gateway.http.conversations import SHOWN, Conversations, add_conversation, check_room, stored_items, stored_output
 from gateway.http.errors import PreviousResponseNotFound, ResponseNotFound
+from gateway.http.input_item import add_items
 from gateway.http.response_answer import ResponseAnswer, response_id
 from gateway.http.responses_request import ResponsesRequest, read
 from gateway.http.tools import tool_choice
 from gateway.tenants import CallerIdentity
 
-SHOWN = 64  # characters of an unknown id that an error message shows
-
 
 class ResponseToGenerate:
-    """A response that continues the conversation of `previous`, if there is one; implements Asked."""
+    """A response that continues `previous` or `conversation`, if there is one of them; implements Asked."""
 
-    def __init__(self, request: ResponsesRequest, previous: StoredResponse | None, store: ResponseStore) -> None:
+    def __init__(
+        self,
+        request: ResponsesRequest,
+        previous: StoredResponse | None,
+        conversation: StoredConversation | None,
+        store: ResponseStore,
+        conversations: Conversations,
+    ) -> None:
         self.model = request.model
         self.named_user = request.named_user
         self.is_streamed = request.is_streamed
         self._request = request
         self._previous = previous
+        self._conversation = conversation
         self._store = store
-        self._input = request.messages()
+        self._conversations = conversations
 
     def session(self, headers: Mapping[str, str]) -> Session | None:
-        """See Asked. The previous call's interaction goes on; if that call was in none, this one begins one."""
+        """See Asked. The previous call's interaction goes on; if that call was in none, this one begins one.
+
+        A conversation is an interaction.
+        """
         if self._previous is not None:
             return Session(self._previous.interaction or self._previous.id)
+        if self._conversation is not None:
+            return Session(self._conversation.id)
         return self._request.session(headers)
 
     def generations(self) -> Sequence[Generation]:
@@ -44,18 +59,18 @@ class ResponseToGenerate:
         chat = common_pb2.Chat()
         if self._request.instructions:
             chat.messages.add(role="system", content=self._request.instructions)
-        self._append_conversation(chat)
+        self._append_history(chat)
         chat.tools.extend(self._request.tools_to_offer())
         chat.tool_choice.CopyFrom(tool_choice(self._request.tool_choice, self._request.parallel_tool_calls))
         return [Generation(common_pb2.Prompt(chat=chat), self._request.sampling())]
 
     def answer(self, call: Call) -> ResponseAnswer:
         """See Asked."""
-        return ResponseAnswer(self._request, call, partial(self._keep, call))
+        return ResponseAnswer(self._request, call, partial(self._keep, call), self._extend)
 
     def _keep(self, call: Call, body: bytes, message: common_pb2.ChatMessage) -> bool:
         chat = common_pb2.Chat()
-        self._append_conversation(chat)
+        self._append_history(chat)
         chat.messages.append(message)
         response = StoredResponse(
             id=response_id(call),
@@ -66,19 +81,29 @@ class ResponseToGenerate:
         )
         return self._store.add(response, time.monotonic())
 
-    def _append_conversation(self, chat: common_pb2.Chat) -> None:
-        """Append what was said so far. The previous conversation is not kept for long: many calls may continue it."""
+    def _extend(self, output: Sequence[Mapping[str, Any]]) -> bool:
+        """Add input and output to the conversation as it is now, if there is one; return whether it was possible."""
+        if self._conversation is None:
+            return False
+        added = [*stored_items(self._request.items()), *stored_output(output)]
+        return self._conversations.extend(self._conversation.id, added)
+
+    def _append_history(self, chat: common_pb2.Chat) -> None:
+        """Append what was said so far. What was said before is not kept for long: many calls may continue it."""
         if self._previous is not None:
             chat.MergeFromString(self._previous.conversation)
-        chat.messages.extend(self._input)
+        if self._conversation is not None:
+            add_conversation(chat.messages, self._conversation)
+        add_items(chat.messages, self._request.items(), "input")
 
 
 class ResponseEndpoints:
-    """Answer requests about responses; `identify` returns who calls, given the user of a body and credentials."""
+    """Answers requests about the responses in `store`, which may be added to `conversations`."""
 
-    def __init__(self, store: ResponseStore, identify: Callable[[str, Credentials], CallerIdentity]) -> None:
+    def __init__(self, store: ResponseStore, conversations: Conversations) -> None:
         self._store = store
-        self._identify = identify
+        self._conversations = conversations
+        self._identify = conversations.identify
 
     def api(self, credentials: Credentials) -> Api:
         """Return what reads the bodies of the caller that shows `credentials`."""
@@ -96,13 +121,27 @@ class ResponseEndpoints:
 
     def _read(self, credentials: Credentials, body: bytes) -> ResponseToGenerate:
         request = read(body)
-        previous = None
-        if wanted := request.previous_response_id:
-            previous = self._find(wanted, self._identify(request.named_user, credentials))
-            if previous is None:
-                message = f"Previous response with id {wanted[:SHOWN]!r} not found."
-                raise PreviousResponseNotFound(message, "previous_response_id")
-        return ResponseToGenerate(request, previous, self._store)
+        previous, conversation = self._previous(request, credentials), self._conversation(request, credentials)
+        return ResponseToGenerate(request, previous, conversation, self._store, self._conversations)
+
+    def _previous(self, request: ResponsesRequest, credentials: Credentials) -> StoredResponse | None:
+        wanted = request.previous_response_id
+        if not wanted:
+            return None
+        previous = self._find(wanted, self._identify(request.named_user, credentials))
+        if previous is None:
+            message = f"Previous response with id {wanted[:SHOWN]!r} not found."
+            raise PreviousResponseNotFound(message, "previous_response_id")
+        return previous
+
+    def _conversation(self, request: ResponsesRequest, credentials: Credentials) -> StoredConversation | None:
+        wanted = request.conversation_id
+        if wanted is None:
+            return None
+        identity = self._identify(request.named_user, credentials)
+        conversation = self._conversations.find(wanted, identity, "conversation")
+        check_room(conversation, len(request.items()), "input")
+        return conversation
 
     def _of_caller(self, wanted: str, credentials: Credentials) -> StoredResponse:
         found = self._find(wanted, self._identify("", credentials))
@@ -113,4 +152,4 @@ class ResponseEndpoints:
     def _find(self, wanted: str, identity: CallerIdentity) -> StoredResponse | None:
         """Return a stored response if `identity` may read it: others do not learn that it exists."""
         found = self._store.find(wanted, time.monotonic())
-        return found if found is not None and identity.may_read(found.client) else None
+        return found if isinstance(found, StoredResponse) and identity.may_read(found.client) else None

@@ -141,7 +141,6 @@ def test_parameters_that_ask_for_nothing_are_let_through(http: HttpClient) -> No
     ("fields", "param", "code"),
     [
         ({"store": "yes"}, "store", "invalid_request"),
-        ({"conversation": "conv_1"}, "conversation", "invalid_request"),
         ({"previous_response_id": "resp_1"}, "previous_response_id", "previous_response_not_found"),
         ({"prompt": {"id": "pmpt_1"}}, "prompt.id", "invalid_request"),
         ({"input": None}, "input", "invalid_request"),
