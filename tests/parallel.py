@@ -22,6 +22,7 @@ LONGEST = (
     "tests/vllm/test_worker.py",
     "tests/vllm/test_flood.py",
     "tests/deploy/test_rehearsal.py",
+    "tests/deploy/test_production_rehearsal.py",
     "tests/install/*",
     "tests/gateway/test_failover.py",
     "tests/cli/test_up.py",
