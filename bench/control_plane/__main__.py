@@ -4,6 +4,8 @@
                                   [--token-bytes 4] [--tls] [--routers sglang vllm litellm] [--beside FOLDER]
 
 Every call sends a prompt and receives a stream of 64 tokens. Fake workers answer at once (burst) or at 10 ms per token.
+There are three jobs. In the first two all callers begin together, and so do their next calls: their prompts wait for
+each other. In the third callers begin apart, evenly over the time of a call; read the time to the first token there.
 Each caller has a connection of its own. The fake tokenizer makes a token of every four bytes of a prompt, as models'
 tokenizers do of English text. Fairlead runs over gRPC and over HTTP, with four tokens per message and with one, and
 with --tls also behind TLS. It is compared with one stream per call straight to the workers, with bare servers on the
@@ -42,6 +44,7 @@ from bench.control_plane.ways import ways
 from bench.machine import commit, processor
 from cli.stack import Stack
 
+PACES = ((0.0, False), (0.01, False), (0.01, True))  # seconds per token, and whether callers begin apart
 STARTS = 5
 READY = {
     "global_scheduler": "listening",
@@ -61,8 +64,8 @@ def main() -> None:
     print(f"{processor()}; commit {commit()}; {sizes}, prompts of {args.prompt_bytes} bytes")
     print(f"load of the machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores\n")
     print(table.heading())
-    for step_seconds in (0.0, 0.01):
-        _compare(Job(args.calls, args.callers, step_seconds, args.prompt_bytes), args)
+    for step_seconds, apart in PACES:
+        _compare(Job(args.calls, args.callers, step_seconds, args.prompt_bytes, apart=apart), args)
     with start(args.workers, 0.0, args.callers, args.prompt_bytes, args.token_bytes) as stack:
         took = asyncio.run(latencies(stack, RATE))
         p50, p99 = (took[int(len(took) * part)] * 1e3 for part in (0.5, 0.99))

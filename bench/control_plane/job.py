@@ -16,13 +16,18 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A number of calls over concurrent callers; each caller waits for its answer before its next call."""
+    """A number of calls over concurrent callers; each caller waits for its answer before its next call.
+
+    Callers that begin together stay together: a call's time to the first token is then that of the prompts of all of
+    them. `apart` lets them begin evenly over the time that a call takes at the worker.
+    """
 
     calls: int
     callers: int
     step_seconds: float  # seconds per token at the worker
     prompt_bytes: int
     tokens: int = TOKENS  # of each answer
+    apart: bool = False
 
     def prompts(self) -> list[str]:
         """Return one prompt per call; all share a prefix of SYSTEM_BYTES."""
@@ -32,7 +37,12 @@ class Job:
         return [system + "".join(text.choices(letters, k=self.prompt_bytes - SYSTEM_BYTES)) for _ in range(self.calls)]
 
     def __str__(self) -> str:
-        return f"{self.step_seconds * 1e3:g} ms per token" if self.step_seconds else "burst"
+        pace = f"{self.step_seconds * 1e3:g} ms per token" if self.step_seconds else "burst"
+        return f"{pace}, apart" if self.apart else pace
+
+    def begins_after(self, caller: int) -> float:
+        """Return the seconds after which a caller makes its first call."""
+        return self.tokens * self.step_seconds * caller / self.callers if self.apart else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +83,12 @@ async def measure(job: Job, call: Call, processes: dict[str, int]) -> Measured:
     before = {name: cpu_seconds(pid) for name, pid in processes.items()}
     began = time.perf_counter()
 
-    async def caller() -> None:
+    async def caller(number: int) -> None:
+        await asyncio.sleep(job.begins_after(number))
         while waiting:
             first.append(await call(waiting.pop()))
 
-    await asyncio.gather(*(caller() for _ in range(job.callers)))
+    await asyncio.gather(*map(caller, range(job.callers)))
     wall = time.perf_counter() - began
     return Measured(wall, first, {name: cpu_seconds(pid) - before[name] for name, pid in processes.items()})
 
