@@ -3,7 +3,9 @@
 import asyncio
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
 
 from serving.config import addresses, load
 from serving.environment import ServiceName
@@ -15,6 +17,7 @@ from serving.telemetry.records import THROTTLER
 from throttler.assembly import load_profiles, make_throttler
 from throttler.config import ALLOW, ThrottlerConfig
 from throttler.core.profiles import Profiles
+from throttler.measured_overload import MeasuredOverload, metrics_urls
 from throttler.metrics import RateLimitMetrics, SharingMetrics
 from throttler.rate_limit_service import NAME, RateLimitService, add_rate_limits_to_server
 from throttler.store import SHARING
@@ -34,11 +37,11 @@ class RateLimiter:
         metrics = RateLimitMetrics(self._metrics.meter)
         self._throttler, self._store = make_throttler(config, profiles, metrics.closed)
         SharingMetrics(self._metrics.meter, self._store)
-        self._overload = WatchedOverload()
+        overloaded, self._follow_overload = _overload(config)
         self._service = RateLimitService(
             self._throttler,
             profiles,
-            self._overload if config.scheduler else always,
+            overloaded,
             metrics,
             domains=config.domain_names,
             admits_unknown_domains=config.unknown_domain == ALLOW,
@@ -68,10 +71,8 @@ class RateLimiter:
         )
         async with asyncio.TaskGroup() as tasks:
             background = [tasks.create_task(self._throttler.run()), tasks.create_task(self._report_sharing())]
-            if self._config.scheduler:
-                watched = addresses(self._config.scheduler, "scheduler")
-                watching = self._overload.run(watched, self._config.secret, self._config.mutual_tls)
-                background.append(tasks.create_task(watching))
+            if self._follow_overload is not None:
+                background.append(tasks.create_task(self._follow_overload()))
             if self._config.profiles:
                 background.append(tasks.create_task(follow([self._config.profiles], self._reload)))
             await stop.wait()
@@ -93,6 +94,19 @@ class RateLimiter:
         profiles = load_profiles(self._config)
         self._throttler.configure(profiles)
         self._service.configure(profiles)
+
+
+def _overload(config: ThrottlerConfig) -> tuple[Callable[[str], bool], Callable[[], Coroutine[Any, Any, None]] | None]:
+    """Return whether a model's pool is overloaded, and what follows that as long as the process lives."""
+    if config.overload_metrics:
+        urls = metrics_urls(config.overload_metrics)
+        measured = MeasuredOverload(urls, config.overload_metric, config.overload_threshold)
+        return measured, measured.run
+    if config.scheduler:
+        watched = WatchedOverload()
+        schedulers = addresses(config.scheduler, "scheduler")
+        return watched, partial(watched.run, schedulers, config.secret, config.mutual_tls)
+    return always, None
 
 
 def prepare(argv: Sequence[str]) -> Serving:

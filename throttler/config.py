@@ -1,9 +1,11 @@
 """The rate limit service's configuration."""
 
+import re
 from dataclasses import dataclass
 
 from serving.config import (
     MIN_SECRET,
+    ConfigError,
     addresses,
     check_listeners,
     check_positive,
@@ -15,6 +17,7 @@ from serving.config import (
 from serving.rpc.address import is_loopback
 from serving.rpc.mutual_tls import InternalTlsOptions
 from serving.shared_options import shared
+from throttler.measured_overload import metrics_urls
 from throttler.options import throttle_option
 
 ALLOW = "allow"
@@ -48,9 +51,30 @@ class ThrottlerConfig(InternalTlsOptions):
     scheduler: str = option(
         "",
         "The global scheduler listens at this address, and reports which pools are overloaded. Addresses of several "
-        "schedulers are separated by commas. Without it the limits hold at all times.",
+        "schedulers are separated by commas. Without it, and without `overload_metrics`, the limits hold at all times.",
         unit="host:port",
         change_when="Limits of the throttle `oit` are to hold only while workers are overloaded.",
+    )
+    overload_metrics: str = option(
+        "",
+        "Prometheus metrics at these URLs, separated by commas, tell instead of a scheduler whether workers are "
+        "overloaded. Each address of a host is asked every 0.5 s, and the values are added. After 3 s without an "
+        "answer nothing counts as overloaded.",
+        unit="URLs",
+        change_when="The engines have no scheduler of Fairlead before them.",
+    )
+    overload_metric: str = option(
+        "",
+        "This metric is read at `overload_metrics`. Without a name it is the number of requests that wait in the "
+        "engine, as vLLM, SGLang and TensorRT-LLM name it.",
+        unit="name",
+        change_when="Requests wait elsewhere: in the endpoint picker it is `fairlead_picker_waiting`.",
+    )
+    overload_threshold: float = option(
+        10.0,
+        "Workers are overloaded from this sum of the values at `overload_metrics` on.",
+        unit="requests",
+        change_when="So many requests wait before they are late, or the metric has another unit.",
     )
     domains: str = option(
         "fairlead",
@@ -85,6 +109,7 @@ class ThrottlerConfig(InternalTlsOptions):
         check_secrets(self.secret, self.accepted_secret)
         if self.scheduler:
             addresses(self.scheduler, "scheduler")
+        self._check_overload()
         check_listeners(self)
         cost_function(self.cost)
         check_positive(self, "user_per_minute", "app_per_minute", "gateways")
@@ -98,6 +123,18 @@ class ThrottlerConfig(InternalTlsOptions):
             f"listen: {self.listen} is reachable from other machines and there is no proxy_secret: anyone could use up "
             "the limits of others; give --proxy-secret, or accept it with --insecure",
         )
+
+    def _check_overload(self) -> None:
+        check_positive(self, "overload_threshold")
+        require(not (self.scheduler and self.overload_metrics), "overload_metrics: must not be given with scheduler")
+        require(self.overload_metrics != "" or not self.overload_metric, "overload_metric: needs overload_metrics")
+        is_name = re.fullmatch(r"([a-zA-Z_:][a-zA-Z0-9_:]*)?", self.overload_metric)
+        require(is_name is not None, f"overload_metric: expected a metric's name, got {self.overload_metric!r}")
+        if self.overload_metrics:
+            try:
+                metrics_urls(self.overload_metrics)
+            except ValueError as error:
+                raise ConfigError(f"overload_metrics: {error}") from error
 
     @property
     def domain_names(self) -> frozenset[str]:

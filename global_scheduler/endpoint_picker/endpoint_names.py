@@ -3,20 +3,14 @@
 import asyncio
 import ipaddress
 import logging
-import socket
 from collections.abc import Awaitable, Callable, Sequence
 
 from global_scheduler.endpoint_picker.endpoint_source import Changed
+from serving.host_lookup import resolve
 
 log = logging.getLogger(__name__)
 LOOK_UP_SECONDS = 2.0
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
-
-
-async def resolve(host: str) -> list[str]:
-    """Return the IP addresses of `host`, sorted; raises OSError."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    return sorted({str(address[0]) for *_, address in found})
 
 
 class EndpointNames:

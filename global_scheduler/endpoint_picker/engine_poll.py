@@ -4,14 +4,12 @@ import asyncio
 import logging
 
 from global_scheduler.core.endpoint_pool import EndpointReport
-from global_scheduler.endpoint_picker.engine_metrics import report_of
 from global_scheduler.endpoint_picker.picker import Picker
-from serving.http_client import HttpClient
+from serving.engine_metrics import load_of
+from serving.metrics_page import read_metrics
 
 log = logging.getLogger(__name__)
-CALL_SECONDS = 1.0
 MOST_AT_ONCE = 32  # calls
-MOST_BYTES = 4 * 1024 * 1024  # of an answer
 STALE_ROUNDS = 3  # without an answer, after which the last one counts no more
 
 
@@ -49,13 +47,7 @@ class EnginePoll:
         async with limit:
             placed = self._placed(endpoint)
             try:
-                async with (
-                    asyncio.timeout(CALL_SECONDS),
-                    HttpClient(endpoint).call("GET", self._path) as response,
-                ):
-                    if response.status != 200:
-                        raise ValueError(f"{self._path} is answered with {response.status}")
-                    report = report_of(await response.body(MOST_BYTES))
+                report = EndpointReport(*load_of(await read_metrics(endpoint, self._path)))
             except (OSError, ValueError) as error:
                 self._failed(endpoint, error)
                 return

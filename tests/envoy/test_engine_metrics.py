@@ -5,14 +5,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from global_scheduler.core.endpoint_pool import EndpointReport
-from global_scheduler.endpoint_picker import engine_poll
 from global_scheduler.endpoint_picker.app import make_picker
 from global_scheduler.endpoint_picker.config import PickerConfig
-from global_scheduler.endpoint_picker.engine_metrics import report_of
-from global_scheduler.endpoint_picker.engine_poll import MOST_BYTES, STALE_ROUNDS, EnginePoll
+from global_scheduler.endpoint_picker.engine_poll import STALE_ROUNDS, EnginePoll
 from global_scheduler.endpoint_picker.picker import Picker
 from global_scheduler.endpoint_picker.request_body import Prompt
+from serving import metrics_page
+from serving.engine_metrics import EngineMetrics, load_of
+from serving.metrics_page import MOST_BYTES
 
 VLLM = b"""# HELP vllm:num_requests_running Number of requests in model execution batches.
 # TYPE vllm:num_requests_running gauge
@@ -41,7 +41,7 @@ trtllm_kv_cache_utilization 1e-1
     ids=["vllm", "sglang", "tensorrt-llm"],
 )
 def test_the_names_of_each_engine(text: bytes, expected: tuple[int, int, float]) -> None:
-    assert report_of(text) == EndpointReport(*expected)
+    assert load_of(text) == EngineMetrics(*expected)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_the_names_of_each_engine(text: bytes, expected: tuple[int, int, float])
 )
 def test_what_is_no_report(text: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
-        report_of(text)
+        load_of(text)
 
 
 class MetricsServer:
@@ -97,7 +97,7 @@ Polled = tuple[MetricsServer, Picker, EnginePoll, Callable[[int], Awaitable[None
 @pytest.fixture
 async def polled(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Polled]:
     """An engine, a picker that asks it, and a function that waits until it was asked so many times more."""
-    monkeypatch.setattr(engine_poll, "CALL_SECONDS", 60.0)  # however busy the machine is
+    monkeypatch.setattr(metrics_page, "CALL_SECONDS", 60.0)  # however busy the machine is
     engine = MetricsServer()
     server = await asyncio.start_server(engine.handle, "127.0.0.1", 0)
     address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -152,12 +152,12 @@ async def test_an_engine_that_answers_badly_is_known_by_what_was_placed_there(
     placing = asyncio.create_task(picker.place("ann", 1000, Prompt(), None))
     engine.answer = answer
     if answer is None:  # the call that was just asked has its answer
-        monkeypatch.setattr(engine_poll, "CALL_SECONDS", 0.01)
+        monkeypatch.setattr(metrics_page, "CALL_SECONDS", 0.01)
     assert (await placing).endpoint == picker.pool.endpoints[0]
     assert poll.answering == 0
     await asked(STALE_ROUNDS)
     assert len(caplog.records) == 1  # not one for each call
     engine.says(VLLM)
-    monkeypatch.setattr(engine_poll, "CALL_SECONDS", 60.0)
+    monkeypatch.setattr(metrics_page, "CALL_SECONDS", 60.0)
     await asked(3)  # the first may have begun before
     assert poll.answering == 1

@@ -4,7 +4,13 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from global_scheduler.core.endpoint_pool import EndpointReport
+
+class EngineMetrics(NamedTuple):
+    """What an engine has to do: its requests, whoever sent them, and the part of its KV cache that they use."""
+
+    running: int
+    waiting: int
+    kv_usage: float
 
 
 class MetricNames(NamedTuple):
@@ -22,7 +28,7 @@ ENGINES = (
 )
 
 
-def report_of(text: bytes) -> EndpointReport:
+def load_of(text: bytes) -> EngineMetrics:
     """Return what an engine's metrics say; raises ValueError if they are of no known engine, or hold no numbers.
 
     An endpoint may have several ranks. Their requests are added; a request finds memory at the rank that has most.
@@ -30,12 +36,17 @@ def report_of(text: bytes) -> EndpointReport:
     text = b"\n" + text
     for names in ENGINES:
         if b"\n" + names.running in text:
-            return EndpointReport(
+            return EngineMetrics(
                 int(_value(text, names.running, sum)),
                 int(_value(text, names.waiting, sum)),
                 _value(text, names.kv_usage, min),
             )
     raise ValueError("these are no metrics of vLLM, SGLang or TensorRT-LLM")
+
+
+def total(text: bytes, name: str) -> float:
+    """Return the sum of the samples of the metric `name`; raises ValueError if there is none, or one is no number."""
+    return _value(b"\n" + text, name.encode(), sum)
 
 
 def _value(text: bytes, name: bytes, combine: Callable[[Iterable[float]], float]) -> float:

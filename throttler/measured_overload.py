@@ -1,0 +1,105 @@
+"""Overload as a metric tells it: of the engines, or of any process that has Prometheus metrics."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from serving.engine_metrics import load_of, total
+from serving.host_lookup import resolve
+from serving.metrics_page import read_metrics
+
+log = logging.getLogger(__name__)
+READ_SECONDS = 0.5  # between two readings
+FRESH_SECONDS = 3.0  # an answer may take 1 s, and the lookup of a host another one
+
+
+class MetricsUrl(NamedTuple):
+    """Where metrics are: all addresses of `host` have them at `path`."""
+
+    host: str
+    port: int
+    path: str
+
+
+def metrics_urls(text: str) -> list[MetricsUrl]:
+    """Return the URLs in `http://host:port/path,...`; raise ValueError for what is none."""
+    urls = []
+    for part in text.split(","):
+        url = urlsplit(part.strip())
+        if url.scheme != "http" or not url.hostname or not url.path:
+            raise ValueError(f"expected http://host:port/path[,http://...], got {text!r}")
+        urls.append(MetricsUrl(url.hostname, url.port or 80, url.path + (f"?{url.query}" if url.query else "")))
+    return urls
+
+
+class MeasuredOverload:
+    """All pools are overloaded while the values of a metric, added over all `urls`, are at least `threshold`.
+
+    Without a `metric` it is the number of requests that wait in engines, by their own names. What does not answer adds
+    nothing; without any answer in the last FRESH_SECONDS no pool counts as overloaded. `clock` returns seconds of a
+    monotonic clock.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[MetricsUrl],
+        metric: str,
+        threshold: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._urls = urls
+        self._metric = metric
+        self._threshold = threshold
+        self._clock = clock
+        self._is_overloaded = False
+        self._told = float("-inf")
+        self._failing: set[str] = set()
+
+    def __call__(self, model: str) -> bool:
+        """Return whether the pools are overloaded, whatever the model is."""
+        return self._is_overloaded and self._clock() - self._told <= FRESH_SECONDS
+
+    async def run(self) -> None:
+        """Read the metrics again and again until cancelled."""
+        while True:
+            await self.read()
+            await asyncio.sleep(READ_SECONDS)
+
+    async def read(self) -> None:
+        """Read the metrics once, of all URLs at once."""
+        values = [value for found in await asyncio.gather(*map(self._read_url, self._urls)) for value in found]
+        if not values:
+            return
+        is_overloaded = sum(values) >= self._threshold
+        if is_overloaded != self(""):
+            log.info("overload changed", extra={"value": sum(values), "threshold": self._threshold})
+        self._is_overloaded, self._told = is_overloaded, self._clock()
+
+    async def _read_url(self, url: MetricsUrl) -> list[float]:
+        try:
+            hosts = await resolve(url.host)
+        except (OSError, UnicodeError) as error:  # UnicodeError: a name that no host can have
+            self._failed(url.host, error)
+            return []
+        self._failing.discard(url.host)
+        addresses = [f"[{host}]:{url.port}" if ":" in host else f"{host}:{url.port}" for host in hosts]
+        values = await asyncio.gather(*(self._read_address(address, url.path) for address in addresses))
+        return [value for value in values if value is not None]
+
+    async def _read_address(self, address: str, path: str) -> float | None:
+        try:
+            text = await read_metrics(address, path)
+            value = total(text, self._metric) if self._metric else load_of(text).waiting
+        except (OSError, ValueError) as error:
+            self._failed(address, error)
+            return None
+        self._failing.discard(address)
+        return value
+
+    def _failed(self, source: str, error: Exception) -> None:
+        if source not in self._failing:
+            log.warning("a source of overload has no metric", extra={"source": source, "error": repr(error)})
+        self._failing.add(source)
