@@ -12,7 +12,7 @@ def typed(text: str, types: Sequence[str]) -> object:
     for kind in types:
         try:
             return _typed(text, kind)
-        except ValueError:
+        except (ValueError, RecursionError):  # the latter of JSON that is nested too deeply
             continue
     return text
 

@@ -58,7 +58,7 @@ def _json(text: str, options: Options) -> Any:
         at = string.end()
     try:
         return json.loads(written + _quoted_keys(text[at:], options))
-    except ValueError:
+    except (ValueError, RecursionError):
         if options.get("allow_non_json"):
             return _text(text, options)
         raise

@@ -15,7 +15,8 @@ from fairlead.output.source import Grammar, Region, Source, skip_space
 _SPACE = re.compile(r"\s*")
 _WHOLE_CALL = "{content}"
 _NAMED_CALL = {"name": "{name}", "arguments": "{content}"}
-_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)  # of a value that is not what its field needs
+# Of a value that is not what its field needs, or is nested too deeply.
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 def templated(source: Source, template: ResponseTemplate, in_reasoning: bool, types: ArgumentTypes) -> Grammar[None]:

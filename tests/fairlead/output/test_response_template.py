@@ -87,6 +87,80 @@ TEMPLATES = {
         note={"open": "<note>", "close": "</note>"},
     ),
 }
+
+
+def calls(content: str, options: dict[str, Any] | None = None, transform: Any = FUNCTION, **more: bool) -> str:
+    """A template whose calls have this content and stand between `<call NAME>` and `</call>`."""
+    edges = {"open_pattern": r"<call (?P<name>\w+)>", "close": "</call>", "repeats": True}
+    return template({**edges, "content": content, "content_args": options or {}, "transform": transform, **more})
+
+
+GIVEN = {"function": {"name": "{name}", "arguments": {"x": "{content}"}}}
+ELEMENTS = {"tag_pattern": r"<(?P<key>\w+)=(?P<value>.*?)/>"}
+WHOLE = {"function": "{content}"}
+# Outputs of which transformers makes something, with their templates.
+READABLE = [
+    (calls("json"), '<call f>{"x": 1}</call>so<call g> {}</call>'),
+    (
+        calls("json", {"string_delims": [["'", "'"], ["<q>", "</q>"]]}),
+        """<call f>{"x": 'a"b', "y": <q>\n</q>, "z": 1}""",
+    ),
+    (calls("json", {"unquoted_keys": True}), '<call f>{x:1,y:{z:"a"}}</call>'),
+    (calls("json", {"allow_non_json": True}, GIVEN), "<call f> so \n</call>"),
+    (calls("json", {"allow_non_json": True, "strip": False}, GIVEN), "<call f> so \n</call>"),
+    (
+        calls("json", {}, WHOLE),
+        '<call f>{"name": "g", "arguments": {"a": 1}}</call>so<call f>{"name": "h", "arguments": {}}',
+    ),
+    (
+        calls("json", {}, {"function": {"name": "{content.n}", "arguments": "{content.a.b}"}}),
+        '<call f>{"n": "g", "a": {"b": {}}}',
+    ),
+    (
+        calls("json", {}, {"function": {"name": "{name}", "arguments": "{x}"}}, transform_each=True),
+        '<call f>[{"x": {}}, {"x": {"a": 1}, "name": "g"}]',
+    ),
+    (
+        calls("json", {}, {"function": {"name": "{name}", "arguments": "{x}"}}, transform_each=True),
+        "<call f>[]</call>so",
+    ),
+    (
+        calls(
+            "json", {}, {"function": {"name": "f", "arguments": {"a": ["1", "2"], "e": ["1"], "b": "null", "d": "{}"}}}
+        ),
+        "<call f>{}",
+    ),
+    (
+        calls("text", {}, {"function": {"name": "{name}", "arguments": {"x": "{content}", "y": ["{name}", 1, None]}}}),
+        "<call f> so ",
+    ),
+    (calls("text", {"strip": False}, GIVEN), "<call f> so \n</call>"),
+    (calls("int", {}, GIVEN), "<call f> 12\n</call>"),
+    (calls("float", {}, GIVEN), "<call f> 12\n</call>"),
+    (calls("bool", {}, GIVEN), "<call f> True\n</call><call f>1</call><call f>no</call>"),
+    (calls("kv-lines"), "<call f>\n x : y: z \nnone\nn:2\n</call>"),
+    (
+        calls("kv-lines", {"line_sep": ";", "kv_sep": "->", "value_parser": {"name": "int"}}),
+        "<call f> x -> 1;y->2</call>",
+    ),
+    (calls("kv-lines", {"strip": False}), "<call f> x : y\n</call>"),
+    (calls("kv-lines", {"strip": False, "value_parser": {}}), "<call f> x : y\n</call>"),
+    (calls("xml-inline", {**ELEMENTS, "merge_duplicates": True}), "<call f><x=\n1/><x=2/><x=3/><y=4/></call>"),
+    (calls("xml-inline", ELEMENTS), "<call f><x=1/><x=2/></call>"),
+    (calls("xml-inline", {**ELEMENTS, "value_parser": {"name": "json"}}), "<call f><x=[1, {}]/></call>"),
+    (calls("xml-inline", {**ELEMENTS, "value_parser": {}}), "<call f><x= 1 /></call>"),
+    (template(thinking={"open": "<t>"}), "Yes <t> Hm. <end>"),
+    (
+        template(thinking={"open": "<t>", "close": ["</t>"], "content_args": {"strip": False}}),
+        "Yes <t> Hm. </t> so <end> what",
+    ),
+    (template(content={"content": "text", "close_pattern": "<end>|<stop>\n*"}), " Yes <stop>\n\n No"),
+    (template(note={"open": "<note>", "close": "</note>"}), "a<note>b</note> c<think> d</think>e "),
+    (
+        template({"open": "<c>", "close": "</c>", "content": "json"}),
+        '<c>{"function": {"name": "f", "arguments": {"c": 1}}}</c> so <c>[{"function": {"name": "g", "arguments": 1}}]',
+    ),
+]
 TOOLS: list[dict[Any, Any] | Callable[..., Any]] = [
     {
         "name": "f",
@@ -179,6 +253,13 @@ def test_an_output_is_what_transformers_makes_of_it_however_it_is_cut(
         assert read(cut, TEMPLATES[name], in_reasoning) == whole
 
 
+@pytest.mark.parametrize(("spec", "text"), READABLE)
+def test_every_kind_of_content_is_what_transformers_makes_of_it(spec: str, text: str) -> None:
+    whole = expected(text, spec, "<model>")
+    for cut in ([text], list(text)):
+        assert read(cut, spec) == whole
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -195,6 +276,22 @@ def test_what_is_no_call_is_text(name: str, text: str) -> None:
         assert (name, calls, answer) == ("named json", [("f", [1])], ", he said")
     else:
         assert answer == text.lstrip()
+
+
+NESTED = "[" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "known"),
+    [
+        ("list", f"[CALLS]{NESTED}[/CALLS]", (f"[CALLS]{NESTED}[/CALLS]", [])),
+        ("elements", f"<call f><d={NESTED}/></call>", ("", [("f", {"d": NESTED})])),
+        ("lines", f"<call f>x={NESTED}</call>", ("", [("f", {"x": NESTED})])),
+    ],
+)
+def test_json_that_is_nested_too_deeply_to_be_read_is_text(name: str, text: str, known: tuple[str, Any]) -> None:
+    answer, _, found = read([text], TEMPLATES[name])
+    assert (answer, found) == known
 
 
 def test_parts_are_told_as_soon_as_they_are_certain() -> None:
