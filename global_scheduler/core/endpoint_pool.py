@@ -23,7 +23,6 @@ from serving.blocks import BlockRun, Link, pack_digests, runs
 from serving.cost import Cost, charge
 
 POOL = "pool"  # the dispatcher's one model: every endpoint of a pool serves every model of it, from one queue
-EXACT = 64  # requests; queues whose capacity is larger are compared less exactly (outstanding_table.py)
 REST_SECONDS = 10.0
 FALLBACKS = 2  # endpoints that a proxy may try after the first
 FULL_KV = 0.9  # of its KV cache: an engine that uses more, while requests wait there, has no memory for another
@@ -295,5 +294,5 @@ class EndpointPool:
         return member
 
     def _identity(self, address: str) -> WorkerIdentity:
-        size, running = self._size, min(self._size.running, EXACT)
-        return WorkerIdentity(address, address, address, {POOL: ""}, size.block_tokens, size.kv_tokens, running)
+        size = self._size
+        return WorkerIdentity(address, address, address, {POOL: ""}, size.block_tokens, size.kv_tokens, size.running)

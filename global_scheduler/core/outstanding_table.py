@@ -1,9 +1,10 @@
 """Outstanding requests of each worker (the paper's `s_w`), with a search for the least loaded that needs no scan."""
 
-# A queue as long as the worker's capacity measures UNITS. Lengths up to 256 units are exact; longer ones have a
-# relative resolution of 1/128, because a difference of one does not matter between queues of thousands.
-UNITS = 64
-EXACT_BITS = 8
+# A queue as long as the worker's capacity measures UNITS, so that one request counts at any capacity up to so many.
+UNITS = 1 << 16
+# Levels tell apart what differs by 1 in 256: queues of one worker up to 256 requests exactly. A difference of one does
+# not matter between queues of thousands.
+PRECISION = 9  # bits
 # Up to this number of workers, comparing each is faster than walking the levels.
 FEW = 8
 
@@ -11,8 +12,8 @@ FEW = 8
 def level(length: int, capacity: int) -> int:
     """Return `length / capacity`, quantised; the result is monotone in the quotient."""
     units = length * UNITS // capacity
-    shift = max(0, units.bit_length() - EXACT_BITS)
-    return (shift << EXACT_BITS) + (units >> shift)
+    shift = max(0, units.bit_length() - PRECISION)
+    return (shift << PRECISION - 1) + (units >> shift)
 
 
 class OutstandingTable:

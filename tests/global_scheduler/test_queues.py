@@ -14,16 +14,28 @@ LENGTHS, CAPACITIES = st.integers(0, 100_000), st.integers(1, 512)
 
 @given(LENGTHS, CAPACITIES, LENGTHS, CAPACITIES)
 def test_levels_order_queues_by_length_per_capacity(a: int, a_capacity: int, b: int, b_capacity: int) -> None:
-    """Never the wrong way round, and never one level for queues that differ by much."""
+    """Never the wrong way round, and one level only for queues that differ by less than 1/256."""
     low, high = sorted([(Fraction(a, a_capacity), a, a_capacity), (Fraction(b, b_capacity), b, b_capacity)])
     first, second = level(*low[1:]), level(*high[1:])
     assert first <= second
-    if high[0] - low[0] > max(Fraction(1, 32), high[0] / 64):
+    if high[0] - low[0] > low[0] / 256 + Fraction(1, UNITS):
         assert first < second
 
 
-def test_levels_are_exact_up_to_256_units() -> None:
-    assert [level(length, UNITS) for length in range(256)] == list(range(256))
+@given(st.integers(0, 255), st.integers(1, UNITS))
+def test_one_more_request_counts_up_to_256_whatever_the_capacity(length: int, capacity: int) -> None:
+    assert level(length, capacity) < level(length + 1, capacity)
+
+
+def test_the_first_requests_spread_over_workers_with_many_places() -> None:
+    queues = OutstandingTable()
+    for slot in range(4):
+        queues.join(slot, 256)
+    chosen = []
+    for _ in range(12):
+        chosen.append(queues.least(0b1111))
+        queues.add(chosen[-1], 1)
+    assert chosen == [0, 1, 2, 3] * 3
 
 
 class QueuesMachine(RuleBasedStateMachine):
