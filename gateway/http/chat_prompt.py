@@ -14,6 +14,15 @@ from gateway.http.content import Content, text_of
 ROLES = {"developer": "system"}  # another name for it
 
 
+def tool_call(call_id: str, name: str, arguments: str, field: str) -> common_pb2.ToolCall:
+    """Return an earlier call; raises InvalidRequest, which names `field`, if its arguments are no JSON object."""
+    try:
+        msgspec.json.decode(arguments or "{}", type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidRequest(f"must be a JSON object, got {arguments[:32]!r}: {error}", field) from None
+    return common_pb2.ToolCall(id=call_id, name=name, arguments=arguments)
+
+
 class CalledFunction(msgspec.Struct):
     """The function that a call names, and its arguments as JSON."""
 
@@ -34,11 +43,8 @@ class MadeCall(msgspec.Struct):
             raise InvalidRequest(
                 f"only calls of type 'function' are supported, got {self.type[:32]!r}", f"{place}.type"
             )
-        try:
-            msgspec.json.decode(self.function.arguments or "{}", type=dict[str, Any])
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise InvalidRequest(f"must be a JSON object: {error}", f"{place}.function.arguments") from None
-        return common_pb2.ToolCall(id=self.id, name=self.function.name, arguments=self.function.arguments)
+        function = self.function
+        return tool_call(self.id, function.name, function.arguments, f"{place}.function.arguments")
 
 
 class Message(msgspec.Struct):

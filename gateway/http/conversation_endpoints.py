@@ -4,13 +4,12 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated
 
 import msgspec
 
 from gateway.call import new_id
 from gateway.core.stored_conversation import StoredConversation, StoredItem
-from gateway.http.conversations import MAX_ITEMS, SHOWN, Conversations, check_room, stored_items
+from gateway.http.conversations import SHOWN, Conversations, check_room, stored_items
 from gateway.http.decoding import decode
 from gateway.http.errors import ItemNotFound, UnknownEndpoint
 from gateway.http.input_item import InputItem, add_items
@@ -19,24 +18,30 @@ from gateway.http.request import HttpRequest
 from gateway.http.user_id import named_by
 from serving.rpc.message_body_limiter import MessageBodyLimiter
 
-Items = Annotated[list[InputItem], msgspec.Meta(max_length=MAX_ITEMS)]
 Answering = Callable[[], Awaitable[bytes]]
 
 
 class ConversationRequest(msgspec.Struct, kw_only=True):
-    """Say what a new conversation has, or what metadata one has from now on; unknown fields are ignored."""
+    """Say what a new conversation has; unknown fields are ignored."""
 
-    items: Items | None = None
+    items: list[InputItem] | None = None
     metadata: dict[str, str] | None = None
+
+
+class ConversationUpdate(msgspec.Struct, kw_only=True):
+    """Say what metadata a conversation has from now on; unknown fields are ignored."""
+
+    metadata: dict[str, str] | None
 
 
 class ItemsRequest(msgspec.Struct, kw_only=True):
     """Say what is added to a conversation; unknown fields are ignored."""
 
-    items: Items
+    items: list[InputItem]
 
 
 _CONVERSATION = msgspec.json.Decoder(ConversationRequest)
+_UPDATE = msgspec.json.Decoder(ConversationUpdate)
 _ITEMS = msgspec.json.Decoder(ItemsRequest)
 
 
@@ -81,9 +86,9 @@ class ConversationEndpoints:
             client=identity.client,
             created=int(time.time()),
             metadata=msgspec.json.encode(asked.metadata or {}),
-            items=tuple(_checked(asked.items or ())),
         )
-        self._conversations.keep(created)
+        items = _checked(created, asked.items or ())
+        self._conversations.keep(created.extended(items), "items" if items else "metadata")
         return _described(created)
 
     async def _retrieve(self, request: HttpRequest, wanted: str) -> bytes:
@@ -91,9 +96,9 @@ class ConversationEndpoints:
 
     async def _update(self, request: HttpRequest, wanted: str) -> bytes:
         self._find(request, wanted)
-        asked = decode(_CONVERSATION, await request.body(self._bodies))
+        asked = decode(_UPDATE, await request.body(self._bodies))
         changed = replace(self._find(request, wanted), metadata=msgspec.json.encode(asked.metadata or {}))
-        self._conversations.keep(changed)
+        self._conversations.keep(changed, "metadata")
         return _described(changed)
 
     async def _delete(self, request: HttpRequest, wanted: str) -> bytes:
@@ -107,10 +112,9 @@ class ConversationEndpoints:
     async def _add(self, request: HttpRequest, wanted: str) -> bytes:
         self._find(request, wanted)
         asked = decode(_ITEMS, await request.body(self._bodies))
-        items = _checked(asked.items)
         found = self._find(request, wanted)
-        check_room(found, len(items), "items")
-        self._conversations.keep(found.extended(items))
+        items = _checked(found, asked.items)
+        self._conversations.keep(found.extended(items), "items")
         return listed(items, has_more=False)
 
     async def _retrieve_item(self, request: HttpRequest, wanted: str, item: str) -> bytes:
@@ -120,7 +124,7 @@ class ConversationEndpoints:
     async def _delete_item(self, request: HttpRequest, wanted: str, item: str) -> bytes:
         found = self._find(request, wanted)
         changed = found.without(_place(found, item))
-        self._conversations.keep(changed)
+        self._conversations.keep(changed, "items")
         return _described(changed)
 
     def _find(self, request: HttpRequest, wanted: str) -> StoredConversation:
@@ -128,8 +132,9 @@ class ConversationEndpoints:
         return self._conversations.find(wanted, self._conversations.identify("", request.credentials))
 
 
-def _checked(items: Sequence[InputItem]) -> list[StoredItem]:
-    """Return `items` as a conversation has them; raises InvalidRequest for what is not understood."""
+def _checked(conversation: StoredConversation, items: Sequence[InputItem]) -> list[StoredItem]:
+    """Return `items` as `conversation` will have them; raises InvalidRequest for what has no room or no meaning."""
+    check_room(conversation, len(items), "items")
     add_items([], items, "items")
     return stored_items(items)
 

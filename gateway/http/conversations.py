@@ -39,13 +39,16 @@ class Conversations:
             raise ConversationNotFound(f"Conversation with id {wanted[:SHOWN]!r} not found.", field)
         return found
 
-    def keep(self, conversation: StoredConversation) -> None:
-        """Store a conversation, or what has become of it; raises InvalidRequest if there is no room for it."""
+    def keep(self, conversation: StoredConversation, field: str) -> None:
+        """Store a conversation, or what has become of it.
+
+        Raises InvalidRequest, which names the request's `field`, if there is no room for it.
+        """
         if not self._store.add(conversation, time.monotonic()):
             raise InvalidRequest(
                 f"there is no room for a conversation of {conversation.size} bytes: "
                 f"at most {self._store.capacity} bytes are stored for all callers",
-                "items",
+                field,
             )
 
     def extend(self, conversation_id: str, items: Iterable[StoredItem]) -> bool:

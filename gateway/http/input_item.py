@@ -9,7 +9,7 @@ from fairlead.errors import InvalidRequest
 from fairlead.v1 import common_pb2
 from gateway.call import new_id
 from gateway.core.stored_conversation import StoredItem
-from gateway.http.chat_prompt import ROLES, CalledFunction, MadeCall
+from gateway.http.chat_prompt import ROLES, tool_call
 from gateway.http.content import Content, text_of
 
 ITEMS = ("message", "function_call", "function_call_output", "reasoning")
@@ -44,8 +44,8 @@ class InputItem(msgspec.Struct):
             case "function_call":
                 if not messages or messages[-1].role != "assistant":
                     messages.append(common_pb2.ChatMessage(role="assistant"))
-                call = MadeCall(CalledFunction(self.name, self.arguments), self.call_id)
-                messages[-1].tool_calls.append(call.as_call(place))
+                call = tool_call(self.call_id, self.name, self.arguments, f"{place}.arguments")
+                messages[-1].tool_calls.append(call)
             case "function_call_output":
                 content = text_of(self.output, f"{place}.output", TEXTS)
                 messages.append(common_pb2.ChatMessage(role="tool", content=content, tool_call_id=self.call_id))

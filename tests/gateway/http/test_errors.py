@@ -88,14 +88,19 @@ def test_parameters_that_ask_for_nothing_are_let_through(http: HttpClient) -> No
         ("GET", CHAT, 405),
         ("POST", "/v1/models", 405),
         ("POST", "/v1/embeddings", 404),
+        ("POST", "/v1/images/generations", 404),
+        ("POST", "/v1/images/edits", 404),
+        ("POST", "/v1/audio/speech", 404),
+        ("POST", "/v1/audio/transcriptions", 404),
         ("GET", "/", 404),
         ("PUT", TEXT, 405),
     ],
 )
 def test_paths_and_methods(http: HttpClient, method: str, path: str, status: int) -> None:
     answer = http.request(method, path, b"{}", {})
-    assert answer.status == status
-    assert answer.error["message"]
+    codes = {404: "unknown_endpoint", 405: "method_not_allowed"}
+    assert (answer.status, answer.error["code"]) == (status, codes[status])
+    assert path in answer.error["message"]
 
 
 @pytest.mark.parametrize(

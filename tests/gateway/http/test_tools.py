@@ -10,7 +10,7 @@ from fairlead import InvalidRequest, SyncClient, Tool
 from tests.gateway.http import test_anthropic_client as anthropic_client
 from tests.gateway.http.clients import python_with, run
 from tests.gateway.http.conftest import serving
-from tests.gateway.http.http_client import CHAT, TOKENIZE, HttpClient
+from tests.gateway.http.http_client import CHAT, CONVERSATIONS, RESPONSES, TOKENIZE, HttpClient
 from tests.gateway.http.scripted_model import save_scripted_model
 from tests.gateway.http.test_openai_client import CLIENT, HEAD
 from tests.services import Process, Stack
@@ -228,6 +228,24 @@ def test_anthropics_client_calls_tools(model: HttpClient) -> None:
 
 def test_responses_have_calls_and_reasoning(model: HttpClient) -> None:
     assert run(python_with(CLIENT), HEAD + RESPONSES_PROGRAM, f"http://127.0.0.1:{model.port}/v1") == "done\n"
+
+
+def test_a_conversation_goes_on_when_a_call_that_is_no_json_is_deleted(model: HttpClient) -> None:
+    conversation = model.post(CONVERSATIONS, {}).json["id"]
+    tools = [{"type": "function", "name": "weather", "parameters": SCHEMA}]
+    asked = {"conversation": conversation, "tools": tools}
+    cut = model.post(RESPONSES, {**asked, "input": "single", "max_output_tokens": 18}).json
+    [call] = cut["output"]
+    assert (cut["status"], call["type"], cut["conversation"]) == ("incomplete", "function_call", {"id": conversation})
+    for _ in range(2):
+        refused = model.post(RESPONSES, {**asked, "input": "plain text"})
+        field = f"conversation.items[{call['id']}].arguments"
+        assert (refused.status, refused.error["param"]) == (400, field), refused.body
+        assert f"must be a JSON object, got {call['arguments'][:32]!r}" in refused.error["message"]
+    assert model.request("DELETE", f"{CONVERSATIONS}/{conversation}/items/{call['id']}", b"", {}).status == 200
+    answer = model.post(RESPONSES, {**asked, "input": "plain text"})
+    assert answer.status == 200, answer.body
+    assert answer.json["output"][0]["content"][0]["text"] == SCRIPTS["plain text"]
 
 
 @pytest.mark.parametrize("tools", [TOOLS, []])
