@@ -1,8 +1,9 @@
 """Arguments that a model writes as bare texts, typed by the schema of their tool."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
+
+from fairlead.output.model_json import read_json
 
 ArgumentTypes = Mapping[str, Mapping[str, Sequence[str]]]  # by tool and argument, as JSON Schema names types
 
@@ -28,7 +29,7 @@ def _typed(text: str, kind: str) -> object:
             return word in ("true", "1")
         case "null" if text.strip() in ("null", "None"):
             return None
-        case "object" | "array" if isinstance(value := json.loads(text), dict if kind == "object" else list):
+        case "object" | "array" if isinstance(value := read_json(text), dict if kind == "object" else list):
             return value
     raise ValueError(f"{text!r} is no {kind}")
 

@@ -5,6 +5,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fairlead.output.model_json import read_json
+
 _PLACEHOLDER = re.compile(r"\{(\w+(?:\.\w+)*)\}")
 _BARE_KEY = re.compile(r"(?<=[{,])(\w+):")
 Options = Mapping[str, Any]
@@ -57,7 +59,7 @@ def _json(text: str, options: Options) -> Any:
         written += _quoted_keys(text[at : string.start()], options) + json.dumps(inner)
         at = string.end()
     try:
-        return json.loads(written + _quoted_keys(text[at:], options))
+        return read_json(written + _quoted_keys(text[at:], options))
     except (ValueError, RecursionError):
         if options.get("allow_non_json"):
             return _text(text, options)

@@ -48,6 +48,9 @@ GLM = """I look.
 </tool_call>
 <tool_call>clock</tool_call>
 Done"""
+GLM_HALF_A_PAIR = (
+    r'<tool_call>weather<arg_key>places</arg_key><arg_value>["\ud83d", "\ud83d\ude00"]</arg_value></tool_call>'
+)
 FRAGMENTS = [
     *["<tool_call>", "</tool_call>", "[TOOL_CALLS]", "<think>", "</think>", "<tool_", "<", "[TOOL", "</"],
     *["{", "}", "[", "]", ",", ";", '"', "\\", ":", "\\u0041", '\\"', " ", "\n", "\n" * 40, "a", "1", "é", "{}"],
@@ -138,6 +141,7 @@ def test_the_parts_do_not_depend_on_how_a_text_is_cut(
         ("glm", GLM, [("text", "I look."), XML_PARIS, ("call", "clock", "{}"), ("text", "Done")]),
         ("glm", "<tool_call>may be text", [("text", "<tool_call>may be text")]),
         ("glm", f"<tool_call>{CALL}", [("text", f"<tool_call>{CALL}")]),
+        ("glm", GLM_HALF_A_PAIR, [("call", "weather", '{"places": ["�", "😀"]}')]),
         ("of the future", f"<tool_call>{CALL}</tool_call>", [("text", f"<tool_call>{CALL}</tool_call>")]),
     ],
 )  # fmt: skip

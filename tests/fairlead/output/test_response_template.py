@@ -5,14 +5,18 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers.utils.chat_parsing import ResponseParser
 
+from fairlead.completion import Chunk
 from fairlead.output.events import AnswerText, Arguments, CallBegun, Part, Reasoning
 from fairlead.output.parser import OutputParser
 from fairlead.output.response_template import ResponseTemplate
+from fairlead.parsed_output import ParsedOutput
+from fairlead.v1 import common_pb2
 
 ANSWER = {"close": "<end>", "content": "text"}
 THOUGHT = {"open": "<think>", "close": "</think>"}
@@ -292,6 +296,35 @@ NESTED = "[" * 100_000
 def test_json_that_is_nested_too_deeply_to_be_read_is_text(name: str, text: str, known: tuple[str, Any]) -> None:
     answer, _, found = read([text], TEMPLATES[name])
     assert (answer, found) == known
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "known"),
+    [
+        (
+            "list",
+            r'[CALLS][{"tool": "\ud83df", "given": {"arguments": {"\uDC00": "\\ud83d"}}}][/CALLS]',
+            ("�f", r'{"�": "\\ud83d"}'),
+        ),
+        (
+            "elements",
+            r'<call f><d={"x": ["\ud83d\ude00", "\ude00\ud83d"]}/></call>',
+            ("f", '{"d": {"x": ["😀", "��"]}}'),
+        ),
+        ("lax json", r"""<call f>{a:'x',b:"\uDBFF"}</call>""", ("f", '{"a": "x", "b": "�"}')),
+        ("lines", r'<call f>x="\ud83d"</call>', ("f", '{"x": "�"}')),
+    ],
+)
+def test_half_of_a_surrogate_pair_is_told_as_a_character_that_messages_can_carry(
+    name: str, text: str, known: tuple[str, str]
+) -> None:
+    output_format = common_pb2.OutputFormat(response_template=TEMPLATES[name], argument_types=json.dumps(TYPES))
+    output = ParsedOutput("id", output_format)
+    pieces = output.add(Chunk(text, ())).tool_calls
+    [call] = output.tool_calls
+    assert (call.name, call.arguments) == known
+    assert common_pb2.ToolCall(name=call.name, arguments=call.arguments).SerializeToString()
+    assert msgspec.json.encode([(piece.name, piece.arguments) for piece in pieces])
 
 
 def test_parts_are_told_as_soon_as_they_are_certain() -> None:
