@@ -282,11 +282,13 @@ async def test_a_flooder_gets_no_more_than_a_client_with_few_calls(fleet: Fleet)
         callers = [(flood, "flood", number) for number in range(48)] + [(meek, "meek", number) for number in range(16)]
         tasks = [group.create_task(ask(*each)) for each in callers]
         await enough.wait()
-        loads = [member.load for member in fleet.stack.status().cluster.members]
+        gaps = [(0.0, 0.0)]
+        while not all(gap for gap, _ in gaps):  # until both adapters have reported one
+            members = (await asyncio.to_thread(fleet.stack.status)).cluster.members
+            gaps = [(member.load.fairness_gap, member.load.fairness_bound) for member in members]
         for task in tasks:
             task.cancel()
-    gaps = [(load.fairness_gap, load.fairness_bound) for load in loads]
-    assert all(0 < gap <= bound for gap, bound in gaps), (gaps, finished)
+    assert all(gap <= bound for gap, bound in gaps), (gaps, finished)
     assert finished["flood"] < 1.5 * finished["meek"]
 
 
