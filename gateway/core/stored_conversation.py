@@ -15,11 +15,6 @@ class StoredItem:
     id: str
     body: bytes
 
-    @property
-    def size(self) -> int:
-        """Count the bytes that it takes, at least."""
-        return ITEM_OVERHEAD + len(self.body)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredConversation:
@@ -33,8 +28,13 @@ class StoredConversation:
 
     @property
     def size(self) -> int:
-        """Count the bytes that it takes, at least."""
-        return OVERHEAD + len(self.metadata) + sum(item.size for item in self.items)
+        """Count the bytes that it takes, at most."""
+        return OVERHEAD + len(self.metadata) + len(self.items) * ITEM_OVERHEAD + self.length
+
+    @property
+    def length(self) -> int:
+        """Count the bytes of its items as JSON."""
+        return sum(len(item.body) for item in self.items)
 
     def extended(self, items: Iterable[StoredItem]) -> "StoredConversation":
         """Return the conversation with `items` after its own."""

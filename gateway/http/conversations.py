@@ -15,9 +15,12 @@ from gateway.http.errors import ConversationNotFound
 from gateway.http.input_item import InputItem
 from gateway.tenants import CallerIdentity
 from gateway.validation import MAX_MESSAGES
+from serving.rpc.channel import MAX_REQUEST_BYTES
 
 SHOWN = 64  # characters of an unknown id that an error message shows
-MAX_ITEMS = MAX_MESSAGES  # of a conversation; a request may have as many
+# A conversation is read with each of its responses, and costs no more than a request that says the same.
+MAX_ITEMS = MAX_MESSAGES
+MAX_LENGTH = MAX_REQUEST_BYTES  # bytes of all items as JSON
 
 _ITEM = msgspec.json.Decoder(InputItem)
 
@@ -44,6 +47,9 @@ class Conversations:
 
         Raises InvalidRequest, which names the request's `field`, if there is no room for it.
         """
+        if conversation.length > MAX_LENGTH:
+            got = conversation.length
+            raise InvalidRequest(f"the items of a conversation have at most {MAX_LENGTH} bytes, got {got}", field)
         if not self._store.add(conversation, time.monotonic()):
             raise InvalidRequest(
                 f"there is no room for a conversation of {conversation.size} bytes: "
@@ -54,7 +60,10 @@ class Conversations:
     def extend(self, conversation_id: str, items: Iterable[StoredItem]) -> bool:
         """Append what a response adds; return False if the conversation is gone, or has no room."""
         found = self._current(conversation_id)
-        return found is not None and self._store.add(found.extended(items), time.monotonic())
+        if found is None:
+            return False
+        extended = found.extended(items)
+        return extended.length <= MAX_LENGTH and self._store.add(extended, time.monotonic())
 
     def remove(self, conversation: StoredConversation) -> None:
         """Forget a conversation that `find` has just returned."""

@@ -30,6 +30,7 @@ def test_items_are_added_behind_and_removed_anywhere(steps: list[int], metadata:
         assert found.items == tuple(naive)
         assert (found.id, found.client, found.metadata) == ("conv_1", "ann", metadata)
         texts = len(metadata) + sum(len(item.body) for item in naive)
+        assert found.length == sum(len(item.body) for item in naive)
         assert found.size == OVERHEAD + texts + len(naive) * ITEM_OVERHEAD
 
 

@@ -1,10 +1,13 @@
 """What is wrong in a request about conversations is refused with the field, the limit and the value."""
 
 import json
+import re
 
 import pytest
 
-from gateway.http.conversations import MAX_ITEMS
+from gateway.core.response_store import ResponseStore
+from gateway.core.stored_conversation import StoredConversation, StoredItem
+from gateway.http.conversations import MAX_ITEMS, MAX_LENGTH, Conversations
 from tests.gateway.http.http_client import CONVERSATIONS, HELLO, HttpClient
 from tests.gateway.http.test_conversations import ask, create
 
@@ -105,6 +108,30 @@ def test_a_conversation_that_a_response_cannot_continue(
     answer = ask(http, None, **fields)
     assert (answer.status, answer.error["code"], answer.error["param"]) == (status, code, "conversation")
     assert value in answer.error["message"]
+
+
+def test_the_items_of_a_conversation_have_so_many_bytes(http: HttpClient) -> None:
+    half = [{"role": "user", "content": "x" * (MAX_LENGTH // 2)}]
+    conversation = create(http, items=half)
+    answer = http.post(f"{CONVERSATIONS}/{conversation}/items", {"items": half})
+    assert (answer.status, answer.error["param"]) == (400, "items")
+    described = re.fullmatch(
+        r"items: the items of a conversation have at most 4194304 bytes, got (\d+)", answer.error["message"]
+    )
+    assert described, answer.body
+    assert int(described[1]) > MAX_LENGTH
+
+
+def test_a_response_adds_nothing_beyond_the_bytes_of_a_conversation() -> None:
+    store = ResponseStore(2 * MAX_LENGTH, 1e9)
+    conversations = Conversations(store, lambda user, credentials: pytest.fail("nobody asks"))
+    full = StoredConversation(id="conv_1", client="ann", created=1, metadata=b"{}")
+    conversations.keep(full, "items")
+    most = StoredItem("msg_1", b"x" * MAX_LENGTH)
+    assert conversations.extend("conv_1", [most])
+    assert not conversations.extend("conv_1", [StoredItem("msg_2", b"x")])
+    assert store.find("conv_1", 0.0) == full.extended([most])
+    assert not conversations.extend("conv_2", [])
 
 
 def test_a_conversation_has_so_many_items(http: HttpClient) -> None:
