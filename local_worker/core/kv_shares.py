@@ -103,4 +103,4 @@ class KVShares:
         sums: Counter[Path] = Counter()
         for path, weight in self._weights.items():
             sums[path[:-1]] += weight
-        assert self._sums == sums, f"{self._sums} in all, of {self._weights}"
+        assert {**self._sums} == {**sums}, f"{self._sums} in all, of {self._weights}"

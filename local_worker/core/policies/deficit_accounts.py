@@ -222,13 +222,14 @@ class DeficitAccounts:
 
     def balance(self, path: Sequence[str]) -> int:
         """Return the balance at the end of `path` in micro-units, also where there is no account."""
-        group: DeficitGroup | None = self.root
-        balance = 0
-        for name in path:
-            account = group.get(name) if group is not None else None
-            balance = account.balance if account is not None else group.newcomers_balance if group is not None else 0
-            group = account.members if account is not None else None
-        return balance
+        group = self.root
+        for name in path[:-1]:
+            account = group.get(name)
+            if account is None or account.members is None:
+                return 0
+            group = account.members
+        account = group.get(path[-1])
+        return group.newcomers_balance if account is None else account.balance
 
     def next_leaf(self) -> DeficitAccount | None:
         """Return the leaf with the best request among those with credit on the whole path; None if there is none.

@@ -4,31 +4,37 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from local_worker.core.kv_shares import KVShares
+from local_worker.core.fairness_levels import FairnessLevels
+from local_worker.core.kv_shares import KVShares, Path
 from local_worker.core.request import Request
 from tests.local_worker.engine.driving import make_request
 
 PAGES = 24
-CLIENTS = "abcd"
+CLIENTS = ("a", "b", "c/u", "c/v")
+WEIGHTS = st.sampled_from((1, 500, 1000, 3000))
 
 
 class RoomMachine(RuleBasedStateMachine):
     """Requests that come, enter, grow, are preempted, and leave from wherever they are."""
 
+    levels = FairnessLevels.parse("user")
+
     def __init__(self) -> None:
         super().__init__()
-        self.shares = KVShares(PAGES)
+        self.shares = KVShares(PAGES, self.levels)
         self.waiting: list[Request] = []
         self.running: dict[Request, int] = {}  # with the pages found cached
-        self.latest: dict[str, int] = {}  # client -> weight of its latest request
+        self.latest: dict[Path, int] = {}  # the weight of each account's latest request
         self.arrivals = 0
 
-    @rule(client=st.sampled_from(CLIENTS), weight=st.sampled_from((1, 500, 1000, 3000)))
-    def arrive(self, client: str, weight: int) -> None:
+    @rule(client=st.sampled_from(CLIENTS), interaction=st.sampled_from("ij"), weight=WEIGHTS, user_weight=WEIGHTS)
+    def arrive(self, client: str, interaction: str, weight: int, user_weight: int) -> None:
         request = make_request([0], arrival=self.arrivals)
-        request.client, request.weight = client, weight
+        request.client, request.interaction = client, interaction
+        request.weight, request.user_weight = weight, user_weight
         self.arrivals += 1
-        self.latest[client] = weight
+        highest, *below = self.accounts(request)
+        self.latest |= {highest: weight, **dict.fromkeys(below, user_weight)}
         self.waiting.append(request)
         self.shares.arrived(request)
 
@@ -64,20 +70,36 @@ class RoomMachine(RuleBasedStateMachine):
         self.waiting = [other for other in self.waiting if other is not request]
         self.running.pop(request, None)
 
+    def accounts(self, request: Request) -> list[Path]:
+        path = self.levels.path(request)
+        return [path[:end] for end in range(1, len(path) + 1)]
+
     @invariant()
     def shares_are_by_weight_of_those_who_are_here(self) -> None:
         self.shares.check_invariants(self.waiting, self.running)
-        here = {request.client for request in (*self.waiting, *self.running)}
-        for client in here:
-            share = PAGES * self.latest[client] // sum(self.latest[each] for each in here)
-            held = sum(len(each.pages) - cached for each, cached in self.running.items() if each.client == client)
-            assert self.shares.share((client,)) == share
-            assert self.shares.held((client,)) == held
-            request = next(each for each in (*self.waiting, *self.running) if each.client == client)
+        of_request = {request: self.accounts(request) for request in (*self.waiting, *self.running)}
+        here = {account for accounts in of_request.values() for account in accounts}
+        for request, accounts in of_request.items():
+            share, over, is_alone = PAGES, list[int](), True
+            for account in accounts:
+                siblings = {other for other in here if other[:-1] == account[:-1]}
+                share = share * self.latest[account] // sum(self.latest[other] for other in siblings)
+                held = sum(len(each.pages) - n for each, n in self.running.items() if account in of_request[each])
+                is_alone = is_alone and siblings == {account}
+                if not is_alone:
+                    over.append(held - share)
+                assert self.shares.share(account) == share
+                assert self.shares.held(account) == held
             for pages in (0, 1, PAGES):
-                expected = 0 if here == {client} else max(0, held + pages - share)
-                assert self.shares.beyond(request, pages) == expected
+                assert self.shares.beyond(request, pages) == max([0, *(each + pages for each in over)])
+
+
+class RoomOfTenantsMachine(RoomMachine):
+    """The same with three levels."""
+
+    levels = FairnessLevels.parse("tenant,user,interaction")
 
 
 TestRoom = RoomMachine.TestCase
-TestRoom.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestRoomOfTenants = RoomOfTenantsMachine.TestCase
+TestRoom.settings = TestRoomOfTenants.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
