@@ -78,3 +78,16 @@ def test_a_refused_call_takes_no_room() -> None:
             streams.open("a", protected=False)
     streams.open("b", protected=False)
     streams.check_invariants()
+
+
+def test_the_last_eighth_of_the_places_is_for_protected_calls() -> None:
+    streams = OpenCallLimiter(per_client=1, total=16)
+    for tenant in range(14):
+        streams.open(f"t{tenant}", protected=False)
+    with pytest.raises(QueueFull, match="14 calls open"):
+        streams.open("new", protected=False)
+    for tenant in range(14, 16):
+        streams.open(f"t{tenant}", protected=True)
+    with pytest.raises(QueueFull, match="16 calls open"):
+        streams.open("new", protected=True)
+    streams.check_invariants()

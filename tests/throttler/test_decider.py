@@ -295,6 +295,15 @@ TestDecider = DeciderMachine.TestCase
 TestLeasing = LeasingMachine.TestCase
 
 
+OF_TOKENS = RateLimits(user_tokens_per_minute=100, kappa=2)
+OF_COST = RateLimits(user_cost_per_minute=100, kappa=2)
+
+
+def asking(tokens: int, interaction: str = "", *, overloaded: bool = True) -> Arrival:
+    """A call with a prompt of so many tokens, each of which costs one unit."""
+    return Arrival(CALL.caller, interaction, overloaded=overloaded, prompt_tokens=tokens)
+
+
 def decider(limits: RateLimits = LIMITS) -> Decider:
     profiles = Profiles(limits=limits)
     return Decider(
@@ -417,3 +426,67 @@ def test_a_wall_clock_that_is_set_changes_no_limit_and_ends_no_interaction(step:
     other = CALL._replace(interaction="")
     assert isinstance(d.decide(other, 2.0), Permit)
     assert isinstance(d.decide(other, 2.0), Rejected), "the fourth call within a minute"
+
+
+@pytest.mark.parametrize("limits", [OF_TOKENS, OF_COST])
+def test_a_call_that_is_withdrawn_gives_back_what_it_reserved_and_no_more(limits: RateLimits) -> None:
+    d = decider(limits)
+    assert isinstance(d.decide(asking(10), 0.0), Permit)
+    d.withdrawn(permit_of(d.decide(asking(60), 0.0)), 0.0)
+    assert isinstance(d.decide(asking(91), 0.0), Rejected)
+    assert isinstance(d.decide(asking(90), 0.0), Permit)
+
+
+def test_what_calls_used_is_booked_with_and_without_a_reservation() -> None:
+    d = decider(OF_TOKENS)
+    assert d.token_status("t/u", 0.0) == LimitStatus(limit=100, remaining=100, reset=0.0)
+    d.settle(permit_of(d.decide(asking(50), 0.0)).reservation, d.measured(20, 10), 0.0)
+    d.book(CALL.caller, d.measured(10, 0), 0.0)
+    status = d.token_status("t/u", 0.0)
+    assert status is not None
+    assert status.remaining == 60
+
+
+def test_calls_booked_without_a_reservation_leave_protected_calls_their_cap() -> None:
+    d = decider(OF_TOKENS)
+    opened = permit_of(d.decide(asking(5, "i"), 0.0))
+    d.book(CALL.caller, d.measured(150, 0), 0.0)
+    assert permit_of(d.decide(asking(60, "i")._replace(token=opened.token), 0.0)).protected
+
+
+def test_a_call_is_protected_while_its_clients_protected_tokens_are_within_the_cap() -> None:
+    d = decider(OF_TOKENS)
+    calls = [permit_of(d.decide(asking(tokens, "i", overloaded=False), 0.0)) for tokens in (5, 200, 1)]
+    assert [call.protected for call in calls] == [False, True, False]
+
+
+def test_limits_in_tokens_hold_when_the_throttle_enforces_limits() -> None:
+    d = decider(OF_TOKENS)
+    assert isinstance(d.decide(asking(80, overloaded=False), 0.0), Permit)
+    assert isinstance(d.decide(asking(80, overloaded=False), 0.0), Permit)
+    before = d.limit_status("t/u", 0.0)
+    refused = d.decide(asking(30, "new"), 0.0)
+    assert isinstance(refused, Rejected)
+    assert refused.outcome is Outcome.THROTTLED_USER, "it continues no interaction"
+    after = d.limit_status("t/u", 0.0)
+    assert before is not None
+    assert after is not None
+    assert after.remaining == before.remaining - 1, "it counts as a call"
+
+
+def test_new_profiles_apply_to_limits_in_tokens() -> None:
+    d = decider(RateLimits())
+    assert d.token_status("t/u", 0.0) is None
+    d.configure(Profiles(limits=OF_TOKENS))
+    assert d.token_status("t/u", 0.0) == LimitStatus(limit=100, remaining=100, reset=0.0)
+
+
+def test_where_nothing_is_limited_no_limit_in_tokens_is_told() -> None:
+    profiles = Profiles(limits=OF_TOKENS)
+    d = Decider(
+        Unlimited(),
+        Interactions("s", profiles),
+        Expectations(profiles),
+        TokenLimits(profiles, LocalQuota(), WeightedTokens()),
+    )
+    assert d.token_status("t/u", 0.0) is None

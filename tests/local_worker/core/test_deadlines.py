@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from local_worker.core.deadlines import Deadlines
+from local_worker.core.deadlines import SPARE, Deadlines
 from local_worker.core.request import Request
 from tests.local_worker.engine.driving import make_request
 
@@ -44,6 +44,33 @@ class DeadlinesMachine(RuleBasedStateMachine):
     def knows_the_next(self) -> None:
         self.deadlines.check_invariants()
         assert self.deadlines.next() == min((r.deadline for r in self.requests if r.deadline is not None), default=None)
+
+
+def watched(deadlines: Deadlines, count: int, deadline: float) -> list[Request]:
+    requests = [make_request([1], arrival=number) for number in range(count)]
+    for request in requests:
+        request.deadline = deadline
+        deadlines.add(request)
+    return requests
+
+
+def test_the_heap_is_rebuilt_when_most_of_it_was_removed_and_not_before() -> None:
+    deadlines = Deadlines()
+    requests = watched(deadlines, 100, 1.0)
+    for request in requests[:58]:
+        deadlines.discard(request)
+    assert len(deadlines._heap) == 100 == 2 * 42 + SPARE
+    deadlines.discard(requests[58])
+    assert len(deadlines._heap) == 41
+
+
+def test_the_heap_is_rebuilt_when_most_of_what_was_watched_has_passed() -> None:
+    deadlines = Deadlines()
+    passing, _, removed = (watched(deadlines, count, due) for count, due in ((10, 1.0), (1, 2.0), (27, 3.0)))
+    for request in removed:
+        deadlines.discard(request)
+    assert deadlines.take_passed(1.0) == passing
+    deadlines.check_invariants()
 
 
 TestDeadlines = DeadlinesMachine.TestCase

@@ -46,23 +46,23 @@ def test_a_client_has_a_limit_of_its_own() -> None:
 
 
 def test_a_tenants_requests_that_are_never_dropped_leave_places_to_other_tenants() -> None:
-    limits = replace(LIMITS, max_waiting=9)
+    limits = replace(LIMITS, max_waiting=8)
     queue = WaitingQueue(limits, FairnessLevels.parse("tenant,user"))
-    protected = [request_of(f"many/{number}", number) for number in range(6)]
+    protected = [request_of(f"many/{number}", number) for number in range(5)]
     for request in protected:
         request.in_interaction = True
-    for request in protected[:5]:
+    for request in protected[:4]:
         queue.check_limits(request, 0)
         queue.add(request, 0.0)
-    with pytest.raises(ClientLimit, match=r"'many' has 5 requests waiting that are never dropped.* the limit is 4"):
-        queue.check_limits(protected[5], 0)
+    with pytest.raises(ClientLimit, match=r"'many' has 4 requests waiting that are never dropped.* the limit is 4"):
+        queue.check_limits(protected[4], 0)
     other = request_of("few/one", 6)
     other.in_interaction = True
     queue.check_limits(other, 0)
     queue.check_limits(request_of("many/0", 7), 1)
     queue.check_invariants()
     queue.remove(protected[0])
-    queue.check_limits(protected[5], 0)
+    queue.check_limits(protected[4], 0)
     queue.check_invariants()
 
 
