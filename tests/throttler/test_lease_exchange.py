@@ -1,5 +1,6 @@
 """Every call that waits for a lease is told, once, and accounts are asked about one exchange at a time."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -82,6 +83,17 @@ def test_no_call_waits_for_an_account_about_which_nobody_asks(steps: list[tuple[
             gateway.held.discard(account.key)
         gateway.requests = gateway.exchange.begin(now)
     assert gateway.waiting == set()
+
+
+@pytest.mark.parametrize("recalled", [False, True])
+def test_replies_that_come_after_the_ledger_was_lost_concern_no_call(recalled: bool) -> None:
+    gateway = Gateway()
+    gateway.join(0.0)
+    gateway.exchange.want(QuotaDemand(ACCOUNTS[0]))
+    requests = gateway.exchange.begin(0.0)
+    gateway.exchange.degrade()
+    assert gateway.exchange.end(requests, [LeaseReply(1, recalled)], 0.0, 1.0) == ([], [])
+    gateway.exchange.check_invariants()
 
 
 def test_arrivals_without_the_ledger_are_reported_before_leases_are_used_again() -> None:
