@@ -327,6 +327,12 @@ def test_half_of_a_surrogate_pair_is_told_as_a_character_that_messages_can_carry
     assert msgspec.json.encode([(piece.name, piece.arguments) for piece in pieces])
 
 
+def test_calls_are_numbered_without_regions_that_cannot_be_read() -> None:
+    parser = OutputParser("", "", False, {}, TEMPLATES["list"])
+    parts = parser.push('[CALLS][1][/CALLS][CALLS][{"tool": "f", "given": {"arguments": {}}}][/CALLS]')
+    assert parts == [AnswerText("[CALLS][1][/CALLS]"), CallBegun(0, "f"), Arguments(0, "{}")]
+
+
 def test_parts_are_told_as_soon_as_they_are_certain() -> None:
     parser = OutputParser("", "", True, {}, TEMPLATES["json"])
     assert parser.push(" Hm") == [Reasoning("Hm")]
@@ -366,7 +372,7 @@ def test_a_template_that_cannot_be_followed_is_refused(spec: str, reason: str) -
 
 def test_the_message_begins_after_the_last_anchor() -> None:
     known = ResponseTemplate.parse(TEMPLATES["json"])
-    assert known.begun("<model>a<end><model><think>") == "<think>"
+    assert known.begun("<model>a<end><model>b<end><model><think>") == "<think>"
     assert known.begun("nowhere") == ""
 
 
