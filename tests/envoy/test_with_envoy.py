@@ -5,7 +5,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -168,28 +168,33 @@ def test_a_flooder_delays_a_light_user_only_where_both_have_no_names(tmp_path: P
     """A flooder keeps 48 calls open at engines that run 4 each; a light user makes one call after the other."""
     front = Front(tmp_path, {"step_seconds": 0.004, "max_num_seqs": 4}, endpoint_requests=4)
     try:
-        seconds = {named: light_users_seconds(front, named) for named in (False, True)}
+        before = {named: calls_before_the_light_user(front, named) for named in (False, True)}
     finally:
         front.stop()
-    assert seconds[True] < seconds[False] / 2
+    assert before[True] < before[False] / 2
 
 
-def light_users_seconds(front: Front, are_named: bool) -> float:
-    """The median time to the light user's first token while the flooder calls, in seconds."""
-    is_over = threading.Event()
+def calls_before_the_light_user(front: Front, are_named: bool) -> float:
+    """Return the median number of the flooder's calls that end while a call of the light user has no token."""
+    is_over, ended = threading.Event(), count()
 
     def flood(number: int) -> None:
         while not is_over.is_set():
             front.call([number] * 40, 20, **({"x_fairlead_user": "flooder"} if are_named else {})).rest()
+            next(ended)
+
+    def overtaken_by() -> int:
+        before = next(ended)
+        front.call([99] * 40, 2, **headers).seconds_to_first_token()
+        return next(ended) - before - 1
 
     with ThreadPoolExecutor(48) as flooder:
         for number in range(48):
             flooder.submit(flood, number)
         eventually(lambda: front.envoy.statistic(STREAMS) >= 40, "the flood is there")
         headers = {"x_fairlead_user": "light"} if are_named else {}
-        calls = (front.call([99] * 40, 2, **headers).seconds_to_first_token() for _ in range(3))
         try:
-            return statistics.median(calls)
+            return statistics.median(overtaken_by() for _ in range(3))
         finally:
             is_over.set()
 
