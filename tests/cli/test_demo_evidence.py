@@ -2,7 +2,8 @@
 
 import itertools
 import json
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,13 @@ from cli.demo.lengths import lengths_for
 from cli.demo.observation import Observation, ServiceSample
 from cli.demo.picture import draw
 from cli.demo.report import screen, write_json
-from cli.demo.systems import DLPM, FCFS, MAX_RUNNING, VTC, System
+from cli.demo.systems import DLPM, FCFS, MAX_RUNNING, VTC, System, scheduler_args, worker_args
 from cli.demo.trial import Trial
 from cli.demo.users import USERS, DemoRecord, UserCall
+from global_scheduler.config import SchedulerConfig
+from local_worker.config import WorkerConfig
+from serving.config import load
+from serving.environment import ServiceName
 
 STEP = st.tuples(*(st.tuples(st.integers(0, 9), st.booleans()) for _ in range(3)))
 BOUND = 40.0
@@ -134,3 +139,20 @@ def test_a_question_and_its_answer_fill_whole_pages(engine: str) -> None:
     assert prompts[0] != prompts[1]
     # Room for one prefix and six calls of a user, but not for a second prefix beside more than a few.
     assert lengths.cache // lengths.page - 2 * lengths.prefix // lengths.page < MAX_RUNNING
+
+
+def options_that_change(
+    cls: type[SchedulerConfig | WorkerConfig], service: ServiceName, argv: Sequence[str]
+) -> set[str]:
+    """Return the names of the options that `argv` sets to other values than the service's defaults."""
+    secret = ["--secret", "sixteen letters!"]
+    defaults, changed = (asdict(load(cls, service, [*secret, *more], {}, prog="test")) for more in ((), argv))
+    return {name for name in defaults if changed[name] != defaults[name]}
+
+
+def test_the_third_system_differs_from_the_services_defaults_in_sizes_only() -> None:
+    assert options_that_change(SchedulerConfig, ServiceName.SCHEDULER, scheduler_args(DLPM, "transformers")) == {
+        "quantum_tokens"
+    }
+    sizes = {"kv_tokens", "block_tokens", "max_prompt_tokens", "token_budget", "max_running", "quantum_tokens"}
+    assert options_that_change(WorkerConfig, ServiceName.WORKER, worker_args(DLPM, "transformers")) <= sizes
