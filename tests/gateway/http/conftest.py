@@ -1,5 +1,6 @@
 """Gateways that speak HTTP."""
 
+import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -48,3 +49,16 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
     stack = Stack(tmp_path)
     yield stack
     stack.close()
+
+
+@pytest.fixture
+def http_with_keys(stack: Stack, tmp_path: Path) -> HttpClient:
+    """A client of a gateway with three keys: `backend` may name users, `plain` not, `other` is another tenant's."""
+    keys = tmp_path / "keys.yaml"
+    entries = {"backend": "tenant: acme, names_users: true", "plain": "tenant: acme", "other": "tenant: umbrella"}
+    hashes = {key: hashlib.sha256(key.encode()).hexdigest() for key in entries}
+    keys.write_text("keys:\n" + "".join(f"  - {{hash: {hashes[key]}, {entry}}}\n" for key, entry in entries.items()))
+    stack.worker("a")
+    gateway = stack.start("gateway", scheduler=stack.addresses, keys=keys, http_listen="127.0.0.1:0")
+    gateway.wait_for("ready")
+    return HttpClient(gateway.wait_for("listening")["http_port"])

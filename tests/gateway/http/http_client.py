@@ -118,5 +118,10 @@ class HttpClient:
         return self.post(TEXT, {"prompt": "hello", "max_tokens": 4, **fields})
 
 
+def by(key: str, user: str = "") -> dict[str, str]:
+    """Return the headers of a caller with this key, who names a user or none."""
+    return {"authorization": f"Bearer {key}", **({"x-fairlead-user": user} if user else {})}
+
+
 def _dashed(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.replace("_", "-"): text for name, text in headers.items()}

@@ -1,14 +1,12 @@
 """Conversations: what their items are, who may read them, and which responses are added to them."""
 
-import hashlib
 import re
-from pathlib import Path
 from typing import Any
 
 from gateway.core.response_store import OVERHEAD
 from tests.gateway.http.clients import python_with, run
 from tests.gateway.http.conftest import serving
-from tests.gateway.http.http_client import CONVERSATIONS, HELLO, RESPONSES, Answer, HttpClient
+from tests.gateway.http.http_client import CONVERSATIONS, HELLO, RESPONSES, Answer, HttpClient, by
 from tests.gateway.http.test_openai_client import CLIENT
 from tests.services import Stack, eventually
 
@@ -212,19 +210,8 @@ def test_where_there_is_no_room_nothing_is_added_and_it_is_told(shared_stack: St
     assert http.get(f"{CONVERSATIONS}/{conversation}").json["metadata"] == nearly_all
 
 
-def test_a_conversation_belongs_to_its_user(stack: Stack, tmp_path: Path) -> None:
-    keys = tmp_path / "keys.yaml"
-    entries = {"backend": "tenant: acme, names_users: true", "plain": "tenant: acme", "other": "tenant: umbrella"}
-    hashes = {key: hashlib.sha256(key.encode()).hexdigest() for key in entries}
-    keys.write_text("keys:\n" + "".join(f"  - {{hash: {hashes[key]}, {entry}}}\n" for key, entry in entries.items()))
-    stack.worker("a")
-    gateway = stack.start("gateway", scheduler=stack.addresses, keys=keys, http_listen="127.0.0.1:0")
-    http = HttpClient(gateway.wait_for("listening")["http_port"])
-    gateway.wait_for("ready")
-
-    def by(key: str, user: str = "") -> dict[str, str]:
-        return {"authorization": f"Bearer {key}", **({"x-fairlead-user": user} if user else {})}
-
+def test_a_conversation_belongs_to_its_user(http_with_keys: HttpClient) -> None:
+    http = http_with_keys
     anns = create(http, by("backend"), metadata={"user_id": "ann"}, items=HELLO)
     for headers in (by("backend", "ann"), by("backend")):
         assert http.get(f"{CONVERSATIONS}/{anns}", **headers).status == 200, "the user, and the key that may name it"

@@ -1,14 +1,12 @@
 """Responses that are stored: they are read, continued and deleted, each by its own client alone."""
 
-import hashlib
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.gateway.http.clients import python_with, run
 from tests.gateway.http.conftest import serving
-from tests.gateway.http.http_client import HELLO, RESPONSES, Answer, HttpClient
+from tests.gateway.http.http_client import HELLO, RESPONSES, Answer, HttpClient, by
 from tests.gateway.http.test_openai_client import CLIENT
 from tests.metrics import samples, scrape
 from tests.services import Stack, eventually
@@ -141,19 +139,8 @@ def test_a_continued_response_is_in_the_interaction_of_the_one_before(http: Http
     assert interaction(ask(http, previous_response_id=continued.json["id"])) == alone.json["id"]
 
 
-def test_a_response_belongs_to_its_user(stack: Stack, tmp_path: Path) -> None:
-    keys = tmp_path / "keys.yaml"
-    entries = {"backend": "tenant: acme, names_users: true", "plain": "tenant: acme", "other": "tenant: umbrella"}
-    hashes = {key: hashlib.sha256(key.encode()).hexdigest() for key in entries}
-    keys.write_text("keys:\n" + "".join(f"  - {{hash: {hashes[key]}, {entry}}}\n" for key, entry in entries.items()))
-    stack.worker("a")
-    gateway = stack.start("gateway", scheduler=stack.addresses, keys=keys, http_listen="127.0.0.1:0")
-    http = HttpClient(gateway.wait_for("listening")["http_port"])
-    gateway.wait_for("ready")
-
-    def by(key: str, user: str = "") -> dict[str, str]:
-        return {"authorization": f"Bearer {key}", **({"x-fairlead-user": user} if user else {})}
-
+def test_a_response_belongs_to_its_user(http_with_keys: HttpClient) -> None:
+    http = http_with_keys
     anns = ask(http, by("backend"), user="ann").json["id"]
     for headers in (by("backend", "ann"), by("backend")):
         assert get(http, anns, **headers).status == 200, "the user, and the key that may name it"
