@@ -56,7 +56,7 @@ class MeasuredOverload:
         self._clock = clock
         self._is_overloaded = False
         self._told = float("-inf")
-        self._failing: set[str] = set()
+        self._failing: set[str] = set()  # the sources that failed in the last reading
 
     def __call__(self, model: str) -> bool:
         """Return whether the pools are overloaded, whatever the model is."""
@@ -70,7 +70,10 @@ class MeasuredOverload:
 
     async def read(self) -> None:
         """Read the metrics once, of all URLs at once."""
-        values = [value for found in await asyncio.gather(*map(self._read_url, self._urls)) for value in found]
+        failing: set[str] = set()
+        found = await asyncio.gather(*(self._read_url(url, failing) for url in self._urls))
+        self._failing = failing
+        values = [value for of_url in found for value in of_url]
         if not values:
             return
         is_overloaded = sum(values) >= self._threshold
@@ -78,28 +81,26 @@ class MeasuredOverload:
             log.info("overload changed", extra={"value": sum(values), "threshold": self._threshold})
         self._is_overloaded, self._told = is_overloaded, self._clock()
 
-    async def _read_url(self, url: MetricsUrl) -> list[float]:
+    async def _read_url(self, url: MetricsUrl, failing: set[str]) -> list[float]:
         try:
             hosts = await resolve(url.host)
         except (OSError, UnicodeError) as error:  # UnicodeError: a name that no host can have
-            self._failed(url.host, error)
+            self._failed(url.host, error, failing)
             return []
-        self._failing.discard(url.host)
         addresses = [f"[{host}]:{url.port}" if ":" in host else f"{host}:{url.port}" for host in hosts]
-        values = await asyncio.gather(*(self._read_address(address, url.path) for address in addresses))
+        values = await asyncio.gather(*(self._read_address(address, url.path, failing) for address in addresses))
         return [value for value in values if value is not None]
 
-    async def _read_address(self, address: str, path: str) -> float | None:
+    async def _read_address(self, address: str, path: str, failing: set[str]) -> float | None:
         try:
             text = await read_metrics(address, path)
-            value = total(text, self._metric) if self._metric else load_of(text).waiting
+            return total(text, self._metric) if self._metric else load_of(text).waiting
         except (OSError, ValueError) as error:
-            self._failed(address, error)
+            self._failed(address, error, failing)
             return None
-        self._failing.discard(address)
-        return value
 
-    def _failed(self, source: str, error: Exception) -> None:
-        if source not in self._failing:
+    def _failed(self, source: str, error: Exception, failing: set[str]) -> None:
+        """Record in `failing` that `source` fails, and tell it once."""
+        if source not in self._failing and source not in failing:
             log.warning("a source of overload has no metric", extra={"source": source, "error": repr(error)})
-        self._failing.add(source)
+        failing.add(source)

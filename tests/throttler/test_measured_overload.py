@@ -100,6 +100,23 @@ async def test_a_host_that_is_not_found_is_silent(pages: list[MetricsPage]) -> N
     assert overload("")
 
 
+async def test_an_address_that_left_and_fails_when_it_is_back_is_told_again(
+    pages: list[MetricsPage], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pages[0].text, addresses = VLLM % 1, ["127.0.0.1"]
+
+    async def addresses_of(*_: object, **__: object) -> list[tuple[object, ...]]:
+        return [(None, None, None, "", (address, 0)) for address in addresses]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", addresses_of)
+    overload = MeasuredOverload([MetricsUrl("engines", pages[0].port, "/metrics")], "", 1.0)
+    for behind_the_name in (["127.0.0.1", "127.0.0.2"], ["127.0.0.1"], ["127.0.0.2"], ["127.0.0.2"]):
+        addresses[:] = behind_the_name
+        await overload.read()
+    sources = [vars(record)["source"] for record in caplog.records if record.levelname == "WARNING"]
+    assert sources == [f"127.0.0.2:{pages[0].port}"] * 2
+
+
 def test_urls_are_read() -> None:
     assert metrics_urls("http://10.0.0.1:8000/metrics, http://[fd00::1]/m?q=1") == [
         MetricsUrl("10.0.0.1", 8000, "/metrics"),
