@@ -49,10 +49,13 @@ class Booking(NamedTuple):
     output: int
 
 
-def read(descriptor: ratelimit_pb2.RateLimitDescriptor, path: str, profiled: Collection[str]) -> Question | Booking:
+def read(
+    descriptor: ratelimit_pb2.RateLimitDescriptor, path: str, profiled: Collection[str], request_hits: int
+) -> Question | Booking:
     """Return what `descriptor` asks or tells; an app that is not `profiled` counts as the default app.
 
-    Raise InvalidRequest, which names the entry at `path`, for a mistake in Envoy's configuration; raise InvalidValue
+    `request_hits` is the `hits_addend` of the request, which holds for a descriptor that has none of its own. There 0
+    means 1, as the protocol says: the request is one call, and tells no tokens. Raise InvalidRequest, which names the entry at `path`, for a mistake in Envoy's configuration; raise InvalidValue
     for a value that cannot be read.
     """
     values = _entries(descriptor, path)
@@ -62,7 +65,7 @@ def read(descriptor: ratelimit_pb2.RateLimitDescriptor, path: str, profiled: Col
     tenant = tenant or DEFAULT_TENANT
     client = f"{tenant}/{user}" if user else tenant
     caller = Caller(tenant, client, app if app in profiled else DEFAULT_APP)
-    request, hits = _request(values.get("request", "")), descriptor.hits_addend.value
+    request, hits = _request(values.get("request", "")), _tokens(descriptor, request_hits)
     if "book" in values:
         of_input = values["book"] == "input"
         return Booking(caller, request, input=hits if of_input else 0, output=0 if of_input else hits)
@@ -92,6 +95,12 @@ def _name(key: str, value: str) -> str:
         return normalized(value) if value else ""
     except ValueError as error:
         raise InvalidValue(f"{key}: {error}") from error
+
+
+def _tokens(descriptor: ratelimit_pb2.RateLimitDescriptor, request_hits: int) -> int:
+    if descriptor.HasField("hits_addend"):
+        return descriptor.hits_addend.value
+    return request_hits if request_hits > 1 else 0
 
 
 def _request(value: str) -> str:

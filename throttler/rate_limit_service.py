@@ -100,7 +100,7 @@ class RateLimitService:
             return _refused([_refused_status(refusal) for _ in request.descriptors], [refusal])
         if not request.descriptors:
             raise InvalidRequest("must not be empty", "descriptors")
-        questions = [self._read(each, f"descriptors[{i}]") for i, each in enumerate(request.descriptors)]
+        questions = [self._read(request, number) for number in range(len(request.descriptors))]
         self._book([each for each in questions if isinstance(each, Booking)])
         results = await self._decide_all(questions)
         refusals = [each for each in results if isinstance(each, Refusal)]
@@ -140,9 +140,10 @@ class RateLimitService:
                 self._throttler.book(caller, used)
             self._metrics.decided(caller.app, BOOKED if reservation is None else SETTLED)
 
-    def _read(self, descriptor: ratelimit_pb2.RateLimitDescriptor, path: str) -> Question | Booking | Refusal:
+    def _read(self, request: ratelimit_pb2.RateLimitRequest, number: int) -> Question | Booking | Refusal:
+        path = f"descriptors[{number}]"
         try:
-            return read(descriptor, path, self._profiles.apps)
+            return read(request.descriptors[number], path, self._profiles.apps, request.hits_addend)
         except InvalidValue as error:
             self._metrics.decided("", INVALID)
             return Refusal(f"{path}: {error}")

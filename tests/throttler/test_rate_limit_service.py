@@ -233,6 +233,33 @@ def test_calls_reserve_tokens_and_the_end_of_their_stream_settles_them(
         assert client.send(known).overall_code == OK
 
 
+def test_the_hits_of_the_request_are_those_of_descriptors_without_their_own(
+    start_service: StartService, tmp_path: Path
+) -> None:
+    (tmp_path / "profiles.yaml").write_text(TOKENS)
+    with client_of(start_service("throttler", profiles=tmp_path / "profiles.yaml")) as client:
+        asked, booked = {"app": "chat"}, {"app": "chat", "book": "output"}
+        for number, (entries, of_request, of_descriptor, left) in enumerate(
+            (
+                (asked, 0, None, 700),
+                (asked, 1, None, 700),  # one call, as 0 is: nothing is said of its tokens
+                (asked, 50, None, 850),
+                (asked, 50, 10, 890),
+                (asked, 50, 0, 700),
+                (booked, 1, None, 1000),
+                (booked, 50, None, 950),
+                (booked, 50, 10, 990),
+            )
+        ):
+            user = f"user {number}"
+            request = ratelimit_pb2.RateLimitRequest(domain="fairlead", hits_addend=of_request)
+            request.descriptors.append(descriptor({"user": user, **entries}))
+            if of_descriptor is not None:
+                request.descriptors[0].hits_addend.value = of_descriptor
+            assert client.send(request).overall_code == OK
+            assert client.book(0, 0, user=user, app="chat") == left, (entries, of_request, of_descriptor)
+
+
 def test_a_call_that_another_descriptor_refuses_reserves_nothing(start_service: StartService, tmp_path: Path) -> None:
     (tmp_path / "profiles.yaml").write_text(TOKENS)
     with client_of(start_service("throttler", user_per_minute=1, profiles=tmp_path / "profiles.yaml")) as client:
