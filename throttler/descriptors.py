@@ -55,7 +55,9 @@ def read(
     """Return what `descriptor` asks or tells; an app that is not `profiled` counts as the default app.
 
     `request_hits` is the `hits_addend` of the request, which holds for a descriptor that has none of its own. There 0
-    means 1, as the protocol says: the request is one call, and tells no tokens. Raise InvalidRequest, which names the entry at `path`, for a mistake in Envoy's configuration; raise InvalidValue
+    means 1, as the protocol says: the request is one call, and tells no tokens.
+
+    Raise InvalidRequest, which names the entry at `path`, for a mistake in Envoy's configuration; raise InvalidValue
     for a value that cannot be read.
     """
     values = _entries(descriptor, path)
