@@ -22,12 +22,35 @@ BYTES = 1e9
 
 def add_pool_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for the workload and the pool; defaults are those of the worker's own options."""
+    _add_workload_options(parser)
+    _add_worker_options(parser)
+    add = parser.add_argument
+    add("--throttle", default="none", choices=sorted(ADMISSIONS), help="throttle of the gateway (default: %(default)s)")
+    add(
+        "--out",
+        type=Path,
+        default=Path("simulation-results"),
+        help="folder for CSV and SVG files (default: %(default)s)",
+    )
+    add(
+        "--processes",
+        type=whole,
+        default=os.cpu_count() or 1,
+        help="number of parallel simulations (default: all cores)",
+    )
+
+
+def _add_workload_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--trace", type=Path, required=True, help="trace (.csv, .csv.gz) or request log (.jsonl, .jsonl.gz)")
     add("--trace-block-tokens", type=whole, help="tokens per block of the trace, if its name does not imply it")
     add("--limit", type=whole, help="number of requests to read (default: all)")
     add("--speed", type=above_zero, default=1.0, help="factor by which arrivals are faster than recorded (default: 1)")
     add("--starts-per-minute", type=above_zero, help="rate at which interactions begin (default: the trace's times)")
+
+
+def _add_worker_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     add("--workers", type=whole, default=1, help="number of workers, one GPU each (default: %(default)s)")
     add("--gpu", choices=sorted(GPUS), help=f"GPU of each worker (default: {GPU})")
     add("--model", choices=sorted(MODELS), help=f"model that is served (default: {MODEL})")
@@ -72,20 +95,7 @@ def add_pool_options(parser: argparse.ArgumentParser) -> None:
         help="levels at which dlpm divides the service (default: %(default)s)",
     )
     add("--cost", default=SERVED.cost, help="cost function of service (default: %(default)s)")
-    add("--throttle", default="none", choices=sorted(ADMISSIONS), help="throttle of the gateway (default: %(default)s)")
     add("--decode-run", type=whole, default=1, help="decoding steps per scheduling decision (default: %(default)s)")
-    add(
-        "--out",
-        type=Path,
-        default=Path("simulation-results"),
-        help="folder for CSV and SVG files (default: %(default)s)",
-    )
-    add(
-        "--processes",
-        type=whole,
-        default=os.cpu_count() or 1,
-        help="number of parallel simulations (default: all cores)",
-    )
 
 
 def prepare(args: argparse.Namespace) -> int:
