@@ -31,7 +31,6 @@ from serving.process import Serving, configure_logging, run
 from serving.reload import follow
 from serving.rpc.channel import MAX_REQUEST_BYTES
 from serving.rpc.server import Server
-from serving.rpc.tls import Certificate
 from serving.telemetry.metrics import Metrics
 from serving.telemetry.records import GATEWAY
 from serving.telemetry.traces import TailSampler, Traces, otlp_processor
@@ -50,6 +49,7 @@ class Gateway:
 
     def __init__(self, config: GatewayConfig, profiles: Profiles, tenants: Tenants) -> None:
         self._config = config
+        self._certificate = config.certificate
         keep = TailSampler(config.trace_ratio, config.slow_seconds)
         self._traces = Traces(otlp_processor(os.environ), keep)
         self._metrics = Metrics(GATEWAY, config.metrics, os.environ)
@@ -81,15 +81,7 @@ class Gateway:
             waiting_prompts=waiting_prompts,
             cache_scope=CACHE_SCOPES[config.cache_scope],
         )
-        certificate = config.certificate
-        self._server = Server(
-            config.listen,
-            max_request_bytes=MAX_REQUEST_BYTES,
-            request_seconds=config.request_seconds,
-            connection_seconds=config.connection_seconds,
-            credentials=certificate.credentials() if certificate else None,
-            health_listen=config.health_listen,
-        )
+        self._server = self._make_server()
         api = HttpApplication(
             self._cluster.members,
             self._admission,
@@ -98,19 +90,8 @@ class Gateway:
             self._server.bodies,
             self._responses,
         )
-        self._http = (
-            HttpServer(
-                config.http_listen,
-                api,
-                certificate.context() if certificate else None,
-                seconds=config.request_seconds,
-                reader_seconds=config.reader_seconds,
-            )
-            if config.http_listen
-            else None
-        )
-        page_secret = config.admin_secret or config.secret
-        self._page = self._make_page(api, page_secret, certificate) if config.page_listen else None
+        self._http = self._make_http(api) if config.http_listen else None
+        self._page = self._make_page(api) if config.page_listen else None
         self._add_services()
 
     def _add_services(self) -> None:
@@ -178,8 +159,32 @@ class Gateway:
     def _listeners(self) -> list[HttpServer | Page]:
         return [listener for listener in (self._http, self._page) if listener is not None]
 
-    def _make_page(self, api: HttpApplication, secret: str, certificate: Certificate | None) -> Page:
+    def _make_server(self) -> Server:
         config = self._config
+        certificate = self._certificate
+        return Server(
+            config.listen,
+            max_request_bytes=MAX_REQUEST_BYTES,
+            request_seconds=config.request_seconds,
+            connection_seconds=config.connection_seconds,
+            credentials=certificate.credentials() if certificate else None,
+            health_listen=config.health_listen,
+        )
+
+    def _make_http(self, api: HttpApplication) -> HttpServer:
+        config = self._config
+        certificate = self._certificate
+        return HttpServer(
+            config.http_listen,
+            api,
+            certificate.context() if certificate else None,
+            seconds=config.request_seconds,
+            reader_seconds=config.reader_seconds,
+        )
+
+    def _make_page(self, api: HttpApplication) -> Page:
+        config = self._config
+        secret = config.admin_secret or config.secret
         schedulers = AdminChannels(addresses(config.scheduler, "scheduler"), secret, config.mutual_tls)
         accounting = self._call_log.accounting
         view = ClusterView(
@@ -192,7 +197,7 @@ class Gateway:
             api,
             secret,
             bodies=self._server.bodies,
-            certificate=certificate,
+            certificate=self._certificate,
             request_seconds=config.request_seconds,
             reader_seconds=config.reader_seconds,
             controls=config.page_controls,
