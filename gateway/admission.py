@@ -75,13 +75,13 @@ class Admission:
         """Return the identity of a caller whose message names `user`; raise as `identify`, and InvalidRequest."""
         return self._named(user, self.identify(credentials), credentials)
 
-    def limit_status(self, client: str) -> LimitStatus | None:
-        """Return how much of its limit a client has now; None where nothing limits it."""
-        return self._throttler.limit_status(client)
+    def limit_status(self, caller: Caller) -> LimitStatus | None:
+        """Return what is left of the caller's tightest limit; None where nothing limits it."""
+        return self._throttler.limit_status(caller)
 
-    def token_status(self, client: str) -> LimitStatus | None:
-        """Return how much of its limit in tokens a client has now; None where there is none."""
-        return self._throttler.token_status(client)
+    def token_status(self, caller: Caller) -> LimitStatus | None:
+        """Return what is left of the caller's tightest limit in tokens; None where there is none."""
+        return self._throttler.token_status(caller)
 
     async def end_interaction(
         self, receive: Receive[inference_pb2.EndInteractionRequest], credentials: Credentials

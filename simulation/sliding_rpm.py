@@ -44,7 +44,7 @@ class SlidingRpm:
         """Return True, as Throttle specifies."""
         return True
 
-    def client_accounts(self, client: str) -> Sequence[QuotaAccount]:
+    def accounts(self, caller: Caller) -> Sequence[QuotaAccount]:
         """See Throttle; nobody asks: in the simulator callers are not told their limits."""
         return ()
 

@@ -20,7 +20,7 @@ from serving.names import MAX_NAME
 from serving.wire import parsed
 from throttler.core.decider import Arrival, Permit
 from throttler.core.profiles import Profiles
-from throttler.core.throttle import LimitStatus, Rejected
+from throttler.core.throttle import LimitStatus, Rejected, tightest
 from throttler.descriptors import Booking, InvalidValue, Question, read
 from throttler.metrics import RateLimitMetrics
 from throttler.open_reservations import OpenReservations, ReservationKey
@@ -118,8 +118,8 @@ class RateLimitService:
             if isinstance(question, Question) and isinstance(result, Permit):
                 self._reservations.add((question.caller, question.request), result.reservation)
         response = _admitted(statuses, permits)
-        for client in dict.fromkeys(permit.arrival.caller.client for permit in permits):
-            _add_token_headers(response, self._throttler.token_status(client))
+        in_tokens = (self._throttler.token_status(permit.arrival.caller) for permit in permits)
+        _add_token_headers(response, tightest(status for status in in_tokens if status is not None))
         return response
 
     def _book(self, bookings: Sequence[Booking]) -> None:
@@ -181,12 +181,12 @@ class RateLimitService:
         return decision
 
     def _status(self, result: Permit | Booking | Refusal) -> ratelimit_pb2.RateLimitResponse.DescriptorStatus:
-        """Return what is left of the user's limit: in calls, or in tokens at the end of a stream."""
+        """Return what is left of the tightest limit: in calls, or in tokens at the end of a stream."""
         if isinstance(result, Refusal):
             return _refused_status(result)
         if isinstance(result, Booking):
-            return _limit(OK, self._throttler.token_status(result.caller.client))
-        return _limit(OK, self._throttler.limit_status(result.arrival.caller.client))
+            return _limit(OK, self._throttler.token_status(result.caller))
+        return _limit(OK, self._throttler.limit_status(result.arrival.caller))
 
     def _complain(self, message: str) -> None:
         """Count a mistake in Envoy's configuration, and log it once; at most MOST_COMPLAINTS are logged."""

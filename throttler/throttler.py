@@ -48,13 +48,13 @@ class Throttler:
             await self._store.lease(decision)
         return decision
 
-    def limit_status(self, client: str) -> LimitStatus | None:
-        """Return how much of its limit a client has now; see Decider."""
-        return self._decider.limit_status(client, self._clock())
+    def limit_status(self, caller: Caller) -> LimitStatus | None:
+        """Return what is left of the caller's tightest limit now; see Decider."""
+        return self._decider.limit_status(caller, self._clock())
 
-    def token_status(self, client: str) -> LimitStatus | None:
-        """Return how much of its limit in tokens a client has now; see Decider."""
-        return self._decider.token_status(client, self._clock())
+    def token_status(self, caller: Caller) -> LimitStatus | None:
+        """Return what is left of the caller's tightest limit in tokens now; see Decider."""
+        return self._decider.token_status(caller, self._clock())
 
     def state(self) -> ThrottleState:
         """Return what an operator sees of limits and interactions; see Decider."""

@@ -20,7 +20,9 @@ from gateway.http.limit_headers import limit_headers
 from gateway.http.request import HttpRequest
 from gateway.request import CallRequest
 from serving import interaction_header
+from serving.names import tenant_of
 from serving.rpc.message_body_limiter import MessageBodyLimiter
+from throttler.core.throttle import Caller
 
 APP = "x-fairlead-app"
 STREAMING = "x-fairlead-streaming"
@@ -177,8 +179,9 @@ class Exchange:
         if call.interaction_token:
             headers.append(interaction_header.header_of(call.interaction, call.interaction_token))
         if call.client:
-            headers += limit_headers(b"requests", self._admission.limit_status(call.client))
-            headers += limit_headers(b"tokens", self._admission.token_status(call.client))
+            caller = Caller(tenant_of(call.client), call.client, call.app)
+            headers += limit_headers(b"requests", self._admission.limit_status(caller))
+            headers += limit_headers(b"tokens", self._admission.token_status(caller))
         return headers
 
     def _ping(self) -> None:

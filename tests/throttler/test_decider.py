@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from itertools import product
 from statistics import median
 
 import pytest
@@ -27,12 +28,12 @@ from throttler.core.token_limits import TokenLimits
 from throttler.core.unlimited import Unlimited
 
 LIMITS = RateLimits(
-    user_per_minute=3, app_per_minute=5, tenant_per_minute=4, kappa=2, max_calls=3, idle_ttl=20.0, max_age=50.0
+    user_per_minute=3, app_per_minute=3, tenant_per_minute=4, kappa=2, max_calls=3, idle_ttl=20.0, max_age=50.0
 )
 PRIOR, REFERENCE = 100.0, 50.0
 PROFILES = Profiles(
     limits=LIMITS,
-    apps={"x": AppProfile(per_minute=5, max_calls=3, expected=Expectation(input=PRIOR))},
+    apps={"x": AppProfile(per_minute=3, max_calls=3, expected=Expectation(input=PRIOR))},
     reference_tokens=REFERENCE,
 )
 CALLERS = st.builds(Caller, st.just("t"), st.sampled_from(["t/u", "t/v"]), st.sampled_from("xy"))
@@ -75,7 +76,7 @@ class NaiveDecider:
     """Keeps every arrival, every interaction that is not over and every call's tokens."""
 
     def __init__(self) -> None:
-        self.oit = NaiveOit(of_tenant=4)
+        self.oit = NaiveOit(of_app=3, of_tenant=4)
         self.interactions: dict[InteractionKey, NaiveInteraction] = {}
         self.closed: Counter[tuple[InteractionKey, int]] = Counter()
         self.weights: dict[ExpectationSubject, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -238,14 +239,17 @@ class DeciderMachine(RuleBasedStateMachine):
 
     @invariant()
     def limits_are_told_as_they_are(self) -> None:
-        for client in ("t/u", "t/v"):
-            times = [when for name, when in self.model.oit.users if name == client and when > self.now - 60]
-            of_tenant = [when for _, when in self.model.oit.tenants if when > self.now - 60]
-            left = [
-                LimitStatus(limit, max(0, limit - len(counted)), counted[-1] + 60 - self.now if counted else 0)
-                for limit, counted in ((3, times), (4, of_tenant))
-            ]
-            assert self.decider.limit_status(client, self.now) == min(left, key=lambda status: status.remaining)
+        for user, app in product("uv", "xy"):
+            caller = Caller("t", f"t/{user}", app)
+            oit, since = self.model.oit, self.now - 60
+            left = []
+            for limit, arrivals, key in (
+                (3, oit.users, caller.client), (3, oit.apps, ("t", app)), (4, oit.tenants, "t"),
+            ):  # fmt: skip
+                counted = [when for name, when in arrivals if name == key and when > since]
+                reset = counted[-1] - since if counted else 0
+                left.append(LimitStatus(limit, max(0, limit - len(counted)), reset))
+            assert self.decider.limit_status(caller, self.now) == min(left, key=lambda status: status.remaining)
 
     @invariant()
     def its_state_is_told_as_it_is(self) -> None:
@@ -327,12 +331,14 @@ def test_limits_of_each_minute_of_the_clock_are_told_as_they_are() -> None:
         Expectations(profiles),
         TokenLimits(profiles, LocalQuota(), WeightedTokens()),
     )
-    assert d.limit_status("t/u", 70.0) == LimitStatus(limit=3, remaining=3, reset=0.0)
+    assert d.limit_status(CALL.caller, 70.0) == LimitStatus(limit=3, remaining=3, reset=0.0)
     for _ in range(5):
         d.decide(CALL, 70.0)
-    assert d.limit_status("t/u", 71.0) == LimitStatus(limit=3, remaining=0, reset=49.0)
-    assert d.limit_status("t/v", 71.0) == LimitStatus(limit=4, remaining=1, reset=49.0), "of the tenant"
-    assert d.limit_status("t/u", 120.0) == LimitStatus(limit=3, remaining=3, reset=0.0)
+    assert d.limit_status(CALL.caller, 71.0) == LimitStatus(limit=3, remaining=0, reset=49.0)
+    others = [Caller("t", "t/v", app) for app in "xy"]
+    assert d.limit_status(others[0], 71.0) == LimitStatus(limit=3, remaining=0, reset=49.0), "of the app"
+    assert d.limit_status(others[1], 71.0) == LimitStatus(limit=4, remaining=1, reset=49.0), "of the tenant"
+    assert d.limit_status(CALL.caller, 120.0) == LimitStatus(limit=3, remaining=3, reset=0.0)
 
 
 def test_a_limit_that_was_lowered_leaves_nothing_and_none_is_told_where_there_is_none() -> None:
@@ -340,14 +346,14 @@ def test_a_limit_that_was_lowered_leaves_nothing_and_none_is_told_where_there_is
     for _ in range(3):
         d.decide(CALL, 0.0)
     d.configure(profiles)
-    assert d.limit_status("t/u", 10.0) == LimitStatus(limit=1, remaining=0, reset=50.0)
+    assert d.limit_status(CALL.caller, 10.0) == LimitStatus(limit=1, remaining=0, reset=50.0)
     unlimited = Decider(
         Unlimited(),
         Interactions("s", profiles),
         Expectations(profiles),
         TokenLimits(profiles, LocalQuota(), WeightedTokens()),
     )
-    assert unlimited.limit_status("t/u", 10.0) is None
+    assert unlimited.limit_status(CALL.caller, 10.0) is None
 
 
 def test_new_profiles_apply_to_limits_interactions_and_expectations() -> None:
@@ -439,10 +445,10 @@ def test_a_call_that_is_withdrawn_gives_back_what_it_reserved_and_no_more(limits
 
 def test_what_calls_used_is_booked_with_and_without_a_reservation() -> None:
     d = decider(OF_TOKENS)
-    assert d.token_status("t/u", 0.0) == LimitStatus(limit=100, remaining=100, reset=0.0)
+    assert d.token_status(CALL.caller, 0.0) == LimitStatus(limit=100, remaining=100, reset=0.0)
     d.settle(permit_of(d.decide(asking(50), 0.0)).reservation, d.measured(20, 10), 0.0)
     d.book(CALL.caller, d.measured(10, 0), 0.0)
-    status = d.token_status("t/u", 0.0)
+    status = d.token_status(CALL.caller, 0.0)
     assert status is not None
     assert status.remaining == 60
 
@@ -464,11 +470,11 @@ def test_limits_in_tokens_hold_when_the_throttle_enforces_limits() -> None:
     d = decider(OF_TOKENS)
     assert isinstance(d.decide(asking(80, overloaded=False), 0.0), Permit)
     assert isinstance(d.decide(asking(80, overloaded=False), 0.0), Permit)
-    before = d.limit_status("t/u", 0.0)
+    before = d.limit_status(CALL.caller, 0.0)
     refused = d.decide(asking(30, "new"), 0.0)
     assert isinstance(refused, Rejected)
     assert refused.outcome is Outcome.THROTTLED_USER, "it continues no interaction"
-    after = d.limit_status("t/u", 0.0)
+    after = d.limit_status(CALL.caller, 0.0)
     assert before is not None
     assert after is not None
     assert after.remaining == before.remaining - 1, "it counts as a call"
@@ -476,9 +482,9 @@ def test_limits_in_tokens_hold_when_the_throttle_enforces_limits() -> None:
 
 def test_new_profiles_apply_to_limits_in_tokens() -> None:
     d = decider(RateLimits())
-    assert d.token_status("t/u", 0.0) is None
+    assert d.token_status(CALL.caller, 0.0) is None
     d.configure(Profiles(limits=OF_TOKENS))
-    assert d.token_status("t/u", 0.0) == LimitStatus(limit=100, remaining=100, reset=0.0)
+    assert d.token_status(CALL.caller, 0.0) == LimitStatus(limit=100, remaining=100, reset=0.0)
 
 
 def test_where_nothing_is_limited_no_limit_in_tokens_is_told() -> None:
@@ -489,4 +495,4 @@ def test_where_nothing_is_limited_no_limit_in_tokens_is_told() -> None:
         Expectations(profiles),
         TokenLimits(profiles, LocalQuota(), WeightedTokens()),
     )
-    assert d.token_status("t/u", 0.0) is None
+    assert d.token_status(CALL.caller, 0.0) is None

@@ -54,7 +54,12 @@ def test_the_example_of_a_gateway_of_ones_own_asks(start_service: StartService) 
 def test_an_app_has_a_limit_for_each_tenant(start_service: StartService, tmp_path: Path) -> None:
     (tmp_path / "profiles.yaml").write_text("apps: {chat: {per_minute: 2}}")
     with client_of(start_service("throttler", profiles=tmp_path / "profiles.yaml")) as client:
-        assert [client.admits(tenant="acme", user=user, app="chat") for user in "abc"] == [True, True, False]
+        answers = [client.ask({"tenant": "acme", "user": user, "app": "chat"}) for user in "abc"]
+        assert [answer.overall_code for answer in answers] == [OK, OK, OVER_LIMIT]
+        told = [answer.statuses[0] for answer in answers]
+        assert [(status.current_limit.requests_per_unit, status.limit_remaining) for status in told] == [
+            (2, 1), (2, 0), (2, 0),
+        ], "less is left of the app's limit than of a user's 60"  # fmt: skip
         refused = client.ask({"tenant": "acme", "user": "d", "app": "chat"})
         assert "app 'chat' of tenant 'acme' is over app_per_minute=2" in refused.raw_body.decode()
         assert refused.statuses[0].current_limit.requests_per_unit == 2

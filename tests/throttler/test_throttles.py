@@ -40,6 +40,7 @@ class NaiveOit:
     tenants: list[tuple[str, int]] = field(default_factory=list)
     protected: list[tuple[str, int]] = field(default_factory=list)
     of_tenants: list[tuple[str, int]] = field(default_factory=list)  # protected calls
+    of_app: int = 5  # the limit of an app
     of_tenant: int = 7  # the limit of a tenant
 
     def refused(self, client: str, now: int) -> None:
@@ -51,7 +52,7 @@ class NaiveOit:
             return sum(name == key and when > now - 60 for name, when in arrivals)
 
         user_over = count(self.users, caller.client) > 3
-        app_over = not user_over and count(self.apps, (caller.tenant, caller.app)) > 5
+        app_over = not user_over and count(self.apps, (caller.tenant, caller.app)) > self.of_app
         is_counted = not (user_over or app_over)
         tenant_over = is_counted and count(self.tenants, caller.tenant) > self.of_tenant
         protected = protected and count(self.protected, caller.client) <= 6
@@ -248,10 +249,11 @@ def test_protection_of_20_users_is_capped_for_their_tenant() -> None:
     assert isinstance(oit.admit(caller("u", tenant="s"), True, True, 0.0), Admitted)
 
 
-def test_what_is_left_is_told_of_the_limit_of_which_less_is_left() -> None:
+def test_calls_count_in_the_accounts_of_their_user_app_and_tenant() -> None:
+    accounts = [QuotaAccount("user:t/u", 3), QuotaAccount("app:t/x", 100), QuotaAccount("tenant:t", 4)]
     oit = Oit(TENANT, LocalQuota())
-    assert oit.client_accounts("t/u") == [QuotaAccount("user:t/u", 3), QuotaAccount("tenant:t", 4)]
-    assert Oit(Profiles(), LocalQuota()).client_accounts("t") == [QuotaAccount("user:t", 60)]
+    assert oit.accounts(caller("u")) == accounts
+    assert oit.accounts(caller("u", app="")) == [accounts[0], accounts[2]], "the app is not known"
 
 
 def test_protection_is_capped_per_client_and_window() -> None:

@@ -243,11 +243,15 @@ class TokenMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_is_left_is_told(self) -> None:
-        for client in ("t/u", "t/v"):
-            status = self.decider.token_status(client, self.now)
+        for user, app in itertools.product("uv", "ab"):
+            client = f"t/{user}"
+            status = self.decider.token_status(Caller("t", client, app), self.now)
             assert status is not None
-            of_user = 100 - self.model.used(f"tokens of {client}", self.now)
-            assert status.remaining == max(0, min(of_user, 250 - self.model.used("tokens of t", self.now)))
+            left = [
+                limit - self.model.used(f"tokens of {name}", self.now)
+                for name, limit in ((client, 100), (f"app {app}", 200), ("t", 250))
+            ]
+            assert status.remaining == max(0, min(left))
         self.decider.check_invariants()
 
 
@@ -301,19 +305,19 @@ def test_the_throttle_determines_when_limits_in_tokens_hold(throttle: str, overl
     call = CALL._replace(overloaded=overloaded)
     assert isinstance(d.decide(call, 0.0), Permit)
     assert isinstance(d.decide(call, 0.0), Rejected) == refuses
-    assert (d.token_status("t/u", 0.0) is None) == (throttle == "none")
+    assert (d.token_status(CALL.caller, 0.0) is None) == (throttle == "none")
 
 
 @pytest.mark.parametrize("step", [-7200.0, 7200.0])
 def test_a_wall_clock_that_is_set_frees_no_reservation_and_keeps_none_longer(step: float) -> None:
-    d, client = decider(tokens_only(user_tokens_per_minute=100)), CALL.caller.client
+    d = decider(tokens_only(user_tokens_per_minute=100))
     d.synchronize(1.7e9)
     permit = d.decide(CALL, 0.0)
     assert isinstance(permit, Permit)
     d.synchronize(1.7e9 + step)
     assert isinstance(d.decide(CALL, 1.0), Rejected), "20 of 100 tokens are left"
     d.settle(permit.reservation, TokenUse(10, 10), 2.0)
-    left = [d.token_status(client, now) for now in (2.0, 59.0, 61.0)]
+    left = [d.token_status(CALL.caller, now) for now in (2.0, 59.0, 61.0)]
     assert [status.remaining for status in left if status is not None] == [90, 90, 100]
 
 
@@ -325,7 +329,7 @@ def test_a_tenant_of_20_users_gets_no_more_tokens_than_its_limit() -> None:
     assert isinstance(refused, Rejected)
     assert (refused.outcome, refused.limit) == (Outcome.THROTTLED_TENANT, 200)
     assert "tenant 't' is over tenant_tokens_per_minute=200: the call is expected to need 80 tokens" in refused.message
-    status = d.token_status("t/new", 0.0)
+    status = d.token_status(Caller("t", "t/new", "a"), 0.0)
     assert status is not None
     assert status[:2] == (200, 40), "less than the new user's own limit"
     assert isinstance(d.decide(CALL._replace(caller=Caller("s", "s/u", "a")), 0.0), Permit)
@@ -396,13 +400,13 @@ def test_a_limit_that_is_taken_away_or_given_later_settles_what_was_booked() -> 
     permit = d.decide(CALL, 0.0)
     assert isinstance(permit, Permit)
     d.configure(tokens_only())
-    assert d.token_status("t/u", 0.0) is None
+    assert d.token_status(CALL.caller, 0.0) is None
     unlimited = d.decide(CALL, 0.0)
     assert isinstance(unlimited, Permit)
     d.configure(tokens_only(user_tokens_per_minute=100))
     d.settle(permit.reservation, TokenUse(10, 10), 0.0)
     d.settle(unlimited.reservation, TokenUse(50, 50), 0.0)
-    status = d.token_status("t/u", 0.0)
+    status = d.token_status(CALL.caller, 0.0)
     assert isinstance(status, LimitStatus)
     assert status.remaining == 90
 
@@ -469,9 +473,9 @@ def test_a_call_that_used_what_it_reserved_is_not_booked_again() -> None:
     d = decider(tokens_only(user_tokens_per_minute=100))
     permit = d.decide(CALL, 0.0)
     assert isinstance(permit, Permit)
-    before = d.token_status("t/u", 30.0)
+    before = d.token_status(CALL.caller, 30.0)
     d.settle(permit.reservation, permit.reservation.use, 30.0)
-    assert d.token_status("t/u", 30.0) == before
+    assert d.token_status(CALL.caller, 30.0) == before
 
 
 @pytest.mark.parametrize(("tokens", "cost"), [(70, None), (None, 90)])

@@ -4,7 +4,6 @@ They are in this order everywhere. What is beyond one of them does not count tow
 calls too often does not use up the limit of the app, nor an app that of its tenant.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from fairlead.outcomes import Outcome
@@ -37,7 +36,7 @@ def limits_of(
     limits = []
     if user is not None:
         limits.append(CallerLimit(Outcome.THROTTLED_USER, QuotaAccount(f"{prefix}user:{caller.client}", user)))
-    if app is not None:
+    if app is not None and caller.app:
         account = QuotaAccount(f"{prefix}app:{caller.tenant}/{caller.app}", app)
         limits.append(CallerLimit(Outcome.THROTTLED_APP, account))
     if tenant is not None:
@@ -67,8 +66,8 @@ def call_caps(profiles: Profiles, caller: Caller) -> list[QuotaAccount]:
     return caps_of(caller, limits.user_per_minute, limits.tenant_per_minute, limits.kappa)
 
 
-def client_accounts(profiles: Profiles, client: str) -> Sequence[QuotaAccount]:
-    """Return the accounts in which the calls of `client` count whatever their app is: the client's comes first."""
-    limits = profiles.limits
+def user_account(profiles: Profiles, client: str) -> QuotaAccount:
+    """Return the account in which the calls of `client` count towards its own limit."""
     caller = Caller(tenant_of(client), client, "")
-    return [limit.account for limit in limits_of(caller, limits.user_per_minute, None, limits.tenant_per_minute)]
+    [limit] = limits_of(caller, profiles.limits.user_per_minute, None, None)
+    return limit.account

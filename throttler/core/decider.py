@@ -104,20 +104,20 @@ class Decider:
         subject = ExpectationSubject(caller.tenant, caller.app, stage)
         return Permit(arrival, key, subject, protected, stage, token, self._expectations.norm(subject), reservation)
 
-    def limit_status(self, client: str, now: float) -> LimitStatus | None:
-        """Return what is left of the client's limit or of its tenant's, whichever is less; None where there is none.
+    def limit_status(self, caller: Caller, now: float) -> LimitStatus | None:
+        """Return what is left of the limit of the caller's user, app or tenant of which least is; None without any.
 
         Nothing is counted.
         """
         window = self._throttle.window
         return tightest(
             LimitStatus(limit, max(0, limit - window.used(key, now)), window.reset(key, now))
-            for key, limit in self._throttle.client_accounts(client)
+            for key, limit in self._throttle.accounts(caller)
         )
 
-    def token_status(self, client: str, now: float) -> LimitStatus | None:
+    def token_status(self, caller: Caller, now: float) -> LimitStatus | None:
         """Return the same of limits in tokens. Nothing is booked."""
-        return self._token_limits.status(client, now) if self._throttle.enforces(overloaded=True) else None
+        return self._token_limits.status(caller, now) if self._throttle.enforces(overloaded=True) else None
 
     def state(self, now: float) -> ThrottleState:
         """Return what an operator sees of limits and interactions. O(accounts); nothing is counted."""

@@ -9,7 +9,7 @@ is set, it holds for all calls of a tenant's users and apps together, and kappa 
 
 from collections.abc import Sequence
 
-from throttler.core.caller_limits import CallerLimit, call_caps, call_limits, client_accounts
+from throttler.core.caller_limits import CallerLimit, call_caps, call_limits, user_account
 from throttler.core.profiles import Profiles
 from throttler.core.quota import Quota, QuotaAccount
 from throttler.core.throttle import WINDOW_SECONDS, Admitted, Caller, Decision, Rejected
@@ -49,13 +49,13 @@ class Oit:
         """See Throttle."""
         return overloaded
 
-    def client_accounts(self, client: str) -> Sequence[QuotaAccount]:
+    def accounts(self, caller: Caller) -> Sequence[QuotaAccount]:
         """See Throttle."""
-        return client_accounts(self._profiles, client)
+        return [limit.account for limit in call_limits(self._profiles, caller)]
 
     def refused(self, client: str, now: float) -> None:
         """See Throttle."""
-        self.window.arrived(self.client_accounts(client)[0], now)
+        self.window.arrived(user_account(self._profiles, client), now)
 
     def configure(self, profiles: Profiles) -> None:
         """See Throttle."""

@@ -6,7 +6,7 @@ towards its user's limit.
 
 from collections.abc import Sequence
 
-from throttler.core.caller_limits import call_limits, client_accounts
+from throttler.core.caller_limits import call_limits, user_account
 from throttler.core.profiles import Profiles
 from throttler.core.quota import Quota, QuotaAccount
 from throttler.core.throttle import WINDOW_SECONDS, Admitted, Caller, Decision, Rejected
@@ -37,13 +37,13 @@ class Rpm:
         """See Throttle."""
         return True
 
-    def client_accounts(self, client: str) -> Sequence[QuotaAccount]:
+    def accounts(self, caller: Caller) -> Sequence[QuotaAccount]:
         """See Throttle."""
-        return client_accounts(self._profiles, client)
+        return [limit.account for limit in call_limits(self._profiles, caller)]
 
     def refused(self, client: str, now: float) -> None:
         """See Throttle."""
-        self.window.arrived(self.client_accounts(client)[0], now)
+        self.window.arrived(user_account(self._profiles, client), now)
 
     def configure(self, profiles: Profiles) -> None:
         """See Throttle."""

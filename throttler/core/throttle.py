@@ -13,7 +13,10 @@ WINDOW_SECONDS = 60.0
 
 
 class Caller(NamedTuple):
-    """The tenant, client and app of a call. `client` is the tenant or tenant/user; no `tenant` contains a '/'."""
+    """The tenant, client and app of a call. `client` is the tenant or tenant/user; no `tenant` contains a '/'.
+
+    `app` is empty while it is not known; then no limit of an app applies.
+    """
 
     tenant: str
     client: str
@@ -82,8 +85,8 @@ class Throttle(Protocol):
     def protects(self) -> bool:
         """Whether calls of interactions in progress go on beyond limits that are enforced."""
 
-    def client_accounts(self, client: str) -> Sequence[QuotaAccount]:
-        """Return the accounts in which all calls of the client count, its own first; none where nothing limits them."""
+    def accounts(self, caller: Caller) -> Sequence[QuotaAccount]:
+        """Return the accounts in which the caller's calls count, the user's first; none where nothing limits them."""
 
     def refused(self, client: str, now: float) -> None:
         """Count the arrival of a call that was refused before `admit`; it counts only towards its user's limit."""

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from serving.cost import MICRO, Cost
-from serving.names import tenant_of
 from throttler.core.caller_limits import CallerLimit, caps_of, limits_of
 from throttler.core.profiles import Profiles
 from throttler.core.quota import Quota, QuotaAccount, QuotaDemand
@@ -130,15 +129,12 @@ class TokenLimits:
                 elif amount > reserved:
                     self.window.book(account, amount - reserved, now)
 
-    def status(self, client: str, now: float) -> LimitStatus | None:
-        """Return what is left of the client's limit in tokens or its tenant's, whichever is less; None without any."""
-        limits = self._profiles.limits
-        caller = Caller(tenant_of(client), client, "")
+    def status(self, caller: Caller, now: float) -> LimitStatus | None:
+        """Return what is left of the caller's limit in tokens of which least is; None without such a limit."""
+        of_tokens, _ = self._measures(caller)
         return tightest(
             LimitStatus(limit, max(0, limit - self.window.used(key, now)), self.window.reset(key, now))
-            for _, (key, limit) in limits_of(
-                caller, limits.user_tokens_per_minute, None, limits.tenant_tokens_per_minute, "tokens:"
-            )
+            for _, (key, limit) in of_tokens.limits
         )
 
     def check_invariants(self) -> None:

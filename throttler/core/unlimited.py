@@ -24,7 +24,7 @@ class Unlimited:
         """See Throttle."""
         return False
 
-    def client_accounts(self, client: str) -> Sequence[QuotaAccount]:
+    def accounts(self, caller: Caller) -> Sequence[QuotaAccount]:
         """See Throttle; there are no limits."""
         return ()
 

@@ -184,16 +184,25 @@ def test_an_answer_tells_what_remains_of_the_users_limit(stack: Stack) -> None:
     assert all(0 < float(answer.headers[RESET].removesuffix("s")) <= 60 for answer in answers)
 
 
-def test_users_of_a_tenant_are_told_and_refused_by_its_limit(stack: Stack, tmp_path: Path) -> None:
-    (tmp_path / "profiles.yaml").write_text("limits: {tenant_per_minute: 2}")
+@pytest.mark.parametrize(
+    ("profiles", "code", "message"),
+    [
+        ("limits: {tenant_per_minute: 2}", "throttled_tenant", "is over tenant_per_minute=2"),
+        ("apps: {default: {per_minute: 2}}", "throttled_app", "is over app_per_minute=2"),
+    ],
+)
+def test_users_are_told_and_refused_by_the_limit_of_their_tenant_or_app(
+    stack: Stack, tmp_path: Path, profiles: str, code: str, message: str
+) -> None:
+    (tmp_path / "profiles.yaml").write_text(profiles)
     stack.worker("a")
     _, http = serving(stack, throttle="rpm", profiles=tmp_path / "profiles.yaml")
     answers = [http.chat(max_tokens=1, x_fairlead_user=f"user {number}") for number in range(5)]
     assert {answer.headers[LIMIT] for answer in answers} == {"2"}, "less is left of it than of a user's 60"
     refused = next(answer for answer in answers if answer.status != 200)  # a minute may turn once
     assert refused.status == 429
-    assert (refused.error["type"], refused.error["code"]) == ("rate_limit_error", "throttled_tenant")
-    assert "tenant 'default' is over tenant_per_minute=2; retry in" in refused.error["message"]
+    assert (refused.error["type"], refused.error["code"]) == ("rate_limit_error", code)
+    assert f"{message}; retry in" in refused.error["message"]
     assert refused.headers[REMAINING] == "0"
     assert 0 < int(refused.headers["retry-after"]) <= 60
 
