@@ -5,7 +5,7 @@ import os
 import random
 import statistics
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,10 @@ class Job:
     """A number of calls over concurrent callers; each caller waits for its answer before its next call.
 
     Callers that begin together stay together: a call's time to the first token is then that of the prompts of all of
-    them. `apart` lets them begin evenly over the time that a call takes at the worker.
+    them. `apart` lets them begin evenly over the time that a call takes at the worker, and pause before each call for a
+    random part of a step. Without the pause a call begins when a step ends, because that ended the call before it, and
+    waits for the end of the next step: the time to the first token is then a number of whole steps, and a delay on the
+    way shows as nothing or as a step.
     """
 
     calls: int
@@ -43,6 +46,12 @@ class Job:
     def begins_after(self, caller: int) -> float:
         """Return the seconds after which a caller makes its first call."""
         return self.tokens * self.step_seconds * caller / self.callers if self.apart else 0.0
+
+    def pauses(self, caller: int) -> Iterator[float]:
+        """Yield the seconds that a caller waits before each of its calls."""
+        dice = random.Random(caller)
+        while True:
+            yield dice.uniform(0.0, self.step_seconds) if self.apart else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +94,9 @@ async def measure(job: Job, call: Call, processes: dict[str, int]) -> Measured:
 
     async def caller(number: int) -> None:
         await asyncio.sleep(job.begins_after(number))
+        pauses = job.pauses(number)
         while waiting:
+            await asyncio.sleep(next(pauses))
             first.append(await call(waiting.pop()))
 
     await asyncio.gather(*map(caller, range(job.callers)))
