@@ -1,9 +1,9 @@
 """Gathering of tokens on their way to gateways: a message costs a gateway about 100 us, whatever it carries.
 
 An attempt's first token leaves at once, and what is held of an attempt leaves with its end. All other tokens leave in
-ticks, those of all attempts together. A tick comes TICK_SECONDS after the last one, or as soon as an attempt has as
-many tokens as its caller wants in one message. A token that comes later than TICK_SECONDS after the last tick is a tick
-itself: steps that are slower than ticks are not delayed.
+ticks, those of all attempts together. A step is a tick if it ends TICK_SECONDS or more after the last one, or if an
+attempt then has as many tokens as its caller wants in one message. So tokens leave with a step, and steps that are
+slower than ticks are not delayed. If a step takes longer, what is held leaves LATEST_SECONDS after the last tick.
 """
 
 import math
@@ -14,6 +14,9 @@ from typing import Generic, TypeVar
 from local_worker.core.output import Output, joined
 
 TICK_SECONDS = 0.04
+# Two ticks: of steps that take the same time, one always ends between one and two ticks after the last. After one tick
+# alone the timer would often come right before the step that completes a message.
+LATEST_SECONDS = 2 * TICK_SECONDS
 
 Attempt = TypeVar("Attempt", bound=Hashable)
 
@@ -42,7 +45,7 @@ class TokenGatherer(Generic[Attempt]):
         self._waiting: dict[Attempt, Held] = {}  # the attempts that hold output for the next tick
         self._urgent: list[tuple[Attempt, Output]] = []  # leaves before that
         self._ticked_at = -math.inf
-        self.due: float | None = None  # time of the next tick; None: nothing is held
+        self.due: float | None = None  # time of the next tick, unless a step is one before; None: nothing is held
 
     def __len__(self) -> int:
         """Return the number of attempts that have begun and not ended."""
@@ -64,7 +67,7 @@ class TokenGatherer(Generic[Attempt]):
         if held.tokens >= held.wanted:
             self.due = now
         elif self.due is None:
-            self.due = max(now, self._ticked_at + TICK_SECONDS)
+            self.due = max(now, self._ticked_at + LATEST_SECONDS)
 
     def end(self, attempt: Attempt) -> None:
         """Release what is held of an attempt, and forget it; do nothing if it has not begun."""
@@ -78,7 +81,7 @@ class TokenGatherer(Generic[Attempt]):
     def take(self, now: float) -> list[tuple[Attempt, Output]]:
         """Remove and return the output that leaves now, in the order in which each attempt generated it."""
         leaving, self._urgent = self._urgent, []
-        if self.due is not None and now >= self.due:
+        if self.due is not None and now >= min(self.due, self._ticked_at + TICK_SECONDS):
             leaving += [(attempt, held.take()) for attempt, held in self._waiting.items()]
             self._waiting, self.due, self._ticked_at = {}, None, now
         return leaving

@@ -2,11 +2,12 @@
 
 import math
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from local_worker.core.output import Output, SpelledLogprobs
-from local_worker.core.token_gatherer import TICK_SECONDS, TokenGatherer
+from local_worker.core.token_gatherer import LATEST_SECONDS, TICK_SECONDS, TokenGatherer
 
 SLACK = 1e-9  # of sums of floats
 
@@ -30,7 +31,8 @@ class Gathering(RuleBasedStateMachine):
         self.ticked_at = -math.inf
 
     def take(self) -> None:
-        ticks = False
+        """Take what leaves, at the end of a step or when a timer calls."""
+        ticks, ticked_at = False, self.ticked_at
         for attempt, (tokens, text, logprobs, service, prompt) in self.gatherer.take(self.now):
             assert tokens, "an empty message"
             assert (text, logprobs, service, tuple(prompt)) == output(*tokens)[1:]
@@ -42,6 +44,7 @@ class Gathering(RuleBasedStateMachine):
         if ticks:
             self.ticked_at = self.now
             assert not any(map(self.held, self.wanted)), "a tick releases all"
+        assert not any(map(self.held, self.wanted)) or self.now < ticked_at + TICK_SECONDS, "held after a tick's time"
 
     def held(self, attempt: int) -> list[tuple[float, int]]:
         return self.added[attempt][len(self.left[attempt]) :]
@@ -82,15 +85,16 @@ class Gathering(RuleBasedStateMachine):
         self.take()
         assert not self.held(attempt)
 
-    @rule(seconds=st.sampled_from([0.0, 0.001, 0.01, 0.03, 0.05, 1.0]))
-    def time_passes(self, seconds: float) -> None:
+    @rule(seconds=st.sampled_from([0.0, 0.001, 0.01, 0.03, 0.05, 1.0]), is_early=st.booleans())
+    def time_passes(self, seconds: float, is_early: bool) -> None:
         """The timer calls at each time that is due, and sometimes too early."""
         until = self.now + seconds
         while self.gatherer.due is not None and self.gatherer.due <= until:
             self.now = self.gatherer.due
             self.take()
         self.now = until
-        self.take()
+        if is_early:
+            self.take()
 
     @invariant()
     def holds(self) -> None:
@@ -102,7 +106,7 @@ class Gathering(RuleBasedStateMachine):
             assert attempt in self.wanted or not held
             if held:
                 since = held[0][0]
-                assert self.now <= max(since, self.ticked_at + TICK_SECONDS) + SLACK, "held too long"
+                assert self.now <= max(since, self.ticked_at + LATEST_SECONDS) + SLACK, "held too long"
             assert len(added) == len(self.left[attempt]) + len(held)
 
 
@@ -127,6 +131,21 @@ def test_attempts_with_steps_of_10_ms_share_ticks_and_an_attempt_with_slow_steps
         assert [attempt for attempt, _ in gatherer.take(second)] == ["a"]
 
 
+@pytest.mark.parametrize("milliseconds", [5, 8, 10.3, 12, 15, 20.2, 25, 30, 39.9, 40.1, 70])
+def test_no_timer_divides_a_message_while_all_steps_take_the_same_time(milliseconds: float) -> None:
+    gatherer: TokenGatherer[str] = TokenGatherer()
+    gatherer.begin("a", 4)
+    messages = []
+    for step in range(40):
+        now = step * milliseconds / 1e3
+        while gatherer.due is not None and gatherer.due < now:
+            messages += gatherer.take(gatherer.due)
+        gatherer.add("a", output(step), now)
+        messages += gatherer.take(now)
+    whole = min(4, math.ceil(TICK_SECONDS * 1e3 / milliseconds))
+    assert {len(each.tokens) for _, each in messages[2:]} == {whole}
+
+
 def test_output_of_an_attempt_that_has_not_begun_leaves_at_once() -> None:
     gatherer: TokenGatherer[str] = TokenGatherer()
     for number in range(3):
@@ -145,7 +164,7 @@ def test_as_many_tokens_as_a_message_carries_leave_before_the_tick() -> None:
     for token in (2, 3, 4):
         gatherer.add("a", output(token), 0.001)
     assert gatherer.take(0.001) == []
-    assert gatherer.due == TICK_SECONDS
+    assert gatherer.due == LATEST_SECONDS
     gatherer.add("a", output(5), 0.002)
     [(_, together)] = gatherer.take(0.002)
     assert list(together.tokens) == [2, 3, 4, 5]
