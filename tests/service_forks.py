@@ -3,35 +3,61 @@
 `python -m gateway` takes 0.5 s of processor time until it listens, a fork 0.05 s, and the tests start hundreds of
 services. A fork differs from `python -m` in nothing that it does: it has the environment, the standard error and the
 working directory of the test that starts it, imports later what its configuration needs, and ends by `sys.exit`.
-Workers over vLLM are forks of a process that has imported vLLM as well, which takes 10 s.
+Workers that compute with transformers or vLLM are forks of processes that have imported these as well, which takes 3
+and 10 s. All processes of a run share one such process for each service and engine.
 """
 
+import errno
 import functools
 import gc
 import importlib
 import os
+import socket
 import subprocess
 import sys
 import threading
 import time
-from multiprocessing.connection import Connection, Pipe
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PAUSE = 0.01  # seconds between two looks at whether a fork has ended
+ENGINES = {"transformers": "local_worker.engine.runner", "vllm": "tests.vllm.imported"}  # what their workers import
+# Of the run: its processes are forks of the one that imports this module when it collects the tests. No process writes
+# to the pipe; it is closed when the last process of the run has ended.
+RUN = os.getpid()
+RUN_ENDS, _OPEN = os.pipe()
 
 
 class ServiceForks:
-    """The process that has imported `module`.app, and `engine` if it names a module, and forks; it ends with the one
-    that started it."""
+    """The process that has imported `module`.app, and `engine` unless that is "", and forks until the run ends."""
 
     def __init__(self, module: str, engine: str) -> None:
-        self._connection, theirs = Pipe()
         self._one_at_a_time = threading.Lock()
-        command = [sys.executable, "-m", __name__, str(theirs.fileno()), module, engine]
-        self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], cwd=ROOT)
-        theirs.close()
+        self._process: subprocess.Popen[bytes] | None = None
+        address = f"\0fairlead-tests-{RUN}-{module}-{engine}"  # of no file: it is free when the process has ended
+        while True:
+            client = socket.socket(socket.AF_UNIX)
+            try:
+                client.connect(address)
+            except ConnectionRefusedError:
+                client.close()
+                self._start(address, module, engine)
+            else:
+                self._connection = Connection(client.detach())
+                return
+
+    def _start(self, address: str, module: str, engine: str) -> None:
+        """Start the process and return when it listens. Where another one listens already, it ends at once."""
+        command = [sys.executable, "-m", __name__, address[1:], str(RUN_ENDS), module, engine]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}  # threads do not survive a fork
+        self._process = subprocess.Popen(
+            command, pass_fds=[RUN_ENDS], cwd=ROOT, env=environment, stdout=subprocess.PIPE
+        )
+        assert self._process.stdout is not None
+        with self._process.stdout as listening:
+            listening.readline()
 
     def ask(self, *request: Any) -> Any:
         """Return what one of the functions below returns: ("start", ...) or ("exit_status", ...)."""
@@ -42,7 +68,7 @@ class ServiceForks:
 
 @functools.cache
 def forks_of(module: str, engine: str) -> ServiceForks:
-    """Return the one process of this process of the tests that forks the service."""
+    """Return the one process of the run that forks the service."""
     return ServiceForks(module, engine)
 
 
@@ -50,8 +76,7 @@ class ServiceFork:
     """A service that a fork runs, with the methods of subprocess.Popen that tests need."""
 
     def __init__(self, module: str, environment: dict[str, str], log: Path) -> None:
-        over_vllm = environment.get("FAIRLEAD_WORKER_ENGINE") == "vllm"
-        self._forks = forks_of(module, "tests.vllm.imported" if over_vllm else "")
+        self._forks = forks_of(module, ENGINES.get(environment.get("FAIRLEAD_WORKER_ENGINE", ""), ""))
         self._exit_status: int | None = None
         self.pid: int = self._forks.ask("start", environment, os.getcwd(), log)
 
@@ -94,31 +119,58 @@ def exit_status(pid: int) -> int | None:
     return os.waitstatus_to_exitcode(status) if ended else None
 
 
-def serve_requests(connection: Connection) -> bool:
-    """Answer requests until there are no more; return whether this is a fork that has to become a service."""
+def serve_requests(listener: socket.socket, run_ends: int) -> bool:
+    """Answer requests until the run ends; return whether this is a fork that has to become a service."""
+    connections: list[Connection] = []
     while True:
-        try:
-            name, *arguments = connection.recv()
-        except EOFError:
-            return False
-        if name == "start":
-            pid = start(*arguments)
-            if pid == 0:
-                connection.close()
+        for ready in wait([run_ends, listener, *connections]):
+            if ready == run_ends:
+                return False
+            if isinstance(ready, socket.socket):
+                connections.append(Connection(ready.accept()[0].detach()))
+            elif isinstance(ready, Connection) and not answer(ready, connections):
                 return True
-            connection.send(pid)
-        else:
-            connection.send(exit_status(*arguments))
 
 
-def main(descriptor: str, module: str, engine: str) -> int:
+def answer(connection: Connection, connections: list[Connection]) -> bool:
+    """Answer one request, or drop a connection that was closed; return False in the fork that was asked for."""
+    try:
+        name, *arguments = connection.recv()
+    except EOFError:
+        connections.remove(connection)
+        connection.close()
+        return True
+    if name == "exit_status":
+        connection.send(exit_status(*arguments))
+        return True
+    pid = start(*arguments)
+    if pid == 0:
+        for each in connections:
+            each.close()
+        return False
+    connection.send(pid)
+    return True
+
+
+def main(address: str, run_ends: str, module: str, engine: str) -> int:
     """Import the service and fork it whenever that is asked for; in a fork, run it and return its exit status."""
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        listener.bind(f"\0{address}")
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:  # a process of another test process was first
+            return 0
+        raise
+    listener.listen()
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # says to the test process that connections wait from now on
     service = importlib.import_module(f"{module}.app")
     if engine:
         importlib.import_module(engine)
     gc.collect()
     gc.freeze()
-    if not serve_requests(Connection(int(descriptor))):
+    with listener:
+        is_fork = serve_requests(listener, int(run_ends))
+    if not is_fork:
         return 0
     status: int = service.main([])
     return status
