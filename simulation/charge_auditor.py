@@ -1,6 +1,8 @@
 """Check that queue policies charge clients for what they received, exactly once over all attempts of a call."""
 
 import math
+from collections.abc import Iterable
+from itertools import chain
 
 from local_worker.core.charging import Charging
 from local_worker.core.policies.dlpm import Dlpm
@@ -24,24 +26,33 @@ class ChargeAuditor:
         self._charging = Charging(spec.make_cost())
         self._prepaid: dict[tuple[str, int, Path], None] = {}  # (worker, life, account) charged ahead by barriers
         self._attempts: dict[SimulatedCall, dict[Request, None]] = {}
+        self._open: dict[tuple[str, int], dict[Path, ShareAccount]] = {}  # by worker and life, at the last check
 
     def entered(self, session: SimulatedAttempt, request: Request) -> None:
         """Record that a worker starts or resumes `session`."""
         self._attempts.setdefault(session.call, {})[request] = None
 
-    def check_accounts(self, worker: SimulatedWorker) -> None:
-        """Check the accounts of `worker` after a step.
+    def check_charged_accounts(self, worker: SimulatedWorker) -> None:
+        """Check the accounts of `worker` that a step may have charged: those that have requests now, or had some at the
+        last call."""
+        life = worker.name, worker.life
+        for request in [request for request in worker.batcher.queue if request.prepaid]:
+            path = worker.batcher.policy.levels.path(request)
+            self._prepaid.update(((*life, path[:end]), None) for end in range(1, len(path) + 1))
+        before, now = self._open.get(life, {}), {account.path: account for account in _accounts(worker) if account.open}
+        self._open[life] = now
+        self._check(worker, {**before, **now}.values())
 
-        At each level each balance is in the range that its policy states, and the service in the ledger was charged.
-        """
-        policy, shares = worker.batcher.policy, worker.batcher.ledger.shares
-        for request in worker.batcher.queue:
-            if request.prepaid:
-                path = policy.levels.path(request)
-                for end in range(1, len(path) + 1):
-                    self._prepaid[worker.name, worker.life, path[:end]] = None
+    def check_accounts(self, worker: SimulatedWorker) -> None:
+        """Check all accounts of `worker`."""
+        self._check(worker, _accounts(worker))
+
+    def _check(self, worker: SimulatedWorker, accounts: Iterable[ShareAccount]) -> None:
+        """Check that each balance is in the range that its policy states, and that the service in the ledger was
+        charged."""
+        policy = worker.batcher.policy
         least, most = policy.balance_range_micro or (-math.inf, math.inf)
-        for account in (each for level in range(len(policy.levels)) for each in shares.accounts(level)):
+        for account in accounts:
             balance = _balance(policy, account.path)
             assert least <= balance <= most, f"{worker.name}, {account}: balance {balance} not in {least} .. {most}"
             if (worker.name, worker.life, account.path) not in self._prepaid:
@@ -70,6 +81,11 @@ class ChargeAuditor:
                 due = (0,) if received else (0, prompt) if paid else (prompt,)
                 assert service in due, f"call {call.number}: charged {service} for its prompt, due is one of {due}"
                 paid = True
+
+
+def _accounts(worker: SimulatedWorker) -> Iterable[ShareAccount]:
+    shares = worker.batcher.ledger.shares
+    return chain.from_iterable(map(shares.accounts, range(len(worker.batcher.policy.levels))))
 
 
 def _deposits(policy: QueuePolicy, path: Path) -> int:

@@ -5,8 +5,7 @@ DoubleQ's bound (DLPM Theorem 5.1) needs no separate check: a client that is bac
 each of them, and the bound is the sum of the workers' gaps.
 """
 
-from functools import partial
-
+from gateway.core.call import CallMachine
 from simulation.charge_auditor import ChargeAuditor
 from simulation.cluster import SimulatedCluster
 from simulation.limit_auditor import LimitAuditor
@@ -15,42 +14,73 @@ from simulation.route_audit import audited
 from simulation.run_log import RunLog
 from simulation.worker import SimulatedWorker
 
-
-def watch(cluster: SimulatedCluster) -> ChargeAuditor:
-    """Check the system after every step of the coming run, at O(pages) per check; call this before the run."""
-    auditor = ChargeAuditor(cluster.spec.worker)
-    limits = LimitAuditor(cluster.spec, cluster.limits.links)
-    for gateway in cluster.gateways:
-        gateway.admission.admitted = limits.admitted
-    cluster.dispatcher.policy = audited(cluster.dispatcher.policy, cluster.spec)
-    for worker in cluster.workers.values():
-        worker.entered = auditor.entered
-        worker.checked = partial(_check, cluster, auditor)
-    return auditor
+# Steps from one check of the whole state to the next. It is prime, so that each of several workers that step in turn
+# is checked.
+EVERY = 7
 
 
-def _check(cluster: SimulatedCluster, auditor: ChargeAuditor, worker: SimulatedWorker) -> None:
-    worker.jobs.check_invariants()
-    worker.gatherer.check_invariants()
-    cluster.dispatcher.check_invariants()
-    for gateway in cluster.gateways:
-        gateway.check_invariants()
-    auditor.check_accounts(worker)
-    bound = worker.batcher.policy.bound_micro
-    gap = worker.batcher.fairness_gap
-    assert bound is None or gap <= bound, f"{worker.name}: service gap {gap} above the bound {bound}"
+class Oracle:
+    """The checks of one run of `cluster`, which is made before the run. Violations raise AssertionError.
+
+    A call's machine is checked after each event that it handles. After each step of a worker, its gap and the accounts
+    that the step may have charged are checked. After every `every`-th step and at the end, the whole state is checked:
+    what is wrong in a queue, a batch, a cache, an index or a window usually stays wrong.
+    """
+
+    def __init__(self, cluster: SimulatedCluster, every: int = EVERY) -> None:
+        self._cluster = cluster
+        self._every = every
+        self._steps = 0
+        self._auditor = ChargeAuditor(cluster.spec.worker)
+        limits = LimitAuditor(cluster.spec, cluster.limits.links)
+        for gateway in cluster.gateways:
+            gateway.handled = CallMachine.check_invariants
+            gateway.admission.admitted = limits.admitted
+        cluster.dispatcher.policy = audited(cluster.dispatcher.policy, cluster.spec)
+        for worker in cluster.workers.values():
+            worker.entered = self._auditor.entered
+            worker.checked = self._check_step
+
+    def _check_step(self, worker: SimulatedWorker) -> None:
+        self._auditor.check_charged_accounts(worker)
+        bound, gap = worker.batcher.policy.bound_micro, worker.batcher.fairness_gap
+        assert bound is None or gap <= bound, f"{worker.name}: service gap {gap} above the bound {bound}"
+        self._steps += 1
+        if self._steps % self._every == 0:
+            self._check_system()
+            self._check_worker(worker)
+
+    def _check_worker(self, worker: SimulatedWorker) -> None:
+        worker.jobs.check_invariants()
+        worker.gatherer.check_invariants()
+        self._auditor.check_accounts(worker)
+
+    def _check_system(self) -> None:
+        self._cluster.dispatcher.check_invariants()
+        for gateway in self._cluster.gateways:
+            gateway.admission.check_invariants()
+
+    def check_end(self, run_log: RunLog) -> None:
+        """Check the whole system after the run, in which every call and every request has ended."""
+        cluster = self._cluster
+        self._check_system()
+        self._auditor.check_calls()
+        check_refusals(cluster.spec, run_log.calls)
+        for worker in cluster.workers.values():
+            self._check_worker(worker)
+            batcher = worker.batcher
+            left = batcher.waiting, batcher.running, batcher.cache.referenced
+            assert left == (0, 0, 0), f"{worker.name}: (waiting, running, referenced pages) = {left} at the end"
+        for member in cluster.dispatcher.live(cluster.clock.now):
+            assert not member.outstanding, f"{member.identity.worker}: {member.outstanding} assignments never ended"
 
 
-def run_watched(cluster: SimulatedCluster) -> RunLog:
-    """Run to the end with all checks. Raises AssertionError, also when a request, page or assignment is left."""
-    auditor = watch(cluster)
+def run_watched(cluster: SimulatedCluster, every: int = EVERY) -> RunLog:
+    """Run to the end with all checks, those of the whole state after every `every`-th step (see Oracle).
+
+    Raises AssertionError, also when a request, page or assignment is left.
+    """
+    oracle = Oracle(cluster, every)
     run_log = cluster.run()
-    auditor.check_calls()
-    check_refusals(cluster.spec, run_log.calls)
-    for worker in cluster.workers.values():
-        batcher = worker.batcher
-        left = batcher.waiting, batcher.running, batcher.cache.referenced
-        assert left == (0, 0, 0), f"{worker.name}: (waiting, running, referenced pages) = {left} at the end"
-    for member in cluster.dispatcher.live(cluster.clock.now):
-        assert not member.outstanding, f"{member.identity.worker}: {member.outstanding} assignments never ended"
+    oracle.check_end(run_log)
     return run_log

@@ -1,17 +1,19 @@
 """Random tests of the whole system: each seed draws one small system, injects faults and checks it with the oracle.
 
-`python -m simulation.rehearsal --seeds 1000` runs seeds 0 to 999; a failure prints the command that replays its seed.
+`python -m simulation.rehearsal --seeds 1000` runs seeds 0 to 999; a failure prints the command that replays its seed
+with every check after every step.
 """
 
 import argparse
 import random
 import sys
 import traceback
+from functools import partial
 from multiprocessing import Pool
 
 from simulation.cluster import SimulatedCluster
 from simulation.faults import cut_from_limits, draw, inject, lose_events
-from simulation.oracle import run_watched
+from simulation.oracle import EVERY, run_watched
 from simulation.progress import ProgressBar
 from simulation.random_systems import (
     SECONDS,
@@ -27,8 +29,8 @@ from simulation.random_systems import (
 from simulation.run_log import RunLog
 
 
-def rehearse(seed: int) -> RunLog:
-    """Run the system of `seed`; raises AssertionError when it violates a guarantee."""
+def rehearse(seed: int, every: int = EVERY) -> RunLog:
+    """Run the system of `seed`; raises AssertionError when it violates a guarantee. For `every` see Oracle."""
     rng = random.Random(seed)
     load = rng.choice([calm, flood])(rng)
     spec = with_levels(with_gateways(draw_spec(rng, load), rng), random.Random(f"levels {seed}"))
@@ -39,12 +41,12 @@ def rehearse(seed: int) -> RunLog:
     if spec.gateways > 1:
         cut_from_limits(cluster, rng, rng.choice([0, 0, 2]), SECONDS)
     lose_events(cluster, random.Random(rng.random()), rng.choice([0.0, 0.3]))
-    return run_watched(cluster)
+    return run_watched(cluster, every)
 
 
-def _attempt(seed: int) -> tuple[int, str]:
+def _attempt(every: int, seed: int) -> tuple[int, str]:
     try:
-        rehearse(seed)
+        rehearse(seed, every)
     except Exception:  # any error must be reported with its seed
         return seed, traceback.format_exc()
     return seed, ""
@@ -55,17 +57,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=100, help="number of seeds to run (default: %(default)s)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (default: %(default)s)")
+    parser.add_argument(
+        "--every",
+        type=int,
+        default=EVERY,
+        help="steps from one check of the whole state to the next (default: %(default)s)",
+    )
     args = parser.parse_args()
     failed = 0
     with Pool() as pool, ProgressBar(sys.stderr) as bar:
         bar.show(0.0, f"0 of {args.seeds} seeds")
-        attempts = pool.imap_unordered(_attempt, range(args.first, args.first + args.seeds), chunksize=4)
+        attempts = pool.imap_unordered(
+            partial(_attempt, args.every), range(args.first, args.first + args.seeds), chunksize=4
+        )
         for done, (seed, error) in enumerate(attempts, start=1):
             bar.show(done / args.seeds, f"{done} of {args.seeds} seeds")
             if error:
                 failed += 1
                 bar.clear()
-                print(f"{error}seed {seed} failed; replay: python -m simulation.rehearsal --seeds 1 --first {seed}")
+                replay = f"python -m simulation.rehearsal --seeds 1 --first {seed} --every 1"
+                print(f"{error}seed {seed} failed; replay: {replay}")
     print(f"{args.seeds - failed} of {args.seeds} seeds passed")
     return 1 if failed else 0
 

@@ -25,6 +25,10 @@ def test_seed(seed: int) -> None:
     rehearse(seed)
 
 
+def test_a_seed_whose_whole_state_is_checked_after_every_step() -> None:
+    rehearse(1, every=1)
+
+
 def system(workers: int = 2) -> SimulatedCluster:
     segments, rng = PromptSegments(), random.Random(3)
     calls = [
