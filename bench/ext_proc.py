@@ -1,11 +1,12 @@
 """What gRPC alone costs an endpoint picker: CPU time of a request beside those of a service without any decision, and
 of the picker's Python without gRPC.
 
-    python -m bench.ext_proc [--requests 400] [--callers 8] [--prompt 8000]
+    python -m bench.ext_proc [--requests 400] [--callers 8] [--prompt 8000] [--redis URL]
 
 The caller speaks ext_proc as an Envoy with the configuration of deploy/envoy does: one stream places a request, another
 observes it. The bare service answers with the same messages, and neither reads them nor remembers anything. "Handlers"
 is the picker in this process: it parses the messages, decides, and serializes its answers, which nobody transports.
+With `--redis` one more picker takes its turn, which keeps its clients' accounts in that Redis.
 """
 
 import argparse
@@ -21,6 +22,7 @@ import uvloop
 
 from bench.control_plane.job import cpu_seconds
 from bench.machine import commit, processor
+from global_scheduler.core.service_counters import ServiceCounters
 from global_scheduler.endpoint_picker import answers
 from global_scheduler.endpoint_picker.app import make_picker
 from global_scheduler.endpoint_picker.config import PickerConfig
@@ -121,7 +123,7 @@ def completion(number: int, user: str, prompt: int) -> bytes:
 
 async def handle_alone(requests: int, callers: int, prompt: int) -> float:
     """Return the CPU seconds that the handlers take for `requests` requests, from bytes that come to bytes that go."""
-    picker = make_picker(PickerConfig(endpoints=ENGINES))
+    picker = make_picker(PickerConfig(endpoints=ENGINES), ServiceCounters())
     picker.set_endpoints(ENGINES.split(","))
     by_id: dict[str, OpenRequest] = {}
     spent = 0.0
@@ -182,7 +184,10 @@ async def service(command: tuple[str, ...]) -> AsyncIterator[tuple[int, int]]:
 
 async def measure(options: argparse.Namespace) -> None:
     """Print the CPU time of a request in each service, which take turns."""
-    for name, command in (("bare", BARE), ("picker", PICKER)) * 2:
+    services = [("bare", BARE), ("picker", PICKER)]
+    if options.redis:
+        services.append(("picker with Redis", (*PICKER, "--redis", options.redis)))
+    for name, command in services * options.rounds:
         async with service(command) as (pid, port):
             await drive(port, WARM_UP, options.callers, options.prompt)
             before = cpu_seconds(pid)
@@ -200,6 +205,8 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=400, help="requests to each service")
     parser.add_argument("--callers", type=int, default=8, help="requests at a time")
     parser.add_argument("--prompt", type=int, default=8_000, help="bytes")
+    parser.add_argument("--rounds", type=int, default=2, help="turns of each service")
+    parser.add_argument("--redis", default="", help="URL of a Redis for pickers' accounts")
     parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.bare:

@@ -12,6 +12,7 @@ from gateway.metrics import CallMetrics, PlacementMetrics, StateMetrics, Throttl
 from gateway.upstream.placements import PlacementCounts
 from global_scheduler.app import make_service
 from global_scheduler.config import SchedulerConfig
+from global_scheduler.core.service_counters import ServiceCounters
 from global_scheduler.endpoint_picker.app import make_picker
 from global_scheduler.endpoint_picker.config import PickerConfig
 from global_scheduler.endpoint_picker.endpoint_names import EndpointNames
@@ -80,9 +81,10 @@ def declared() -> set[str]:
     SchedulerMetrics(meter, make_service(SchedulerConfig(secret="a secret for tests only")))
     PickerMetrics(
         meter,
-        make_picker(PickerConfig(endpoints="127.0.0.1:1")),
+        make_picker(PickerConfig(endpoints="127.0.0.1:1"), ServiceCounters()),
         EndpointNames(["127.0.0.1:1"]),
         SoleLeadership(),
+        None,
         None,
         None,
     )

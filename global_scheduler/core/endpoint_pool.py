@@ -65,13 +65,15 @@ class Pick:
 class EndpointPool:
     """The endpoints by address, and the requests that they have."""
 
-    def __init__(self, policy: RoutePolicy, cost: Cost, index: BlockIndex, size: EndpointSize, most_held: int) -> None:
+    def __init__(
+        self, policy: RoutePolicy, cost: Cost, index: BlockIndex, size: EndpointSize, held: HeldRequests
+    ) -> None:
         # Nothing is reported, so that nothing is ever stale: who watches the endpoints says which there are.
         self._fleet = Fleet(math.inf, math.inf)
         self._dispatcher = Dispatcher(policy, index, self._fleet)
         self._size = size
         self._cost = cost
-        self._held = HeldRequests(most_held)
+        self._held = held
         self._full: set[str] = set()  # endpoints that run as many requests as they can
         self._blocks: dict[str, RecentBlocks | ReportedBlocks] = {}  # of every endpoint
         self._resting: dict[str, float] = {}  # endpoints that a proxy passed over, and until when
@@ -145,7 +147,11 @@ class EndpointPool:
 
     def place(self, request: RouteRequest, now: float) -> Pick | None:
         """Choose an endpoint with room for `request`; return None if others wait before it, or there is none."""
-        return None if self._held else self._place(request, now)
+        self._rested(now)
+        if self._held or not self._has_room(request):
+            return None
+        self._held.passed(request.client)
+        return self._place(request, now)
 
     def hold(self, request: RouteRequest) -> bool:
         """Let `request` wait; return False if its client has too many requests that wait."""
@@ -159,25 +165,21 @@ class EndpointPool:
         """Place the request that has waited with the least service of its client, if an endpoint has room for one."""
         if not self._held or len(self._full) == len(self._blocks):
             return None
-        request = self._held.next(self._has_room)
-        return None if request is None else self._place(request, now)
+        self._rested(now)
+        return self._place(request, now) if (request := self._held.next(self._has_room)) else None
 
     def _has_room(self, request: RouteRequest) -> bool:
         named = [address for address in self._blocks if address not in request.excluded]
         able = [address for address in named if address not in self._resting] or named
         return any(address not in self._full for address in able)
 
-    def _place(self, request: RouteRequest, now: float) -> Pick | None:
-        self._rested(now)
-        if not self._has_room(request):
-            return None
+    def _place(self, request: RouteRequest, now: float) -> Pick:
         allowed = request.excluded
         if self._full:
             request = replace(request, excluded=self._full.union(allowed))
         assignment = self._dispatcher.dispatch(request, now)
         if assignment is None:
-            for address in self._resting:  # rather one that failed than none
-                self._resting[address] = now
+            self._resting = dict.fromkeys(self._resting, now)  # rather one that failed than none
             self._rested(now)
             assignment = self._dispatcher.dispatch(request, now)
         assert assignment is not None, "an endpoint has room, and is not chosen"

@@ -1,24 +1,27 @@
 """Requests that wait until an endpoint has room, in the order of VTC (Algorithm 2).
 
 Unit of fairness: service that a client's requests were given, over their weights. A client that has nothing waiting
-earns no credit: when it waits again, its counter is lifted to the least of those that wait, or to the last one's.
+earns no credit: when a request of it comes, its counter is lifted to the least of those that wait; if none waits, to
+the highest counter at which a request was served. So service while nobody waited is no debt either.
 """
 
 from collections import deque
 from collections.abc import Callable
 
 from global_scheduler.core.policies import RouteRequest
-from serving.bounded_client_map import BoundedClientMap
+from global_scheduler.core.service_counters import ServiceCounters
+
+LATEST = "/"  # the account whose counter is the highest at which a request was served; no client has this name
 
 
 class HeldRequests:
-    """Keeps at most `most` waiting requests of each client, and counts what each was given, in micro-units."""
+    """Keeps at most `most` waiting requests of each client; `counters` count what each client was given."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, counters: ServiceCounters) -> None:
         self._most = most
         self._waiting: dict[str, deque[RouteRequest]] = {}
-        self._counters: BoundedClientMap[str, int] = BoundedClientMap()
-        self._latest = 0  # the counter of the client that was served last
+        self._counters = counters
+        counters.lift(LATEST, 0)
 
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))
@@ -31,9 +34,8 @@ class HeldRequests:
         client = request.client
         queue = self._waiting.get(client)
         if queue is None:
-            floor = min((self._counter(each) for each in self._waiting), default=self._latest)
-            self._counters[client] = max(self._counter(client), floor)
-            self._counters.activate(client)
+            floor = min((self._counters[each] for each in self._waiting), default=self._counters[LATEST])
+            self._counters.lift(client, floor)
             queue = self._waiting[client] = deque()
         if len(queue) >= self._most:
             return False
@@ -52,23 +54,25 @@ class HeldRequests:
 
         O(clients log clients). Ties go to the client that waits longer.
         """
-        for client in sorted(self._waiting, key=self._counter):
+        for client in sorted(self._waiting, key=self._counters.__getitem__):
             request = self._waiting[client][0]
             if fits(request):
                 self._waiting[client].popleft()
-                self._latest = self._counter(client)
+                self._counters.lift(LATEST, self._counters[client])
                 self._settle(client)
                 return request
         return None
 
+    def passed(self, client: str) -> None:
+        """Record that a request of `client` is served although it did not wait, since nobody does."""
+        self._counters.lift(client, self._counters[LATEST])
+        self._counters.lift(LATEST, self._counters[client])
+
     def charge(self, client: str, micro: int) -> None:
         """Add service to a client's account, in micro-units over the weight; a refund is negative."""
-        self._counters[client] = self._counter(client) + micro
+        self._counters.charge(client, micro)
         if client not in self._waiting:
             self._counters.rest(client)
-
-    def _counter(self, client: str) -> int:
-        return self._counters.get(client) or 0
 
     def _settle(self, client: str) -> None:
         if not self._waiting[client]:
@@ -80,5 +84,5 @@ class HeldRequests:
         self._counters.check_invariants()
         for client, queue in self._waiting.items():
             assert 0 < len(queue) <= self._most, f"{client}: {len(queue)} requests wait"
-        for client in self._counters:
-            assert self._counters.is_idle(client) == (client not in self._waiting), f"{client} is not idle, or waits"
+        counted = {client for client in self._counters.active if client != LATEST}
+        assert counted == self._waiting.keys(), f"{counted} are remembered, and {self._waiting.keys()} wait"

@@ -4,13 +4,15 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
-from typing import Any
+from contextlib import asynccontextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
 
 from fairlead.v1 import scheduler_pb2_grpc
 from global_scheduler.core.block_index import BlockIndex
 from global_scheduler.core.endpoint_pool import EndpointPool, EndpointSize
+from global_scheduler.core.held_requests import HeldRequests
 from global_scheduler.core.policies import POLICIES, RoutePolicyConfig
+from global_scheduler.core.service_counters import ServiceCounters
 from global_scheduler.endpoint_picker import adapter_reports, usage_reports
 from global_scheduler.endpoint_picker.adapter_reports import AdapterReports
 from global_scheduler.endpoint_picker.config import PickerConfig
@@ -32,6 +34,9 @@ from serving.rpc.server import Server
 from serving.telemetry.metrics import Metrics
 from serving.telemetry.records import PICKER
 
+if TYPE_CHECKING:
+    from global_scheduler.endpoint_picker.shared_counters import SharedCounters
+
 log = logging.getLogger(__name__)
 Observer = Callable[[], Coroutine[Any, Any, None]]
 # Requests that are being placed are answered in this time; those that are placed need the picker no more.
@@ -41,14 +46,15 @@ LEAVING_SECONDS = 1.5  # Envoy asks for the health once a second, in deploy/envo
 ALIVE, READY = "liveness", "readiness"
 
 
-def make_picker(config: PickerConfig) -> Picker:
-    """Return the picker as configured, without endpoints."""
+def make_picker(config: PickerConfig, counters: ServiceCounters) -> Picker:
+    """Return the picker as configured, without endpoints, which counts its clients' service in `counters`."""
     cost = cost_function(config.cost)
     policy = POLICIES[config.policy](RoutePolicyConfig(config.quantum_tokens, cost))
     size = EndpointSize(
         running=config.endpoint_requests, kv_tokens=config.endpoint_kv_tokens, block_tokens=config.block_tokens
     )
-    pool = EndpointPool(policy, cost, BlockIndex(config.max_index_blocks), size, config.client_requests)
+    held = HeldRequests(config.client_requests, counters)
+    pool = EndpointPool(policy, cost, BlockIndex(config.max_index_blocks), size, held)
     return Picker(pool, config.output_rate)
 
 
@@ -132,16 +138,33 @@ async def serving(
             await server.stop(STOP_SECONDS)
 
 
-async def serve(config: PickerConfig, picker: Picker, source: EndpointSource, stop: asyncio.Event) -> None:
+def shared_counters(config: PickerConfig, counters: ServiceCounters) -> "SharedCounters | None":
+    """Return what keeps `counters` in common with the other pickers of the pool, if there is a Redis."""
+    if not config.redis:
+        return None
+    from global_scheduler.endpoint_picker.shared_counters import SharedCounters
+    from serving.redis_access import open_redis
+
+    redis = open_redis(config.redis, config.redis_password, config.redis_ca)
+    return SharedCounters(redis, config.group, counters)
+
+
+async def serve(config: PickerConfig, source: EndpointSource, stop: asyncio.Event) -> None:
     """Serve until `stop`; raises ConfigError."""
+    counters = ServiceCounters()
+    picker = make_picker(config, counters)
     metrics = Metrics(PICKER, config.metrics, os.environ)
     leadership = config.leadership
+    sharing = shared_counters(config, counters)
     poll = EnginePoll(picker, config.engine_metrics, config.engine_metrics_seconds) if config.engine_metrics else None
     adapters = AdapterReports(picker) if config.secret else None
-    PickerMetrics(metrics.meter, picker, source, leadership, poll, adapters)
+    PickerMetrics(metrics.meter, picker, source, leadership, poll, adapters, sharing)
     await metrics.start()
     observers = [*([poll.run] if poll else []), *cache_observers(config, picker)]
-    async with serving(config, picker, source, leadership, observers, LEAVING_SECONDS, adapters) as server:
+    async with (
+        sharing.kept() if sharing else nullcontext(),
+        serving(config, picker, source, leadership, observers, LEAVING_SECONDS, adapters) as server,
+    ):
         ports = {"port": server.port, "metrics_port": metrics.port}
         log.info("listening", extra={"service": "endpoint_picker", **ports})
         await stop.wait()
@@ -159,9 +182,9 @@ def prepare(argv: Sequence[str]) -> Serving:
     """Return the picker as configured; raises ConfigError."""
     prog = "python -m global_scheduler.endpoint_picker"
     config = load(PickerConfig, ServiceName.PICKER, argv, os.environ, prog=prog)
-    picker, source = make_picker(config), endpoint_source(config)
+    source = endpoint_source(config)
     configure_logging(config.log_level)
-    return lambda stop: serve(config, picker, source, stop)
+    return lambda stop: serve(config, source, stop)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -171,10 +171,11 @@ class PickerConfig(InternalTlsOptions):
     accepted_secret: str = shared("accepted_secret")
     redis: str = option(
         "",
-        "The Redis at this URL decides which of several pickers of a pool leads. Only the leader is ready. Without it "
-        "every picker is.",
+        "The Redis at this URL decides which of several pickers of a pool leads, and keeps what each client was given: "
+        "pickers of a pool, and one that starts anew, have the same accounts. Only the leader is ready. Without it "
+        "every picker is, with accounts of its own.",
         unit="URL",
-        change_when="A second picker stands by.",
+        change_when="A second picker stands by, or a picker that starts anew should know its clients' service.",
     )
     redis_password: str = shared("redis_password")
     redis_ca: str = shared("redis_ca")
@@ -217,8 +218,12 @@ class PickerConfig(InternalTlsOptions):
     @property
     def leadership(self) -> Leadership:
         """Return the leadership among the pickers of this pool, as configured; raises ConfigError."""
-        name = f"picker:{self.inference_pool or self.endpoints}"
-        return configured_leadership(self.redis, self.redis_password, self.redis_ca, name)
+        return configured_leadership(self.redis, self.redis_password, self.redis_ca, self.group)
+
+    @property
+    def group(self) -> str:
+        """Return the name that the pickers of this pool have in common."""
+        return f"picker:{self.inference_pool or self.endpoints}"
 
     @property
     def weights(self) -> Mapping[str, int]:

@@ -1,6 +1,7 @@
 """Metrics of the endpoint picker, read at each collection."""
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
@@ -9,6 +10,9 @@ from global_scheduler.endpoint_picker.endpoint_source import EndpointSource
 from global_scheduler.endpoint_picker.engine_poll import EnginePoll
 from global_scheduler.endpoint_picker.picker import Picker
 from global_scheduler.leadership import Leadership
+
+if TYPE_CHECKING:
+    from global_scheduler.endpoint_picker.shared_counters import SharedCounters
 
 
 class PickerMetrics:
@@ -22,12 +26,14 @@ class PickerMetrics:
         leadership: Leadership,
         poll: EnginePoll | None,
         adapters: AdapterReports | None,
+        sharing: "SharedCounters | None",
     ) -> None:
         self._picker = picker
         self._source = source
         self._leadership = leadership
         self._poll = poll
         self._adapters = adapters
+        self._sharing = sharing
         meter.create_observable_counter(
             "fairlead.picker.requests", [self._requests], description="Requests that were placed or refused, by outcome"
         )
@@ -39,6 +45,11 @@ class PickerMetrics:
         gauge("fairlead.picker.endpoints", [self._endpoints], description="Endpoints of the pool")
         gauge(
             "fairlead.picker.epoch", [self._epoch], description="Epoch in which the picker leads; 0 while it stands by"
+        )
+        gauge(
+            "fairlead.picker.accounts_shared",
+            [self._are_shared],
+            description="1 while the accounts of clients are kept in common with other pickers, else 0",
         )
         gauge(
             "fairlead.picker.queues",
@@ -72,6 +83,9 @@ class PickerMetrics:
 
     def _epoch(self, _: CallbackOptions) -> Iterable[Observation]:
         return [Observation(self._leadership.epoch)]
+
+    def _are_shared(self, _: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(int(self._sharing is not None and self._sharing.is_current))]
 
     def _queues(self, _: CallbackOptions) -> Iterable[Observation]:
         answering = self._poll.answering if self._poll else 0

@@ -10,6 +10,7 @@ import pytest
 
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from global_scheduler.core.endpoint_pool import Pick
+from global_scheduler.core.service_counters import ServiceCounters
 from global_scheduler.endpoint_picker.adapter_reports import AdapterReports
 from global_scheduler.endpoint_picker.app import endpoint_source, make_picker, serving
 from global_scheduler.endpoint_picker.config import PickerConfig
@@ -80,7 +81,7 @@ class Pool:
 @asynccontextmanager
 async def pool(**options: Any) -> AsyncIterator[Pool]:
     config = PickerConfig(listen="127.0.0.1:0", endpoints=f"{A},{B}", secret=SECRET, **options)
-    picker = make_picker(config)
+    picker = make_picker(config, ServiceCounters())
     adapters = AdapterReports(picker)
     async with (
         serving(config, picker, endpoint_source(config), SoleLeadership(), adapters=adapters) as server,

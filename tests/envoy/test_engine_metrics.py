@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
+from global_scheduler.core.service_counters import ServiceCounters
 from global_scheduler.endpoint_picker.app import make_picker
 from global_scheduler.endpoint_picker.config import PickerConfig
 from global_scheduler.endpoint_picker.engine_poll import STALE_ROUNDS, EnginePoll
@@ -101,7 +102,7 @@ async def polled(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Polled]:
     engine = MetricsServer()
     server = await asyncio.start_server(engine.handle, "127.0.0.1", 0)
     address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    picker = make_picker(PickerConfig(endpoints=address, endpoint_requests=4))
+    picker = make_picker(PickerConfig(endpoints=address, endpoint_requests=4), ServiceCounters())
     picker.set_endpoints([address])
     poll = EnginePoll(picker, "/metrics", 0.001)
 

@@ -11,6 +11,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from global_scheduler.core.service_counters import ServiceCounters
 from global_scheduler.endpoint_picker.app import READY, make_picker, serving
 from global_scheduler.endpoint_picker.config import PickerConfig
 from global_scheduler.endpoint_picker.kubernetes import object_watch
@@ -209,7 +210,7 @@ def test_the_api_is_named_or_the_clusters_own(tmp_path: Path) -> None:
 
 async def test_a_picker_is_ready_once_it_knows_the_pools_pods_even_if_there_are_none(api: KubernetesServer) -> None:
     config = PickerConfig(listen="127.0.0.1:0", inference_pool="ml/engines")
-    picker, source = make_picker(config), InferencePool(plain(api), "ml", "engines")
+    picker, source = make_picker(config, ServiceCounters()), InferencePool(plain(api), "ml", "engines")
     async with (
         serving(config, picker, source, SoleLeadership()) as server,
         grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel,
@@ -239,6 +240,6 @@ class Faulty:
 async def test_a_mistake_in_what_follows_the_endpoints_ends_the_picker() -> None:
     config = PickerConfig(listen="127.0.0.1:0", endpoints="127.0.0.1:1")
     with pytest.raises(ExceptionGroup) as raised:
-        async with serving(config, make_picker(config), Faulty(), SoleLeadership()):
+        async with serving(config, make_picker(config, ServiceCounters()), Faulty(), SoleLeadership()):
             await asyncio.Event().wait()
     assert raised.group_contains(KeyError, match="a mistake")

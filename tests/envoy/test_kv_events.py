@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("zmq", reason="the extra `adapter` is not installed")
 
 from fairlead.token_ids import pack_ids
+from global_scheduler.core.service_counters import ServiceCounters
 from global_scheduler.endpoint_picker import followed_caches
 from global_scheduler.endpoint_picker.app import make_picker
 from global_scheduler.endpoint_picker.config import PickerConfig
@@ -129,7 +130,8 @@ async def following(picker: Picker, events: int, replay: int, block: int) -> Asy
 
 
 def make(addresses: list[str], block: int) -> Picker:
-    picker = make_picker(PickerConfig(endpoints=",".join(addresses), block_tokens=block, policy="least-delay"))
+    config = PickerConfig(endpoints=",".join(addresses), block_tokens=block, policy="least-delay")
+    picker = make_picker(config, ServiceCounters())
     picker.set_endpoints(addresses)
     return picker
 

@@ -4,6 +4,7 @@ import statistics
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent import futures
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count, pairwise
 from pathlib import Path
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.e2e
 STREAMS = "cluster.picker.upstream_rq_active"
 REQUESTS = "cluster.picker.upstream_rq_total"
 HEALTHY = "cluster.picker.membership_healthy"
+STAY = list(b"stay")  # a prompt whose call ends when the test closes it
 
 
 class Front:
@@ -250,24 +252,47 @@ def test_open_calls_go_on_without_the_picker(own_front: Front, end: Callable[[Pr
     assert [call.rest() for call in calls] == [299] * 3
 
 
-def test_a_picker_that_stands_by_places_requests_once_the_leader_is_killed(tmp_path: Path) -> None:
+def test_a_picker_that_stands_by_takes_over_with_the_accounts_of_clients_once_the_leader_is_killed(
+    tmp_path: Path,
+) -> None:
     """Until it leads no picker is ready, and Envoy fails open; calls whose answers have begun go on."""
     redis = RedisServer(tmp_path)
-    front = Front(tmp_path, {"step_seconds": 0.01}, redis=redis.url)
+    # Outputs of calls that are broken off are estimated by their time: here they count next to nothing.
+    front = Front(tmp_path, {"step_seconds": 0.01}, redis=redis.url, endpoint_requests=1, output_rate=0.001)
     try:
         eventually(lambda: sorted(map(epoch, front.pickers)) == [0, 1], "one of two leads")
         standby, leader = sorted(front.pickers, key=epoch)
         eventually(lambda: front.envoy.statistic(HEALTHY) == 1, "Envoy knows the leader")
-        call = front.call([1] * 20, 300)
+        call = front.call([1] * 300, 300, x_fairlead_user="heavy")
         assert call.chunk()
         assert placed(leader) == 1
+        eventually(lambda: any(redis.client.hget(key, "heavy") for key in redis.client.keys("*:service")), "is shared")
         leader.kill()
         eventually(lambda: epoch(standby) == 2, "the other leads")
         eventually(lambda: front.call([2] * 20).rest() == 4 and placed(standby) > 0, "Envoy knows the new leader")
         assert call.rest() == 299
+        assert order_of(front, standby, "light", "light", "heavy") == ["light", "light", "heavy"]
     finally:
         front.stop()
         redis.kill()
+
+
+def order_of(front: Front, picker: Process, *users: str) -> list[str]:
+    """The order in which calls get their turn at one engine, which began to wait in the order of `users`."""
+    engine = front.engines[0].address
+    staying = front.call(STAY, x_fairlead_user="another", x_subset=engine)
+    order = []
+    with ThreadPoolExecutor(len(users)) as pool:
+        calls = {}
+        for number, user in enumerate(users, 1):
+            calls[pool.submit(front.call, STAY, x_fairlead_user=user, x_subset=engine)] = user
+            eventually(lambda: value(picker, "fairlead_picker_waiting") == number, "the call waits")  # noqa: B023
+        staying.close()
+        while calls:
+            (first,), _ = futures.wait(calls, return_when=futures.FIRST_COMPLETED)
+            order.append(calls.pop(first))
+            first.result().close()
+    return order
 
 
 def epoch(picker: Process) -> float:

@@ -22,6 +22,7 @@ from global_scheduler.core.policies import POLICIES, RoutePolicyConfig, RouteReq
 from global_scheduler.core.policies.doubleq import DoubleQ
 from global_scheduler.core.recent_blocks import RecentBlocks
 from global_scheduler.core.reported_blocks import ReportedBlocks
+from global_scheduler.core.service_counters import ServiceCounters
 from serving.blocks import Link, chain, pack_digests, unpack_digests
 from serving.cost import MICRO, WEIGHT_ONE, WeightedTokens
 
@@ -37,9 +38,14 @@ def request(
     return RouteRequest(str(number), 0, client, POOL, digests, len(prompt) // 4, WEIGHT_ONE, excluded)
 
 
+def held_requests(most: int) -> HeldRequests:
+    return HeldRequests(most, ServiceCounters())
+
+
 def pool(policy: str = "doubleq", most_held: int = 3, size: EndpointSize = SIZE) -> EndpointPool:
     cost = WeightedTokens()
-    return EndpointPool(POLICIES[policy](RoutePolicyConfig(100, cost)), cost, BlockIndex(60), size, most_held)
+    chosen = POLICIES[policy](RoutePolicyConfig(100, cost))
+    return EndpointPool(chosen, cost, BlockIndex(60), size, held_requests(most_held))
 
 
 class PoolMachine(RuleBasedStateMachine):
@@ -204,7 +210,7 @@ def test_a_request_rather_goes_to_an_endpoint_that_rests_than_nowhere() -> None:
 
 def test_a_refund_leaves_16_tokens_charged_and_an_end_charges_prompt_and_output() -> None:
     policy = DoubleQ(RoutePolicyConfig(1000, WeightedTokens()))
-    tried = EndpointPool(policy, WeightedTokens(), BlockIndex(60), SIZE, 1)
+    tried = EndpointPool(policy, WeightedTokens(), BlockIndex(60), SIZE, held_requests(1))
     tried.set_endpoints(ADDRESSES[:1], 0.0)
     for number, (is_refused, charged) in enumerate(((True, 16), (False, 16 + 100 + 2 * 30))):
         pick = tried.place(request(number, b"x" * 400), 0.0)
@@ -227,7 +233,7 @@ def placed(tried: EndpointPool, number: int, prompt: bytes = b"", client: str = 
 
 def test_an_answer_of_few_tokens_is_charged_as_it_is_and_its_prompt_counts_as_computed() -> None:
     policy = DoubleQ(RoutePolicyConfig(1000, WeightedTokens()))
-    tried = EndpointPool(policy, WeightedTokens(), BlockIndex(60), SIZE, 1)
+    tried = EndpointPool(policy, WeightedTokens(), BlockIndex(60), SIZE, held_requests(1))
     tried.set_endpoints(ADDRESSES[:1], 0.0)
     tried.ended(placed(tried, 0, b"x" * 40), 1)
     assert policy.balance("ann", POOL, 0) == (1000 - 10 - 2) * MICRO
@@ -259,7 +265,7 @@ class Offset:
 @pytest.mark.parametrize("clients", [("ann", "bob"), ("bob", "ann")])
 def test_equal_service_in_different_portions_is_equal(clients: tuple[str, str]) -> None:
     policy = POLICIES["least-loaded"](RoutePolicyConfig(100, Offset()))
-    tried = EndpointPool(policy, Offset(), BlockIndex(60), SIZE, 3)
+    tried = EndpointPool(policy, Offset(), BlockIndex(60), SIZE, held_requests(3))
     tried.set_endpoints(ADDRESSES[:1], 0.0)
     before = [placed(tried, number, client="carol") for number in range(SIZE.running)]
     for number, client in enumerate(clients, 10):
@@ -391,7 +397,7 @@ def test_what_others_have_of_an_engine_is_at_least_nothing_and_waits_too() -> No
 
 def test_what_a_client_has_of_an_engine_by_another_way_counts() -> None:
     policy = DoubleQ(RoutePolicyConfig(1000, WeightedTokens()))
-    tried = EndpointPool(policy, WeightedTokens(), BlockIndex(60), SIZE, 1)
+    tried = EndpointPool(policy, WeightedTokens(), BlockIndex(60), SIZE, held_requests(1))
     tried.set_endpoints(ADDRESSES[:1], 0.0)
     by_another = tried.entered(ADDRESSES[0], request(1, b"x" * 400), 0, 0.0)
     assert by_another is not None
@@ -437,7 +443,7 @@ def test_two_clients_that_wait_get_equal_service(costs: list[tuple[bool, int, in
 
 
 def test_a_client_that_did_not_wait_has_no_credit() -> None:
-    held = HeldRequests(10)
+    held = held_requests(10)
     held.charge("busy", 1_000_000)
     for number in range(4):
         held.add(request(number, client="busy"))
@@ -453,7 +459,7 @@ def test_a_client_that_did_not_wait_has_no_credit() -> None:
 
 
 def test_a_client_that_comes_when_nobody_waits_begins_where_the_last_one_was_served() -> None:
-    held = HeldRequests(10)
+    held = held_requests(10)
     held.charge("busy", 100)
     held.add(request(0, client="busy"))
     assert held.next(lambda _: True) is not None
@@ -466,6 +472,25 @@ def test_a_client_that_comes_when_nobody_waits_begins_where_the_last_one_was_ser
     held.check_invariants()
 
 
+def test_service_while_nobody_waited_is_no_debt() -> None:
+    """A night's calls to an idle pool do not keep their client waiting in the morning; the last one's cost does."""
+    tried = pool("least-loaded", most_held=10)
+    tried.set_endpoints(ADDRESSES[:1], 0.0)
+    for number in range(100):
+        tried.ended(placed(tried, number, b"x" * 4, "busy"), 0)
+    before = [placed(tried, number, b"x" * 4, "late") for number in range(100, 100 + SIZE.running)]
+    for number, client in enumerate(["late", "busy", "late"], 200):
+        assert tried.hold(request(number, b"x" * 4, client=client))
+    order = []
+    for pick in before[:3]:
+        tried.ended(pick, 0)
+        released = tried.release(0.0)
+        assert released is not None
+        order.append(released.request.client)
+    assert order == ["late", "busy", "late"]
+    tried.check_invariants()
+
+
 @pytest.mark.parametrize(
     ("charges", "first"),
     [
@@ -476,7 +501,7 @@ def test_a_client_that_comes_when_nobody_waits_begins_where_the_last_one_was_ser
     ],
 )
 def test_clients_that_were_given_nothing_begin_at_nothing(charges: list[tuple[str, int]], first: str) -> None:
-    held = HeldRequests(10)
+    held = held_requests(10)
     held.charge("bob", 1)
     held.charge("bob", -1)
     held.charge("ann", -1)
@@ -490,7 +515,7 @@ def test_clients_that_were_given_nothing_begin_at_nothing(charges: list[tuple[st
 
 
 def test_a_first_client_with_service_is_not_lifted_by_one_that_has_less() -> None:
-    held = HeldRequests(10)
+    held = held_requests(10)
     held.charge("ann", 1)
     for number, client in enumerate(("bob", "ann")):
         held.add(request(number, client=client))
@@ -501,7 +526,7 @@ def test_a_first_client_with_service_is_not_lifted_by_one_that_has_less() -> Non
 
 
 def test_what_does_not_wait_is_not_removed() -> None:
-    held = HeldRequests(10)
+    held = held_requests(10)
     held.remove(request(0))
     held.add(request(1))
     held.remove(request(2))
@@ -523,7 +548,7 @@ def test_blocks_that_were_evicted_are_not_reported_any_more_and_forgotten_ones_a
 
 
 def test_a_client_may_have_so_many_waiting_and_no_more() -> None:
-    held = HeldRequests(2)
+    held = held_requests(2)
     assert [held.add(request(number, client="ann")) for number in range(3)] == [True, True, False]
     assert held.add(request(3, client="bob"))
     held.remove(request(0, client="ann"))

@@ -95,6 +95,9 @@ class Http:
                     return
                 if text.startswith("break") and sent == 3:
                     raise ConnectionAbortedError("as you asked")
+                if text.startswith("stay") and sent == 1:
+                    await gone
+                    return
                 sent += 1
                 chunk = json.dumps({"id": "cmpl", "choices": [choice.result()]})
                 await send(body_of(f"data: {chunk}\n\n".encode(), more=True))
