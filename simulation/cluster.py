@@ -137,10 +137,12 @@ class SimulatedCluster:
             call.release()
 
     def _worker_reported(self, worker: SimulatedWorker, report: WorkerEvents) -> None:
-        for gateway in self.gateways:
-            if gateway.streaming[worker.name]:
-                self.clock.after(self.spec.network_seconds, partial(gateway.worker_reported, report.events))
-        if report.events.accepted or report.events.ended or report.cached or report.evicted:
+        events = report.events
+        if events.started or events.tokens or events.ended:
+            for gateway in self.gateways:
+                if gateway.streaming[worker.name]:
+                    self.clock.after(self.spec.network_seconds, partial(gateway.worker_reported, events))
+        if events.accepted or events.ended or report.cached or report.evicted:
             delay = self.spec.network_seconds + self.spec.event_lag_seconds
             self.clock.after(delay, partial(self._progressed, worker, self.members[worker.name], report))
 

@@ -66,11 +66,12 @@ class SimulatedGateway:
         self._handle(opened, events.Arrived(call.deadline))
 
     def worker_reported(self, report: JobEvents[SimulatedAttempt]) -> None:
-        """Handle a worker's events; those of older attempts are ignored."""
-        for started in report.started:
-            self._handle_for_attempt(started.job.owner, events.Started(started.job.request.cached))
+        """Handle a worker's events; those of older attempts and of other gateways' calls are ignored."""
+        for job, _ in report.started:
+            self._handle_for_attempt(job.owner, events.Started(job.request.cached))
         for job, output in report.tokens:
-            self._handle_for_attempt(job.owner, events.Tokens(pack_ids(output.tokens)))
+            if job.owner.call in self._open:  # most are not where there are several gateways
+                self._handle_for_attempt(job.owner, events.Tokens(pack_ids(output.tokens)))
         for end in report.ended:
             completed = end.outcome is Outcome.COMPLETED
             self._handle_for_attempt(

@@ -197,7 +197,7 @@ class SimulatedWorker:
             tokens = [run[0] for piece, run in zip(plan.batch.slices, runs, strict=True) if piece.samples]
             advances = self.batcher.commit(plan, StepResult(tuple(tokens)))
         self.jobs.advance(advances, self._clock.now)
-        for account, _ in self.batcher.take_changed_accounts():
+        for account in self.batcher.ledger.take_changed():
             self._run_log.served(self.name, life, account, self._clock.now)
         self.checked(self)
         self._deliver(*self.batcher.cache.take_events())

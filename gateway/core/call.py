@@ -269,7 +269,7 @@ class CallMachine:
     def check_invariants(self) -> None:
         """Raise AssertionError with detail when the state is impossible."""
         self.attempts.check_invariants()
-        generated = sum(len(ids) for ids in self._generated) // TOKEN_BYTES
+        generated = sum(map(len, self._generated)) // TOKEN_BYTES
         assert generated == self.output_tokens, f"{generated} tokens kept, {self.output_tokens} counted"
         held = self._coalescer.tokens
         assert self._sent_tokens + held == generated, f"{self._sent_tokens} sent and {held} held of {generated} tokens"

@@ -5,7 +5,8 @@ comes later lose their prefixes to those that are served now, and have to comput
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 
 from local_worker.core.cached_block import CachedBlock
 from local_worker.core.request import Request
@@ -31,6 +32,10 @@ class IdlePages:
 
     def __len__(self) -> int:
         return len(self._unused) + len(self._spared)
+
+    def __iter__(self) -> Iterator[int]:
+        """Iterate over the pages in no particular order."""
+        return chain(self._unused, self._spared)
 
     def __contains__(self, page: int) -> bool:
         return page in self._unused or page in self._spared
@@ -90,14 +95,14 @@ class IdlePages:
 
     def _spare_no_longer(self, digest: int) -> None:
         """Make the page of `digest`, and the pages before it that were spared for it alone, the next to be evicted."""
-        chain: list[int] = []
+        spared_for_it: list[int] = []
         page = self._pages.get(digest)
-        while page is not None and page in self._spared and self._followers[page] == min(len(chain), 1):
+        while page is not None and page in self._spared and self._followers[page] == min(len(spared_for_it), 1):
             if self._is_awaited(page):
                 break
-            chain.append(page)
+            spared_for_it.append(page)
             page = self._blocks[page].parent
-        for each in reversed(chain):
+        for each in reversed(spared_for_it):
             del self._spared[each]
             self._unused[each] = None
             self._unused.move_to_end(each, last=False)

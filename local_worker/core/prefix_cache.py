@@ -248,12 +248,11 @@ class PrefixCache:
             for page in request.pages:
                 uses[page] += 1
         assert uses == self._references, f"references {self._references} but uses {uses}"
-        places = [(page in self._free) + (page in self._idle) + bool(count) for page, count in enumerate(uses)]
-        assert places == [1] * self.pages, f"each page is free, idle or referenced, not {places}"
-        assert len(self._idle) == self.pages - len(self._free) - sum(map(bool, uses)), f"{len(self._idle)} idle"
+        places = sorted([*self._free, *self._idle, *(page for page, count in enumerate(uses) if count)])
+        assert places == list(range(self.pages)), f"each page is free, idle or referenced once, not {places}"
         self._idle.check_invariants()
         self._underway.check_invariants(running)
-        both = self._blocks.keys() & self._free
+        both = self._blocks.keys() & {*self._free}
         assert not both, f"pages {both} are free and published"
         assert self._by_digest == {block.digest: page for page, block in self._blocks.items()}
         for page, block in self._blocks.items():

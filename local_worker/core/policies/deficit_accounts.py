@@ -188,13 +188,11 @@ class DeficitGroup:
                 break
             self.rank(self._kept[0][self, name])
 
-    def check_invariants(self) -> None:
+    def check_rank(self, account: DeficitAccount) -> None:
         """Raise AssertionError when a member that waits is not ranked as its balance says."""
-        ranked = (self.in_credit, self.in_debt, self._held)
-        for account in [each for each in self._kept[0].values() if each.group is self]:
-            places = tuple(account.name in place for place in ranked)
-            waits, in_credit = account.waiting > 0, account.balance > 0
-            assert places == (waits and in_credit, waits and not in_credit, False), f"{account.name}: in {places}"
+        places = account.name in self.in_credit, account.name in self.in_debt, account.name in self._held
+        waits, in_credit = account.waiting > 0, account.balance > 0
+        assert places == (waits and in_credit, waits and not in_credit, False), f"{account.name}: in {places}"
 
 
 class DeficitAccounts:
@@ -259,11 +257,8 @@ class DeficitAccounts:
 
     def check_invariants(self, most: int) -> None:
         """Raise AssertionError when a balance exceeds `most`, a count is wrong or a member has a wrong rank."""
-        groups: dict[DeficitGroup, None] = {self.root: None}
         for kept in self._kept:
             kept.check_invariants()
             for account in kept.values():
                 assert account.balance <= most, f"{account.name}: balance {account.balance} above {most}"
-                groups[account.group] = None
-        for group in groups:
-            group.check_invariants()
+                account.group.check_rank(account)
