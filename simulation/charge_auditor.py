@@ -26,21 +26,21 @@ class ChargeAuditor:
         self._charging = Charging(spec.make_cost())
         self._prepaid: dict[tuple[str, int, Path], None] = {}  # (worker, life, account) charged ahead by barriers
         self._attempts: dict[SimulatedCall, dict[Request, None]] = {}
-        self._open: dict[tuple[str, int], dict[Path, ShareAccount]] = {}  # by worker and life, at the last check
+        self._ran: dict[tuple[str, int], dict[Path, ShareAccount]] = {}  # by worker and life, at the last check
 
     def entered(self, session: SimulatedAttempt, request: Request) -> None:
         """Record that a worker starts or resumes `session`."""
         self._attempts.setdefault(session.call, {})[request] = None
 
     def check_charged_accounts(self, worker: SimulatedWorker) -> None:
-        """Check the accounts of `worker` that a step may have charged: those that have requests now, or had some at the
+        """Check the accounts of `worker` that a step may have charged: those with requests that run now, or ran at the
         last call."""
         life = worker.name, worker.life
         for request in [request for request in worker.batcher.queue if request.prepaid]:
             path = worker.batcher.policy.levels.path(request)
             self._prepaid.update(((*life, path[:end]), None) for end in range(1, len(path) + 1))
-        before, now = self._open.get(life, {}), {account.path: account for account in _accounts(worker) if account.open}
-        self._open[life] = now
+        now = {account.path: account for account in _accounts(worker) if account.open > account.waiting}
+        before, self._ran[life] = self._ran.get(life, {}), now
         self._check(worker, {**before, **now}.values())
 
     def check_accounts(self, worker: SimulatedWorker) -> None:
