@@ -150,7 +150,7 @@ class EndpointPool:
         self._rested(now)
         if self._held or not self._has_room(request):
             return None
-        self._held.passed(request.client)
+        self._held.served(request.client)
         return self._place(request, now)
 
     def hold(self, request: RouteRequest) -> bool:

@@ -53,6 +53,7 @@ class ServiceCounters:
         self._accounts: BoundedClientMap[str, _Account] = BoundedClientMap(most_idle)
         self._changed: dict[str, None] = {}  # accounts with unsent changes
         self._sent: dict[str, CounterChange] = {}
+        self._fallen: dict[str, None] = {}  # accounts that were not idle when their counter fell
 
     def __getitem__(self, account: str) -> int:
         found = self._accounts.get(account)
@@ -72,6 +73,12 @@ class ServiceCounters:
     def rest(self, account: str) -> None:
         """Mark a known account as idle: of too many such, those are forgotten that have been idle the longest."""
         self._accounts.rest(account)
+        self._fallen.pop(account, None)
+
+    def fallen(self) -> list[str]:
+        """Return the accounts, which are not idle, whose counters have fallen since this was last asked."""
+        found, self._fallen = list(self._fallen), {}
+        return found
 
     def begin(self, most: int) -> Mapping[str, CounterChange]:
         """Return the changes to send now, of at most `most` accounts; those that were not confirmed go first."""
@@ -96,7 +103,7 @@ class ServiceCounters:
                 account = self._accounts[name] = _Account()
                 self._accounts.rest(name)
             account.shared = counter
-            account.counter = account.unsent.applied(counter)
+            self._set(name, account, account.unsent.applied(counter))
 
     def restore(self) -> None:
         """Send all counters again, with what was unsent: what the pickers had in common is lost.
@@ -132,5 +139,10 @@ class ServiceCounters:
 
     def _change(self, name: str, account: _Account, change: CounterChange) -> None:
         account.unsent = account.unsent.then(change)
-        account.counter = change.applied(account.counter)
+        self._set(name, account, change.applied(account.counter))
         self._changed[name] = None
+
+    def _set(self, name: str, account: _Account, counter: int) -> None:
+        if counter < account.counter and not self._accounts.is_idle(name):
+            self._fallen[name] = None
+        account.counter = counter
