@@ -26,11 +26,16 @@ KINDS = ((8_000, 8), (8_000, 512), (220_000, 8))  # bytes of the prompt, tokens 
 NO_LIMITS = ("--user-per-minute", "1000000", "--app-per-minute", "1000000")
 
 
-@contextmanager
-def envoy_stack(engine_args: Sequence[str], picker_args: Sequence[str] = ()) -> Iterator[tuple[EnvoyStack, int]]:
-    """Run an Envoy before two fake engines, and yield it with its port."""
+def free_port() -> int:
+    """Return a port on which nothing listens now."""
     with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+        return int(free.getsockname()[1])
+
+
+@contextmanager
+def envoy_stack(engine_args: Sequence[str], picker_args: Sequence[str] = ()) -> Iterator[tuple[EnvoyStack, int, Path]]:
+    """Run an Envoy before two fake engines, and yield it with its port and the folder of configuration and logs."""
+    port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         stack = EnvoyStack(
             engines=2,
@@ -42,7 +47,7 @@ def envoy_stack(engine_args: Sequence[str], picker_args: Sequence[str] = ()) -> 
         )
         try:
             stack.start()
-            yield stack, port
+            yield stack, port, Path(folder)
         finally:
             stack.stop()
 
@@ -100,7 +105,7 @@ def main() -> None:
     parser.add_argument("--callers", type=int, default=8, help="calls at a time")
     options = parser.parse_args()
     print(f"{processor()}; commit {commit()}; {options.requests} requests of each kind, {options.callers} at a time")
-    with envoy_stack(["--token-seconds", "0"]) as (stack, port):
+    with envoy_stack(["--token-seconds", "0"]) as (stack, port, _):
         services = [process for name in ("picker", "limiter") for process in stack.processes if process.name == name]
         print("| prompt | output tokens | picker, ms | rate limit service, ms |\n|---|---|---|---|")
         measure(options, port, services)
