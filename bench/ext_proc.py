@@ -3,9 +3,10 @@ of the picker's Python without gRPC.
 
     python -m bench.ext_proc [--requests 400] [--callers 8] [--prompt 8000] [--redis URL]
 
-The caller speaks ext_proc as an Envoy with the configuration of deploy/envoy does: one stream places a request, another
-observes it. The bare service answers with the same messages, and neither reads them nor remembers anything. "Handlers"
-is the picker in this process: it parses the messages, decides, and serializes its answers, which nobody transports.
+The caller speaks as an Envoy with the configuration of deploy/envoy does: one stream places a request, another observes
+it, and a unary call tells its end and its tokens. The bare service answers with the same messages, and neither reads
+them nor remembers anything. "Handlers" is the picker in this process: it parses the messages, decides, and serializes
+its answers, which nobody transports.
 With `--redis` one more picker takes its turn, which keeps its clients' accounts in that Redis.
 """
 
@@ -22,6 +23,7 @@ import uvloop
 
 from bench.control_plane.job import cpu_seconds
 from bench.machine import commit, processor
+from bench.rate_limit import Constant, descriptor
 from global_scheduler.core.service_counters import ServiceCounters
 from global_scheduler.endpoint_picker import answers
 from global_scheduler.endpoint_picker.app import make_picker
@@ -30,9 +32,11 @@ from global_scheduler.endpoint_picker.following_stream import FollowingStream
 from global_scheduler.endpoint_picker.open_request import OpenRequest
 from global_scheduler.endpoint_picker.request_stream import RequestStream
 from global_scheduler.endpoint_picker.token_prompts import read_text
-from serving.envoy import ext_proc_pb2, ext_proc_pb2_grpc
+from global_scheduler.endpoint_picker.usage_reports import KEY, UsageReports
+from serving.envoy import ext_proc_pb2, ext_proc_pb2_grpc, ratelimit_pb2, ratelimit_pb2_grpc
 
 WARM_UP = 50  # requests before those that are measured
+TOKENS = 8  # of an answer
 ENGINES = "127.0.0.1:1,127.0.0.1:2"
 PICKER = ("global_scheduler.endpoint_picker", "--listen", "127.0.0.1:0", "--endpoints", ENGINES, "--engine-metrics", "")
 BARE = ("bench.ext_proc", "--bare")
@@ -64,6 +68,7 @@ async def serve_bare() -> None:
     """Serve until killed; print the line that the picker logs."""
     server = grpc.aio.server()
     ext_proc_pb2_grpc.add_ExternalProcessorServicer_to_server(BareProcessor(), server)
+    ratelimit_pb2_grpc.add_RateLimitServiceServicer_to_server(Constant(), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     print(json.dumps({"message": "listening", "port": port}), file=sys.stderr, flush=True)
@@ -98,8 +103,19 @@ def following_messages(placed: Iterable[ext_proc_pb2.HeaderValueOption]) -> list
     return messages
 
 
-async def request(stub: ext_proc_pb2_grpc.ExternalProcessorStub, body: bytes, user: str) -> None:
-    """Let one request be placed, and observe it to its end."""
+def report(placed: Iterable[ext_proc_pb2.HeaderValueOption]) -> ratelimit_pb2.RateLimitRequest:
+    """Return what the filter sends that tells the end and the tokens of a request."""
+    pick = next(each.header.raw_value.decode() for each in placed if each.header.key == answers.PICK)
+    return ratelimit_pb2.RateLimitRequest(domain="fairlead", descriptors=[descriptor(TOKENS, **{KEY: pick})])
+
+
+async def request(
+    stub: ext_proc_pb2_grpc.ExternalProcessorStub,
+    reports: ratelimit_pb2_grpc.RateLimitServiceStub,
+    body: bytes,
+    user: str,
+) -> None:
+    """Let one request be placed, observe it, and tell its end."""
     placing = stub.Process()
     for message in placing_messages(body, user):
         await placing.write(message)
@@ -111,6 +127,7 @@ async def request(stub: ext_proc_pb2_grpc.ExternalProcessorStub, body: bytes, us
     following = stub.Process()
     for message in following_messages(placed):
         await following.write(message)
+    await reports.ShouldRateLimit(report(placed))
     await following.done_writing()
     await following.read()
 
@@ -118,7 +135,7 @@ async def request(stub: ext_proc_pb2_grpc.ExternalProcessorStub, body: bytes, us
 def completion(number: int, user: str, prompt: int) -> bytes:
     """Return a request with a prompt of `prompt` bytes, the first half of which is its user's."""
     text = f"the beginning of {user}. " * (prompt // 40) + f"request {number}. " * (prompt // 24)
-    return json.dumps({"model": "m", "prompt": text, "max_tokens": 8}).encode()
+    return json.dumps({"model": "m", "prompt": text, "max_tokens": TOKENS}).encode()
 
 
 async def handle_alone(requests: int, callers: int, prompt: int) -> float:
@@ -144,7 +161,10 @@ async def handle_alone(requests: int, callers: int, prompt: int) -> float:
         first, *_ = await handled(placing, placing_messages(completion(number, user, prompt), user))
         placed = ext_proc_pb2.ProcessingResponse.FromString(first).request_headers.response.header_mutation
         await handled(following, following_messages(placed.set_headers))
+        told = report(placed.set_headers).SerializeToString()
         began = time.process_time()
+        done = ratelimit_pb2.RateLimitRequest.FromString(told)
+        (await UsageReports(by_id).ShouldRateLimit(done, None)).SerializeToString()
         following.close()
         spent += time.process_time() - began
         by_id.clear()
@@ -156,10 +176,11 @@ async def drive(port: int, requests: int, callers: int, prompt: int) -> None:
     numbers = iter(range(requests))
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         stub = ext_proc_pb2_grpc.ExternalProcessorStub(channel)
+        reports = ratelimit_pb2_grpc.RateLimitServiceStub(channel)
 
         async def caller(user: str) -> None:
             for number in numbers:
-                await request(stub, completion(number, user, prompt), user)
+                await request(stub, reports, completion(number, user, prompt), user)
 
         async with asyncio.TaskGroup() as tasks:
             for number in range(callers):

@@ -131,6 +131,8 @@ class TokenLimits:
 
     def status(self, caller: Caller, now: float) -> LimitStatus | None:
         """Return what is left of the caller's limit in tokens of which least is; None without such a limit."""
+        if not self._are_set:
+            return None
         of_tokens, _ = self._measures(caller)
         return tightest(
             LimitStatus(limit, max(0, limit - self.window.used(key, now)), self.window.reset(key, now))
