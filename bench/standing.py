@@ -1,12 +1,14 @@
 """What a fleet costs the control plane while no call arrives: CPU time per second of scheduler and gateway.
 
     python -m bench.standing [--workers 1000] [--seconds 20] [--rounds 1] [--beside FOLDER] [--bare]
+                             [--every SECONDS]
 
 The workers are fake and share this process; each has the reports of a real worker, and a connection of its own over
 loopback. They are idle at first. Then all of them compute a full batch, at last with requests that wait, and then they
 also begin and end calls and cache blocks, which is the cost of calls and no standing cost. With `--beside` another
-checkout, its workers included, is measured in alternating rounds, and with `--bare` a scheduler that only reads what
-this checkout's workers send; the median of the rounds counts.
+checkout, its workers included, is measured in alternating rounds, with `--bare` a scheduler that only reads what
+this checkout's workers send, and with `--every` workers that report their load after another time; the median of the
+rounds counts.
 """
 
 import argparse
@@ -32,6 +34,7 @@ from fairlead.outcomes import Outcome
 from fairlead.v1 import scheduler_pb2, scheduler_pb2_grpc
 from local_worker.attachment import SchedulerAttachment
 from local_worker.attempt import AttemptAccepted, AttemptEnded, AttemptEvents
+from local_worker.core import report_pacing
 from local_worker.step_events import ClientAccountReport, EngineLoad, LevelGapReport, StepEvents
 from local_worker.worker_snapshot import WorkerSnapshot
 from serving.rpc.channel import open_channel, secret_metadata
@@ -255,11 +258,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--beside", type=Path, help="a checkout to measure in the same rounds")
     parser.add_argument("--bare", action="store_true", help="measure a scheduler that only reads, too")
+    parser.add_argument("--every", type=float, metavar="SECONDS", help="measure workers with this report period, too")
     parser.add_argument("--json", action="store_true", help="print the figures of one round as JSON only")
     args = parser.parse_args()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection is a file; the services inherit the limit
     if args.json:
+        report_pacing.REPORT_SECONDS = args.every or report_pacing.REPORT_SECONDS
         print(json.dumps(run(args.workers, args.seconds, args.bare)))
         return
     load = f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
@@ -270,6 +275,8 @@ def main() -> None:
         systems["beside"] = (args.beside, one)
     if args.bare:
         systems["bare"] = (Path.cwd(), (*one, "--bare"))
+    if args.every:
+        systems[f"reports every {args.every:g} s"] = (Path.cwd(), (*one, f"--every={args.every}"))
     measured: dict[str, list[Figures]] = {name: [] for name in systems}
     for number in range(args.rounds):
         for name in list(systems)[:: 1 if number % 2 else -1]:
