@@ -97,7 +97,7 @@ format: setup ## format the code and apply the safe fixes
 	$(BIN)/ruff check --fix --exit-zero
 	$(BIN)/ruff format
 
-protos: setup ## regenerate fairlead/v1, serving/envoy and docs/api.md from protos/
+protos: setup ## regenerate fairlead/v1, serving/envoy, local_worker/engine_wire and docs/api.md from protos/
 	$(BIN)/python protos/generate.py
 	$(BIN)/python docs/api_reference.py
 

@@ -1,4 +1,4 @@
-"""`python protos/generate.py`: writes fairlead/v1 and serving/envoy, with stubs that pass `mypy --strict`."""
+"""`python protos/generate.py`: writes the packages in PACKAGES, with stubs that pass `mypy --strict`."""
 
 import re
 import sys
@@ -9,7 +9,7 @@ from grpc_tools import protoc
 
 ROOT = Path(__file__).parents[1]
 WELL_KNOWN = Path(grpc_tools.__file__).parent / "_proto"  # google/protobuf
-PACKAGES = ("fairlead/v1", "serving/envoy")
+PACKAGES = ("fairlead/v1", "serving/envoy", "local_worker/engine_wire")
 KINDS = ("python", "pyi", "grpc_python")
 
 
