@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from fairlead.errors import InvalidRequest
 from fairlead.output.mistral import BEGIN as MISTRAL_CALLS
@@ -159,7 +159,7 @@ class HuggingFaceTokenizer:
         self._response_template = response_template(getattr(tokenizer, "response_template", None))
 
     @classmethod
-    def load(cls, path: Path | str) -> "HuggingFaceTokenizer":
+    def load(cls, path: Path | str) -> Self:
         """Read the tokenizer and the end-of-sequence ids of a model's folder or hub id."""
         from transformers import AutoTokenizer, GenerationConfig
 

@@ -1,4 +1,4 @@
-"""The adapter's composition root: a worker whose backend is an engine that serves over HTTP."""
+"""The adapter's composition root: a worker whose backend is an engine that serves."""
 
 import asyncio
 import logging
@@ -8,10 +8,10 @@ from functools import partial
 from importlib.util import find_spec
 
 from fairlead.v1 import scheduler_pb2
-from local_worker.adapter.backend import AdapterBackend, FollowerFactory
-from local_worker.adapter.config import AdapterConfig
-from local_worker.adapter.tokenizer import EngineTokenizer
-from local_worker.adapter.vllm_api import EngineAway, EngineInfo, VllmApi
+from local_worker.adapter.backend import AdapterBackend
+from local_worker.adapter.config import HTTP, AdapterConfig
+from local_worker.adapter.engine_api import EngineApi, EngineAway, FollowerFactory, OpenEngine
+from local_worker.adapter.vllm_http import VllmHttp
 from local_worker.backend import Backend
 from local_worker.core.charging import OutputCharge
 from local_worker.core.engine_cache import EngineCache
@@ -28,19 +28,20 @@ from serving.cost import cost_name
 from serving.environment import ServiceName
 from serving.http_client import HttpClient
 from serving.process import Serving, configure_logging, log_step, run
+from serving.rpc.channel import open_channel
 
 log = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0
-# The engine's interface does not tell the size of its vocabulary; it refuses ids that are not in it.
-VOCAB_SIZE = MOST
+UNKNOWN_VOCAB_SIZE = MOST  # of an engine that does not tell: it refuses ids that are not in its vocabulary
 
 
-def make_adapter(config: AdapterConfig, api: VllmApi, info: EngineInfo) -> Worker:
-    """Build the worker that hands its requests to the engine behind `api`; to be called on the event loop."""
+def make_adapter(config: AdapterConfig, api: EngineApi, engine: OpenEngine) -> Worker:
+    """Build the worker that hands its requests to `engine`, which is behind `api`; to be called on the event loop."""
+    info, tokenizer = engine.info, engine.tokenizer
     cost, kv_tokens = cost_function(config.cost), info.pages * info.block_tokens
     longest = min(info.max_model_tokens, kv_tokens)
     limits = BatchLimits(
-        max_running=config.max_running,
+        max_running=min(config.max_running, info.max_running or config.max_running),
         token_budget=config.token_budget,
         max_prompt_tokens=config.max_prompt_tokens or max(1, longest - info.block_tokens),
         max_waiting=config.max_waiting,
@@ -59,26 +60,25 @@ def make_adapter(config: AdapterConfig, api: VllmApi, info: EngineInfo) -> Worke
         )
     )
     binding = LateBinding(policy, EngineCache(info.pages, info.block_tokens), cost, limits)
+    vocab_size = info.vocab_size or UNKNOWN_VOCAB_SIZE
     model = scheduler_pb2.ModelInfo(
         name=info.model,
         max_model_tokens=longest,
         max_prompt_tokens=limits.max_prompt_tokens,
-        vocab_size=VOCAB_SIZE,
-        longest_token=EngineTokenizer.longest_token,
+        vocab_size=vocab_size,
+        longest_token=tokenizer.longest_token,
         block_tokens=info.block_tokens,
         kv_tokens=kv_tokens,
         max_running=limits.max_running,
         revision=f"{(config.revision or info.root).replace('@', '_')}.served",
-        engine=f"vllm {info.version}, adapted",
+        engine=f"{info.engine}, adapted",
         policy=config.policy,
         admission=AdmissionMode.RESERVE,
         cost=cost_name(cost),
     )
-    make_follower = _follower_factory(config)
-    tokenizer = EngineTokenizer(api, info.model, asyncio.get_running_loop())
     prompts = PromptEncoder(
         tokenizer,
-        VOCAB_SIZE,
+        vocab_size,
         info.block_tokens,
         config.secret,
         {model.name: model.revision},
@@ -86,9 +86,21 @@ def make_adapter(config: AdapterConfig, api: VllmApi, info: EngineInfo) -> Worke
     )
 
     def make_backend(deliver: Callable[[StepEvents], None], died: Callable[[BaseException], None]) -> Backend:
-        return AdapterBackend(api, info, prompts, binding, make_follower, deliver, died)
+        return AdapterBackend(api, engine, prompts, binding, deliver, died)
 
-    return Worker(config, [model], policy, make_backend, config.engine)
+    return Worker(config, [model], policy, make_backend, config.engine_address)
+
+
+def _api_factory(config: AdapterConfig) -> Callable[[], EngineApi]:
+    """Return the function that opens the engine's interface on the event loop; raise ConfigError."""
+    if config.scheme == HTTP:
+        return partial(VllmHttp, HttpClient(config.engine_address, config.engine_api_key), _follower_factory(config))
+    missing = "engine: gRPC needs a tokenizer: pip install 'fairlead-serving[adapter-grpc]'"
+    require(find_spec("transformers") is not None, missing)
+    from local_worker.adapter.grpc_api import CHANNEL_OPTIONS, GrpcApi
+    from local_worker.adapter.vllm_grpc import VllmGrpc
+
+    return lambda: GrpcApi(open_channel(config.engine_address, options=CHANNEL_OPTIONS), VllmGrpc(), config.tokenizer)
 
 
 def _follower_factory(config: AdapterConfig) -> FollowerFactory | None:
@@ -100,13 +112,13 @@ def _follower_factory(config: AdapterConfig) -> FollowerFactory | None:
     return partial(KvFollower, config.kv_events, config.kv_replay)
 
 
-async def await_engine(api: VllmApi, stop: asyncio.Event) -> EngineInfo | None:
-    """Return what the engine is once it serves; None if `stop` is set before."""
+async def await_engine(api: EngineApi, stop: asyncio.Event) -> OpenEngine | None:
+    """Return the engine once it serves; None if `stop` is set before."""
     log_step("waiting for the engine")
     reason = ""
     while not stop.is_set():
         try:
-            return await api.describe()
+            return await api.open(await api.describe())
         except EngineAway as error:
             if str(error) != reason:
                 reason = str(error)
@@ -123,12 +135,13 @@ def prepare(argv: Sequence[str]) -> Serving:
     """Load the configuration and return the function that serves; raise ConfigError."""
     config = load(AdapterConfig, ServiceName.ADAPTER, argv, os.environ, prog="python -m local_worker.adapter")
     configure_logging(config.log_level)
-    api = VllmApi(HttpClient(config.engine, config.engine_api_key))
+    make_api = _api_factory(config)
 
     async def serve(stop: asyncio.Event) -> None:
-        info = await await_engine(api, stop)
-        if info is not None:
-            await make_adapter(config, api, info).run(stop)
+        api = make_api()
+        engine = await await_engine(api, stop)
+        if engine is not None:
+            await make_adapter(config, api, engine).run(stop)
 
     return serve
 

@@ -1,4 +1,4 @@
-"""The backend over an engine that serves over HTTP: what waits, waits here; what fits, goes to the engine."""
+"""The backend over an engine that serves: what waits, waits here; what fits, goes to the engine."""
 
 import asyncio
 import itertools
@@ -6,14 +6,12 @@ import logging
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fairlead.errors import InvalidRequest, Unavailable
 from fairlead.outcomes import Outcome
-from local_worker.adapter.output_stream import OutputStream
-from local_worker.adapter.vllm_api import EngineAway, EngineInfo, EngineRefused, OutputPiece, VllmApi
+from local_worker.adapter.engine_api import EngineApi, EngineAway, EngineOutput, EngineRefused, OpenEngine, OutputPiece
 from local_worker.attempt import Submission
-from local_worker.core.engine_text import EngineText
 from local_worker.core.job import Job
 from local_worker.core.job_table import JobTable
 from local_worker.core.late_binding import LateBinding
@@ -26,12 +24,7 @@ from serving.constraint import Constraint
 from serving.kv_events.core.block_rehash import BlockRehash
 from serving.kv_events.messages import AllRemoved, KvEvent, RemovedBlocks, StoredBlocks
 
-if TYPE_CHECKING:  # what follows KV events needs pyzmq, an extra
-    from serving.kv_events.follower import KvFollower
-
 log = logging.getLogger(__name__)
-# It is given two functions: the first takes events, the second forgets all blocks.
-FollowerFactory = Callable[[Callable[[list[KvEvent]], None], Callable[[], None]], "KvFollower"]
 PROBE_SECONDS = 1.0
 STEP_AVERAGE = 0.1  # weight of the newest step in the moving average
 
@@ -49,26 +42,26 @@ class AdapterBackend:
 
     def __init__(
         self,
-        api: VllmApi,
-        info: EngineInfo,
+        api: EngineApi,
+        engine: OpenEngine,
         prompts: PromptEncoder,
         binding: LateBinding,
-        make_follower: FollowerFactory | None,
         deliver: Callable[[StepEvents], None],
         died: Callable[[BaseException], None],
     ) -> None:
         self._api = api
-        self._info = info
+        self._info = info = engine.info
+        self._make_output = engine.make_output
         self._prompts = prompts
         self._binding = binding
         self._deliver = deliver
         self._died = died
         self._arrivals = itertools.count()
         self._jobs: JobTable[Sink] = JobTable(binding)
-        self._outputs: dict[Request, OutputStream] = {}  # of every request that has not ended
+        self._outputs: dict[Request, EngineOutput] = {}  # of every request that has not ended
         self._streams: dict[Request, asyncio.Task[None]] = {}  # of those at the engine
         self._blocks = BlockRehash(info.block_tokens, lambda scope: prompts.chain(b"", info.model, scope, 0).seed)
-        self._follower = make_follower(self._follow, self._forget_blocks) if make_follower else None
+        self._follower = engine.make_follower(self._follow, self._forget_blocks) if engine.make_follower else None
         self._tasks: list[asyncio.Task[None]] = []
         self._is_here = True
         self._doubt = asyncio.Event()  # whether a stream has failed since the engine last answered
@@ -104,6 +97,7 @@ class AdapterBackend:
 
     def encode(self, prompt: PromptToEncode) -> EncodedPrompt:
         """See Backend. No prefix is public, since the engine keeps the blocks of each cache scope apart."""
+        self._check_scope(prompt.cache_scope)
         return self._prompts.encode(replace(prompt, public_system=False))
 
     def decode(self, token_ids: bytes, model: str) -> str:
@@ -112,8 +106,8 @@ class AdapterBackend:
 
     def compile(self, constraint: Constraint) -> object:
         """See Backend. The engine compiles the constraint, and refuses the request if it cannot."""
-        if not self._info.obeys_constraints:
-            raise InvalidRequest(f"is not supported by the engine, vLLM {self._info.version}", constraint.field)
+        if constraint.kind not in self._info.constraints:
+            raise InvalidRequest(f"is not supported by the engine, {self._info.engine}", constraint.field)
         return constraint
 
     def submit(self, sink: Sink, submission: Submission) -> None:
@@ -124,12 +118,14 @@ class AdapterBackend:
             raise Unavailable("a constrained output cannot go on here: the engine would begin the constraint anew")
         if submission.sampling.prompt_logprobs is not None:
             raise InvalidRequest("is not supported by a worker beside an engine", "sampling.prompt_logprobs")
+        self._check_scope(submission.cache_scope)
         now = time.monotonic()
         request = submitted_request(self._prompts, replace(submission, public_tokens=0), next(self._arrivals), now)
-        text = EngineText(submission.sampling.stop)
-        self._jobs.submit(Job(owner=sink, request=request, attempt=submission.attempt, text=text, queued_at=now), now)
+        output = self._make_output(request, submission.cache_scope)
+        job = Job(owner=sink, request=request, attempt=submission.attempt, text=output.text, queued_at=now)
+        self._jobs.submit(job, now)
         if self._jobs.owner(request) is not None:  # otherwise it was refused, or is a repeated message
-            self._outputs[request] = OutputStream(self._api, request, text, self._info.model, submission.cache_scope)
+            self._outputs[request] = output
         self._soon()
 
     def abort(self, sink: Sink, request_id: str, attempt: int) -> None:
@@ -150,6 +146,14 @@ class AdapterBackend:
     def stepping_since(self) -> float | None:
         """The time at which the engine was last heard of, while it has requests of ours."""
         return self._heard_at if self._binding.running else None
+
+    def _check_scope(self, cache_scope: str) -> None:
+        if cache_scope and not self._info.has_cache_scopes:
+            raise InvalidRequest(
+                f"the engine, {self._info.engine} over gRPC, cannot keep cached prefixes apart; "
+                "gateways need --cache-scope deployment",
+                "cache_scope",
+            )
 
     def _soon(self) -> None:
         """Take a turn once everything that has arrived by now is known."""
@@ -185,11 +189,14 @@ class AdapterBackend:
         loop = asyncio.get_running_loop()
         self._deadline_due = None if deadline is None else loop.call_later(max(0.0, deadline - now), self._soon)
 
-    async def _compute(self, request: Request, output: OutputStream) -> None:
+    async def _compute(self, request: Request, output: EngineOutput) -> None:
         """Let the engine compute `request`, until it ends or the task is cancelled because it left."""
+        heard_at = 0.0
         try:
             async for piece in output.pieces():
-                self._receive(request, output, piece)
+                now = time.monotonic()
+                self._receive(request, piece, heard_at, now)
+                heard_at = now
         except EngineRefused as error:
             self._end(request, Outcome.REJECTED_INVALID, f"the engine refuses the request: {error}")
         except EngineAway as error:
@@ -199,13 +206,11 @@ class AdapterBackend:
             log.exception("an output could not be read")
             self._end(request, Outcome.INTERNAL, "the engine's output could not be read")
 
-    def _receive(self, request: Request, output: OutputStream, piece: OutputPiece) -> None:
-        now = time.monotonic()
+    def _receive(self, request: Request, piece: OutputPiece, heard_at: float, now: float) -> None:
         if request.output_tokens and piece.tokens:
-            self._step_seconds += STEP_AVERAGE * (now - output.heard_at - self._step_seconds)
-        self._heard_at = output.heard_at = now
+            self._step_seconds += STEP_AVERAGE * (now - heard_at - self._step_seconds)
+        self._heard_at = now
         if piece.tokens or piece.finish is not None:
-            output.text.decoded(piece.text)
             self._jobs.advance(self._binding.received(request, piece.tokens, piece.finish, piece.logprobs), now)
             self._soon()
 

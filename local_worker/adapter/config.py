@@ -2,8 +2,12 @@
 
 from dataclasses import dataclass
 
+from fairlead.errors import listed
 from local_worker.worker_options import WorkerOptions
 from serving.config import addresses, check_positive, option, require
+
+HTTP = "http"
+SCHEMES = (HTTP, "grpc")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,15 +16,22 @@ class AdapterConfig(WorkerOptions):
 
     engine: str = option(
         "127.0.0.1:8000",
-        "`vllm serve` answers HTTP at this address.",
-        unit="host:port",
-        change_when="The engine listens on another port of the pod.",
+        "`vllm serve` answers HTTP at this address; with `grpc://` before it, `vllm serve --grpc` answers gRPC.",
+        unit="[scheme://]host:port",
+        change_when="The engine listens on another port of the pod, or speaks gRPC.",
     )
     engine_api_key: str = option(
         "",
         "The engine expects this key, its `--api-key`.",
         unit="text",
         change_when="The engine requires a key.",
+    )
+    tokenizer: str = option(
+        "",
+        "The files of the model's tokenizer are in this folder, or on the hub by this id. Without it an engine that "
+        "speaks gRPC is asked for them, which it can answer if it was started with the path of a folder.",
+        unit="path or id",
+        change_when="The engine speaks gRPC and was started with the id of a model on the hub.",
     )
     kv_events: str = option(
         "",
@@ -60,7 +71,15 @@ class AdapterConfig(WorkerOptions):
 
     def __post_init__(self) -> None:
         WorkerOptions.__post_init__(self)
-        require(len(addresses(self.engine, "engine")) == 1, f"engine: expected one host:port, got {self.engine!r}")
+        require(self.scheme in SCHEMES, f"engine: expected one of {listed(SCHEMES)} before ://, got {self.engine!r}")
+        require(
+            len(addresses(self.engine_address, "engine")) == 1, f"engine: expected one host:port, got {self.engine!r}"
+        )
+        if self.scheme == HTTP:
+            require(self.tokenizer == "", "tokenizer: is only for an engine that speaks gRPC; this one has its own")
+        else:
+            require(self.engine_api_key == "", "engine_api_key: is not sent over gRPC, which has no keys")
+            require(self.kv_events == "", "kv_events: must not be given, since gRPC brings the engine's events")
         check_positive(self, "max_running", "token_budget")
         for name in ("kv_events", "kv_replay"):
             text: str = getattr(self, name)
@@ -70,3 +89,14 @@ class AdapterConfig(WorkerOptions):
             f"kv_replay: must not be given without kv_events, got {self.kv_replay!r}",
         )
         require("@" not in self.revision, f"revision: must not contain '@', got {self.revision!r}")
+
+    @property
+    def scheme(self) -> str:
+        """What the engine speaks, one of SCHEMES."""
+        scheme, mark, _ = self.engine.partition("://")
+        return scheme if mark else HTTP
+
+    @property
+    def engine_address(self) -> str:
+        """The address at which the engine answers, as host:port."""
+        return self.engine.rpartition("://")[2]

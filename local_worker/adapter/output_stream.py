@@ -2,14 +2,15 @@
 
 from collections.abc import AsyncIterator
 
-from local_worker.adapter.vllm_api import OutputPiece, VllmApi
+from local_worker.adapter.engine_api import OutputPiece
+from local_worker.adapter.vllm_api import VllmApi
 from local_worker.core.engine_text import EngineText
 from local_worker.core.request import Request
 from local_worker.hugging_face_decoder import LONGEST_CHARACTER, REPLACEMENT
 
 
 class OutputStream:
-    """The output of `request` at the engine, from its first new token.
+    """See EngineOutput.
 
     A request with tokens of earlier attempts sends them as a part of its prompt. If they end within a character, the
     engine's first text would be wrong, because it decodes what follows its prompt: that text is asked for instead.
@@ -19,12 +20,11 @@ class OutputStream:
         self._api = api
         self._request = request
         self.text = text
-        self.heard_at = 0.0  # monotonic time of the latest piece
         self._model = model
         self._cache_scope = cache_scope
 
     async def pieces(self) -> AsyncIterator[OutputPiece]:
-        """Yield the output; raise EngineAway and EngineRefused as `VllmApi.complete` does."""
+        """See EngineOutput."""
         request = self._request
         generated = request.tokens[request.prompt_tokens - request.seed_position : request.prompt_tokens]
         earlier, held = await self._released(generated)
@@ -34,6 +34,7 @@ class OutputStream:
                 generated += piece.tokens
                 whole, held = await self._released(generated)
                 piece = piece._replace(text="" if held else whole[len(earlier) :])
+            self.text.decoded(piece.text)
             yield piece
 
     async def _released(self, generated: list[int]) -> tuple[str, bool]:

@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from fairlead.errors import InvalidRequest, Unavailable
-from local_worker.adapter.vllm_api import EngineAway, EngineRefused, VllmApi
+from local_worker.adapter.engine_api import EngineAway, EngineRefused
+from local_worker.adapter.vllm_api import VllmApi
 from local_worker.call_grammar import TOOL_CHOICE
 from local_worker.chat_turns import tools_of, turns_of
 from local_worker.output_format import LAST_TOKENS, format_of_calls, output_format, rendered_reasoning
@@ -19,6 +20,12 @@ T = TypeVar("T")
 # characters for each token of the context are refused before they are sent to the engine.
 LONGEST_TOKEN = 256
 HIDDEN = "mistral"  # the format whose calls begin with a special token, which is not in the text that an engine sends
+
+
+def check_calls(chat: Chat) -> None:
+    """Raise InvalidRequest if calls have to be made, or their arguments have to fit a schema."""
+    if chat.choice.needs_call or any(chat.strict.values()):
+        raise InvalidRequest("calls cannot be promised by a worker beside an engine", TOOL_CHOICE)
 
 
 class EngineTokenizer:
@@ -45,8 +52,7 @@ class EngineTokenizer:
 
     def encode_chat(self, chat: Chat) -> EncodedChat:
         """See Tokenizer. System tokens are those of the system messages' contents."""
-        if chat.choice.needs_call or any(chat.strict.values()):
-            raise InvalidRequest("calls cannot be promised by a worker beside an engine", TOOL_CHOICE)
+        check_calls(chat)
         calls, reasoning = self._format_of_calls if chat.needs_calls else "", self._format_of_reasoning
         if calls == HIDDEN:
             raise InvalidRequest(

@@ -2,12 +2,20 @@
 
 import re
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from fairlead.outcomes import FinishReason
+from local_worker.adapter.engine_api import (
+    CONSTRAINTS,
+    LONGEST_MESSAGE,
+    EngineAway,
+    EngineCounts,
+    EngineInfo,
+    EngineRefused,
+    OutputPiece,
+)
 from local_worker.adapter.vllm_messages import (
     CompletionChunk,
     DetokenizedText,
@@ -18,7 +26,6 @@ from local_worker.adapter.vllm_messages import (
     completion_body,
     sampled_logprobs,
 )
-from local_worker.core.batch import SampledLogprobs
 from local_worker.core.request import Request
 from serving.http_client import HttpClient, HttpResponse
 
@@ -29,49 +36,6 @@ _SAMPLE = re.compile(r"^(vllm:\w+)(?:\{(.*)\})? ([-+.\deE]+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 REFUSALS = (400, 413, 422)  # the statuses of requests that are wrong wherever they go
 KNOWS_CONSTRAINTS = (0, 12)  # the first version in which `structured_outputs` has replaced older names
-LONGEST_MESSAGE = 500  # characters of an engine's error that are passed on
-
-
-class EngineRefused(Exception):
-    """The engine answered that a request is wrong."""
-
-
-class EngineAway(Exception):
-    """The engine cannot be reached, or failed while it computed; the request may be computed elsewhere."""
-
-
-@dataclass(frozen=True, slots=True)
-class EngineInfo:
-    """What does not change while an engine runs. `pages` are the pages of its KV cache that requests can use."""
-
-    model: str
-    root: str  # path or id of the model's files
-    version: str
-    max_model_tokens: int
-    block_tokens: int
-    pages: int
-
-    @property
-    def obeys_constraints(self) -> bool:
-        """Return whether the engine knows `structured_outputs`."""
-        version = re.match(r"(\d+)\.(\d+)", self.version)
-        return version is not None and (int(version[1]), int(version[2])) >= KNOWS_CONSTRAINTS
-
-
-class EngineCounts(NamedTuple):
-    """What the engine has to do: its requests, waiting or running, and the part of its pages that they use."""
-
-    requests: int
-    pages_used: float
-
-
-class OutputPiece(NamedTuple):
-    """New output of one request; `finish` is the reason why it ends here, None while it goes on."""
-
-    tokens: list[int]
-    text: str
-    logprobs: list[SampledLogprobs]
-    finish: FinishReason | None
 
 
 class VllmApi:
@@ -89,9 +53,15 @@ class VllmApi:
         config = next((labels for name, labels, _ in await self._metrics() if name == "vllm:cache_config_info"), None)
         if base is None or base.max_model_len is None or config is None or not config["num_gpu_blocks"].isdecimal():
             raise EngineAway("the engine does not say which model and which KV cache it has")
-        # One block is vLLM's null block, which no request gets.
-        blocks = int(config["num_gpu_blocks"]) - 1
-        return EngineInfo(base.id, base.root or base.id, version, base.max_model_len, int(config["block_size"]), blocks)
+        return EngineInfo(
+            model=base.id,
+            root=base.root or base.id,
+            engine=f"vllm {version}",
+            max_model_tokens=base.max_model_len,
+            block_tokens=int(config["block_size"]),
+            pages=int(config["num_gpu_blocks"]) - 1,  # one block is vLLM's null block, which no request gets
+            constraints=CONSTRAINTS if _knows_constraints(version) else frozenset(),
+        )
 
     async def counts(self) -> EngineCounts:
         """Return what the engine has to do; also shows that it can still compute."""
@@ -150,6 +120,11 @@ class VllmApi:
                 return await response.body()
         except OSError as error:
             raise EngineAway(str(error)) from error
+
+
+def _knows_constraints(version: str) -> bool:
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return found is not None and (int(found[1]), int(found[2])) >= KNOWS_CONSTRAINTS
 
 
 async def _check(response: HttpResponse) -> None:

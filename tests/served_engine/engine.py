@@ -2,11 +2,17 @@
 
 import argparse
 import asyncio
-from typing import Any
+from typing import Any, Protocol
 
-from tests.served_engine.kv import KvCache, Publisher
+from tests.served_engine.kv import KvCache
 from tests.served_engine.running import Running
 from tests.served_engine.tokens import EOS, REPLACEMENT, next_token, text_of
+
+
+class EventSink(Protocol):
+    """What tells others of events, which are maps as in vLLM's messages."""
+
+    async def publish(self, events: list[dict[str, Any]]) -> None: ...
 
 
 class ServedEngine:
@@ -20,7 +26,7 @@ class ServedEngine:
         self.most_running = 0
         self.work = asyncio.Event()
 
-    async def run(self, publisher: Publisher | None) -> None:
+    async def run(self, publisher: EventSink | None) -> None:
         while True:
             await self.work.wait()
             self.step()
