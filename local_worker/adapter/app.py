@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 from fairlead.v1 import scheduler_pb2
 from local_worker.adapter.backend import AdapterBackend
-from local_worker.adapter.config import HTTP, AdapterConfig
+from local_worker.adapter.config import HTTP, SGLANG_GRPC, VLLM_GRPC, AdapterConfig
 from local_worker.adapter.engine_api import EngineApi, EngineAway, FollowerFactory, OpenEngine
 from local_worker.adapter.vllm_http import VllmHttp
 from local_worker.backend import Backend
@@ -97,10 +97,13 @@ def _api_factory(config: AdapterConfig) -> Callable[[], EngineApi]:
         return partial(VllmHttp, HttpClient(config.engine_address, config.engine_api_key), _follower_factory(config))
     missing = "engine: gRPC needs a tokenizer: pip install 'fairlead-serving[adapter-grpc]'"
     require(find_spec("transformers") is not None, missing)
-    from local_worker.adapter.grpc_api import CHANNEL_OPTIONS, GrpcApi
+    from local_worker.adapter.grpc_api import CHANNEL_OPTIONS, EngineDialect, GrpcApi
+    from local_worker.adapter.sglang_grpc import SglangGrpc
     from local_worker.adapter.vllm_grpc import VllmGrpc
 
-    return lambda: GrpcApi(open_channel(config.engine_address, options=CHANNEL_OPTIONS), VllmGrpc(), config.tokenizer)
+    dialects: dict[str, EngineDialect] = {VLLM_GRPC: VllmGrpc(), SGLANG_GRPC: SglangGrpc()}
+    dialect = dialects[config.scheme]
+    return lambda: GrpcApi(open_channel(config.engine_address, options=CHANNEL_OPTIONS), dialect, config.tokenizer)
 
 
 def _follower_factory(config: AdapterConfig) -> FollowerFactory | None:

@@ -6,8 +6,7 @@ from fairlead.errors import listed
 from local_worker.worker_options import WorkerOptions
 from serving.config import addresses, check_positive, option, require
 
-HTTP = "http"
-SCHEMES = (HTTP, "grpc")
+HTTP, VLLM_GRPC, SGLANG_GRPC = SCHEMES = ("http", "grpc", "sglang")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +15,8 @@ class AdapterConfig(WorkerOptions):
 
     engine: str = option(
         "127.0.0.1:8000",
-        "`vllm serve` answers HTTP at this address; with `grpc://` before it, `vllm serve --grpc` answers gRPC.",
+        "`vllm serve` answers HTTP at this address; with `grpc://` before it, `vllm serve --grpc` "
+        "answers gRPC, and with `sglang://` SGLang does, started with `--smg-grpc-mode`.",
         unit="[scheme://]host:port",
         change_when="The engine listens on another port of the pod, or speaks gRPC.",
     )

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import grpc
 
-from local_worker.engine_wire import common_pb2, vllm_pb2, vllm_pb2_grpc
+from local_worker.engine_wire import common_pb2, sglang_pb2, sglang_pb2_grpc, vllm_pb2, vllm_pb2_grpc
 from tests.served_engine.engine import ServedEngine
 from tests.served_engine.running import Running
 from tests.served_engine.tokens import EOS, text_of
@@ -33,6 +33,7 @@ class Wire(NamedTuple):
 
 WIRES: Mapping[str, Wire] = {
     "vllm": Wire(vllm_pb2, vllm_pb2_grpc.add_VllmEngineServicer_to_server, "max_tokens"),
+    "sglang": Wire(sglang_pb2, sglang_pb2_grpc.add_SglangSchedulerServicer_to_server, "max_new_tokens"),
 }
 
 
@@ -80,8 +81,12 @@ class Grpc:
         )
 
     async def GetServerInfo(self, request: Any, context: Any) -> Any:
-        options = self.engine.options
-        return self.wire.messages.GetServerInfoResponse(block_size=options.block, max_num_seqs=options.max_num_seqs)
+        options, tokens = self.engine.options, self.engine.options.blocks * self.engine.options.block
+        if self.wire.messages is sglang_pb2:
+            answer = sglang_pb2.GetServerInfoResponse(sglang_version="0.32.0", max_total_num_tokens=tokens)
+            answer.server_args.update({"page_size": options.block, "max_running_requests": options.max_num_seqs})
+            return answer
+        return vllm_pb2.GetServerInfoResponse(block_size=options.block, max_num_seqs=options.max_num_seqs)
 
     async def GetLoads(self, request: Any, context: Any) -> Any:
         engine, options = self.engine, self.engine.options
@@ -89,10 +94,13 @@ class Grpc:
         load = self.wire.messages.SchedulerLoad(
             num_running_reqs=len(engine.running),
             num_waiting_reqs=len(engine.waiting),
-            max_total_num_tokens=options.blocks * options.block,
             token_usage=held / (options.blocks - 1),
         )
-        return self.wire.messages.GetLoadsResponse(version="0.32.0", loads=[load])
+        answer = self.wire.messages.GetLoadsResponse(loads=[load])
+        if self.wire.messages is vllm_pb2:
+            answer.version = "0.32.0"
+            answer.loads[0].max_total_num_tokens = options.blocks * options.block
+        return answer
 
     async def GetTokenizer(self, request: Any, context: Any) -> AsyncIterator[common_pb2.GetTokenizerChunk]:
         data = await asyncio.to_thread(tokenizer_archive)
@@ -135,6 +143,8 @@ class Grpc:
             self.engine.leave(request)
 
     def _logprobs(self, given: Any) -> int | None:
+        if self.wire.messages is sglang_pb2:
+            return given.top_logprobs_num if given.return_logprob else None
         sampling = given.sampling_params
         return sampling.logprobs if sampling.HasField("logprobs") else None
 

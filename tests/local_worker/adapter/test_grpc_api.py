@@ -13,6 +13,7 @@ from fairlead.outcomes import FinishReason
 from fairlead.rpc.channel import open_channel
 from local_worker.adapter.engine_api import EngineApi, EngineAway, EngineRefused, OpenEngine
 from local_worker.adapter.grpc_api import CHANNEL_OPTIONS, EngineDialect, GrpcApi
+from local_worker.adapter.sglang_grpc import SglangGrpc
 from local_worker.adapter.vllm_grpc import VllmGrpc
 from local_worker.core.request import Request
 from local_worker.prompt import CallChoice, Chat, ChatMessage
@@ -24,7 +25,7 @@ from tests.served_engine.engine import ServedEngine
 from tests.served_engine.grpc import WIRES, Feed, Grpc
 from tests.served_engine.tokens import REPLACEMENT, output_after
 
-DIALECTS: dict[str, EngineDialect] = {"vllm": VllmGrpc()}
+DIALECTS: dict[str, EngineDialect] = {"vllm": VllmGrpc(), "sglang": SglangGrpc()}
 BLOCK = 16
 OPTIONS = {"model": "m", "block": BLOCK, "blocks": 65, "max_num_seqs": 8, "budget": 64}
 
@@ -86,9 +87,10 @@ async def serving(kind: str, step_seconds: float = 0.0) -> AsyncIterator[Serving
 async def test_what_an_engine_says_of_itself(kind: str) -> None:
     async with serving(kind) as served:
         info = served.engine.info
-        assert (info.model, info.root, info.engine) == ("m", "/m", f"{kind} 0.32.0")
+        assert (info.model, info.engine) == ("m", f"{kind} 0.32.0")
+        assert info.root == {"vllm": "/m", "sglang": "/m.sglang"}[kind]
         assert (info.max_model_tokens, info.block_tokens, info.vocab_size, info.max_running) == (400, BLOCK, 257, 8)
-        assert info.pages * BLOCK <= 65 * BLOCK
+        assert info.pages == {"vllm": 64, "sglang": 65}[kind]  # vLLM keeps one for itself
         assert not info.has_cache_scopes
         assert await served.api.counts() == (0, 0.0)
 
@@ -203,25 +205,51 @@ async def test_chats_are_rendered_by_the_engines_template(kind: str) -> None:
             served.engine.tokenizer.encode_chat(Chat(messages, choice=CallChoice(is_required=True)))
 
 
-async def test_what_is_asked_of_vllm() -> None:
-    sampling: dict[str, Any] = {
-        "temperature": 0.5,
-        "top_k": 7,
-        "top_p": 0.5,
-        "min_p": 0.25,
-        "repetition_penalty": 1.5,
-        "presence_penalty": 0.5,
-        "frequency_penalty": -0.5,
-        "stop_token_ids": (5, 6),
-        "logit_bias": ((7, 2.0), (8, -100.0)),
-        "seed": 2**63 + 9,
-        "ignore_eos": False,
-    }
-    async with serving("vllm") as served:
-        await served.output("Once", min_tokens=2, max_tokens=3, **sampling)
+FLOATS = {
+    "temperature": 0.5,
+    "top_p": 0.5,
+    "min_p": 0.25,
+    "repetition_penalty": 1.5,
+    "presence_penalty": 0.5,
+    "frequency_penalty": -0.5,
+}
+SAMPLING: dict[str, Any] = {
+    **FLOATS,
+    "top_k": 7,
+    "stop_token_ids": (5, 6),
+    "logit_bias": ((7, 2.0), (8, -100.0)),
+    "seed": 2**63 + 9,
+    "ignore_eos": False,
+}
+
+
+async def test_what_is_asked_of_sglang() -> None:
+    async with serving("sglang") as served:
+        await served.output("Once", min_tokens=2, max_tokens=3, **SAMPLING)
         given = served.servicer.last_request.sampling_params
-        floats = ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
-        assert {name: getattr(given, name) for name in floats} == {name: sampling[name] for name in floats}
+        assert {name: getattr(given, name) for name in FLOATS} == FLOATS
+        assert (given.top_k, given.min_new_tokens, given.max_new_tokens, given.n) == (7, 2, 3, 1)
+        assert (list(given.stop_token_ids), dict(given.logit_bias)) == ([5, 6], {"7": 2.0, "8": -100.0})
+        assert served.servicer.last_request.logprob_start_len == -1  # 0 would compute those of the prompt
+        await served.output("Once", max_tokens=1)
+        given = served.servicer.last_request.sampling_params
+        assert (given.temperature, given.top_k, given.top_p, given.repetition_penalty) == (0.0, -1, 1.0, 1.0)
+        for constraint, field, value in (
+            (Constraint("json_object"), "json_schema", '{"type": "object"}'),
+            (Constraint("json_schema", ("{}",)), "json_schema", "{}"),
+            (Constraint("regex", ("a+",)), "regex", "a+"),
+            (Constraint("grammar", ("start: a",)), "ebnf_grammar", "start: a"),
+        ):
+            await served.output("Once", max_tokens=1, ignore_eos=False, constraint=constraint)
+            assert getattr(served.servicer.last_request.sampling_params, field) == value
+        assert "choice" not in served.engine.info.constraints
+
+
+async def test_what_is_asked_of_vllm() -> None:
+    async with serving("vllm") as served:
+        await served.output("Once", min_tokens=2, max_tokens=3, **SAMPLING)
+        given = served.servicer.last_request.sampling_params
+        assert {name: getattr(given, name) for name in FLOATS} == FLOATS
         assert (given.top_k, given.min_tokens, given.max_tokens, given.seed) == (7, 2, 3, 9)
         assert (list(given.stop_token_ids), dict(given.logit_bias)) == ([5, 6], {7: 2.0, 8: -100.0})
         await served.output("Once", max_tokens=1, temperature=0.0)
