@@ -1,19 +1,22 @@
 """Queue policies at any queue length: time per admitted request and per decoded token, side by side in one run.
 
     python -m bench.local_policy [--waiting 100,1000,10000,100000] [--steps 60] [--policies dlpm,vtc]
-                                 [--levels tenant,user,interaction]
+                                 [--levels tenant,user,interaction] [--rounds 3]
 
 Every step admits eight requests; each of them decodes eight tokens and finishes, and a new one arrives for it. Prompts
 have 512 tokens. In the setting `own`, each client has its own prefix, and one in four prefixes is cached. In `shared`,
 all requests wait for one prefix, which is cached and evicted in turn every five steps. With `--levels` DLPM has another
-column, in which it is fair at these levels.
+column, in which it is fair at these levels. The columns take turns in every round, and the median of the rounds is
+shown.
 """
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
+from statistics import median
 from typing import Any
 
 from bench.machine import describe
@@ -177,6 +180,23 @@ def measure(setting: Setting, make: Callable[[], Any], steps: int) -> Load:
     return load
 
 
+def cells(setting: Setting, columns: Mapping[str, Callable[[], Any]], steps: int, rounds: int) -> list[str]:
+    """Measure a row of the table, in rounds in which the columns take turns; return the medians as texts."""
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in columns}
+    for _, (name, make) in product(range(rounds), columns.items()):
+        if name != "lpm" or setting.waiting <= SORTING_MOST:
+            load = measure(setting, make, 5 if name == "drr" and setting.waiting > SORTING_MOST else steps)
+            tokens = load.admitted * OUTPUT_TOKENS
+            times[name].append((load.select_ns / load.admitted / 1e3, load.generated_ns / tokens))
+    return [text(measured) if measured else "-" for measured in times.values()]
+
+
+def text(measured: Sequence[tuple[float, float]]) -> str:
+    """Return the medians of both times as text."""
+    select, generated = (median(column) for column in zip(*measured, strict=True))
+    return f"{select:.1f} / {generated:.0f}"
+
+
 def settings(waiting: Sequence[int]) -> list[Setting]:
     """Return settings with few and many clients, and with own and shared prefixes."""
     few = [Setting("own", count, 10) for count in waiting]
@@ -192,6 +212,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--policies", type=lambda text: text.split(","), default=list(LOCAL_POLICIES))
     parser.add_argument("--levels", type=FairnessLevels.parse)
+    parser.add_argument("--rounds", type=int, default=1)
     args = parser.parse_args()
     columns: dict[str, Callable[[], Any]] = {name: partial(LOCAL_POLICIES[name], CONFIG) for name in args.policies}
     if args.levels is not None:
@@ -201,15 +222,8 @@ def main() -> None:
     print("| prefixes | waiting | clients | " + " | ".join(columns) + " |")
     print("|---|---|---|" + "---|" * len(columns))
     for setting in settings(args.waiting):
-        cells = []
-        for name, make in columns.items():
-            if name == "lpm" and setting.waiting > SORTING_MOST:
-                cells.append("-")
-                continue
-            load = measure(setting, make, args.steps if setting.waiting <= SORTING_MOST or name != "drr" else 5)
-            tokens = load.admitted * OUTPUT_TOKENS
-            cells.append(f"{load.select_ns / load.admitted / 1e3:.1f} / {load.generated_ns / tokens:.0f}")
-        print(f"| {setting.name} | {setting.waiting:,} | {setting.clients:,} | " + " | ".join(cells) + " |", flush=True)
+        texts = cells(setting, columns, args.steps, args.rounds)
+        print(f"| {setting.name} | {setting.waiting:,} | {setting.clients:,} | " + " | ".join(texts) + " |", flush=True)
 
 
 if __name__ == "__main__":

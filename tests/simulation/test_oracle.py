@@ -115,9 +115,10 @@ def test_a_counter_below_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
 def ranked_without_regard_to_credit(group: DeficitGroup, account: DeficitAccount) -> None:
     best = account.best() if account.waiting else None
     if best is None:
-        group.in_credit.discard(account.name)
+        group._ranks.discard(account.name)
     else:
-        group.in_credit.put(account.name, best)
+        group._waiting[account.name] = account
+        group._ranks.put(account.name, best)
 
 
 def test_a_balance_out_of_its_range(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,34 +17,58 @@ class ClientPriorityQueue:
     def __contains__(self, client: str) -> bool:
         return client in self._keys
 
+    def __len__(self) -> int:
+        return len(self._keys)
+
     def put(self, client: str, key: tuple[int, ...]) -> None:
         """Add `client`, or change its key."""
-        if self._keys.get(client) == key:
+        old = self._keys.get(client)
+        if old == key:
             return
         self._keys[client] = key
-        if len(self._heap) > 2 * len(self._keys) + SPARE:
+        if old is not None and self._heap[0][0] is old and self._heap[0][1] == client:
+            heapq.heapreplace(self._heap, (key, client))
+        elif len(self._heap) > 2 * len(self._keys) + SPARE:
             self._heap = [(known, each) for each, known in self._keys.items()]
             heapq.heapify(self._heap)
         else:
             heapq.heappush(self._heap, (key, client))
 
+    def key(self, client: str) -> tuple[int, ...] | None:
+        """Return the key of `client`; None if it is not in the queue."""
+        return self._keys.get(client)
+
     def discard(self, client: str) -> None:
         """Remove `client`, if it is in the queue."""
         self._keys.pop(client, None)
 
+    def take_least(self) -> tuple[tuple[int, ...], list[str]]:
+        """Remove all clients that have the smallest key; return the key and them. The queue must not be empty."""
+        first = self.first()
+        assert first is not None, "the queue is empty"
+        least, taken = first[0], []
+        while first is not None and first[0] == least:
+            taken.append(first[1])
+            del self._keys[first[1]]
+            first = self.first()
+        return least, taken
+
     def least(self) -> str | None:
         """Return the client with the smallest key; None when the queue is empty."""
-        return self._heap[0][1] if self._is_clean() else None
+        first = self.first()
+        return None if first is None else first[1]
 
     def least_key(self) -> tuple[int, ...] | None:
         """Return the smallest key; None when the queue is empty."""
-        return self._heap[0][0] if self._is_clean() else None
+        first = self.first()
+        return None if first is None else first[0]
 
-    def _is_clean(self) -> bool:
-        """Drop entries that are no longer valid from the top; return whether a valid one is left."""
-        while self._heap:
-            key, client = self._heap[0]
-            if self._keys.get(client) == key:
-                return True
-            heapq.heappop(self._heap)
-        return False
+    def first(self) -> tuple[tuple[int, ...], str] | None:
+        """Return the smallest key and its client; None when the queue is empty."""
+        heap, keys = self._heap, self._keys
+        while heap:
+            first = heap[0]
+            if keys.get(first[1]) is first[0]:  # the entry of an earlier key has another tuple
+                return first
+            heapq.heappop(heap)
+        return None

@@ -16,6 +16,9 @@ Accounts = BoundedClientMap[tuple["DeficitGroup", str], "DeficitAccount"]
 
 # Before the keys of all requests: the next step of the order has to refill the group.
 DRY: tuple[int, ...] = ()
+# The keys of members in debt begin with DEBT and come after those of all requests: these are less than DEBTS.
+DEBT = 2
+DEBTS = (DEBT,)
 
 
 class DeficitAccount:
@@ -39,8 +42,8 @@ class DeficitAccount:
     def balance(self) -> int:
         """The deficit counter q_i in micro-units, with all rounds of the group."""
         group, balance = self.group, self._balance
-        if balance > 0:
-            return balance  # a round adds nothing
+        if balance > 0 or self._paid == group.rounds:
+            return balance  # a round adds nothing to credit
         return balance + min(group.rounds - self._paid, group.rounds_needed(balance)) * group.quantum
 
     def charge(self, micro: int) -> int:
@@ -92,21 +95,20 @@ def weight_at(request: Request, account: DeficitAccount) -> int:
 class DeficitGroup:
     """This class keeps the accounts of siblings. A round adds one quantum to each balance that is not positive.
 
-    Members with waiting requests are ranked: in credit by the best key below them, in debt by the round that gives them
-    credit. A member in credit whose waiting requests are all held is in neither order.
+    Members with waiting requests are ranked: first those in credit by the best key below them, then those in debt by
+    the round that gives them credit. A member in credit whose waiting requests are all held is not ranked.
     """
 
-    __slots__ = ("_debt_until", "_held", "_kept", "barriers", "in_credit", "in_debt", "parent", "quantum", "rounds")
+    __slots__ = ("_debt_until", "_kept", "_ranks", "_waiting", "barriers", "parent", "quantum", "rounds")
 
     def __init__(self, quantum: int, kept: Sequence[Accounts], parent: DeficitAccount | None = None) -> None:
         self.quantum = quantum
         self.parent = parent
         self.rounds = 0
-        self.in_credit = ClientPriorityQueue()
-        self.in_debt = ClientPriorityQueue()
         self.barriers: dict[str, None] = {}  # members below which a barrier was raised since the last round
         self._kept = kept  # the accounts of this group's level, and of each level below
-        self._held: dict[str, None] = {}
+        self._waiting: dict[str, DeficitAccount] = {}  # members with waiting requests
+        self._ranks = ClientPriorityQueue()
         self._debt_until = 0  # value of rounds * quantum at which the largest forgotten debt is paid
 
     def get(self, name: str) -> DeficitAccount | None:
@@ -147,52 +149,58 @@ class DeficitGroup:
         """Put a member into the place that its balance and its best request give it."""
         name = account.name
         if not account.waiting:
-            self._withdraw(name)
-        elif (balance := account.balance) <= 0:
-            self.in_credit.discard(name)
-            self._held.pop(name, None)
-            self.in_debt.put(name, (self.rounds + self.rounds_needed(balance),))
+            self._waiting.pop(name, None)
+            self._ranks.discard(name)
+            return
+        self._waiting[name] = account
+        if (balance := account.balance) <= 0:
+            self._ranks.put(name, (DEBT, self.rounds + self.rounds_needed(balance)))
         elif (best := account.best()) is None:
-            self._withdraw(name)
-            self._held[name] = None
+            self._ranks.discard(name)
         else:
-            self.in_debt.discard(name)
-            self._held.pop(name, None)
-            self.in_credit.put(name, best)
-
-    def _withdraw(self, name: str) -> None:
-        self.in_credit.discard(name)
-        self.in_debt.discard(name)
-        self._held.pop(name, None)
+            self._ranks.put(name, best)
 
     def best(self) -> tuple[int, ...] | None:
         """Return the least key of a member in credit; DRY if waiting members are all in debt, None if none can go."""
-        if (key := self.in_credit.least_key()) is not None:
-            return key
+        first = self._ranks.first()
+        if first is not None and first[0] < DEBTS:
+            return first[0]
         return DRY if self.is_dry else None
+
+    def first(self) -> DeficitAccount | None:
+        """Return the member in credit with the least key; None if none can go."""
+        first = self._ranks.first()
+        return self._waiting[first[1]] if first is not None and first[0] < DEBTS else None
 
     @property
     def is_dry(self) -> bool:
-        """Whether members wait and none of them has credit (CHECKREFILL)."""
-        return not self._held and self.in_credit.least_key() is None and self.in_debt.least_key() is not None
+        """Whether members wait and all of them are in debt (CHECKREFILL); one whose requests are all held has credit,
+        and no rank."""
+        first = self._ranks.first()
+        return first is not None and first[0] > DEBTS and len(self._ranks) == len(self._waiting)
 
     def refill(self) -> None:
-        """Apply lines 3-8 until a waiting member has credit: as many rounds as the smallest debt needs."""
-        key = self.in_debt.least_key()
-        if key is None:
-            return
+        """Apply lines 3-8 until a waiting member has credit: as many rounds as the smallest debt needs.
+
+        The group must be dry. Dry groups below members that have credit now are refilled, too: the order would lead to
+        each of them before any request.
+        """
         self.barriers.clear()
-        self.rounds = key[0]
-        while (name := self.in_debt.least()) is not None and (key := self.in_debt.least_key()) is not None:
-            if key[0] > self.rounds:
-                break
-            self.rank(self._kept[0][self, name])
+        (_, self.rounds), names = self._ranks.take_least()
+        for name in names:
+            account = self._waiting[name]
+            if account.members is not None and account.members.is_dry:
+                account.members.refill()
+            self.rank(account)
 
     def check_rank(self, account: DeficitAccount) -> None:
-        """Raise AssertionError when a member that waits is not ranked as its balance says."""
-        places = account.name in self.in_credit, account.name in self.in_debt, account.name in self._held
-        waits, in_credit = account.waiting > 0, account.balance > 0
-        assert places == (waits and in_credit, waits and not in_credit, False), f"{account.name}: in {places}"
+        """Raise AssertionError unless a member is ranked as its balance and its best request say."""
+        key = account.best() if account.waiting else None
+        if account.waiting and (balance := account.balance) <= 0:
+            key = DEBT, self.rounds + self.rounds_needed(balance)
+        assert (account.name in self._waiting) == (account.waiting > 0), f"{account.name}: {account.waiting} wait"
+        found = self._ranks.key(account.name)
+        assert found == key, f"{account.name}: ranked by {found} in place of {key}"
 
 
 class DeficitAccounts:
@@ -236,24 +244,17 @@ class DeficitAccounts:
         """
         group = self.root
         while True:
-            name = group.in_credit.least()
-            if name is not None:
-                account = self._account(group, name)
+            if (account := group.first()) is not None:
                 if account.members is None:
                     return account
                 group = account.members
             elif group.is_dry:
                 group.refill()
-                for above in group.parent.path if group.parent is not None else ():
-                    above.group.rank(above)
+                if group.parent is not None:
+                    group.parent.rank()
                 group = self.root
             else:
                 return None
-
-    def _account(self, group: DeficitGroup, name: str) -> DeficitAccount:
-        account = group.get(name)
-        assert account is not None, f"{name} is ranked without an account"
-        return account
 
     def check_invariants(self, most: int) -> None:
         """Raise AssertionError when a balance exceeds `most`, a count is wrong or a member has a wrong rank."""

@@ -99,8 +99,7 @@ class Dlpm:
         self.arrived(request)
 
     def withdrawn(self, request: Request) -> None:
-        """Remove `request` from the queue; a barrier is given back its deposit, and no other charge. See
-        QueuePolicy."""
+        """Remove `request` from the queue; a barrier gets back its deposit, and no other charge. See QueuePolicy."""
         self._deposits.give_back(request)
         self._queue(request).remove(request)
         self._dequeue(request).rank()
@@ -248,8 +247,10 @@ class Dlpm:
         Return whether an account has no credit now, so that the accounts have to be ranked.
         """
         deposit, is_dry = self._deposits.of(request), False
+        highest = charge(micro, request.weight)
+        below = highest if request.user_weight == request.weight else charge(micro, request.user_weight)
         for account in self._leaves[request].path:
-            owed = charge(micro, request.weight if account.group.parent is None else request.user_weight)
+            owed = highest if account.group.parent is None else below
             if deposit is not None:
                 owed = draw(deposit, account, owed)
             is_dry |= account.charge(owed) <= 0
