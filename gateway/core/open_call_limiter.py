@@ -61,7 +61,7 @@ class OpenCallLimiter:
         """Raise AssertionError unless the counts agree and no client is kept without a call."""
         assert self._count == self._open.total(), f"{self._count} calls open, clients have {self._open.total()}"
         assert all(count > 0 for count in self._open.values()), f"clients without calls: {self._open}"
-        tenants: Counter[str] = Counter()
+        tenants: dict[str, int] = {}
         for client, count in self._open.items():
-            tenants[tenant_of(client)] += count
-        assert self._of_tenant == tenants, f"tenants have {tenants} calls open, counted {self._of_tenant}"
+            tenants[tenant_of(client)] = tenants.get(tenant_of(client), 0) + count
+        assert {**self._of_tenant} == tenants, f"tenants have {tenants} calls open, counted {self._of_tenant}"

@@ -111,5 +111,7 @@ class IdlePages:
         """Raise AssertionError when a page is in both orders, or a count is wrong."""
         assert not self._unused.keys() & self._spared.keys(), "a page is both unused and spared"
         followers = Counter(block.parent for block in self._blocks.values() if block.parent is not None)
-        assert +self._followers == followers, f"followers {+self._followers}, not {followers}"
-        assert self._awaited == Counter(self._ends.values()), f"awaited {self._awaited}, ends {self._ends}"
+        counted = {page: count for page, count in self._followers.items() if count}
+        assert counted == {**followers}, f"followers {counted}, not {followers}"
+        awaited = {**Counter(self._ends.values())}
+        assert {**self._awaited} == awaited, f"awaited {self._awaited}, ends {self._ends}"

@@ -94,13 +94,13 @@ class KVShares:
         running = list(running)
         counted = {request for requests in self._running.values() for request in requests}
         assert counted == set(running), "requests that run and requests that are counted differ"
-        here: Counter[Path] = Counter()
-        for path, requests in Counter(map(self._levels.path, (*waiting, *running))).items():
-            for end in range(1, len(path) + 1):
-                here[path[:end]] += requests
-        assert self._requests == here, f"requests {self._requests}, here are {here}"
+        here: dict[Path, int] = {}
+        for request in (*waiting, *running):
+            for path in self._paths(request):
+                here[path] = here.get(path, 0) + 1
+        assert {**self._requests} == here, f"requests {self._requests}, here are {here}"
         assert self._weights.keys() == here.keys(), f"shares of {list(self._weights)}, here are {list(here)}"
-        sums: Counter[Path] = Counter()
+        sums: dict[Path, int] = {}
         for path, weight in self._weights.items():
-            sums[path[:-1]] += weight
-        assert {**self._sums} == {**sums}, f"{self._sums} in all, of {self._weights}"
+            sums[path[:-1]] = sums.get(path[:-1], 0) + weight
+        assert {**self._sums} == sums, f"{self._sums} in all, of {self._weights}"
