@@ -161,14 +161,16 @@ def _cut(runs: Sequence[BlockRun]) -> Iterator[BlockRun]:
 def _common_backwards(digests: bytes, evicted: bytes, position: int) -> int:
     """Return how many bytes at the end of `digests` stand in `evicted` from `position` on, last digest first.
 
-    A binary search, because a step in Python for each block costs more than a comparison of all of them.
+    A binary search, because a step in Python for each block costs more than a comparison of all of them. It begins with
+    all, which is usual. The time does not depend on the length of `digests`.
     """
-    backwards = pack_digests(unpack_digests(digests)[::-1])
     same, most = 0, min(len(digests), len(evicted) - position) // DIGEST_BYTES
+    backwards = pack_digests(unpack_digests(digests[-most * DIGEST_BYTES :])[::-1])
+    size = most
     while same < most:
-        size = (same + most + 1) // 2
         if evicted.startswith(backwards[: size * DIGEST_BYTES], position):
             same = size
         else:
             most = size - 1
+        size = (same + most + 1) // 2
     return same * DIGEST_BYTES
