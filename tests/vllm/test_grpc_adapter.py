@@ -1,13 +1,13 @@
 """The adapter beside a real `vllm serve --grpc`: exact outputs, constraints and cached prefixes."""
 
 import json
+import os
 import re
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,10 @@ from tests.faults.small_model import save_small_model
 from tests.ports import free_ports
 from tests.services import Process, Stack, eventually
 
+SERVICER = Path(sys.prefix) / "grpc"
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.skipif(find_spec("smg_grpc_servicer") is None, reason="smg-grpc-servicer is not installed"),
+    pytest.mark.skipif(not SERVICER.exists(), reason="smg-grpc-servicer is not installed: make vllm-venv"),
 ]
 BLOCK = 32
 TOKENS = 40
@@ -61,7 +62,9 @@ class GrpcFleet:
         command = [sys.executable, "-m", "vllm.entrypoints.launchers.grpc_server", "--enforce-eager", *flags]
         self._log = directory / "vllm.log"
         with self._log.open("ab") as out:
-            self._process = subprocess.Popen(command, stdout=out, stderr=out)
+            self._process = subprocess.Popen(
+                command, stdout=out, stderr=out, env={**os.environ, "PYTHONPATH": str(SERVICER)}
+            )
         self.stack = Stack(directory)
 
     def start(self) -> None:
