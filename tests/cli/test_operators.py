@@ -2,8 +2,6 @@
 
 import asyncio
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import grpc
@@ -11,15 +9,12 @@ import pytest
 
 from fairlead import Client
 from fairlead.v1 import common_pb2, inference_pb2, inference_pb2_grpc
+from tests.cli.commands import called
 from tests.services import SECRET, Stack
 
 pytestmark = pytest.mark.e2e
 ADMIN = "a secret for operators only"
-INTERACTION = re.compile(r"interaction (\S+): client default/ann, app default, 2 calls, [\d.]+ ms")
-
-
-def fairlead(*args: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([sys.executable, "-m", "cli", *args], capture_output=True, text=True, timeout=60)
+INTERACTION = re.compile(r"interaction (\S+): client default/ann, app default, 2 calls, [\d,.]+ ms")
 
 
 async def interact(address: str) -> str:
@@ -44,7 +39,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str,
 
 def test_a_trace_shows_where_the_time_went(served: tuple[str, str, str]) -> None:
     gateway, _, interaction = served
-    done = fairlead("trace", interaction, "--gateway", gateway, "--secret", ADMIN)
+    done = called("trace", interaction, "--gateway", gateway, "--secret", ADMIN)
     assert done.returncode == 0, done.stderr
     assert INTERACTION.match(done.stdout)
     assert done.stdout.count("COMPLETED (length)") == 2
@@ -60,9 +55,9 @@ def test_a_trace_shows_where_the_time_went(served: tuple[str, str, str]) -> None
 
 def test_a_single_request_is_found_too(served: tuple[str, str, str]) -> None:
     gateway, _, interaction = served
-    shown = fairlead("trace", interaction, "--gateway", gateway, "--secret", ADMIN).stdout
+    shown = called("trace", interaction, "--gateway", gateway, "--secret", ADMIN).stdout
     request = shown.splitlines()[2].split()[0]
-    done = fairlead("trace", request, "--gateway", gateway, "--secret", ADMIN)
+    done = called("trace", request, "--gateway", gateway, "--secret", ADMIN)
     assert done.stdout.splitlines()[2].startswith(request)
     assert "1 calls" in done.stdout
 
@@ -74,14 +69,14 @@ def test_a_request_is_found_by_its_callers_id_and_says_which_app_was_named(serve
         stub = inference_pb2_grpc.InferenceStub(channel)
         for user in ("ann", "bob"):
             list(stub.Generate(request, timeout=60, metadata=[("x-fairlead-user", user), ("x-request-id", "mine")]))
-    shown = fairlead("trace", "mine", "--gateway", gateway, "--secret", ADMIN).stdout
+    shown = called("trace", "mine", "--gateway", gateway, "--secret", ADMIN).stdout
     for user in ("ann", "bob"):
         assert re.search(rf"request \w+: client default/{user}, app default \('agent' is unknown\), 1 calls", shown)
     assert shown.count(", caller's id mine\n") == 2
 
 
 def test_what_nobody_remembers(served: tuple[str, str, str]) -> None:
-    done = fairlead("trace", "unknown", "--gateway", served[0], "--secret", ADMIN)
+    done = called("trace", "unknown", "--gateway", served[0], "--secret", ADMIN)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "fairlead: no gateway remembers unknown\n")
 
 
@@ -95,14 +90,14 @@ def test_only_the_admin_secret_opens(served: tuple[str, str, str], secret: str) 
         ("drain", "w0", "--scheduler", scheduler),
         ("flush", "w0", "--scheduler", scheduler),
     ):
-        done = fairlead(*command, "--secret", secret)
+        done = called(*command, "--secret", secret)
         assert done.returncode == 1
         assert done.stderr.startswith("fairlead: metadata x-fairlead-secret: missing or wrong")
         assert interaction not in done.stdout
 
 
 def test_top_shows_users_and_workers(served: tuple[str, str, str]) -> None:
-    done = fairlead("top", "--scheduler", served[1], "--secret", ADMIN, "--frames", "15", "--every", "0.1")
+    done = called("top", "--scheduler", served[1], "--secret", ADMIN, "--frames", "15", "--every", "0.1")
     assert done.returncode == 0, done.stderr
     idle = re.findall(r"^w0 +0 +0 \.{10} 0% .* [\d.]+% serving$", done.stdout, re.MULTILINE)
     assert len(idle) >= 2, "the worker reports within a second that it has become idle"
@@ -111,7 +106,7 @@ def test_top_shows_users_and_workers(served: tuple[str, str, str]) -> None:
 
 
 def test_status_says_which_admission_the_bound_is_for_and_who_placed_requests(served: tuple[str, str, str]) -> None:
-    done = fairlead("status", "--scheduler", served[1], "--gateway", served[0], "--secret", ADMIN)
+    done = called("status", "--scheduler", served[1], "--gateway", served[0], "--secret", ADMIN)
     assert done.returncode == 0, done.stderr
     assert re.search(r"^requests placed\n  by the scheduler +[1-9]\d*\n", done.stdout, re.MULTILINE)
     assert re.search(r"^  by a gateway, no scheduler led +0\n  not at all +0$", done.stdout, re.MULTILINE)

@@ -52,13 +52,13 @@ def test_other_commands_find_the_running_stack(shared: tuple[Command, Running]) 
     generated = command.run("generate", "hello", "--max-tokens", "8", "--user", "ann")
     assert generated.returncode == 0, generated.stderr
     assert len(generated.stdout.rstrip("\n")) == 8, "the fake engine's tokens are one character each"
-    status = command.run("status")
+    status = command.call("status")
     assert status.returncode == 0
     assert "worker-0" in status.stdout
     assert "worker-1" in status.stdout
     assert " fake " in status.stdout
     # A worker reports several times a second, so that what it has just served is not there yet.
-    eventually(lambda: "default/ann" in command.run("status").stdout, "the user's service is reported")
+    eventually(lambda: "default/ann" in command.call("status").stdout, "the user's service is reported")
 
 
 def test_the_address_of_the_page_is_printed_with_a_key_that_opens_it(shared: tuple[Command, Running]) -> None:
@@ -82,7 +82,7 @@ def test_each_process_is_seen_on_its_way(shared: tuple[Command, Running]) -> Non
 def test_a_worker_that_has_drained_leaves_and_the_others_go_on(command: Command, up: Running) -> None:
     assert command.run("drain", "worker-1").returncode == 0
     assert up.wait_for("drained") == "worker-1 has drained and left; 1 worker left\n"
-    assert command.run("generate", "hello", "--max-tokens", "4").returncode == 0
+    assert command.call("generate", "hello", "--max-tokens", "4").returncode == 0
     assert command.run("drain", "worker-0").returncode == 0
     assert up.ended() == 0
     assert up.rest().splitlines()[0] == "worker-0 has drained and left; 0 workers left"
@@ -97,10 +97,10 @@ def test_commands_find_the_newest_stack_that_runs(shared: tuple[Command, Running
     try:
         second.wait_for("ready: gateway")
         services = second.children()
-        assert "worker-1" not in command.run("status").stdout, "the second has one worker"
+        assert "worker-1" not in command.call("status").stdout, "the second has one worker"
         second.process.send_signal(number)
         second.process.wait()
-        assert "worker-1" in command.run("status").stdout, "the first is found again"
+        assert "worker-1" in command.call("status").stdout, "the first is found again"
         assert len(command.endpoint_files()) == 1
     finally:
         for pid in filter(alive, services):  # nobody ended them, where their parent was killed
@@ -170,14 +170,14 @@ def test_nobody_listening_is_one_line(command: Command, args: tuple[str, ...]) -
 @pytest.mark.parametrize("option", [("--temperature", "nan"), ("--user", "josé")])
 def test_a_bad_value_is_one_line(shared: tuple[Command, Running], option: tuple[str, str]) -> None:
     command, _ = shared
-    failed = command.run("generate", "hello", *option)
+    failed = command.call("generate", "hello", *option)
     assert failed.returncode in (1, 2)
     assert "Traceback" not in failed.stderr
 
 
 @pytest.mark.parametrize("args", [("unknown",), ("generate", "x", "--raw", "--system", "y"), ("up", "--workers", "x")])
 def test_wrong_usage(command: Command, args: tuple[str, ...]) -> None:
-    assert command.run(*args).returncode == 2
+    assert command.call(*args).returncode == 2
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_wrong_usage(command: Command, args: tuple[str, ...]) -> None:
     ],
 )
 def test_options_of_what_is_not_started_are_refused(command: Command, args: tuple[str, ...], reason: str) -> None:
-    done = command.run("up", *args)
+    done = command.call("up", *args)
     assert done.returncode == 2
     assert done.stderr.rstrip().endswith(f"error: {reason}")
 
@@ -202,18 +202,18 @@ def test_a_start_that_fails_leaves_the_running_stack_findable(shared: tuple[Comm
     second = command.run("up", "--engine", "fake", "--workers", "1", *ports, "--log-dir", logs)
     assert second.returncode == 1
     assert "gateway ended with status" in second.stderr.splitlines()[-1]
-    assert command.run("status").returncode == 0
+    assert command.call("status").returncode == 0
 
 
 def test_a_value_that_fits_no_field_is_one_line(shared: tuple[Command, Running]) -> None:
     command, _ = shared
-    failed = command.run("generate", "hello", "--max-tokens", "-1")
+    failed = command.call("generate", "hello", "--max-tokens", "-1")
     assert failed.returncode in (1, 2)
     assert "Traceback" not in failed.stderr
 
 
 def test_no_workers_is_wrong_usage(command: Command) -> None:
-    assert command.run("up", "--workers", "0").returncode == 2
+    assert command.call("up", "--workers", "0").returncode == 2
 
 
 def test_with_tls_the_addresses_to_open_are_https(tmp_path: Path) -> None:
