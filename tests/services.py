@@ -13,7 +13,7 @@ import grpc
 from fairlead.v1 import inference_pb2, inference_pb2_grpc, scheduler_pb2, scheduler_pb2_grpc
 from serving.environment import ServiceName, variable
 from serving.rpc.channel import secret_metadata
-from tests.service_forks import ServiceFork
+from tests.forks import Fork, Program
 
 SECRET = "a secret for tests only"
 DEADLINE = 120.0
@@ -28,6 +28,9 @@ SERVICES = {
     "local_worker.adapter": ServiceName.ADAPTER,
     "throttler": ServiceName.THROTTLER,
 }
+
+# What workers import beside their own code.
+ENGINES = {"transformers": "local_worker.engine.runner", "vllm": "tests.vllm.imported"}
 
 
 def eventually(condition: Callable[[], Any], what: str) -> Any:
@@ -48,7 +51,8 @@ class Process:
         self._log = log
         environment = {variable(SERVICES[module], key): str(value) for key, value in settings.items()}
         log.touch()
-        self._fork = ServiceFork(module, {**os.environ, **environment}, log)
+        program = Program(f"{module}.app", ENGINES.get(str(settings.get("engine")), ""))
+        self._fork = Fork(program, [], {**os.environ, **environment}, log, log)
 
     @property
     def log(self) -> str:

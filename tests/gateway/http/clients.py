@@ -1,14 +1,18 @@
 """Programs of others that call the gateway, with what they need in virtual environments that are kept."""
 
+import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.forks import Fork, Program
 from tests.lock import CACHE, exclusively
 
+DEADLINE = 600.0  # seconds
 # What stands together shares an environment: to fetch one takes long.
 ENVIRONMENTS = (
     ("openai==3.54.0", "anthropic==2.12.0", "langchain-openai==1.7.3", "llm==0.36"),
@@ -43,8 +47,12 @@ def _install(requirements: Sequence[str], bare: Sequence[str], environment: Path
     (environment / "ready").touch()
 
 
-def run(python: Path, program: str, *arguments: str) -> str:
-    """What `program` prints; fails with what it says when it fails."""
-    done = subprocess.run([python, "-W", "error", "-c", program, *arguments], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+def run(client: str, program: str, *arguments: str) -> str:
+    """What `program` prints, which finds `client` imported; fails with what it says when it fails."""
+    python = (str(python_with(client)), "-W", "error")
+    with tempfile.TemporaryDirectory() as folder:
+        said, errors = Path(folder, "said"), Path(folder, "errors")
+        imported = Program("tests.gateway.http.client_program", client.replace("-", "_"), python)
+        status = Fork(imported, [program, *arguments], {**os.environ}, said, errors).wait(DEADLINE)
+        assert status == 0, said.read_text() + errors.read_text()
+        return said.read_text()

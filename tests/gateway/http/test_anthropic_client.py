@@ -1,10 +1,8 @@
 """Anthropic's own client: its types, streams and errors, against a running cluster."""
 
-from pathlib import Path
-
 import pytest
 
-from tests.gateway.http.clients import python_with, run
+from tests.gateway.http.clients import run
 from tests.gateway.http.http_client import HttpClient
 from tests.services import Process
 
@@ -77,12 +75,7 @@ print("done")
 """
 
 
-@pytest.fixture(scope="module")
-def python() -> Path:
-    return python_with(CLIENT)
-
-
 @pytest.mark.parametrize("program", [CALLS, ERRORS], ids=["calls", "errors"])
-def test_its_calls(python: Path, shared: tuple[Process, HttpClient], program: str) -> None:
+def test_its_calls(shared: tuple[Process, HttpClient], program: str) -> None:
     _, http = shared
-    assert run(python, HEAD + program, f"http://127.0.0.1:{http.port}") == "done\n"
+    assert run(CLIENT, HEAD + program, f"http://127.0.0.1:{http.port}") == "done\n"

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from gateway.core.response_store import OVERHEAD
-from tests.gateway.http.clients import python_with, run
+from tests.gateway.http.clients import run
 from tests.gateway.http.conftest import serving
 from tests.gateway.http.http_client import CONVERSATIONS, HELLO, RESPONSES, Answer, HttpClient, by
 from tests.gateway.http.test_openai_client import CLIENT
@@ -106,7 +106,7 @@ def ask(http: HttpClient, headers: dict[str, str] | None = None, **fields: objec
 
 
 def test_openais_client(http: HttpClient) -> None:
-    assert run(python_with(CLIENT), PROGRAM, f"http://127.0.0.1:{http.port}/v1") == "done\n"
+    assert run(CLIENT, PROGRAM, f"http://127.0.0.1:{http.port}/v1") == "done\n"
 
 
 def test_items_are_told_in_full(http: HttpClient) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.gateway.http.clients import python_with, run
+from tests.gateway.http.clients import run
 from tests.gateway.http.http_client import HttpClient
 
 pytestmark = pytest.mark.e2e
@@ -57,4 +57,4 @@ print("done")
 
 
 def test_calls_streams_and_what_is_refused(http: HttpClient) -> None:
-    assert run(python_with(CLIENT), PROGRAM, f"http://127.0.0.1:{http.port}/v1") == "done\n"
+    assert run(CLIENT, PROGRAM, f"http://127.0.0.1:{http.port}/v1") == "done\n"

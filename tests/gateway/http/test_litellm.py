@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.gateway.http.clients import python_with, run
+from tests.gateway.http.clients import run
 from tests.gateway.http.http_client import HttpClient
 
 pytestmark = [pytest.mark.clients, pytest.mark.e2e, pytest.mark.slow]  # the import alone takes seconds
@@ -47,4 +47,4 @@ print("done")
 
 
 def test_calls_streams_and_errors_by_class(http: HttpClient) -> None:
-    assert run(python_with(CLIENT), PROGRAM, f"http://127.0.0.1:{http.port}/v1").endswith("done\n")
+    assert run(CLIENT, PROGRAM, f"http://127.0.0.1:{http.port}/v1").endswith("done\n")

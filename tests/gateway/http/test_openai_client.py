@@ -4,9 +4,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pytest
-
-from tests.gateway.http.clients import python_with, run
+from tests.gateway.http.clients import run
 from tests.gateway.http.conftest import serving
 from tests.gateway.http.http_client import TEXT, HttpClient
 from tests.services import Stack, eventually
@@ -141,38 +139,33 @@ print(len(patient.completions.create(model="tiny", prompt="hello", max_tokens=3,
 """
 
 
-@pytest.fixture(scope="module")
-def python() -> Path:
-    return python_with(CLIENT)
+def test_calls_streams_and_types(http: HttpClient) -> None:
+    assert run(CLIENT, HEAD + CALLS, f"http://127.0.0.1:{http.port}/v1") == "done\n"
 
 
-def test_calls_streams_and_types(python: Path, http: HttpClient) -> None:
-    assert run(python, HEAD + CALLS, f"http://127.0.0.1:{http.port}/v1") == "done\n"
+def test_schemas_are_obeyed(http: HttpClient) -> None:
+    assert run(CLIENT, HEAD + CONSTRAINTS, f"http://127.0.0.1:{http.port}/v1") == "done\n"
 
 
-def test_schemas_are_obeyed(python: Path, http: HttpClient) -> None:
-    assert run(python, HEAD + CONSTRAINTS, f"http://127.0.0.1:{http.port}/v1") == "done\n"
-
-
-def test_errors_have_their_classes_and_whoever_leaves_a_stream_cancels_its_call(python: Path, stack: Stack) -> None:
+def test_errors_have_their_classes_and_whoever_leaves_a_stream_cancels_its_call(stack: Stack) -> None:
     stack.worker("a", served_name="tiny", fake_step_seconds=0.02)
     gateway, http = serving(stack)
-    assert run(python, HEAD + ERRORS, f"http://127.0.0.1:{http.port}/v1") == "done\n"
+    assert run(CLIENT, HEAD + ERRORS, f"http://127.0.0.1:{http.port}/v1") == "done\n"
     eventually(lambda: gateway.logged("call ended")[-1]["outcome"] == "CANCELLED", "the call that was left ends")
 
 
-def test_it_comes_again_when_it_is_told_to(python: Path, stack: Stack) -> None:
+def test_it_comes_again_when_it_is_told_to(stack: Stack) -> None:
     stack.worker("a", served_name="tiny", fake_step_seconds=0.02)
     gateway, http = serving(stack, max_streams_per_client=1)
     with ThreadPoolExecutor() as threads:
         with http.begin(TEXT, {"prompt": "hello", "max_tokens": 4000, "ignore_eos": True}):
             eventually(lambda: stack.requests() == 1, "the client's one place is taken")
-            answer = threads.submit(run, python, HEAD + RETRIES, f"http://127.0.0.1:{http.port}/v1")
+            answer = threads.submit(run, CLIENT, HEAD + RETRIES, f"http://127.0.0.1:{http.port}/v1")
             eventually(lambda: "CLIENT_LIMIT" in gateway.log, "the client is refused")
         assert answer.result() == "3\n"
 
 
-def test_what_the_readme_shows_runs(python: Path, http: HttpClient) -> None:
+def test_what_the_readme_shows_runs(http: HttpClient) -> None:
     blocks = re.findall(r"```python\n(.*?)```", Path("README.md").read_text(), re.DOTALL)
     [code] = [block for block in blocks if "import openai" in block]
-    assert run(python, code.replace("127.0.0.1:8000", f"127.0.0.1:{http.port}"))
+    assert run(CLIENT, code.replace("127.0.0.1:8000", f"127.0.0.1:{http.port}"))

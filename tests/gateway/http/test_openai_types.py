@@ -4,11 +4,9 @@ The client itself is lenient: it builds its types of whatever it gets. Here the 
 pydantic's strict mode, and a field that is missing, or that the schema does not know, fails as well.
 """
 
-from pathlib import Path
-
 import pytest
 
-from tests.gateway.http.clients import python_with, run
+from tests.gateway.http.clients import run
 from tests.gateway.http.http_client import HttpClient
 from tests.gateway.http.test_openai_client import CLIENT
 
@@ -169,11 +167,6 @@ print("done")
 """
 
 
-@pytest.fixture(scope="module")
-def python() -> Path:
-    return python_with(CLIENT)
-
-
 @pytest.mark.parametrize("program", [CHATS, COMPLETIONS, REST], ids=["chat", "completions", "models and errors"])
-def test_what_is_sent_has_the_published_types(python: Path, http: HttpClient, program: str) -> None:
-    assert run(python, HEAD + program, f"http://127.0.0.1:{http.port}") == "done\n"
+def test_what_is_sent_has_the_published_types(http: HttpClient, program: str) -> None:
+    assert run(CLIENT, HEAD + program, f"http://127.0.0.1:{http.port}") == "done\n"

@@ -13,7 +13,7 @@ from gateway.http.completions import CompletionRequest
 from gateway.http.conversation_endpoints import ConversationRequest, ConversationUpdate, ItemsRequest
 from gateway.http.messages import MessagesRequest
 from gateway.http.responses_request import ResponsesRequest
-from tests.gateway.http.clients import python_with, run
+from tests.gateway.http.clients import run
 from tests.gateway.http.http_client import CHAT, HELLO, HttpClient
 from tests.gateway.http.test_anthropic_client import CLIENT as ANTHROPIC
 from tests.gateway.http.test_openai_client import CLIENT as OPENAI
@@ -44,7 +44,7 @@ BEGUN = [*HELLO, {"role": "assistant", "content": "Well, "}]
 @cache
 def known_to(client: str) -> dict[str, list[str]]:
     """Return the parameters of each request that a client sends, read in one process because imports take long."""
-    return json.loads(run(python_with(client), PROGRAM, *(name for name, (of, _) in REQUESTS.items() if of == client)))
+    return json.loads(run(client, PROGRAM, *(name for name, (of, _) in REQUESTS.items() if of == client)))
 
 
 def ignored() -> set[str]:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.http.responses_request import UnsupportedByResponses
-from tests.gateway.http.clients import python_with, run
+from tests.gateway.http.clients import run
 from tests.gateway.http.conftest import serving
 from tests.gateway.http.http_client import HELLO, RESPONSES, Answer, HttpClient
 from tests.gateway.http.test_openai_client import CLIENT
@@ -183,4 +183,4 @@ def test_an_error_in_a_stream_is_an_event(stack: Stack) -> None:
 
 def test_openais_client(shared: tuple[Process, HttpClient]) -> None:
     _, http = shared
-    assert run(python_with(CLIENT), PROGRAM, f"http://127.0.0.1:{http.port}/v1", "0.001") == "done\n"
+    assert run(CLIENT, PROGRAM, f"http://127.0.0.1:{http.port}/v1", "0.001") == "done\n"

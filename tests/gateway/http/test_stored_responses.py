@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.http.clients import python_with, run
+from tests.gateway.http.clients import run
 from tests.gateway.http.conftest import serving
 from tests.gateway.http.http_client import HELLO, RESPONSES, Answer, HttpClient, by
 from tests.gateway.http.test_openai_client import CLIENT
@@ -187,4 +187,4 @@ def test_a_response_is_forgotten_when_its_time_is_over(shared_stack: Stack) -> N
 
 
 def test_openais_client(http: HttpClient) -> None:
-    assert run(python_with(CLIENT), PROGRAM, f"http://127.0.0.1:{http.port}/v1") == "done\n"
+    assert run(CLIENT, PROGRAM, f"http://127.0.0.1:{http.port}/v1") == "done\n"

@@ -8,7 +8,7 @@ import pytest
 
 from fairlead import InvalidRequest, SyncClient, Tool
 from tests.gateway.http import test_anthropic_client as anthropic_client
-from tests.gateway.http.clients import python_with, run
+from tests.gateway.http.clients import run
 from tests.gateway.http.conftest import serving
 from tests.gateway.http.http_client import CHAT, CONVERSATIONS, RESPONSES, TOKENIZE, HttpClient
 from tests.gateway.http.scripted_model import save_scripted_model
@@ -218,16 +218,16 @@ def ask(http: HttpClient, word: str, **fields: object) -> Any:
 
 
 def test_openais_client_calls_tools(model: HttpClient) -> None:
-    assert run(python_with(CLIENT), HEAD + PROGRAM, f"http://127.0.0.1:{model.port}/v1") == "done\n"
+    assert run(CLIENT, HEAD + PROGRAM, f"http://127.0.0.1:{model.port}/v1") == "done\n"
 
 
 def test_anthropics_client_calls_tools(model: HttpClient) -> None:
     program = anthropic_client.HEAD + MESSAGES_PROGRAM
-    assert run(python_with(anthropic_client.CLIENT), program, f"http://127.0.0.1:{model.port}") == "done\n"
+    assert run(anthropic_client.CLIENT, program, f"http://127.0.0.1:{model.port}") == "done\n"
 
 
 def test_responses_have_calls_and_reasoning(model: HttpClient) -> None:
-    assert run(python_with(CLIENT), HEAD + RESPONSES_PROGRAM, f"http://127.0.0.1:{model.port}/v1") == "done\n"
+    assert run(CLIENT, HEAD + RESPONSES_PROGRAM, f"http://127.0.0.1:{model.port}/v1") == "done\n"
 
 
 def test_a_conversation_goes_on_when_a_call_that_is_no_json_is_deleted(model: HttpClient) -> None:

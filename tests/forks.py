@@ -1,10 +1,11 @@
-"""Forks of a process that has imported a service: most of a service's start is the import of its code.
+"""Forks of a process that has imported a program: most of a program's start is the import of its code.
 
 `python -m gateway` takes 0.5 s of processor time until it listens, a fork 0.05 s, and the tests start hundreds of
 services. A fork differs from `python -m` in nothing that it does: it has the environment, the standard error and the
 working directory of the test that starts it, imports later what its configuration needs, and ends by `sys.exit`.
 Workers that compute with transformers or vLLM are forks of processes that have imported these as well, which takes 3
-and 10 s. All processes of a run share one such process for each service and engine.
+and 10 s. So are the programs that call the gateway with clients of others. All processes of a run share one such
+process for each program.
 """
 
 import errno
@@ -17,43 +18,53 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PAUSE = 0.01  # seconds between two looks at whether a fork has ended
-ENGINES = {"transformers": "local_worker.engine.runner", "vllm": "tests.vllm.imported"}  # what their workers import
 # Of the run: its processes are forks of the one that imports this module when it collects the tests. No process writes
 # to the pipe; it is closed when the last process of the run has ended.
 RUN = os.getpid()
 RUN_ENDS, _OPEN = os.pipe()
 
 
-class ServiceForks:
-    """The process that has imported `module`.app, and `engine` unless that is "", and forks until the run ends."""
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What `python` runs: `main` of the module `entry` with arguments. Its process has imported `imports` as well."""
 
-    def __init__(self, module: str, engine: str) -> None:
+    entry: str
+    imports: str = ""
+    python: tuple[str, ...] = (sys.executable,)  # with its options
+
+
+class Forks:
+    """The process that has imported a program and forks until the run ends."""
+
+    def __init__(self, program: Program) -> None:
         self._one_at_a_time = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        address = f"\0fairlead-tests-{RUN}-{module}-{engine}"  # of no file: it is free when the process has ended
+        address = f"\0fairlead-tests-{RUN}-{program.entry}-{program.imports}"  # of no file: it ends with the process
         while True:
             client = socket.socket(socket.AF_UNIX)
             try:
                 client.connect(address)
             except ConnectionRefusedError:
                 client.close()
-                self._start(address, module, engine)
+                self._start(address, program)
             else:
                 self._connection = Connection(client.detach())
                 return
 
-    def _start(self, address: str, module: str, engine: str) -> None:
+    def _start(self, address: str, program: Program) -> None:
         """Start the process and return when it listens. Where another one listens already, it ends at once."""
-        command = [sys.executable, "-m", __name__, address[1:], str(RUN_ENDS), module, engine]
+        arguments = ["-m", __name__, address[1:], str(RUN_ENDS), program.entry, program.imports]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}  # threads do not survive a fork
         self._process = subprocess.Popen(
-            command, pass_fds=[RUN_ENDS], cwd=ROOT, env=environment, stdout=subprocess.PIPE
+            [*program.python, *arguments], pass_fds=[RUN_ENDS], cwd=ROOT, env=environment, stdout=subprocess.PIPE
         )
         assert self._process.stdout is not None
         with self._process.stdout as listening:
@@ -67,18 +78,20 @@ class ServiceForks:
 
 
 @functools.cache
-def forks_of(module: str, engine: str) -> ServiceForks:
-    """Return the one process of the run that forks the service."""
-    return ServiceForks(module, engine)
+def forks_of(program: Program) -> Forks:
+    """Return the one process of the run that forks the program."""
+    return Forks(program)
 
 
-class ServiceFork:
-    """A service that a fork runs, with the methods of subprocess.Popen that tests need."""
+class Fork:
+    """A process that runs a program with arguments, with the methods of subprocess.Popen that tests need."""
 
-    def __init__(self, module: str, environment: dict[str, str], log: Path) -> None:
-        self._forks = forks_of(module, ENGINES.get(environment.get("FAIRLEAD_WORKER_ENGINE", ""), ""))
+    def __init__(
+        self, program: Program, arguments: Sequence[str], environment: dict[str, str], stdout: Path, stderr: Path
+    ) -> None:
+        self._forks = forks_of(program)
         self._exit_status: int | None = None
-        self.pid: int = self._forks.ask("start", environment, os.getcwd(), log)
+        self.pid: int = self._forks.ask("start", arguments, environment, os.getcwd(), stdout, stderr)
 
     def poll(self) -> int | None:
         """Return the exit status, or minus the number of the signal that ended it, or None while it runs."""
@@ -101,15 +114,16 @@ class ServiceFork:
             os.kill(self.pid, number)
 
 
-def start(environment: dict[str, str], directory: str, log: Path) -> int:
+def start(environment: dict[str, str], directory: str, stdout: Path, stderr: Path) -> int:
     """Fork; return the process id of the fork, and 0 in the fork."""
     pid = os.fork()
     if pid == 0:
         os.environ.clear()
         os.environ.update(environment)
         os.chdir(directory)
-        with log.open("ab") as stderr:
-            os.dup2(stderr.fileno(), sys.stderr.fileno())
+        for path, stream in ((stdout, sys.stdout), (stderr, sys.stderr)):
+            with path.open("ab") as file:
+                os.dup2(file.fileno(), stream.fileno())
     return pid
 
 
@@ -119,41 +133,44 @@ def exit_status(pid: int) -> int | None:
     return os.waitstatus_to_exitcode(status) if ended else None
 
 
-def serve_requests(listener: socket.socket, run_ends: int) -> bool:
-    """Answer requests until the run ends; return whether this is a fork that has to become a service."""
+def serve_requests(listener: socket.socket, run_ends: int) -> list[str] | None:
+    """Answer requests; return None when the run ends, and in a fork the arguments of the program."""
     connections: list[Connection] = []
     while True:
         for ready in wait([run_ends, listener, *connections]):
             if ready == run_ends:
-                return False
+                return None
             if isinstance(ready, socket.socket):
                 connections.append(Connection(ready.accept()[0].detach()))
-            elif isinstance(ready, Connection) and not answer(ready, connections):
-                return True
+            elif isinstance(ready, Connection):
+                arguments = answer(ready, connections)
+                if arguments is not None:
+                    return arguments
 
 
-def answer(connection: Connection, connections: list[Connection]) -> bool:
-    """Answer one request, or drop a connection that was closed; return False in the fork that was asked for."""
+def answer(connection: Connection, connections: list[Connection]) -> list[str] | None:
+    """Answer one request, or drop a connection that was closed; in a fork return the arguments of the program."""
     try:
-        name, *arguments = connection.recv()
+        name, *values = connection.recv()
     except EOFError:
         connections.remove(connection)
         connection.close()
-        return True
+        return None
     if name == "exit_status":
-        connection.send(exit_status(*arguments))
-        return True
-    pid = start(*arguments)
+        connection.send(exit_status(*values))
+        return None
+    arguments, *surroundings = values
+    pid = start(*surroundings)
     if pid == 0:
         for each in connections:
             each.close()
-        return False
+        return list(arguments)
     connection.send(pid)
-    return True
+    return None
 
 
-def main(address: str, run_ends: str, module: str, engine: str) -> int:
-    """Import the service and fork it whenever that is asked for; in a fork, run it and return its exit status."""
+def main(address: str, run_ends: str, entry: str, imports: str) -> int:
+    """Import the program and fork it whenever that is asked for; in a fork, run it and return its exit status."""
     listener = socket.socket(socket.AF_UNIX)
     try:
         listener.bind(f"\0{address}")
@@ -163,16 +180,16 @@ def main(address: str, run_ends: str, module: str, engine: str) -> int:
         raise
     listener.listen()
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # says to the test process that connections wait from now on
-    service = importlib.import_module(f"{module}.app")
-    if engine:
-        importlib.import_module(engine)
+    program = importlib.import_module(entry)
+    if imports:
+        importlib.import_module(imports)
     gc.collect()
     gc.freeze()
     with listener:
-        is_fork = serve_requests(listener, int(run_ends))
-    if not is_fork:
+        arguments = serve_requests(listener, int(run_ends))
+    if arguments is None:
         return 0
-    status: int = service.main([])
+    status: int = program.main(arguments)
     return status
 
 
