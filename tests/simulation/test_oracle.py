@@ -1,8 +1,9 @@
 """Systems that break one promise, drawn and watched as every rehearsal: the oracle says which within a few seeds."""
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -11,10 +12,14 @@ from gateway.core import call
 from gateway.core.attempts import Attempts
 from gateway.core.hedge import Hedge
 from gateway.core.open_call_limiter import OpenCallLimiter
+from global_scheduler.core.block_tree import BlockTree
+from global_scheduler.core.fleet import Fleet
 from global_scheduler.core.policies import Candidates, RouteRequest
 from global_scheduler.core.policies.doubleq import DoubleQ
 from global_scheduler.core.policies.least_delay import LeastDelay
 from local_worker.core import token_gatherer
+from local_worker.core.kv_shares import KVShares
+from local_worker.core.longest_queue_drop import LongestQueueDrop
 from local_worker.core.output import Output, joined
 from local_worker.core.policies.deficit_accounts import DeficitAccount, DeficitGroup
 from local_worker.core.policies.deposits import Deposits
@@ -52,6 +57,35 @@ def complains(about: str, first: int = 0) -> None:
 def rehearse_all(seeds: Iterable[int]) -> None:
     for seed in seeds:
         rehearse(seed)
+
+
+def losing(method: Callable[..., None]) -> Callable[..., None]:
+    """The method, of which each tenth call does nothing."""
+    calls = count(1)
+
+    def called(*args: Any, **fields: Any) -> None:
+        if next(calls) % 10:
+            method(*args, **fields)
+
+    return called
+
+
+@pytest.mark.parametrize(
+    ("structure", "method", "about"),
+    [
+        (KVShares, "left", "requests|shares of"),
+        (LongestQueueDrop, "discard", "a request that may be dropped is not waiting"),
+        (BlockTree, "touch", "a node is newer than its parent"),
+        (Fleet, "booked", "requests, a queue of|, not"),
+        (OpenCallLimiter, "close", "open, .* counted"),
+    ],
+)
+def test_a_structure_that_misses_a_change_now_and_then(
+    structure: type, method: str, about: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """These are seen by the checks of the whole state, which follow some of the steps alone."""
+    monkeypatch.setattr(structure, method, losing(getattr(structure, method)))
+    complains(about)
 
 
 class FreeDlpm(Dlpm):
