@@ -96,8 +96,9 @@ async def measure(job: Job, call: Call, processes: dict[str, int]) -> Measured:
         await asyncio.sleep(job.begins_after(number))
         pauses = job.pauses(number)
         while waiting:
+            prompt = waiting.pop()
             await asyncio.sleep(next(pauses))
-            first.append(await call(waiting.pop()))
+            first.append(await call(prompt))
 
     await asyncio.gather(*map(caller, range(job.callers)))
     wall = time.perf_counter() - began
