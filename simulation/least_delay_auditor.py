@@ -1,10 +1,13 @@
-"""Check that the backlogs of least delay are those of the requests that are placed and have not ended."""
+"""Check that the backlogs of least delay are those of the requests that are placed and have not ended, and that its
+presence lemma holds (docs/fairness.md)."""
 
 from dataclasses import dataclass
 
+from global_scheduler.core.outstanding_table import slots
 from global_scheduler.core.policies import Candidates, RouteRequest
-from global_scheduler.core.policies.least_delay import LeastDelay
+from global_scheduler.core.policies.least_delay import RECOMPUTE, LeastDelay
 from serving.cost import WeightedTokens
+from serving.names import tenant_of
 
 COST = WeightedTokens()
 
@@ -20,18 +23,38 @@ class PlacedRequest:
 
 class LeastDelayAuditor:
     """A wrapper of the policy (see RoutePolicy). A method raises AssertionError when a backlog differs from the sum of
-    the bookings, or a booking is less than what the prompt costs."""
+    the bookings, a booking is less than what the prompt costs, or a client is sent where it has much work while another
+    worker has none of it."""
 
     def __init__(self, policy: LeastDelay) -> None:
         self._policy = policy
         self._placed: dict[tuple[str, int], PlacedRequest] = {}  # by request and attempt
+        self._most_weight = 0
 
     def select(self, request: RouteRequest, choice: Candidates) -> int:
-        """Check that a candidate is chosen, and that choosing books nothing."""
+        """Check that a candidate is chosen, that choosing books nothing, and the presence lemma."""
         slot = self._policy.select(request, choice)
         assert choice.candidates >> slot & 1, f"{request} goes to slot {slot}, which is no candidate"
+        self._most_weight = max(self._most_weight, request.weight)
+        self._check_presence(request, choice, slot)
         self._check()
         return slot
+
+    def _check_presence(self, request: RouteRequest, choice: Candidates, slot: int) -> None:
+        """Check the presence lemma before the request is booked; every other account may have the largest weight."""
+        clients: dict[int, set[str]] = {each: set() for each in slots(choice.candidates)}
+        for placed in self._placed.values():
+            clients.get(placed.slot, set()).add(placed.client)
+        tenant, heaviest = tenant_of(request.client), self._most_weight / request.weight
+        delayed = [0.0]  # at workers where the client has nothing: requests that would wait longer
+        for each, present in clients.items():
+            if request.client not in present:
+                users = 1 + heaviest * sum(tenant_of(client) == tenant for client in present)
+                tenants = 1 + heaviest * len(set(map(tenant_of, present)) - {tenant})
+                delayed.append(1 + min(choice.queues.length(each), tenants * users))
+        most = RECOMPUTE * COST.extend(request.prompt_tokens, 0) * max(delayed)
+        _, work = self._policy.outstanding().get((request.client, slot), (0, 0))
+        assert len(delayed) == 1 or work <= most, f"{request} goes to slot {slot} with {work} there, not {most} at most"
 
     def placed(self, request: RouteRequest, slot: int, candidates: int, matched_tokens: int) -> int:
         """Check the booking of the prompt that is not cached, and of some output."""

@@ -14,6 +14,7 @@ from gateway.core.hedge import Hedge
 from gateway.core.open_call_limiter import OpenCallLimiter
 from global_scheduler.core.block_tree import BlockTree
 from global_scheduler.core.fleet import Fleet
+from global_scheduler.core.outstanding_table import slots
 from global_scheduler.core.policies import Candidates, RouteRequest
 from global_scheduler.core.policies.doubleq import DoubleQ
 from global_scheduler.core.policies.least_delay import LeastDelay
@@ -275,6 +276,19 @@ def test_a_backlog_that_is_not_the_sum_of_what_is_placed(
 ) -> None:
     monkeypatch.setitem(GLOBAL_POLICIES, "least-delay", policy)
     complains("the backlogs are|is booked for", 2)
+
+
+class ClingyLeastDelay(LeastDelay):
+    """Sends a client where it has most already."""
+
+    def select(self, request: RouteRequest, choice: Candidates) -> int:
+        present = self.outstanding()
+        return max(slots(choice.candidates), key=lambda slot: present.get((request.client, slot), (0, 0)))
+
+
+def test_a_client_that_is_kept_where_it_has_much_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(GLOBAL_POLICIES, "least-delay", ClingyLeastDelay)
+    complains("goes to slot .* there, not", 2)
 
 
 class Unprotected(Oit):
