@@ -50,10 +50,11 @@ class LeastDelay:
         """Return the slot with the least delay; see the class."""
         client, tenant = self._backlogs.client(request.client), self._backlogs.tenant(request.client)
         queues = choice.queues
-        room = MOST_COMPARED
-        delays: dict[int, int] = {}  # compared workers by delay
+        room, least, chosen = MOST_COMPARED, None, 0
         for workers, tokens in _apart(choice.matches):
             recompute = RECOMPUTE * self._prompt_cost(request, tokens)
+            if least is not None and recompute > least:
+                break  # so is every delay there, and in the sets that follow, whose matches are shorter
             if workers.bit_count() <= room:
                 compared = slots(workers)
                 room -= len(compared)
@@ -62,8 +63,11 @@ class LeastDelay:
             for slot in compared:
                 own, all_own = client.backlogs.get(slot), tenant.get(slot)
                 delay = self._delay(slot, own, all_own, recompute, request.weight, queues.length(slot))
-                delays[delay] = delays.get(delay, 0) | 1 << slot
-        return queues.least(delays[min(delays)])
+                if least is None or delay < least:
+                    least, chosen = delay, 1 << slot
+                elif delay == least:
+                    chosen |= 1 << slot
+        return queues.least(chosen)
 
     def _delay(
         self,
