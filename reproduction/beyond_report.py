@@ -44,30 +44,46 @@ def report(trials: Mapping[Trial, Measures]) -> str:
 
 def _ratio(results: Results, cell: Cell, name: str, measure: Measure) -> float | None:
     """Return ours over theirs, the mean of the seeds that both ran, or None if there is no such seed."""
-    ours, theirs = results[cell, OURS], results.get((cell, name), {})
-    ratios = [measure(ours[seed]) / measure(theirs[seed]) for seed in ours if seed in theirs]
+    ratios = _seeds_ratios(results, cell, name, measure)
     return fmean(ratios) if ratios else None
+
+
+def _seeds_ratios(results: Results, cell: Cell, name: str, measure: Measure) -> list[float]:
+    """Return ours over theirs for each seed that both ran."""
+    ours, theirs = results[cell, OURS], results.get((cell, name), {})
+    return [measure(ours[seed]) / measure(theirs[seed]) for seed in ours if seed in theirs]
 
 
 def _ratios(
     title: str, results: Results, compared: Sequence[Cell], measure: Measure, *, is_better_low: bool = True
 ) -> str:
     others = [name for name in SYSTEMS if name != OURS]
-    lines = [f"**{title}** (above 1: ours is better)\n", "| cell | " + " | ".join(others) + " |"]
+    lines = [
+        f"**{title}** (above 1: ours is better; with several seeds the mean, and the least in parentheses)\n",
+        "| cell | " + " | ".join(others) + " |",
+    ]
     lines.append("|---" * (len(others) + 1) + "|")
-    columns: dict[str, list[float]] = {name: [] for name in others}
+    means: dict[str, list[float]] = {name: [] for name in others}
+    least: dict[str, list[float]] = {name: [] for name in others}
     for cell in compared:
         texts = []
         for name in others:
-            ratio = _ratio(results, cell, name, measure)
-            if ratio is not None:
-                columns[name].append(1 / ratio if is_better_low else ratio)
-            texts.append("-" if ratio is None else f"{columns[name][-1]:.2f}")
+            ratios = [1 / ratio if is_better_low else ratio for ratio in _seeds_ratios(results, cell, name, measure)]
+            if ratios:
+                means[name].append(fmean(ratios))
+                least[name].append(min(ratios))
+            texts.append(_mean_and_least(ratios))
         lines.append(f"| {cell} | " + " | ".join(texts) + " |")
-    for what, of in (("mean", fmean), ("worst", min)):
+    for what, of, columns in (("mean", fmean, means), ("worst", min, means), ("worst of all seeds", min, least)):
         texts = [f"{of(values):.2f}" if values else "-" for values in columns.values()]
         lines.append(f"| **{what}** | " + " | ".join(texts) + " |")
     return "\n".join(lines)
+
+
+def _mean_and_least(ratios: Sequence[float]) -> str:
+    if not ratios:
+        return "-"
+    return f"{fmean(ratios):.2f}" + (f" ({min(ratios):.2f})" if len(ratios) > 1 else "")
 
 
 def _rule(results: Results, compared: Sequence[Cell]) -> str:

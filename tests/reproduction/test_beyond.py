@@ -74,7 +74,7 @@ def test_ratios_are_of_the_seeds_that_both_ran() -> None:
     first, *others = CONTENDERS
     both = {Trial(QA, first, seed): MEASURES for seed in (1, 2)}
     text = report(seeds | both | {Trial(QA, name, 1): MEASURES for name in others})
-    assert f"| {QA} | 1.50 |" + " 1.00 |" * len(others) in text
+    assert f"| {QA} | 1.50 (1.00) |" + " 1.00 |" * len(others) in text
 
 
 def test_the_command_prints_what_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
