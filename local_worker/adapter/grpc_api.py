@@ -67,7 +67,7 @@ class GrpcApi:
             return await self._dialect.describe(self._stub)
 
     async def open(self, info: EngineInfo) -> OpenEngine:
-        """See EngineApi; also raises what loading the tokenizer raises."""
+        """See EngineApi; also raises ConfigError for a tokenizer that cannot be read."""
         if self._tokenizer:
             tokenizer = await asyncio.to_thread(load_tokenizer, self._tokenizer)
         else:
@@ -119,7 +119,7 @@ class GrpcApi:
         data = bytearray()
         try:
             with _translated():
-                async for chunk in self._stub.GetTokenizer(common_pb2.GetTokenizerRequest()):
+                async for chunk in self._stub.GetTokenizer(common_pb2.GetTokenizerRequest(), timeout=ANSWER_SECONDS):
                     data += chunk.data
         except EngineAway as error:
             raise EngineAway(f"the engine does not give its tokenizer; name it with `tokenizer`: {error}") from error

@@ -10,6 +10,7 @@ from local_worker.adapter.engine_api import EngineAway
 from local_worker.adapter.tokenizer import check_calls
 from local_worker.prompt import Chat
 from local_worker.tokenizer import EncodedChat, HuggingFaceTokenizer
+from serving.config import ConfigError
 
 MOST_BYTES = 2**28  # of a tokenizer's unpacked files; the largest ones have 2**25
 
@@ -24,12 +25,18 @@ class ServedTokenizer(HuggingFaceTokenizer):
 
 
 def load_tokenizer(path: str) -> ServedTokenizer:
-    """Read the tokenizer of a folder or hub id; raise what transformers raises."""
-    return ServedTokenizer.load(path)
+    """Read the tokenizer of a folder or hub id; raise ConfigError if it cannot be read."""
+    try:
+        return ServedTokenizer.load(path)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"tokenizer: {path}: {error}") from error
 
 
 def unpack_tokenizer(archive: bytes) -> ServedTokenizer:
-    """Read the tokenizer from the zip archive that an engine sends; raise EngineAway if it is none."""
+    """Read the tokenizer from the zip archive that an engine sends; raise EngineAway if it is none.
+
+    Raises ConfigError as load_tokenizer does.
+    """
     with TemporaryDirectory() as folder:
         try:
             with zipfile.ZipFile(io.BytesIO(archive)) as files:

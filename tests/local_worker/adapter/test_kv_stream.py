@@ -4,9 +4,7 @@ from typing import Any
 
 import pytest
 
-from local_worker.adapter.engine_api import EngineAway
 from local_worker.adapter.kv_stream import events_of
-from local_worker.adapter.served_tokenizer import unpack_tokenizer
 from local_worker.engine_wire.common_pb2 import (
     KV_CACHE_TIER_DEVICE,
     KvBlock,
@@ -58,8 +56,3 @@ def test_what_no_text_of_the_model_finds_is_left_out(name: str) -> None:
 def test_other_memories_lose_blocks_of_their_own() -> None:
     assert events(removed=KvBlocksRemoved(block_hashes=[1], tier=HOST)) == []
     assert list(events_of(KvEventBatch())) == []  # repeats the engine's load
-
-
-def test_a_tokenizer_that_is_no_archive_is_refused() -> None:
-    with pytest.raises(EngineAway, match="cannot be unpacked"):
-        unpack_tokenizer(b"no archive")
