@@ -47,10 +47,11 @@ class ClientPriorityQueue:
         first = self.first()
         assert first is not None, "the queue is empty"
         least, taken = first[0], []
-        while first is not None and first[0] == least:
-            taken.append(first[1])
-            del self._keys[first[1]]
-            first = self.first()
+        while self._heap and self._heap[0][0] == least:
+            key, client = heapq.heappop(self._heap)
+            if self._keys.get(client) is key:
+                taken.append(client)
+                del self._keys[client]
         return least, taken
 
     def least(self) -> str | None:

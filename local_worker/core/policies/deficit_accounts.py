@@ -46,6 +46,11 @@ class DeficitAccount:
             return balance  # a round adds nothing to credit
         return balance + min(group.rounds - self._paid, group.rounds_needed(balance)) * group.quantum
 
+    @property
+    def credit_round(self) -> int:
+        """The round of the group that gives the account credit; one that has passed if it has some."""
+        return self._paid + -self._balance // self.group.quantum + 1
+
     def charge(self, micro: int) -> int:
         """Subtract `micro` micro-units from the balance (lines 22 and 27), and return what is left.
 
@@ -142,7 +147,7 @@ class DeficitGroup:
         return min(0, self.rounds * self.quantum - self._debt_until)
 
     def rounds_needed(self, balance: int) -> int:
-        """Return n_i, the number of rounds after which `balance`, which is not positive, is positive."""
+        """Return n_i, the number of rounds after which `balance` is positive; 0 or less if it is."""
         return -balance // self.quantum + 1
 
     def rank(self, account: DeficitAccount) -> None:
@@ -153,8 +158,8 @@ class DeficitGroup:
             self._ranks.discard(name)
             return
         self._waiting[name] = account
-        if (balance := account.balance) <= 0:
-            self._ranks.put(name, (DEBT, self.rounds + self.rounds_needed(balance)))
+        if (credit_round := account.credit_round) > self.rounds:
+            self._ranks.put(name, (DEBT, credit_round))
         elif (best := account.best()) is None:
             self._ranks.discard(name)
         else:
