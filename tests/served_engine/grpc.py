@@ -3,10 +3,8 @@
 import asyncio
 import io
 import json
-import tempfile
 import zipfile
 from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import grpc
@@ -176,22 +174,17 @@ def event_of(event: dict[str, Any]) -> common_pb2.KvCacheEvent:
 def tokenizer_archive() -> bytes:
     """A zip archive of a tokenizer whose tokens are bytes, with EOS after them."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
 
-    names = byte_names()
-    tokenizer = Tokenizer(models.BPE(vocab={name: byte for byte, name in enumerate(names)}, merges=[]))
+    tokenizer = Tokenizer(models.BPE(vocab={name: byte for byte, name in enumerate(byte_names())}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken("<eos>", special=True)])
-    wrapped = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<eos>", chat_template=TEMPLATE, clean_up_tokenization_spaces=False
-    )
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<eos>", "chat_template": TEMPLATE}
     archive = io.BytesIO()
-    with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as files:
-        wrapped.save_pretrained(folder)
-        (Path(folder) / "generation_config.json").write_text(json.dumps({"eos_token_id": EOS}))
-        for path in sorted(Path(folder).iterdir()):
-            files.write(path, path.name)
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as files:
+        files.writestr("tokenizer.json", tokenizer.to_str())
+        files.writestr("tokenizer_config.json", json.dumps({**config, "clean_up_tokenization_spaces": False}))
+        files.writestr("generation_config.json", json.dumps({"eos_token_id": EOS}))
     return archive.getvalue()
 
 
