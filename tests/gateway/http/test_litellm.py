@@ -50,7 +50,7 @@ print("done")
 
 def test_calls_streams_and_errors_by_class(http: HttpClient) -> None:
     # A process of its own: what LiteLLM does when it is imported depends on the environment.
-    command = [python_with(CLIENT), "-W", "error", "-c", PROGRAM, f"http://127.0.0.1:{http.port}/v1"]
+    command = [str(python_with(CLIENT)), "-W", "error", "-c", PROGRAM, f"http://127.0.0.1:{http.port}/v1"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("done\n")
