@@ -83,8 +83,8 @@ vllm-venv: $(VLLM_VENV)/lowest/.ready $(VLLM_VENV)/grpc/.ready ## install vLLM f
 VLLM_PYTEST = env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -q --show-capture no --parallel
 VLLM_TESTS = tests/vllm tests/faults/test_workers.py tests/local_worker/test_policies_on_a_stack.py
 
-test-vllm: vllm-venv ## run the tests that need vLLM, and those of its contract also with the lowest version
-	PYTHONPATH=$(VLLM_VENV)/lowest $(VLLM_PYTEST) -m "vllm and not e2e" -k "not mixed and not code_of_transformers" tests/vllm
+test-vllm: vllm-venv ## run the tests that need vLLM, those of its contract also with the lowest version
+	PYTHONPATH=$(VLLM_VENV)/lowest $(VLLM_PYTEST) -k "process or tensor" tests/vllm/test_exactness.py tests/vllm/test_lora.py
 	$(VLLM_PYTEST) -m vllm $(VLLM_TESTS)
 
 mutate: setup build/mutate-venv ## see whether tests notice wrong changes of cores: CORE="call dlpm", SAMPLE=30 of each (docs/mutation.md)

@@ -1,13 +1,15 @@
 """Tests with a real vLLM: `make test-vllm` installs it in an environment of its own; elsewhere they are skipped."""
 
+import importlib
+import warnings
+
 import pytest
 
 from tests.engines import HAS_VLLM, VLLM_MARKS
 
 if HAS_VLLM:
-    from local_worker.engine.vllm.environment import prepare
-
-    prepare(threads=1)
+    with warnings.catch_warnings(action="ignore"):  # of vLLM's own code; imported before `--parallel` forks
+        importlib.import_module("tests.vllm.imported")
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their markers

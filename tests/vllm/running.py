@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from transformers import PreTrainedConfig
 
 from local_worker.core.batch import Engine
@@ -22,6 +21,7 @@ from tests.engines import VLLM_BLOCK as BLOCK
 from tests.local_worker.engine import driving
 from tests.local_worker.engine.test_constraints import CHARACTERS
 from tests.local_worker.engine.test_exactness import VOCAB, make_model
+from tests.vllm.ranks import Method, start_ranks_by
 
 if TYPE_CHECKING:
     from local_worker.engine.vllm.executor import VllmEngine
@@ -61,12 +61,18 @@ def engine_of(model: Any, eos: tuple[int, ...] = EOS) -> TransformersEngine:
 
 @contextmanager
 def vllm(
-    folder: Path, *, pages: int = PAGES, adapters: tuple[LoraAdapter, ...] = (), **arguments: Any
+    folder: Path,
+    *,
+    pages: int = PAGES,
+    adapters: tuple[LoraAdapter, ...] = (),
+    start_ranks: Method = "forkserver",
+    **arguments: Any,
 ) -> Iterator["VllmEngine"]:
     """vLLM's executor behind our batcher; closed in the end."""
     from local_worker.engine.vllm.arguments import VllmOptions
     from local_worker.engine.vllm.executor import VllmEngine
 
+    start_ranks_by(start_ranks)
     options = VllmOptions(
         max_running=64,
         token_budget=512,
@@ -121,8 +127,3 @@ def prompts(count: int, seed: int = 3) -> list[list[int]]:
 def outputs(engine: Engine, requests: Sequence[Request], **options: Any) -> list[list[int]]:
     """The output of each request, all submitted at once."""
     return driving.run(make_batcher(**options), engine, requests)
-
-
-def release() -> None:
-    """Let vLLM use one thread: our engine has set torch's number."""
-    torch.set_num_threads(1)

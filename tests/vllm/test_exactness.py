@@ -57,10 +57,11 @@ def test_mixed_batches_chunks_and_prefix_hits_change_nothing(name: str, tmp_path
         assert all(request.cached for request in again[1::2])
 
 
-# In this process; in another one, so that it runs ahead; as two tensor-parallel ranks, and as two stages of a pipeline.
+# In this process; in another one, so that it runs ahead, which vLLM starts in its own way; as two tensor-parallel
+# ranks, and as two stages of a pipeline.
 PLACES: list[tuple[dict[str, Any], int]] = [
     ({}, 0),
-    ({"distributed_executor_backend": "mp"}, 1),
+    ({"distributed_executor_backend": "mp", "start_ranks": "spawn"}, 1),
     ({"tensor_parallel_size": 2}, 1),
     ({"pipeline_parallel_size": 2}, 0),
 ]

@@ -47,10 +47,10 @@ def start(stack: Stack, name: str, model: Path, ranks: int, **settings: object) 
 
 
 def ranks_of(pid: int) -> list[int]:
-    """The processes of vLLM that a worker has started."""
+    """The processes of vLLM that a worker has started; Python has started another one for it."""
     children = Path(f"/proc/{pid}/task").glob("*/children")
     pids = [int(child) for file in children for child in file.read_text().split()]
-    return [pid for pid in pids if b"VLLM" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in pids if b"resource_tracker" not in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def is_running(pid: int) -> bool:
