@@ -29,13 +29,12 @@ class LeastDelayAuditor:
     def __init__(self, policy: LeastDelay) -> None:
         self._policy = policy
         self._placed: dict[tuple[str, int], PlacedRequest] = {}  # by request and attempt
-        self._most_weight = 0
+        self._most_weight = 0  # of all requests that were placed
 
     def select(self, request: RouteRequest, choice: Candidates) -> int:
         """Check that a candidate is chosen, that choosing books nothing, and the presence lemma."""
         slot = self._policy.select(request, choice)
         assert choice.candidates >> slot & 1, f"{request} goes to slot {slot}, which is no candidate"
-        self._most_weight = max(self._most_weight, request.weight)
         self._check_presence(request, choice, slot)
         self._check()
         return slot
@@ -45,7 +44,7 @@ class LeastDelayAuditor:
         clients: dict[int, set[str]] = {each: set() for each in slots(choice.candidates)}
         for placed in self._placed.values():
             clients.get(placed.slot, set()).add(placed.client)
-        tenant, heaviest = tenant_of(request.client), self._most_weight / request.weight
+        tenant, heaviest = tenant_of(request.client), max(1.0, self._most_weight / request.weight)
         delayed = [0.0]  # at workers where the client has nothing: requests that would wait longer
         for each, present in clients.items():
             if request.client not in present:
@@ -59,6 +58,7 @@ class LeastDelayAuditor:
     def placed(self, request: RouteRequest, slot: int, candidates: int, matched_tokens: int) -> int:
         """Check the booking of the prompt that is not cached, and of some output."""
         booked = self._policy.placed(request, slot, candidates, matched_tokens)
+        self._most_weight = max(self._most_weight, request.weight)
         prompt = COST.extend(max(0, request.prompt_tokens - matched_tokens), 0)
         assert booked >= prompt, f"{request} is booked for {booked}, its prompt costs {prompt}"
         self._placed[request.request_id, request.attempt] = PlacedRequest(request.client, slot, booked)
