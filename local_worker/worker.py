@@ -14,10 +14,12 @@ from local_worker.backend import Backend
 from local_worker.core.policies import QueuePolicy
 from local_worker.fair_executor import FairExecutor
 from local_worker.metrics import WorkerMetrics
+from local_worker.scheduler_attachments import SchedulerAttachments
 from local_worker.service import TokenizerService, WorkerService
 from local_worker.step_events import StepEvents
 from local_worker.worker_options import WorkerOptions
 from local_worker.worker_snapshot import WorkerSnapshot
+from serving.endpoint_names import EndpointNames
 from serving.rpc.address import bracketed, is_loopback
 from serving.rpc.server import Server
 from serving.telemetry.metrics import Metrics
@@ -39,8 +41,12 @@ class Worker:
         policy: QueuePolicy,
         make_backend: BackendFactory,
         engine: str = "",
+        pickers: Sequence[str] = (),
     ) -> None:
-        """Create a worker whose `engine`, if it is another process, has this address, host:port."""
+        """Create a worker whose `engine`, if it is another process, has this address, host:port.
+
+        It attaches to the schedulers that are in `options`, and to the endpoint pickers of these names.
+        """
         self._options = options
         self._event_loop = asyncio.get_running_loop()
         self._backend_end: asyncio.Future[None] = self._event_loop.create_future()
@@ -71,17 +77,18 @@ class Worker:
         self._metrics = Metrics(WORKER, options.metrics, os.environ, hello.instance)
         self._measured = WorkerMetrics(self._metrics.meter, models, lambda: policy.balance_range_micro)
         self._snapshot = WorkerSnapshot(hello, lambda: self._backend.stepping_since)
-        self._attachments = [
-            SchedulerAttachment(
+        self._attachments = SchedulerAttachments(
+            lambda address: SchedulerAttachment(
                 scheduler=address,
                 secret=options.secret,
                 snapshot=self._snapshot,
                 drain=self.begin_drain,
                 flush=self._backend.flush_cache,
                 mutual_tls=mutual_tls,
-            )
-            for address in options.schedulers
-        ]
+            ),
+            options.schedulers,
+            EndpointNames(pickers) if pickers else None,
+        )
         self._healthy = True
         self._stop = asyncio.Event()
 
@@ -96,17 +103,17 @@ class Worker:
             extra={"service": "local_worker", "port": self._server.port, "metrics_port": self._metrics.port},
         )
         measuring = asyncio.create_task(self._measured.run(self._snapshot.load))
-        attaching = [asyncio.create_task(attachment.run()) for attachment in self._attachments]
+        attaching = asyncio.create_task(self._attachments.run())
         stopping = asyncio.create_task(stop.wait())
         try:
             await self._server.set_ready(True)
-            ends: list[asyncio.Future[Any]] = [*attaching, measuring, self._backend_end, stopping]
+            ends: list[asyncio.Future[Any]] = [attaching, measuring, self._backend_end, stopping]
             done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             for ended in done:
                 ended.result()
             await self._finish()
         finally:
-            for task in (*attaching, measuring):
+            for task in (attaching, measuring):
                 task.cancel()
             self._backend.stop()
             await self._metrics.shutdown()
@@ -118,8 +125,7 @@ class Worker:
     async def _finish(self) -> None:
         log.info("draining")
         self._snapshot.draining = True
-        for attachment in self._attachments:
-            attachment.report_at_once()
+        self._attachments.report_at_once()
         await self._server.set_ready(False)
         try:
             async with asyncio.timeout(self._options.drain_seconds):
@@ -138,8 +144,7 @@ class Worker:
         self._service.deliver(out)
         self._measured.delivered(out.services)
         self._snapshot.deliver(out)
-        for attachment in self._attachments:
-            attachment.deliver(out)
+        self._attachments.deliver(out)
         if out.healthy != self._healthy:
             self._healthy = out.healthy
             self._event_loop.create_task(self._server.set_ready(out.healthy))

@@ -108,7 +108,7 @@ class WorkerOptions(InternalTlsOptions):
 
     def __post_init__(self) -> None:
         check_secrets(self.secret, self.accepted_secret)
-        addresses(self.scheduler, "scheduler")
+        _ = self.schedulers
         check_listeners(self)
         cost_function(self.cost)
         try:

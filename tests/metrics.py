@@ -15,11 +15,11 @@ from global_scheduler.config import SchedulerConfig
 from global_scheduler.core.service_counters import ServiceCounters
 from global_scheduler.endpoint_picker.app import make_picker
 from global_scheduler.endpoint_picker.config import PickerConfig
-from global_scheduler.endpoint_picker.endpoint_names import EndpointNames
 from global_scheduler.endpoint_picker.metrics import PickerMetrics
 from global_scheduler.leadership import SoleLeadership
 from global_scheduler.metrics import SchedulerMetrics
 from local_worker.metrics import WorkerMetrics
+from serving.endpoint_names import EndpointNames
 from serving.telemetry.exposition import metric_name
 from throttler.metrics import RateLimitMetrics, SharingMetrics
 from throttler.store import LocalStore

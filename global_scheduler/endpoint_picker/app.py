@@ -16,7 +16,6 @@ from global_scheduler.core.service_counters import ServiceCounters
 from global_scheduler.endpoint_picker import adapter_reports, usage_reports
 from global_scheduler.endpoint_picker.adapter_reports import AdapterReports
 from global_scheduler.endpoint_picker.config import PickerConfig
-from global_scheduler.endpoint_picker.endpoint_names import EndpointNames
 from global_scheduler.endpoint_picker.endpoint_source import EndpointSource
 from global_scheduler.endpoint_picker.engine_poll import EnginePoll
 from global_scheduler.endpoint_picker.kubernetes.cluster_api import cluster_api
@@ -27,6 +26,7 @@ from global_scheduler.endpoint_picker.service import NAME, ExternalProcessor
 from global_scheduler.endpoint_picker.token_prompts import PromptReader, TokenPrompts, read_text
 from global_scheduler.leadership import STANDBY, Leadership
 from serving.config import addresses, cost_function, load
+from serving.endpoint_names import EndpointNames
 from serving.environment import ServiceName
 from serving.envoy import ext_proc_pb2_grpc, ratelimit_pb2_grpc
 from serving.process import Serving, configure_logging, run

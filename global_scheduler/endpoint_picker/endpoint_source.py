@@ -1,9 +1,8 @@
 """Where a picker's endpoints come from."""
 
-from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-Changed = Callable[[list[str]], Awaitable[None]]  # is given all endpoints
+from serving.endpoint_names import Changed
 
 
 class EndpointSource(Protocol):

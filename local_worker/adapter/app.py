@@ -88,7 +88,7 @@ def make_adapter(config: AdapterConfig, api: EngineApi, engine: OpenEngine) -> W
     def make_backend(deliver: Callable[[StepEvents], None], died: Callable[[BaseException], None]) -> Backend:
         return AdapterBackend(api, engine, prompts, binding, deliver, died)
 
-    return Worker(config, [model], policy, make_backend, config.engine_address)
+    return Worker(config, [model], policy, make_backend, config.engine_address, config.picker_names)
 
 
 def _api_factory(config: AdapterConfig) -> Callable[[], EngineApi]:

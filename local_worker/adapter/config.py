@@ -47,6 +47,14 @@ class AdapterConfig(WorkerOptions):
         unit="tcp://host:port",
         change_when="Always where the engine has a replay endpoint.",
     )
+    pickers: str = option(
+        "",
+        "Endpoint pickers behind Envoy listen at these addresses, separated by commas. A host's addresses are looked "
+        "up every 2 s, and the adapter attaches to each: those of a headless Service of Kubernetes are its ready pods.",
+        unit="host:port",
+        change_when="Envoy sends requests to the same engine. `scheduler` may be empty then, where no gateway of "
+        "Fairlead sends any.",
+    )
     revision: str = option(
         "",
         "Workers with the same files of the same model have this in common. Without it, it is the path or id of the "
@@ -80,6 +88,7 @@ class AdapterConfig(WorkerOptions):
         else:
             require(self.engine_api_key == "", "engine_api_key: is not sent over gRPC, which has no keys")
             require(self.kv_events == "", "kv_events: must not be given, since gRPC brings the engine's events")
+        _ = self.picker_names
         check_positive(self, "max_running", "token_budget")
         for name in ("kv_events", "kv_replay"):
             text: str = getattr(self, name)
@@ -100,3 +109,13 @@ class AdapterConfig(WorkerOptions):
     def engine_address(self) -> str:
         """The address at which the engine answers, as host:port."""
         return self.engine.rpartition("://")[2]
+
+    @property
+    def picker_names(self) -> list[str]:
+        """Return the names of the endpoint pickers, each host:port."""
+        return addresses(self.pickers, "pickers") if self.pickers else []
+
+    @property
+    def schedulers(self) -> list[str]:
+        """See WorkerOptions."""
+        return addresses(self.scheduler, "scheduler") if self.scheduler or not self.pickers else []

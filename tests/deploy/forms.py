@@ -28,7 +28,7 @@ TLS_SECRET = frozenset({("Secret", "fairlead-tls")})
 def operators_secrets(form: str) -> frozenset[tuple[str, str]]:
     """What the operator makes for a form or a component."""
     if form in FLEETS:
-        return frozenset({("Secret", "fairlead-cluster")}) if form == ENVOY else frozenset()
+        return frozenset({("Secret", "fairlead-cluster")})
     return OPERATORS_SECRETS | TLS_SECRET if form.endswith(("production", "tls")) else OPERATORS_SECRETS
 
 

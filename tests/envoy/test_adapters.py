@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -19,7 +20,9 @@ from global_scheduler.endpoint_picker.request_body import Prompt
 from global_scheduler.leadership import SoleLeadership
 from serving.config import ConfigError
 from serving.rpc.channel import secret_metadata
-from tests.services import SECRET
+from tests.metrics import samples, scrape
+from tests.served_engine.process import EngineProcess
+from tests.services import SECRET, Process, eventually
 
 A, B = "10.0.0.1:8000", "10.0.0.2:8000"
 MODEL = scheduler_pb2.ModelInfo(name="m", block_tokens=16, kv_tokens=1600, max_running=8)
@@ -168,6 +171,31 @@ async def test_who_has_not_the_secret_or_no_engine_is_refused() -> None:
             await Adapter(tried.channel).hello("")
         assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT
         assert "hello.engine_address" in (raised.value.details() or "")
+
+
+@pytest.mark.e2e
+def test_an_adapter_attaches_to_every_picker(tmp_path: Path) -> None:
+    """Processes: the pickers know the engine beside which it is by the address that the adapter tells."""
+    engine = EngineProcess(tmp_path / "engine.log", events=False)
+    shared = {"listen": "127.0.0.1:0", "secret": SECRET}
+    settings: dict[str, object] = {**shared, "metrics": "127.0.0.1:0", "endpoints": engine.address}
+    pickers = [Process("global_scheduler.endpoint_picker", tmp_path / f"picker-{n}.log", settings) for n in range(2)]
+    named = ",".join(picker.address for picker in pickers)
+    told: dict[str, object] = {**shared, "engine": engine.address, "pickers": named, "scheduler": "", "max_running": 8}
+    adapter = Process("local_worker.adapter", tmp_path / "adapter.log", told)
+    try:
+        for picker in pickers:
+            port = picker.wait_for("listening")["metrics_port"]
+            eventually(lambda: attached(port) == [1], "the adapter attaches")  # noqa: B023
+        assert not adapter.logged("scheduler is away")
+    finally:
+        for process in (adapter, *pickers):
+            process.kill()
+        engine.kill()
+
+
+def attached(metrics_port: int) -> list[float]:
+    return [count for _, count in samples(scrape(metrics_port)[1])["fairlead_picker_adapters"]]
 
 
 def test_a_secret_is_long_enough() -> None:

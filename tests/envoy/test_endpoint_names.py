@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from global_scheduler.endpoint_picker import endpoint_names
-from global_scheduler.endpoint_picker.endpoint_names import EndpointNames
+from serving import endpoint_names
+from serving.endpoint_names import EndpointNames
 from serving.host_lookup import resolve
 
 

@@ -11,9 +11,12 @@ from local_worker.attachment import MOST_SERVICES, SchedulerAttachment
 from local_worker.attempt import AttemptAccepted, AttemptEnded, AttemptEvents
 from local_worker.core.report_pacing import REPORT_SECONDS
 from local_worker.messages import to_accepted
+from local_worker.scheduler_attachments import SchedulerAttachments
 from local_worker.step_events import ClientAccountReport, EngineLoad, StepEvents
 from local_worker.worker_snapshot import WorkerSnapshot
+from serving import endpoint_names
 from serving.blocks import pack_digests
+from serving.endpoint_names import EndpointNames
 from serving.rpc.server import Server
 
 SECRET = "s" * 16
@@ -26,15 +29,19 @@ class Listener(scheduler_pb2_grpc.SchedulerServicer):
     def __init__(self) -> None:
         self.reports: asyncio.Queue[scheduler_pb2.WorkerReport] = asyncio.Queue()
         self.hang_up = asyncio.Event()
+        self.left = asyncio.Event()  # a worker has gone
 
     async def Attach(
         self, request_iterator: AsyncIterator[scheduler_pb2.WorkerReport], context: object
     ) -> AsyncIterator[scheduler_pb2.WorkerCommand]:
         reading = asyncio.create_task(self._read(request_iterator))
-        yield scheduler_pb2.WorkerCommand(attached=scheduler_pb2.Attached())
-        await self.hang_up.wait()
-        self.hang_up.clear()
-        reading.cancel()
+        try:
+            yield scheduler_pb2.WorkerCommand(attached=scheduler_pb2.Attached())
+            await self.hang_up.wait()
+            self.hang_up.clear()
+        finally:
+            reading.cancel()
+            self.left.set()
 
     async def _read(self, reports: AsyncIterator[scheduler_pb2.WorkerReport]) -> None:
         async for report in reports:
@@ -81,6 +88,53 @@ async def attached(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Listen
     yield listener, worker
     running.cancel()
     await server.stop(grace=0)
+
+
+async def test_pickers_behind_a_name_are_attached_to_as_they_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each gets what happens from its own attachment on; one that leaves the name loses it."""
+    monkeypatch.setattr(endpoint_names, "LOOK_UP_SECONDS", 0.01)
+    name = scheduler_pb2.DESCRIPTOR.services_by_name["Scheduler"].full_name
+    first, second, addresses = Listener(), Listener(), ["127.0.0.1"]
+    servers, port = [], 0
+    for host, listener in (("127.0.0.1", first), ("127.0.0.2", second)):
+        server = Server(f"{host}:{port}")
+        server.add(scheduler_pb2_grpc.add_SchedulerServicer_to_server, listener, name, SECRET)
+        await server.start()
+        servers.append(server)
+        port = server.port
+
+    async def resolve(host: str) -> list[str]:
+        return list(addresses)
+
+    hello = scheduler_pb2.Hello(worker="w", instance="1", address="127.0.0.1:1")
+    snapshot = WorkerSnapshot(hello)
+    attachments = SchedulerAttachments(
+        lambda address: SchedulerAttachment(
+            scheduler=address, secret=SECRET, snapshot=snapshot, drain=lambda: None, flush=lambda: None
+        ),
+        [],
+        EndpointNames([f"pickers:{port}"], resolve),
+    )
+    running = asyncio.create_task(attachments.run())
+    try:
+        async with asyncio.timeout(WAIT):
+            assert (await first.reports.get()).hello.worker == "w"
+            addresses.append("127.0.0.2")
+            assert (await second.reports.get()).hello.worker == "w"
+            out = StepEvents(accepted=[accepted("a")])
+            snapshot.deliver(out)
+            attachments.deliver(out)
+            for listener in (first, second):
+                while not (report := await listener.reports.get()).progress.accepted:
+                    pass
+                assert report.progress.accepted[0].request_id == "a"
+            addresses.remove("127.0.0.1")
+            await first.left.wait()
+            assert not second.left.is_set()
+    finally:
+        running.cancel()
+        for server in servers:
+            await server.stop(grace=0)
 
 
 async def test_a_worker_whose_steps_fail_reports_draining_until_one_succeeds(

@@ -5,9 +5,9 @@ import logging
 
 import msgspec
 
-from global_scheduler.endpoint_picker.endpoint_source import Changed
 from global_scheduler.endpoint_picker.kubernetes.cluster_api import ClusterApi, ListMeta
 from global_scheduler.endpoint_picker.kubernetes.object_watch import ObjectWatch
+from serving.endpoint_names import Changed
 
 log = logging.getLogger(__name__)
 POOLS = "/apis/inference.networking.k8s.io/v1/namespaces/{}/inferencepools"

@@ -1,15 +1,15 @@
-"""The endpoints that the option `endpoints` names: addresses, and hosts that are looked up again and again."""
+"""Endpoints that an option names: addresses, and hosts that are looked up again and again."""
 
 import asyncio
 import ipaddress
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from global_scheduler.endpoint_picker.endpoint_source import Changed
 from serving.host_lookup import resolve
 
 log = logging.getLogger(__name__)
 LOOK_UP_SECONDS = 2.0
+Changed = Callable[[list[str]], Awaitable[None]]  # is given all endpoints
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
 
 
@@ -42,16 +42,16 @@ class EndpointNames:
 
     @property
     def is_known(self) -> bool:
-        """See EndpointSource."""
+        """Return whether the endpoints were learned, even if there are none."""
         return bool(self.endpoints) or all(host in self._known for host, _ in self._names)
 
     @property
     def is_current(self) -> bool:
-        """See EndpointSource."""
+        """Return whether the last lookup of every host succeeded."""
         return not self._failing
 
     async def follow(self, changed: Changed) -> None:
-        """Look up every host, at once and again and again. See EndpointSource."""
+        """Look up every host, at once and again and again, until cancelled; call `changed` after each change."""
         while True:
             told = self.endpoints, self.is_known
             await self.look_up()
