@@ -39,7 +39,7 @@ Tests = list[pytest.Item]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("general").addoption(
-        "--parallel", action="store_true", help="run in three processes more than there are cores, at most six"
+        "--parallel", action="store_true", help="run in four processes more than there are cores, at most seven"
     )
 
 
@@ -81,7 +81,7 @@ class ParallelRun:
         self._session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # one for all processes
         try:
             # The tests wait for services and downloads half of their time.
-            for _ in range(min(len(os.sched_getaffinity(0)) + 3, 6, len(self._files))):
+            for _ in range(min(len(os.sched_getaffinity(0)) + 4, 7, len(self._files))):
                 self._fork()
             while self._processes:
                 for connection in self._processes.keys() & wait(self._processes):
