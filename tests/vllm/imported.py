@@ -12,6 +12,20 @@ from typing import Any
 from local_worker.engine.vllm.environment import prepare
 from tests.vllm.ranks import start_ranks_by
 
+# vLLM notifies whoever waits for a message through a socket that may drop a notification right after another one, which
+# goes unnoticed while the waiting process computes. One that sleeps looks for itself after this time.
+LOOK_MS = 10
+
+
+def asleep(condition: Any) -> Any:
+    """Return vLLM's class of conditions, whose instances wait for at most LOOK_MS at a time."""
+
+    class Asleep(condition):
+        def wait(self, timeout_ms: int | None = None) -> None:
+            super().wait(LOOK_MS if timeout_ms is None else min(timeout_ms, LOOK_MS))
+
+    return Asleep
+
 
 def lighten() -> None:
     """Let vLLM's processes look at architectures themselves, compile nothing, and send tensors by gloo."""
@@ -21,7 +35,7 @@ def lighten() -> None:
     tensors: Any = importlib.import_module("vllm.distributed.device_communicators.cpu_communicator")
     architectures._run_in_subprocess = lambda function: function()
     compiler.disable = True
-    messages.SpinCondition = partial(messages.SpinCondition, busy_loop_s=0.0)
+    messages.SpinCondition = partial(asleep(messages.SpinCondition), busy_loop_s=0.0)
     tensors.CpuCommunicator._all_group_ranks_share_shm_group_name = lambda _: False
 
 
