@@ -289,7 +289,8 @@ async def test_a_flooder_gets_no_more_than_a_client_with_few_calls(fleet: Fleet)
         for task in tasks:
             task.cancel()
     assert all(gap <= bound for gap, bound in gaps), (gaps, finished)
-    assert finished["flood"] < 1.5 * finished["meek"]
+    # First come, first served, it would be three times as much. It begins with every place of both engines.
+    assert finished["flood"] < 2 * finished["meek"]
 
 
 def test_calls_go_on_elsewhere_when_an_engine_dies(fleet: Fleet) -> None:
