@@ -109,12 +109,14 @@ class ServiceCounters:
         """Send all counters again, with what was unsent: what the pickers had in common is lost.
 
         The counters become what they were, with the changes of all pickers, except that changes may count twice that
-        were sent and reached other pickers, but were not confirmed.
+        were sent and reached other pickers, but were not confirmed, and that a counter below 0 becomes 0: it is told as
+        a floor, so that it counts once if several pickers tell it.
         """
         self._sent = {}
         for name, account in self._accounts.items():
             account.unsent = CounterChange(account.shared).then(account.sent).then(account.unsent)
             account.shared, account.sent = 0, NONE
+            account.counter = account.unsent.applied(0)
             self._changed[name] = None
 
     @property

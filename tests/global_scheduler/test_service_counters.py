@@ -159,3 +159,13 @@ def test_accounts_that_are_sent_are_so_many_at_once_and_what_was_forgotten_is_no
     assert [counters[name] for name in ("bob", "carol", "dora")] == [0, 1, 7]
     assert list(counters.begin(2)) == ["carol"]
     counters.check_invariants()
+
+
+def test_a_counter_below_zero_is_restored_as_zero() -> None:
+    counters = ServiceCounters()
+    counters.charge("ann", -1)
+    counters.begin(1)
+    counters.end([("ann", -1)])
+    counters.restore()
+    assert counters["ann"] == 0
+    counters.check_invariants()
