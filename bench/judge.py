@@ -25,8 +25,8 @@ COLUMNS = ("configuration", "service/s", "hit rate", "gap", "P99 of the well-beh
 def pools(block_tokens: int) -> dict[str, ClusterSpec]:
     """Return the pools that are compared; `as printed` is DLPM without our additions, and eviction without them."""
     pool = SYSTEMS["least delay + DLPM"].spec(1, block_tokens)
-    worker = pool.worker
-    offered = replace(worker, strict_paper=False)
+    offered = pool.worker
+    worker = replace(offered, strict_paper=True)
     twice = 2 * worker.kv_tokens
     workers = {
         "LPM": replace(worker, policy="lpm"),

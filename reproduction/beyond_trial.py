@@ -17,39 +17,45 @@ from simulation.spec import ClusterSpec
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A queue policy of the workers with a route; DoubleQ is as printed or as the scheduler offers it."""
+    """A queue policy of the workers with a route; workers and DoubleQ are as the papers print them, or as offered."""
 
     local: str
     route: str
-    strict_route: bool = True
+    strict_paper: bool
 
     def spec(self, degree: int, block_tokens: int) -> ClusterSpec:
         """Return `degree` workers of Figure 7 with these policies."""
         pool = system("DoubleQ", degree, A100, block_tokens=block_tokens)
-        worker = replace(pool.worker, policy=self.local)
-        return replace(pool, worker=worker, route=self.route, route_strict_paper=self.strict_route)
+        worker = replace(pool.worker, policy=self.local, strict_paper=self.strict_paper)
+        return replace(pool, worker=worker, route=self.route, route_strict_paper=self.strict_paper)
 
 
 OURS = "least delay + DLPM"
 CONTENDERS: Mapping[str, System] = {
-    "DoubleQ + DLPM, printed": System("dlpm", "doubleq"),
-    "DoubleQ + DLPM": System("dlpm", "doubleq", strict_route=False),
-    "Preble + LPM": System("lpm", "preble"),
-    "Preble + LPM, fixed": System("lpm", "preble-fixed"),
-    "LMetric + LPM": System("lpm", "lmetric"),
+    "DoubleQ + DLPM, printed": System("dlpm", "doubleq", strict_paper=True),
+    "DoubleQ + DLPM": System("dlpm", "doubleq", strict_paper=False),
+    "Preble + LPM": System("lpm", "preble", strict_paper=True),
+    "Preble + LPM, fixed": System("lpm", "preble-fixed", strict_paper=True),
+    "LMetric + LPM": System("lpm", "lmetric", strict_paper=True),
 }
 BASELINES: Mapping[str, System] = {
-    "RR + LPM": System("lpm", "round-robin"),
-    "RR per client + VTC": System("vtc", "per-client-round-robin"),
-    "least loaded + LPM": System("lpm", "least-loaded"),
+    "RR + LPM": System("lpm", "round-robin", strict_paper=True),
+    "RR per client + VTC": System("vtc", "per-client-round-robin", strict_paper=True),
+    "least loaded + LPM": System("lpm", "least-loaded", strict_paper=True),
 }
-# What each half of the system contributes: our route over the rival's workers, and the other way round.
-HALVES: Mapping[str, System] = {
-    "least delay + LPM": System("lpm", "least-delay"),
-    "Preble + DLPM": System("dlpm", "preble"),
+# What each part of the system contributes: the paper's DLPM, the rival's workers, and the rival's route.
+PARTS: Mapping[str, System] = {
+    "least delay + DLPM, printed": System("dlpm", "least-delay", strict_paper=True),
+    "least delay + LPM": System("lpm", "least-delay", strict_paper=True),
+    "Preble + DLPM": System("dlpm", "preble", strict_paper=False),
 }
 RIVALS: Mapping[str, System] = {**CONTENDERS, **BASELINES}
-SYSTEMS: Mapping[str, System] = {OURS: System("dlpm", "least-delay"), **CONTENDERS, **HALVES, **BASELINES}
+SYSTEMS: Mapping[str, System] = {
+    OURS: System("dlpm", "least-delay", strict_paper=False),
+    **CONTENDERS,
+    **PARTS,
+    **BASELINES,
+}
 # Cells and systems that say most about the default come first, so that an interrupted evaluation is useful.
 ORDER = ("S1, LLM-as-a-Judge", "S2, Long-context QA", "S1, Long-context QA", "S2, LLM-as-a-Judge")
 
@@ -127,11 +133,11 @@ class Trial:
 
 
 def trials(seeds: int) -> Iterator[Trial]:
-    """Yield all trials: those of the first seed first, and of a seed every cell without the baselines first."""
-    late = list(BASELINES)
-    early = [name for name in SYSTEMS if name not in late]
-    for seed, names in product(range(1, seeds + 1), (early, late)):
-        yield from (Trial(cell, name, seed) for cell, name in product(cells(), names))
+    """Yield all trials: of all seeds those of ours and the contenders first, and of a seed the cells in their order."""
+    early = (OURS, *CONTENDERS)
+    for names in (early, [name for name in SYSTEMS if name not in early]):
+        for seed, cell, name in product(range(1, seeds + 1), cells(), names):
+            yield Trial(cell, name, seed)
 
 
 def load(folder: Path, trial: Trial) -> Measures | None:
