@@ -53,6 +53,7 @@ class SchedulerLink:
         self._epoch = epoch
         self.is_reporting = False  # whether its Watch stream delivers states, as leader or standby
         self._writer: CoalescingWriter[scheduler_pb2.DispatchBatch] | None = None
+        self._has_writer = asyncio.Event()
         self._decisions: dict[tuple[str, int], asyncio.Future[scheduler_pb2.DispatchReply]] = {}
 
     async def select(self, request: scheduler_pb2.DispatchRequest) -> scheduler_pb2.DispatchReply:
@@ -112,6 +113,7 @@ class SchedulerLink:
         writer = CoalescingWriter(scheduler_pb2.DispatchBatch)
         call = stub.Dispatch(writer.messages(), metadata=self._metadata)
         self._writer = writer
+        self._has_writer.set()
         try:
             async for batch in call:
                 for reply in batch.replies:
@@ -120,10 +122,13 @@ class SchedulerLink:
                         decision.set_result(reply)
         finally:
             self._writer = None
+            self._has_writer.clear()
             writer.close()
             self.give_up_decisions(Decision.NO_SCHEDULER)
 
     async def _watch(self, stub: scheduler_pb2_grpc.SchedulerStub) -> None:
+        # A scheduler that reports is asked for decisions at once, so it is watched only after it can be asked.
+        await self._has_writer.wait()
         request = scheduler_pb2.WatchRequest(epoch=self._epoch(), takes_changes=True)
         cluster = WatchedCluster()
         try:

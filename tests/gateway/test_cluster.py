@@ -9,6 +9,8 @@ from typing import Any
 
 import grpc
 import pytest
+from grpc.aio._channel import Channel
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from opentelemetry.metrics import get_meter
 
 from fairlead.errors import FairleadError, Internal, Unavailable
@@ -52,6 +54,7 @@ class ScriptedScheduler(scheduler_pb2_grpc.SchedulerServicer):
         self.address = f"127.0.0.1:{self.server.port}"
         self.batches: asyncio.Queue[scheduler_pb2.DispatchBatch] = asyncio.Queue()
         self.replies: asyncio.Queue[scheduler_pb2.DispatchReplies] = asyncio.Queue()
+        self.opened: list[str] = []  # its streams
         self._states: asyncio.Queue[scheduler_pb2.ClusterState] = asyncio.Queue()
         self.say(state)
 
@@ -66,6 +69,7 @@ class ScriptedScheduler(scheduler_pb2_grpc.SchedulerServicer):
             async for batch in request_iterator:
                 self.batches.put_nowait(batch)
 
+        self.opened.append("Dispatch")
         reader = asyncio.create_task(read())
         try:
             while True:
@@ -76,6 +80,7 @@ class ScriptedScheduler(scheduler_pb2_grpc.SchedulerServicer):
     async def Watch(
         self, request: scheduler_pb2.WatchRequest, context: grpc.aio.ServicerContext
     ) -> AsyncIterator[scheduler_pb2.ClusterState]:
+        self.opened.append("Watch")
         while True:
             yield await self._states.get()
 
@@ -99,10 +104,16 @@ class Linked:
     async def answered(self, **answer: Any) -> asyncio.Task[Placement]:
         """A placement under way, to which the scheduler has answered so."""
         placing = asyncio.create_task(self.cluster.place(request()))
-        await self.scheduler.batches.get()
+        await self.asked(placing)
         reply = scheduler_pb2.DispatchReply(request_id="r", attempt=1, **answer)
         self.scheduler.replies.put_nowait(scheduler_pb2.DispatchReplies(replies=[reply]))
         return placing
+
+    async def asked(self, placing: asyncio.Task[Placement]) -> None:
+        """Return when the scheduler is asked for this placement; fail if that ends without it."""
+        asking = asyncio.ensure_future(self.scheduler.batches.get())
+        await asyncio.wait({placing, asking}, return_when=asyncio.FIRST_COMPLETED)
+        assert asking.done(), "the gateway chose by itself"
 
     def names(self) -> list[str]:
         return [member.worker for member in self.cluster.members.all()]
@@ -112,6 +123,22 @@ class Linked:
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The scheduler's answers are in time, however slow the machine is."""
     monkeypatch.setattr("gateway.upstream.scheduler.DECISION_SECONDS", 120.0)
+
+
+@pytest.fixture
+def late_dispatch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stream that is begun first hears that the channel is ready when the other could be open and answered."""
+    ready = Channel.channel_ready
+    waiting: list[grpc.aio.Channel] = []
+
+    async def first_hears_last(channel: Channel) -> None:
+        waiting.append(channel)
+        is_first = len(waiting) == 1
+        await ready(channel)
+        if is_first:
+            await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
+
+    monkeypatch.setattr(Channel, "channel_ready", first_hears_last)
 
 
 @pytest.fixture
@@ -173,6 +200,11 @@ class Impatient:
 
     def hang_up(self, error: FairleadError) -> None:
         raise AssertionError("nothing is being written")
+
+
+@pytest.mark.usefixtures("late_dispatch")
+async def test_a_scheduler_that_reports_can_be_asked(linked: Linked) -> None:
+    assert linked.scheduler.opened == ["Dispatch", "Watch"]
 
 
 @pytest.mark.usefixtures("patient")
